@@ -19,7 +19,7 @@ URL = re.compile(
     r"|\b[a-z][a-z0-9]*://\S*)"
 )
 VARIABLE = re.compile(r"\$[\w{(]|%[A-Za-z_]+%|`")
-PINNED = re.compile(r"\btarget[ \t]+(?P<pin>(?P<package>[a-z]+)[ \t]*==[ \t]*(?P<version>[\d.]+))")
+PINNED = re.compile(r"\btarget[ \t]+(?P<pin>(?P<package>[a-z]+)[ \t]*(?:==|>=|~=|<=)[ \t]*(?P<version>[\d.]+))")
 PART = re.compile(r"[:@][\w.\-]+")
 """A pattern for the configuration (`:NAME`) or the revision (`@NAME`) after the name of a dataset or a model."""
 
@@ -33,6 +33,8 @@ def of_another_notation(location: ParserPosition, text: str) -> Diagnostic | Non
         remedy = "write `=` alone" if half else f"write `{location.word} =`"
         edits = (Edit(Span(at, mark.end()), "" if half else "="),)
         return location.error(code, f"unexpected `{mark[0]}`", remedy, edits=edits)
+    if pinned_target(text, at) is not None:
+        return location.error(code, "a target is one word", "write one version, as in `target trl-1.16`")
     if VARIABLE.match(text, at):
         remedy = "a spec has no variables, and reads no environment: write the value itself"
         return location.error(code, f"unexpected `{character}`", remedy)

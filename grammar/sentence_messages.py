@@ -19,6 +19,10 @@ FORMS = (
         re.compile(r"(?:and\s+)?sav(?:e|ing|ed)\s+(?:it\s+)?(?:(?:in)?to\s+|in\s+|at\s+|as\s+)?\"?([^\s\"]+)"),
         r'write `save "\1"` on a line of its own',
     ),
+    (
+        re.compile(r"(?:and\s+)?(?:log|track|report)\w*\s+(?:to|with|in|on|by)\s+([a-z]\w*)"),
+        r"write `track \1` on a line of its own",
+    ),
     (re.compile(r"(using|and|via|plus|by)\b"), r"write `with` instead of `\1`"),
     (re.compile(r"without\s+(\S+)"), r"leave `without \1` out, or write `with \1=false` for a switch"),
     (re.compile(r"split\s*=?\s*\"?([\w-]+)"), r"write `{data}[\1]`: the split follows the dataset's name"),

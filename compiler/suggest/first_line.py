@@ -29,6 +29,8 @@ WORD = re.compile(r"\"[^\"]*\"|[^\s\"]+")
 OPTION = re.compile(r"(?P<name>[\w.-]+)=(?P<value>\d[\d_]*$)?")
 SEVERAL = re.compile(r"\bon\s+(?P<data>[\w./:@-]+(?:\s*[+&|]\s*[\w./:@-]+)+)")
 """A pattern for several datasets that are joined by a sign: `on alpaca+dolly-15k`."""
+LATE = re.compile(r"(?:^|(?<=\s))for\s+(?P<amount>\d+)\s+(?P<unit>epochs?|steps?)(?=\s|$)")
+"""A pattern for a length that stands after `with`."""
 LONGEST = 160
 """The largest number of characters of a line that a help shows."""
 
@@ -140,6 +142,10 @@ def parsed(line: str) -> Parts | None:
             model = word
         else:
             return None
+    late = LATE.search(options) if not length else None  # `with lora for 3 epochs`
+    if late is not None:
+        options = f"{options[: late.start()].rstrip()} {options[late.end() :].lstrip()}".strip()
+        length = f"{late['amount']} {unit_of(late['unit']) or 'epochs'}"
     return Parts(model, data, length, options) if model and data else None
 
 

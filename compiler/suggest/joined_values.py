@@ -158,7 +158,8 @@ def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
     """The finding for a number and the words after it, and the place of both; None if the second word is the next
     setting, and only the comma before it is missing.
     """
-    if found.primary is None or not found.message.startswith("expected `,`"):
+    ended = ("expected `,`", "expected the end of the line after this setting")
+    if found.primary is None or not found.message.startswith(ended):
         return None
     text, at = found.primary.source.text, found.primary.span.start
     start, _ = line_bounds(text, at, at)

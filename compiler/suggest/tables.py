@@ -53,6 +53,12 @@ def switch_words() -> frozenset[str]:
 
 
 @cache
+def loose_words() -> frozenset[str]:
+    """Words that can be left out of a name that is otherwise known, such as `threshold` in `grad_norm_threshold`."""
+    return frozenset(read_table(__file__, "synonyms.toml")["loose"])
+
+
+@cache
 def contrary_words() -> frozenset[str]:
     """Words that give a name another meaning, such as `min` and `eval`: `eval_steps` is not `steps`."""
     return frozenset(read_table(__file__, "synonyms.toml")["contrary"])

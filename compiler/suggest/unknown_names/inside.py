@@ -95,6 +95,8 @@ def _name_of_the_model(case: Inside) -> Suggestion | None:
 
 def _choice_of_the_clause(case: Inside) -> Suggestion | None:
     """Handle the clause's choice as a setting: `name = adamw` in `optimizer` is `optimizer adamw`."""
+    if case.joined is not None and is_in(case.joined.path, case.clause) and case.joined.likeness == 1.0:
+        return None  # `shape = linear` in `schedule wsd` is `decay_type`
     chosen = head_choice(case.clause, case.name, case.node, case.unknown.typed)
     return None if chosen is None else case.says(f"write `{case.clause} {chosen}`", code="XP102")
 

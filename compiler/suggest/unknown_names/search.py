@@ -7,20 +7,26 @@ from __future__ import annotations
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
+from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.suggest.components import by_last_part, by_parent, of_evaluation, with_shared_word
-from xpc.compiler.suggest.converted_values import methods_with
+from xpc.compiler.suggest.converted_values import YES, methods_with
 from xpc.compiler.suggest.extra_form import extra_suggestion
-from xpc.compiler.suggest.meaning import Meaning, nearest_other_name
+from xpc.compiler.suggest.known_names import known_choice
+from xpc.compiler.suggest.likeness import parts, words
+from xpc.compiler.suggest.meaning import Meaning, is_known, meaning, nearest_other_name
 from xpc.compiler.suggest.no_equivalent import advice, excluded, without_equivalent
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import named_by_value, output_folder
-from xpc.compiler.suggest.tables import general_words
-from xpc.compiler.suggest.typed_form import near_settings
-from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, first_answer, settings_of
+from xpc.compiler.suggest.tables import general_words, loose_words, switch_words
+from xpc.compiler.suggest.typed_form import near_settings, typed
+from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.guess import NEAR, TYPO, best_guess
 from xpc.compiler.suggest.unknown_names.setting import NAMED_THERE, of_guess
 from xpc.grammar.record import evolve
 
+NOUNS = ("model.attn", "optimizer", "schedule", "strategy", "precision", "track", "model.dtype", "method")
+"""Settings whose name may stand after one of their choices: `use_sdpa_attention`."""
+NEGATIONS = ("no", "disable", "without", "skip", "not")
 FILES = ("fsdp_", "zero_", "stage3_")
 """Beginnings of keys that exist only in the configuration files of accelerate and DeepSpeed."""
 
@@ -29,7 +35,7 @@ def search(unknown: UnknownName) -> Suggestion:
     """The suggestion for an unknown name, by the first of these steps that answers. Steps before the guess use only the
     name and its value; later steps also use the guessed setting.
     """
-    before_the_guess = (_target, _capital_letters, _base_file, _with_advice, _refused_value)
+    before_the_guess = (_target, _capital_letters, _base_file, _with_advice, _choice_with_noun, _refused_value)
     found = first_answer(Case(unknown), before_the_guess)
     if found is not None:
         return found
@@ -45,7 +51,9 @@ def search(unknown: UnknownName) -> Suggestion:
 
 def _by_guess(case: Case) -> Suggestion:
     """The last step of the search: suggest the setting that the name resembles, or say that nothing resembles it."""
-    return first_answer(case, (_misspelt_other_name, _loss_of_a_method, _guessed_setting)) or _nothing_near(case)
+    return first_answer(
+        case, (_misspelt_other_name, _loss_of_a_method, _guessed_setting, _choice_with_noun, _without_loose_word)
+    ) or _nothing_near(case)
 
 
 def _target(case: Case) -> Suggestion | None:
@@ -200,6 +208,41 @@ def _loss_of_a_method(case: Case) -> Suggestion | None:
 def _guessed_setting(case: Case) -> Suggestion | None:
     """Suggest the setting that the name probably stands for: `every` for `evry` in `save`."""
     return None if case.guess is None else of_guess(case.unknown, case.guess)
+
+
+def _choice_with_noun(case: Case) -> Suggestion | None:
+    """Handle a switch that is called like a choice with the name of its setting: `use_lion_optimizer = true` is
+    `optimizer lion`.
+    """
+    written = [word for word in parts(case.name[:80]) if word not in switch_words()]
+    is_on = case.typed.strip('"').lower() in ("", *YES)
+    if case.clause or len(written) < 2 or not is_on or meaning(case.name, exact=True) is not None:
+        return None
+    row = next((schema.BY_PATH[path] for path in NOUNS if words(path.rpartition(".")[2]) == words(written[-1])), None)
+    chosen = None if row is None else known_choice(row, " ".join(written[:-1]))
+    form = f"{row.name}{' ' if row.head else ' = '}{chosen}" if row is not None else ""
+    return case.suggests(form, form) if chosen is not None else None
+
+
+def _negated(case: Case) -> Suggestion | None:
+    """Handle a switch whose name denies another one: `no_pack = true` is `packing = false`."""
+    first, *rest = parts(case.name[:80]) or ("",)
+    guess = meaning("_".join(rest), case.unknown.clause, exact=True) if first in NEGATIONS and rest else None
+    row = None if guess is None else schema.BY_PATH.get(guess.path)
+    if row is None or row.kind is not FLAG or case.typed.strip('"').lower() not in ("", *YES):
+        return None
+    form = f"{row.name} = false" if is_in(row.path, case.clause) else typed(row, "false")
+    return case.suggests(form, form, is_in(row.path, case.clause))
+
+
+def _without_loose_word(case: Case) -> Suggestion | None:
+    """Handle a known name with a word more that says nothing: `val_check_interval_steps`."""
+    written = parts(case.name[:80])
+    for at, word in enumerate(written):
+        rest = "_".join(written[:at] + written[at + 1 :])
+        if word in loose_words() and len(written) > 2 and (is_known(rest) or meaning(rest, case.unknown.clause, True)):
+            return evolve(search(evolve(case.unknown, name=rest)), message=case.message)
+    return None
 
 
 def _nothing_near(case: Case) -> Suggestion:
