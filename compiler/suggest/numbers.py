@@ -39,7 +39,7 @@ SPAN = re.compile(r"\d+[dhms](?:\d+[dhms])+")
 SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 LOOKALIKES = {"−": "-", "–": "-", "‐": "-", "‑": "-", "×": " x "}
 """Typeset signs, such as a long dash, each with the sign to type instead."""
-CLAUSE = re.compile(r"(?:^|[ \t,({])[ \t]*(?P<clause>[a-z_]+)[ \t]*(?:=[ \t]*)?$")
+CLAUSE = re.compile(r"(?:^|[ \t,({])(?P<clause>[a-z_]+)[ \t]*(?:=[ \t]*)?$")
 DECIMAL = re.compile(r"(?<==)[ \t]*(?P<whole>\d),(?P<part>\d+)(?![\w.,])")
 """A pattern for a number with a decimal comma: `lr=0,0001`."""
 BITS = re.compile(r"(?<![\w.])(?P<bits>[48])-?bit\b")
@@ -148,7 +148,7 @@ def _malformed(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
         unit = next(one for one in "hms" if total % SECONDS[one] == 0)
         return _put(found, start + at, start + span.end(), f"{total // SECONDS[unit]}{unit}")
     word = re.compile(r"[\w.-]+").match(line, at)
-    clause = CLAUSE.search(line[:at]) if "=" in line[:at] else CLAUSE.match(line[:at])
+    clause = CLAUSE.search(line[:at]) if "=" in line[:at] else CLAUSE.match(line[:at].lstrip())
     if word is None or found.edits:  # a number such as `.1` has its edit already
         return found
     from xpc.compiler.suggest.known_names import known_choice

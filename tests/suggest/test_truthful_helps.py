@@ -54,6 +54,22 @@ def first(text: str, root: str | None = None) -> Diagnostic:
         ("lora_target_modules=q_proj,v_proj", "lora(targets=[q_proj, v_proj])"),
         ("sweep {\n  lr = choice(1e-6, 1e-4)\n}", "sweep {\n  lr = [1e-6, 1e-4]\n}"),
         ("eva(every=epoch)\ndata(holdout=5%)", "eval(every=epoch)\ndata(holdout=5%)"),
+        ("method SFT", "method sft"),
+        ("strategy zero2(offload=true)", "strategy zero2(offload=optimizer)"),
+        ("strategy zero3(offload=true)", "strategy zero3(offload=cpu)"),
+        ("target trl==1.16", "target trl-1.16"),
+        ("hardware h100-80gb x 8", "hardware 8 x h100-80gb"),
+        ("use_lion_optimizer = true", "optimizer lion"),
+        ("disable_liger = true", "liger=false"),
+        ("grad_norm_threshold = 0.5", "clip = 0.5"),
+        ("val_check_interval_steps = 50\ndata(holdout=5%)", "eval(every=50)\ndata(holdout=5%)"),
+        ("lora(modules=[q_proj])", "lora(targets=[q_proj])"),
+        ("memory {\n  activation_checkpointing = selective\n}", "memory {\n  checkpointing(selective)\n}"),
+        (
+            "schedule wsd(decay=10, decay_type=1-sqrt)\ntrack none",
+            "schedule wsd(decay=10, decay_type=sqrt)\ntrack none",
+        ),
+        ("sweep {\n  lr in [1e-5, 2e-5]\n}", "sweep {\n  lr = [1e-5, 2e-5]\n}"),
     ],
 )
 def test_an_edit_means_what_was_written(written, right):
@@ -94,6 +110,17 @@ def test_an_edit_means_what_was_written(written, right):
         ("quokka=3", "xpc list settings"),
         ('freeze {\n  except_parameters = [""]\n}', "such as"),
         ("lora(targets=[query_key_value])", "name modules of qwen2"),
+        ("block_size = 1024", "write `seq=1024`"),
+        ("nodes 2 x h100", "write `nodes 2`, and `hardware N x h100`"),
+        ("target trl>=1.0", "one version, as in `target trl-1.16`"),
+        ("optimizer adamw:", "a block is written `optimizer adamw {`"),
+        ('track wandb "a"', 'write `project="a"`, or `name="a"`'),
+        ("accelerate launch train.py", "launch.sh"),
+        ("axolotl preprocess config.yml", "launch.sh"),
+        ("hardware {\n  gpus = 8\n  type = h100\n}", "write `hardware 8 x h100-80gb`"),
+        ("data t {\n  alpaca, dolly-15k\n}", "on a line of its own"),
+        ("batch {\n  gbs = 128 sequences\n}", "leave `sequences` out"),
+        ("method dpo {\n  cdpo_eps = 0.1\n}", "label_smoothing"),
     ],
 )
 def test_a_help_says_what_is_true(written, words):
@@ -154,6 +181,52 @@ def test_the_first_line_is_mended():
     for text in ("trian qwen2.5-3b on infinity-instruct\n", "train qwen2.5 3b on infinity-instruct\n"):
         assert edited(text, first(text)) == f"{LINE}\n"
     assert "infinity-instruct[train:20%]" in (first(f"{LINE}[20%:]\n").help or "")
+
+
+@pytest.mark.parametrize(
+    ("options", "right"),
+    [
+        ("1e-5 lr", "lr=1e-5"),
+        ("10% warmup", "warmup=10%"),
+        ("zero 3", "zero3"),
+        ("cosine schedule", "cosine"),
+        ("no checkpointing", "checkpointing=false"),
+        ("lora r=8", "lora rank=8"),
+    ],
+)
+def test_words_of_a_sentence_become_settings(options, right):
+    found = first(f"{LINE} with {options}\n")
+    assert edited(f"{LINE} with {options}\n", found) == f"{LINE} with {right}\n"
+    assert checked(f"{LINE} with {right}\n").spec is not None
+
+
+def test_words_of_a_sentence_that_no_edit_can_mend():
+    for options, words in (
+        ("3 epochs", "`for 3 epochs` after the data"),
+        ("8 h100", "`8 x h100-80gb` or"),
+        ("8 gpus", "hardware=8 x GPU"),
+        ("no liger", "leave `no liger` out"),
+    ):
+        found = first(f"{LINE} with {options}\n")
+        assert words in (found.help or "")
+        assert not found.edits
+    for line, words in (
+        ("train qwen2.5-3b with lora on alpaca", "write `train qwen2.5-3b on alpaca with lora`"),
+        (
+            "train qwen2.5-3b on alpaca with lora for 3 epochs",
+            "write `train qwen2.5-3b on alpaca for 3 epochs with lora`",
+        ),
+        ('train qwen2.5-3b on alpaca save to "out/a"', 'write `save "out/a"`'),
+        ("train qwen2.5-3b on alpaca logging to wandb", "write `track wandb`"),
+    ):
+        assert words in (first(f"{line}\n").help or "")
+
+
+def test_a_misspelt_dataset_of_the_hub_is_a_warning():
+    found = [one for one in checked("train qwen2.5-3b on tatsu-lab/alpacca\n").problems if one.code == "XP111"]
+    assert [(one.severity, [edit.text for edit in one.edits]) for one in found] == [("warning", ["tatsu-lab/alpaca"])]
+    other = [one for one in checked("train qwen2.5-3b on tatsu-lab/poems\n").problems if one.code == "XP111"]
+    assert [(one.severity, one.edits) for one in other] == [("note", ())]
 
 
 def test_a_name_of_a_file_has_a_floor_of_likeness():

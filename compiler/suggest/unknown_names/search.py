@@ -51,9 +51,8 @@ def search(unknown: UnknownName) -> Suggestion:
 
 def _by_guess(case: Case) -> Suggestion:
     """The last step of the search: suggest the setting that the name resembles, or say that nothing resembles it."""
-    return first_answer(
-        case, (_misspelt_other_name, _loss_of_a_method, _guessed_setting, _choice_with_noun, _without_loose_word)
-    ) or _nothing_near(case)
+    steps = (_negated, _misspelt_other_name, _loss_of_a_method, _guessed_setting, _without_loose_word)
+    return first_answer(case, steps) or _nothing_near(case)
 
 
 def _target(case: Case) -> Suggestion | None:
@@ -227,7 +226,11 @@ def _choice_with_noun(case: Case) -> Suggestion | None:
 def _negated(case: Case) -> Suggestion | None:
     """Handle a switch whose name denies another one: `no_pack = true` is `packing = false`."""
     first, *rest = parts(case.name[:80]) or ("",)
-    guess = meaning("_".join(rest), case.unknown.clause, exact=True) if first in NEGATIONS and rest else None
+    guess = (
+        meaning("_".join(rest), case.unknown.clause, exact=True)
+        if first in NEGATIONS and rest and not case.exact
+        else None
+    )
     row = None if guess is None else schema.BY_PATH.get(guess.path)
     if row is None or row.kind is not FLAG or case.typed.strip('"').lower() not in ("", *YES):
         return None
