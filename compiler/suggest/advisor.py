@@ -80,6 +80,11 @@ class Suggestions(Advisor):
         gpu = registry.find_gpu(name.lower()) if one else None
         if gpu is not None:
             return f"{count}{x}{gpu.name}"
+        row = BY_PATH.get(clause)
+        if row is not None and row.choices and row.kind.name == "choice":
+            from xpc.compiler.suggest.known_names import known_choice
+
+            return known_choice(row, " ".join(parts))
         return joined if clause == "target" and joined in stacks.names() else None
 
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MOST = 4
 """The largest number of words that are read together as one setting."""
 WITHOUT = ("no", "without", "not")
+OF = ("of", "is", "to", "at", "equals")
 JOINING = ("and", "plus", "using")
 
 
@@ -36,6 +37,11 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
             clauses.problem("XP101", message, node.span, help=f"leave `{words[0].name}` out")
             at += 1
             continue
+        value = options[at + 2] if at + 2 < len(options) else None
+        if len(words) == 2 and words[1].name in OF and words[0].name in clauses.outer and isinstance(value, Number):
+            clauses.valued(words[0], value, f"{words[0].name}={clauses.typed(value.span)}")  # `lr of 1e-5`
+            at += 3
+            continue
         follows = options[at + 1] if at + 1 < len(options) else None
         if words and follows is not None and _is_pair(clauses, words, follows):
             at += 2
@@ -49,9 +55,19 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
         value = after if isinstance(after, Number | String) else None
         name = "_".join(one.name for one in words[:length])
         span = Span(node.span.start, words[length - 1].span.end)
+        if value is None and _is_alone(kept) and isinstance(kept[-1], Number):
+            number_before(clauses, kept.pop(), Ref(span, name))  # `1e-5 learning rate`
+            at += length
+            continue
         clauses.unknown(Name(span, name), None, value, "=" if value else "")
         at += length + (value is not None)
     return tuple(kept)
+
+
+def _is_alone(kept: list[Operand]) -> bool:
+    """Whether the last item is not the value of the name before it, as in `seed 7`."""
+    before = kept[-2] if len(kept) > 1 else None
+    return bool(kept) and not (isinstance(before, Ref) and before.is_name)
 
 
 def _is_pair(clauses: Clauses, words: list[Ref], follows: Operand) -> bool:
@@ -97,7 +113,8 @@ def number_before(clauses: Clauses, number: Number, word: Ref) -> bool:
     elif not clauses.is_known(name) and clauses.advisor().is_known(name):
         unknown = UnknownName(name, None, number, typed, clauses.label(word.span), clauses.header)
         found = clauses.advisor().unknown_name(unknown, clauses.unknowns)
-        clauses.problem(found.code, message, span, help=found.help)
+        form = found.edit if found.edit is None or found.replaces_value else f"{found.edit}={typed}"
+        clauses.problem(found.code, message, span, help=f"write `{form}`" if form else found.help, edit=form)
     else:
         return False
     return True

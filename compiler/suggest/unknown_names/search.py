@@ -51,7 +51,7 @@ def search(unknown: UnknownName) -> Suggestion:
 
 def _by_guess(case: Case) -> Suggestion:
     """The last step of the search: suggest the setting that the name resembles, or say that nothing resembles it."""
-    steps = (_negated, _misspelt_other_name, _loss_of_a_method, _guessed_setting, _without_loose_word)
+    steps = (_negated, _without_loose_word, _misspelt_other_name, _loss_of_a_method, _guessed_setting)
     return first_answer(case, steps) or _nothing_near(case)
 
 
@@ -241,9 +241,15 @@ def _negated(case: Case) -> Suggestion | None:
 def _without_loose_word(case: Case) -> Suggestion | None:
     """Handle a known name with a word more that says nothing: `val_check_interval_steps`."""
     written = parts(case.name[:80])
+    if case.exact or (case.guess is not None and case.guess.likeness >= TYPO):
+        return None
     for at, word in enumerate(written):
         rest = "_".join(written[:at] + written[at + 1 :])
-        if word in loose_words() and len(written) > 2 and (is_known(rest) or meaning(rest, case.unknown.clause, True)):
+        if (
+            word in loose_words()
+            and (len(written) > 2 or rest in schema.outer_names())
+            and (is_known(rest) or meaning(rest, case.unknown.clause, True))
+        ):
             return evolve(search(evolve(case.unknown, name=rest)), message=case.message)
     return None
 
