@@ -328,6 +328,8 @@ class Clauses(Collector):
         """Join a choice that is written as several words, and report it: `adamw 8bit`. None for any other value."""
         joined = "".join(self.typed(each.span) for each in heads)
         joined = next((one for one in row.choices if one.replace("_", "") == joined), joined)
+        if len(heads) > 1 and row.choices and joined not in row.choices:  # `zero stage 2`
+            joined = self.advisor().joined_value(row.path, [self.typed(each.span) for each in heads]) or joined
         if len(heads) == 1 or joined not in row.choices:
             return None
         message = f"`{self.typed(written)}` is one word"

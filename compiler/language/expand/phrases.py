@@ -55,8 +55,10 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
         value = after if isinstance(after, Number | String) else None
         name = "_".join(one.name for one in words[:length])
         span = Span(node.span.start, words[length - 1].span.end)
-        if value is None and _is_alone(kept) and isinstance(kept[-1], Number):
-            number_before(clauses, kept.pop(), Ref(span, name))  # `1e-5 learning rate`
+        number = kept[-1] if kept and _is_alone(kept) else None
+        if value is None and isinstance(number, Number):
+            number_before(clauses, number, Ref(span, name))  # `1e-5 learning rate`
+            kept.pop()
             at += length
             continue
         clauses.unknown(Name(span, name), None, value, "=" if value else "")
