@@ -80,9 +80,10 @@ def imported(line: Line, entries: Entries, overrides: Overrides) -> Script:
         if error.kind and not _may_train(error.kind, text):
             location = f"{program}:{error.line}" if error.line else program
             raise Unreadable(f"`{location}`: {error}", kind=error.kind) from error
-        trainer = _own_trainer(text, program) if error.kind == NO_TRAINER else None
+        trainer = _own_trainer(text, program) if error.kind in (NO_TRAINER, CLASSIFIER) else None
         why = f"`{program}` cannot be read, so the spec has only what the arguments state: {error}"
-        return Script(None, by_names, trainer, launch.declared, "" if trainer is not None else why)
+        told = trainer is not None and error.kind == NO_TRAINER
+        return Script(None, by_names, trainer, launch.declared, "" if told else why)
     if program != line.program and line.program.endswith(".py"):
         whose = "of another machine" if line.program.startswith(("/", "~")) else "that is not here"
         draft.warn(None, f"`{line.program}` is a path {whose}: the import reads `{program}`")
@@ -201,9 +202,11 @@ def report_unread(draft: Draft, script: Script) -> None:
 
 def _own_trainer(text: str, program: str) -> Entry | None:
     """The first trainer that a script creates, if its class is not from TRL or transformers, but from the script itself
-    or from another module of the repository.
+    or from another module of the repository. A class of the script that extends another trainer counts if it has its
+    own loss.
     """
-    own = set(re.findall(r"^class\s+(\w*Trainer)\s*(?:\(\s*(?:object)?\s*\))?\s*:", text, re.M))
+    extends = r"\([^)\n]{0,200}\)" if "def compute_loss(" in text else r"\(\s*(?:object)?\s*\)"
+    own = set(re.findall(rf"^class\s+(\w*Trainer)\s*(?:{extends})?\s*:", text, re.M))
     for one in re.finditer(r"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]{0,2000}\)|[^\n]*)", text, re.M):
         names = set(re.findall(r"\b(\w*Trainer)\b", one[2]))
         own = own - names if is_library(one[1]) else own | names

@@ -12,6 +12,7 @@ from xpc.compiler.importing.command.search import chosen, training_commands
 from xpc.compiler.importing.draft import Draft, SettingText
 from xpc.compiler.importing.llamafactory import command as llamafactory_command
 from xpc.compiler.importing.overrides import Machines, Overrides, native
+from xpc.compiler.importing.script_keys import script_keys
 from xpc.compiler.importing.source_file import SourceFile
 from xpc.compiler.importing.text import table
 from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, not_set, shown, text
@@ -194,7 +195,7 @@ def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> 
     if not chat and "data_path" in entries and programs.found(line.program, overrides)[1]:
         entries = {"dataset_path" if key == "data_path" else key: one for key, one in entries.items()}
         method = method or (script.draft.method if script.draft is not None else "sft")
-    short = {} if chat else _abbreviated(entries)
+    short = {} if chat else _abbreviated(entries, programs.found(line.program, overrides)[1])
     entries = {short.get(key, key): one for key, one in entries.items()}
     draft, source = trlyaml.start(evolve(overrides, method=method or ("sft" if chat else None)), entries, line.file)
     for key, name in short.items():
@@ -261,16 +262,18 @@ OWN_NAMES = {
 """Names that many custom scripts give to common arguments, such as `lr`, each with TRL's name for the argument."""
 
 
-def _abbreviated(entries: Mapping[str, Entry]) -> dict[str, str]:
+def _abbreviated(entries: Mapping[str, Entry], script_text: str) -> dict[str, str]:
     """Map names of arguments that are not TRL's to TRL's names: the names in OWN_NAMES, and abbreviations with which
-    only one name of TRL begins, such as `--learning_r` for `--learning_rate`.
+    only one name of TRL begins, such as `--learning_r` for `--learning_rate`. A name that the script itself declares is
+    no abbreviation.
     """
     from xpc.compiler.importing.python.interpreter.parsed_classes import argument_names
 
     names = argument_names()
+    declared = {key for key, one in script_keys(script_text, "") if one.declared}
     out: dict[str, str] = {}
     for key in entries:
-        found = [one for one in names if one.startswith(key)] if len(key) > 3 and key not in names else []
+        found = [one for one in names if one.startswith(key)] if len(key) > 3 and key not in (*names, *declared) else []
         name = found[0] if len(found) == 1 else OWN_NAMES.get(key, "")
         if name and key not in names and name not in entries and name not in out.values():
             out[key] = name

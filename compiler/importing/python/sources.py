@@ -156,14 +156,14 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Locati
         return None, call.location
     name = given.value
     if call.last == "load_from_disk":
-        name = _exported(name, data)
+        name = _exported(name, data.split)
         name = name if name.startswith((".", "/", "~")) else f"./{name}"  # a file, not a Hub name
     return Entry("load_dataset", name, given.location.file, given.location.line), call.location
 
 
-def _exported(folder: str, data: Data) -> str:
+def _exported(folder: str, split: str) -> str:
     """The Parquet file next to a folder of `save_to_disk`, such as `rows-train.parquet` for the split `train`."""
-    return folder.rstrip("/") + (f"-{data.split}" if data.split else "") + ".parquet"
+    return folder.rstrip("/") + (f"-{split}" if split else "") + ".parquet"
 
 
 def refuse_arrow(draft: Draft, call: Object, data: Data) -> None:
@@ -174,11 +174,13 @@ def refuse_arrow(draft: Draft, call: Object, data: Data) -> None:
     folder = given.value if given is not None and isinstance(given.value, str) else None
     help = "save it as JSONL or Parquet, and name that file"
     if folder is not None:
-        source, split, target = (
-            json.dumps(one, ensure_ascii=False) for one in (folder, data.split, _exported(folder, data))
-        )
-        rows = f"load_from_disk({source})" + (f"[{split}]" if data.split else "")
-        code = f"from datasets import load_from_disk; {rows}.to_parquet({target})"
+        source, target = (json.dumps(one, ensure_ascii=False) for one in (folder, _exported(folder, data.split)))
+        code = f"from datasets import load_from_disk; load_from_disk({source}).to_parquet({target})"
+        if data.split:  # one command for all splits, so that they make one decision
+            plain = folder.replace("{", "{{").replace("}", "}}")
+            each = json.dumps(_exported(plain, "{key}"), ensure_ascii=False)
+            code = (f"from datasets import load_from_disk; "
+                    f"[rows.to_parquet(f{each}) for key, rows in load_from_disk({source}).items()]")  # fmt: skip
         help = f"`python -c {shlex.quote(code)}` writes the file that the spec names"
     entry = Entry("load_from_disk", folder, call.location.file, call.location.line)
     draft.error(entry, "a spec does not read the folder of Arrow files that `save_to_disk` writes", help)

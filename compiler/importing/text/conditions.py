@@ -6,12 +6,16 @@ import fnmatch
 import re
 from collections.abc import Callable, Mapping
 
+from xpc.compiler.importing.text.arithmetic import computed
 from xpc.compiler.importing.text.expansion import WHOLE, Variables
 from xpc.compiler.importing.text.shell_words import Word
 
 COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     "-eq": int.__eq__, "-ne": int.__ne__, "-lt": int.__lt__, "-le": int.__le__, "-gt": int.__gt__, "-ge": int.__ge__,
 }  # fmt: skip
+ORDERS = {"==": "-eq", "!=": "-ne", "<": "-lt", "<=": "-le", ">": "-gt", ">=": "-ge"}
+"""The operators of arithmetic conditions, such as `((N > 1))`, each with that of `[ ]`."""
+COMPARED = re.compile(r"([^<>=!]*)(?:([<>]=?|[=!]=)([^<>=!]*))?")
 
 
 def truth_of(words: list[Word]) -> bool | None:
@@ -23,6 +27,8 @@ def truth_of(words: list[Word]) -> bool | None:
         return True
     if words and words[0].text == "false":
         return False
+    if len(words) == 1 and words[0].text.startswith("((") and words[0].text.endswith("))"):
+        return None if words[0].open else _computed_truth(words[0].text[2:-2])
     parts = [one for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
     if parts == words or not parts:  # this command is not a test, so its outcome is unknown
         return None
@@ -33,6 +39,17 @@ def truth_of(words: list[Word]) -> bool | None:
         inner = _compared(texts[1:])
         return None if inner is None else not inner
     return _compared(texts)
+
+
+def _computed_truth(text: str) -> bool | None:
+    """Evaluate an arithmetic condition without variables, such as `4 > 1`; None for an unsupported one."""
+    found = COMPARED.fullmatch(text)
+    left, right = (
+        (computed(one) if one else None for one in (found[1], found[3])) if found is not None else (None, None)
+    )
+    if found is None or left is None or (found[2] and right is None):
+        return None
+    return left != 0 if right is None else COMPARISONS[ORDERS[found[2]]](left, right)
 
 
 def _compared(texts: list[str]) -> bool | None:

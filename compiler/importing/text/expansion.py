@@ -322,16 +322,24 @@ def _changed(value: str, rest: str, state: Variables, line: int, depth: int) -> 
     return value
 
 
-def _arithmetic(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
-    """Compute `$((inside))`. Returns the value (None if unknown) and the unknown variable."""
+def numbered(inside: str, state: Variables, line: int, depth: int = 0) -> tuple[str, str]:
+    """Replace the variables of an arithmetic expression, which may stand without `$`, by their values. Returns the
+    expression and its unknown variable.
+    """
+    if depth > DEPTH:
+        return inside, "$((...))"
     text, removed = expand(inside, state, line, depth + 1)
     known = {name: value for name, value in state.known.items() if name not in state.missing}
     text = re.sub(r"[A-Za-z_]\w*", lambda one: known.get(one[0], one[0]), text)
     unknown = re.search(r"[A-Za-z_]\w*", text)
-    if removed or unknown:
-        return None, removed or f"${unknown[0] if unknown else ''}"
-    value = computed(text)
-    return (None, "$((...))") if value is None else (str(value), "")
+    return text, removed or (f"${unknown[0]}" if unknown else "")
+
+
+def _arithmetic(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
+    """Compute `$((inside))`. Returns the value (None if unknown) and the unknown variable."""
+    text, removed = numbered(inside, state, line, depth)
+    value = None if removed else computed(text)
+    return (None, removed or "$((...))") if value is None else (str(value), "")
 
 
 def _command(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:

@@ -8,12 +8,13 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 
+from xpc.compiler.importing.text.arithmetic import computed
 from xpc.compiler.importing.text.branches import Block, Branches
 from xpc.compiler.importing.text.conditions import both, concerns_unset, truth_of
 from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
-from xpc.compiler.importing.text.expansion import joined
+from xpc.compiler.importing.text.expansion import Variables, joined, numbered
 from xpc.compiler.importing.text.shell_files import Files
-from xpc.compiler.importing.text.shell_words import ASSIGNMENT, Word, Words, without_redirections
+from xpc.compiler.importing.text.shell_words import ASSIGNMENT, MOST_WORDS, Word, Words, without_redirections
 from xpc.grammar.record import field, mutable, record
 
 __all__ = ["Call", "Word", "calls"]
@@ -21,6 +22,8 @@ __all__ = ["Call", "Word", "calls"]
 BEFORE = ("do", "then", "else", "{", "(", "!", "time")
 """Shell keywords that may stand before a command."""
 DECLARING = ("export", "declare", "readonly", "local", "typeset")
+COUNTING = re.compile(r"\(\(\s*(\w+)\s*=([^;]*);\s*\1\s*<(=?)([^;]*);\s*(?:\1\+\+|\+\+\1)\s*\)\)")
+"""Matches the head of a counting loop, such as `((i = 0; i < 3; i++))`."""
 MOST_COMMANDS = 20_000
 """The largest number of commands that are read. The commands of a function count each time it is called."""
 MOST_NESTED = 12
@@ -209,7 +212,7 @@ class _Shell(Branches):
         block = self.blocks[-1] if self.blocks else None
         if block is not None and block.kind == "if" and self.pending(block):
             return self.condition(found, ended)
-        if found and found[0].text in ("[", "[[", "test"):
+        if found and (found[0].text in ("[", "[[", "test") or found[0].text.startswith("((")):
             return both(before, truth_of(found), link)
         runs = before if link == "&&" else None if before is None else not before
         if before is None and link == self.unset:
@@ -244,7 +247,7 @@ class _Shell(Branches):
             self.end(head, len(words) > 1 and re.fullmatch("0*[1-9]\\d*", words[1].text) is not None)
             return None
         self.unset = ""
-        if head in ("[", "[[", "test", "true", "false", ":"):
+        if head in ("[", "[[", "test", "true", "false", ":") or head.startswith("(("):
             self.unset = (
                 "&&" if concerns_unset(words, self.state) else "||" if concerns_unset(words, self.state, "-n") else ""
             )
@@ -343,18 +346,35 @@ class _Shell(Branches):
         """
         block = Block("loop", found[0].line, self.state.copy())
         self.begin(block)
-        if len(found) > 2 and found[0].text == "for" and found[2].text == "in":
-            name = found[1].text
-            values = tuple(one.text for one in found[3:] if not one.open)
+        name = found[1].text if len(found) > 1 else ""
+        counting = COUNTING.fullmatch(name)
+        if counting is not None and not self.dead:
+            name, values = counting[1], _counted(counting, self.state, found[1].line)
+            self.iterate(name, values)
+        elif len(found) > 2 and found[0].text == "for" and found[2].text == "in":
             if not found[3:]:
                 block.truth = False
-            elif values and not self.dead:
-                self.state.assign(name, self.fixed.get(name, values[0]))
-                self.loops[name] = values
-            else:
-                self.state.forget(name)
+            elif not self.dead:
+                self.iterate(name, tuple(one.text for one in found[3:] if not one.open))
         elif any(re.search(r"\$#|\$\{?1\b", one.text) for one in found) and not self.state.positional:
             block.truth = False  # a loop over `$1`, which is not given
+
+    def iterate(self, name: str, values: tuple[str, ...]) -> None:
+        """Give the variable of a loop its first value, and record all values; without any, the value is unknown."""
+        if values:
+            self.state.assign(name, self.fixed.get(name, values[0]))
+            self.loops[name] = values
+        else:
+            self.state.forget(name)
+
+
+def _counted(found: re.Match[str], state: Variables, line: int) -> tuple[str, ...]:
+    """The values of `i` in `for ((i = 0; i < 3; i++))`; none if they are unknown or very many."""
+    ends = [computed(text) if not removed else None
+            for text, removed in (numbered(found[n], state, line) for n in (2, 4))]  # fmt: skip
+    if ends[0] is None or ends[1] is None or ends[1] - ends[0] > MOST_WORDS:
+        return ()
+    return tuple(map(str, range(ends[0], ends[1] + len(found[3]))))
 
 
 def _is_ending(words: list[Word]) -> bool:

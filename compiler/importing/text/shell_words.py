@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from xpc.compiler.importing.text.entries import Unreadable
-from xpc.compiler.importing.text.expansion import HOSTS, Variables, closed, expand, first_missing
+from xpc.compiler.importing.text.expansion import HOSTS, Variables, closed, expand, first_missing, numbered
 from xpc.grammar.record import field, mutable, record
 
 ENDS = ";&|\n"
@@ -28,6 +28,10 @@ REDIRECTION = re.compile(r"[0-9&]?(?:>>?|<)&?([^\s<>]*)")
 name of the file.
 """
 ASSIGNMENT = re.compile(r"(\w+)(\+?)=(.*)", re.S)
+BEFORE_ARITHMETIC = ("if", "elif", "while", "until", "for", "then", "else", "do", "!", "{")
+"""Keywords after which `((` begins an arithmetic command."""
+COMPUTED = re.compile(r"\s*(\w+)\s*(?:([-+*/%]?)=(?!=)(.*)|(\+|-)\4\s*)", re.S)
+"""Matches an arithmetic command that sets a variable: `N = 4`, `N *= 2` or `N++`."""
 
 
 @record
@@ -87,6 +91,8 @@ class Words:
             elif (array := ARRAY_BEGIN.match(self.text, self.at)) is not None:
                 self.array(array)
                 sets = True
+            elif self.text.startswith("((", self.at) and all(one.text in BEFORE_ARITHMETIC for one in words):
+                words.append(self.arithmetic())
             else:
                 words += self.expanded_word()
                 if len(words) == 3 and (words[0].text, words[2].text) == ("case", "in"):
@@ -94,6 +100,24 @@ class Words:
                     return words
         self.ended = ""
         return words or ([] if sets else None)
+
+    def arithmetic(self) -> Word:
+        """Read an arithmetic command. `((N = 2 * 4))` gives the word `N=8`, and a condition such as `((N > 1))` a word
+        in which the values of its variables stand. The head of a loop, `((i = 0; i < 3; i++))`, is not changed.
+        """
+        start, line = self.at, self.line
+        self.skip(closed(self.text, start) - start)
+        inside = self.text[start + 2 : self.at].removesuffix("))")
+        found = COMPUTED.fullmatch(inside) if ";" not in inside else None
+        if ";" in inside:
+            return Word(f"(({inside}))", line)
+        if found is None:
+            text, removed = numbered(inside, self.state, line)
+            return Word(f"(({text}))", line, removed)
+        name, sign = found[1], found[2] or found[4] or ""
+        value = f"({'1' if found[4] else found[3]})"
+        text, removed = expand(f"$(({f'{name} {sign} {value}' if sign else value}))", self.state, line)
+        return Word(f"{name}={text}", line, removed)
 
     def function(self) -> tuple[str, int, int] | None:
         """Skip a function definition at the current position. Returns three values: the function's name, and the

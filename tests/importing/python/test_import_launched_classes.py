@@ -334,6 +334,75 @@ def test_a_trainer_that_is_not_in_the_repository_is_an_error(tmp_path: Path) -> 
                for one in found.draft.messages)  # fmt: skip
 
 
+REWARDS = """
+from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
+OWN
+@dataclass
+class Arguments:
+    base_model: str = field(default="google/gemma-2b-it")
+    dataset: str = field(default="org/rows")
+args, config = HfArgumentParser((Arguments, TrainingArguments)).parse_args_into_dataclasses()
+model = AutoModelForSequenceClassification.from_pretrained(args.base_model, num_labels=1)
+PairRewardTrainer(model=model, args=config, train_dataset=load_dataset(args.dataset, split="train")).train()
+"""
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "from pairs import PairRewardTrainer",
+        "class PairRewardTrainer(Trainer):\n    def compute_loss(self, model, inputs, return_outputs=False):\n        pass",
+    ],
+)
+def test_a_reward_model_with_a_trainer_of_its_own_is_an_error_and_its_model_is_asked_for(
+    tmp_path: Path, own: str
+) -> None:
+    """`base_model` is the script's own argument: no abbreviation of TRL's `base_model_attribute_name`."""
+    command = "python train_rm.py --base_model Qwen/Qwen2.5-3B --dataset org/pairs --learning_rate 1e-5\n"
+    script = HEAD + REWARDS.replace("OWN", own)
+    found = launched(tmp_path, command, script, "--partial", name="train_rm.py")
+    assert any("a trainer of its own" in one.why for one in found.draft.messages), found.messages
+    assert found.draft.model == "Qwen/Qwen2.5-3B"
+    assert not any("base_model_attribute_name" in one for one in found.messages)
+    assert any("`base_model`, a key of the source's own script" in one.text for one in found.draft.decisions)
+
+
+def test_the_branch_for_a_tokenizer_of_another_family_is_not_taken(tmp_path: Path) -> None:
+    script = HEAD + (
+        "from transformers import LlamaTokenizer, GPT2Tokenizer, OPTForCausalLM\n"
+        "args, config = TrlParser((ModelConfig, SFTConfig)).parse_args_and_config()\n"
+        "tokenizer = AutoTokenizer.from_pretrained(args.model_name_or_path)\n"
+        "model = AutoModelForCausalLM.from_pretrained(args.model_name_or_path)\n"
+        "if isinstance(tokenizer, LlamaTokenizer):\n"
+        "    tokenizer.add_special_tokens({'unk_token': '<unk>'})\n"
+        "elif isinstance(tokenizer, GPT2Tokenizer) and isinstance(model, OPTForCausalLM):\n"
+        "    tokenizer.add_special_tokens({'bos_token': '<s>'})\n"
+        "SFTTrainer(model=model, args=config, processing_class=tokenizer,\n"
+        "           train_dataset=load_dataset('org/rows', split='train')).train()\n"
+    )
+    found = launched(tmp_path, NAMED.replace("--dataset_name org/rows ", ""), script)
+    assert not found.draft.wrong, found.messages
+    assert "tokens" not in found.draft.settings and "model.tokens" not in found.draft.settings
+    llama = launched(tmp_path, "python train.py --model_name_or_path me/Llama-2-7b --output_dir out\n", script)
+    assert any("add_special_tokens" in one or "tokens" in one for one in llama.messages), llama.messages
+
+
+def test_the_dtype_of_trls_own_scripts_may_be_left_out(tmp_path: Path) -> None:
+    script = HEAD + (
+        "import torch\nargs, config = TrlParser((ModelConfig, SFTConfig)).parse_args_and_config()\n"
+        "dtype = args.dtype if args.dtype in ['auto', None] else getattr(torch, args.dtype)\n"
+        "model = AutoModelForCausalLM.from_pretrained(args.model_name_or_path, dtype=dtype)\n"
+        "SFTTrainer(model=model, args=config, train_dataset=load_dataset('org/rows', split='train')).train()\n"
+    )
+    command = NAMED.replace("--dataset_name org/rows ", "")
+    found = launched(tmp_path, command, script)
+    assert not found.draft.wrong, found.messages
+    assert "dtype = bf16" not in found.text
+    stated = launched(tmp_path, command.replace("--output_dir", "--dtype bfloat16 --output_dir"), script)
+    assert not stated.draft.wrong, stated.messages
+    assert "dtype = bf16" in stated.text
+
+
 def test_arguments_of_the_model_that_are_assigned_to_the_configuration(tmp_path: Path) -> None:
     script = HEAD + (
         "args, config = TrlParser((ModelConfig, SFTConfig)).parse_args_and_config()\n"

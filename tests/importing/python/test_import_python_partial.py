@@ -341,7 +341,7 @@ def test_rows_that_accelerate_prepares(tmp_path: Path, line: str) -> None:
     ("load_from_disk('data/train')", "./data/train.parquet",
      'load_from_disk("data/train").to_parquet("data/train.parquet")'),
     ("load_from_disk('pairs/')['train']", "./pairs-train.parquet",
-     'load_from_disk("pairs/")["train"].to_parquet("pairs-train.parquet")'),
+     '[rows.to_parquet(f"pairs-{key}.parquet") for key, rows in load_from_disk("pairs/").items()]'),
 ])  # fmt: skip
 def test_a_folder_of_arrow_files_is_a_decision_with_the_command_that_exports_it(
     tmp_path: Path, data: str, file: str, rows: str
@@ -351,6 +351,14 @@ def test_a_folder_of_arrow_files_is_a_decision_with_the_command_that_exports_it(
     assert len(decisions(found)) == 1
     (decision,) = found.draft.decisions
     assert f"`python -c 'from datasets import load_from_disk; {rows}'`" in decision.help
+
+
+def test_two_splits_of_a_folder_of_arrow_files_are_one_decision(tmp_path: Path) -> None:
+    found = script(tmp_path, "from datasets import load_from_disk\nboth = load_from_disk('pairs')",
+                   '64, eval_strategy="steps", eval_steps=5', "both['train'], eval_dataset=both['test']")  # fmt: skip
+    assert 'on "./pairs-train.parquet"' in found.text
+    assert 'data = "./pairs-test.parquet"' in found.text
+    assert len(decisions(found)) == 1
 
 
 def test_a_launch_with_redirections_and_the_path_of_another_machine(tmp_path: Path) -> None:

@@ -148,3 +148,8 @@ def test_fastchat_is_no_method_but_sft() -> None:
     assert "assistant_only" not in found.text
     assert "assistant_only" in imported("python train.py --model_name_or_path Qwen/Qwen2.5-3B --data_path a.json\n",
                                         *HARDWARE, name="r.sh").text  # fmt: skip
+
+
+def test_nested_arithmetic_is_followed_to_a_fixed_depth() -> None:
+    assert [one.words[0].text for one in calls("a " + "$((1+" * 3000)] == ["a"]
+    assert last("((" + "1+(" * 3000 + ")" * 3000 + "))\na 1")[-1] == ("1", "")

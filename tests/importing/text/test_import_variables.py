@@ -74,6 +74,12 @@ def test_expansion(text: str, expected: list[str]) -> None:
         ('CMD="a --m $M --n 2"\n$CMD', ["a", "--m", "$M", "--n", "2"]),
         ('S="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"\na "$S/x.py"', ["a", "../x.py"]),
         ("X=1\nX+=2\na $X", ["a", "12"]),
+        ("N=2\nif (( N > 1 )); then a ddp; else a one; fi", ["a", "ddp"]),
+        ("N=1\nif ((N>1)) || (( $N == 4 )); then a ddp; else a one; fi", ["a", "one"]),
+        ("N=2\nX=1\n(( N == 2 )) && X=5\na $X", ["a", "5"]),
+        ("N=4\n((N *= 2))\n((N++))\na $N", ["a", "9"]),
+        ("N=3\nfor ((i = 1; i <= N; i++)); do\n  a $i\ndone", ["a", "1"]),
+        ("( (a 1; a 2) && a 3 )", ["a", "3", ")"]),
     ],
 )  # fmt: skip
 def test_conditions_functions_and_texts(text: str, expected: list[str]) -> None:
@@ -86,6 +92,9 @@ def test_conditions_functions_and_texts(text: str, expected: list[str]) -> None:
         "X=1\nif nvidia-smi; then X=2; else X=3; fi\na $X",
         "X=1\nif [ -f here ]; then X=2; fi\na $X",
         "X=1\nX=$(cat file)\na $X",
+        "X=1\nif (( $(nproc) > 8 )); then X=2; fi\na $X",
+        "N=$1\nX=1\nif ((N > 1)); then X=2; fi\na $X",
+        "for ((i = 0; i < $1; i++)); do :; done\na $i",
         "for f in *.json $LIST; do :; done\nX=$(date)\na $X",
         'case "$1" in\n  a) X=1 ;;\n  *) X=2 ;;\nesac\na $X',
     ],
@@ -105,6 +114,11 @@ def test_commands_of_branches_that_do_not_run_are_left_out() -> None:
         f'MODE=dpo\nif [ "$MODE" = sft ]; then\n  {RUN} --learning_rate 1e-4\nelse\n  {RUN} --learning_rate 2e-6\nfi\n'
     )
     assert "lr = 2e-6" in script(text).text
+
+
+def test_a_counting_loop_is_a_sweep() -> None:
+    found = script(f"for ((seed = 1; seed < 4; seed++)); do\n  {RUN} --learning_rate 1e-5 --seed $seed\ndone\n")
+    assert "seed [1, 2, 3]" in found.text or "seed = [1, 2, 3]" in found.text, found.text
 
 
 def test_configuration_that_the_script_writes_itself(tmp_path) -> None:

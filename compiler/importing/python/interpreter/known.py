@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 
 from xpc.compiler.importing.python.interpreter import hydra, row_lists
@@ -37,6 +38,12 @@ from xpc.compiler.importing.python.interpreter.values import (
     Unset,
 )
 
+STEMS = {
+    "qwen": "Qwen", "gpt2": "GPT2", "pythia": "GPTNeoX", "gemma": "Gemma", "opt": ("OPT", "GPT2"), "bloom": "Bloom",
+    "falcon": "Falcon", "smollm": ("Llama", "GPT2"), "olmo": ("Olmo", "GPTNeoX"), "deepseek": ("Qwen", "Llama"),
+    "phi": ("Phi", "Llama", "GPT2", "CodeGen"), "llama": "Llama", "mistral": ("Mistral", "Llama"),
+}  # fmt: skip
+"""Words in the names of models, each with the beginning of the names of their classes in transformers."""
 PLAIN_TYPES = {"str", "int", "float", "bool", "list", "dict", "tuple"}
 DUMPED = ("json.dumps", "yaml.dump", "yaml.safe_dump")
 
@@ -102,6 +109,8 @@ def _isinstance(machine: Machine, positional: Arguments, keywords: Keywords, nod
         parts = value.last == "load_dataset" and "split" not in value.keywords
         if wanted <= {"dict", "DatasetDict", "Dataset", "IterableDataset"}:
             return bool(wanted & ({"dict", "DatasetDict"} if parts else {"Dataset"}))
+    if isinstance(value, Object) and value.last == "from_pretrained" and _of_other_family(value, kinds):
+        return False
     if isinstance(value, Splits):
         return machine.unknown(node, "a type") if not isinstance(kinds, Name) else kinds.last in ("DatasetDict", "dict")
     names = {
@@ -113,6 +122,24 @@ def _isinstance(machine: Machine, positional: Arguments, keywords: Keywords, nod
         own = "dict" if isinstance(value, dict) else type(value).__name__
         return own in names or (own == "bool" and "int" in names) if names else machine.unknown(node, "a type")
     return machine.unknown(node, "it depends on a type that is not known")
+
+
+def _of_other_family(loaded: Object, kinds: object) -> bool:
+    """Whether a loaded model or tokenizer is certainly of none of the classes `kinds`, such as LlamaTokenizer: the name
+    of the model is known, and belongs to another family.
+    """
+    named = loaded.argument("pretrained_model_name_or_path", 0)
+    name = str(named.value).lower().rstrip("/").rpartition("/")[2] if named is not None else ""
+    stems = next((one for word, one in STEMS.items() if re.search(rf"(?<![a-z]){word}(?![a-z])", name)), "")
+    classes = [one.last for one in (kinds if isinstance(kinds, tuple) else (kinds,)) if isinstance(one, Name)]
+    special = [one for one in classes if re.search("Tokenizer(?:Fast)?$|ForCausalLM$|PreTrainedModel$", one)]
+    return (
+        bool(stems and classes)
+        and special == classes
+        and not any(
+            one.startswith((*([stems] if isinstance(stems, str) else stems), "PreTrained", "Auto")) for one in classes
+        )
+    )
 
 
 def _vars(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:

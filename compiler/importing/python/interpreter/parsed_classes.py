@@ -303,7 +303,9 @@ def defaults(path: str) -> Mapping[str, object]:
     if block != "config":
         rows = versions.table()[block]
         found = {name: [one[1] for one in changes if len(one) > 1] for name, changes in rows.items()}
-        return {name: values[0] for name, values in found.items() if values.count(values[0]) == len(values)}
+        same = {name: values[0] for name, values in found.items() if values.count(values[0]) == len(values)}
+        # the default is null up to 0.26 and float32 later; without a dtype, the spec also has fp32
+        return {**same, "dtype": None} if block == "model" else same
     every = [stacks.load(one) for one in stacks.names()]
     fields = [stack.fields(config) for stack in every if stack is not None for config in stack.configs
               if config.rpartition(".")[2] == last]  # fmt: skip
