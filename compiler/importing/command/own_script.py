@@ -25,7 +25,7 @@ from xpc.compiler.importing.text.entries import (
     not_set,
     plain,
 )
-from xpc.compiler.importing.trl.reader import NAMES
+from xpc.compiler.importing.trl.reader import only_names
 from xpc.grammar.record import evolve, field, record
 
 PROCESSES = ("nproc_per_node", "num_gpus", "num_processes")
@@ -172,7 +172,7 @@ def _report_argument(draft: Draft, line: Line, key: str, one: Entry, used: set[s
     """Report how an argument of the command is handled, such as an error if the script has no such argument. `used` are
     the names that the script reads.
     """
-    if one.unset and key in NAMES:
+    if one.unset and only_names(key):
         draft.note(one, f"the name contains {one.unset}, which the script does not set")
     elif one.unset:
         draft.error(one, *not_set(one.unset))

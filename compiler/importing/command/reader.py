@@ -28,8 +28,6 @@ ENVIRONMENT = {
 }  # fmt: skip
 NAMING = ("save", "track.name", "track.project", "save.hub.name")
 """Settings that only name a run. They are left out of a sweep, because xpc itself names the runs of a sweep."""
-NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "cache_dir", *ENVIRONMENT.values())
-"""Arguments that only name a run or a folder, and do not change the training."""
 FILES = ("config", "config_file", "deepspeed", "deepspeed_config", "fsdp_config")
 """Arguments and options of launchers that name a file of settings."""
 
@@ -307,7 +305,7 @@ def _unset(draft: Draft, entries: Mapping[str, Entry]) -> None:
     names the run, a warning is enough, and the spec keeps its default name.
     """
     for key, one in entries.items():
-        if key in NAMES:
+        if trlyaml.only_names(key):
             draft.note(one, f"the name contains {one.unset}, which the script does not set")
             draft.warn(
                 one, f"the name contains {one.unset}, which the script does not set; the spec uses the default name"

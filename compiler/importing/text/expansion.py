@@ -10,6 +10,7 @@ import re
 
 from xpc.compiler.importing.text.arithmetic import computed
 from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
+from xpc.compiler.importing.text.filters import filtered
 from xpc.grammar.record import field, mutable
 
 OWN_FOLDER = re.compile(
@@ -20,10 +21,10 @@ OWN_FOLDER = re.compile(
 FOLDER = re.compile(r"""cd\s+(?:--\s+)?["']?([^"'&;|]+?)["']?\s*&&\s*pwd(?:\s+-P)?""")
 """Matches `cd "$DIR/.." && pwd`, which gives the absolute path of a folder."""
 SELF = re.compile(r"""dirname\s+(?:--\s+)?["']?\$\{?(?:BASH_SOURCE(?:\[0\])?|0)\}?["']?""")
-COUNTED = re.compile(r"""echo\s+(?:-n\s+)?"?(.+?)"?\s*\|\s*"""
-                     r"""(?:tr\s+["']?,["']?\s+["']?(?:\\n| )["']?\s*\|\s*wc\s+-[lw]"""
-                     r"""|awk\s+-F\s*["']?,["']?\s+["']\{\s*print\s+NF\s*\}["'])""")  # fmt: skip
-r"""Matches `echo "$X" | tr ',' '\n' | wc -l`, which counts the items of a list with commas."""
+PIPED = re.compile(r"echo\s([^|]*)\|(?!\|)(.+)", re.S)
+"""Matches a pipeline that begins with `echo`, such as `echo $NAME | cut -d/ -f2`."""
+CACHED = re.compile(r"(?:find|ls)\s.*/models--([\w.-]+?)--([\w.-]+)/snapshots\b.*", re.S)
+"""Matches a search for the folder of a model in the hub's cache; the folder's name has the model's name."""
 HOSTS = re.compile(r"scontrol\s+show\s+hostnames?\b[^|;&]*")
 """Matches `scontrol show hostnames $SLURM_JOB_NODELIST`, which prints the name of each node on a line."""
 HOSTS_COUNTED = re.compile(HOSTS.pattern + r"\|\s*wc\s+-[lw]\s*")
@@ -359,12 +360,16 @@ def _command(inside: str, state: Variables, line: int, depth: int) -> tuple[str 
     for machines, name in ((HOSTS_COUNTED, "SLURM_NNODES"), (CARDS_COUNTED, "SLURM_GPUS_ON_NODE")):
         if machines.fullmatch(inside) and name in state.known:
             return state.known[name], ""
-    counted = COUNTED.fullmatch(inside)
     if depth > DEPTH:
         return None, "$(...)"
-    if counted is not None:
-        text, removed = expand(counted[1].strip('"'), state, line, depth + 1)
-        return (None, removed) if removed else (str(len(text.split(","))), "")
+    piped = PIPED.fullmatch(inside)
+    if piped is not None:
+        text, removed = expand(piped[1].strip().removeprefix("-n ").strip().strip("\"'"), state, line, depth + 1)
+        output = None if removed else filtered(text, piped[2])
+        return output, "" if output is not None else removed or "$(...)"
+    cached = CACHED.fullmatch(expand(inside[:500], state, line, depth + 1)[0]) if "/snapshots" in inside[:500] else None
+    if cached is not None:
+        return f"{cached[1]}/{cached[2]}", ""
     name, _, rest = inside.partition(" ")
     if name not in ("basename", "dirname", "echo", "expr", "seq", "realpath") or re.search(r"[|;&<>]", rest):
         return None, "$(...)"

@@ -10,12 +10,11 @@ from collections.abc import Callable
 
 from xpc.compiler.importing.text.entries import MAX_SIZE
 from xpc.compiler.importing.text.expansion import Budget, Variables
+from xpc.compiler.importing.text.filters import replaced
 from xpc.compiler.importing.text.shell_words import Word
 from xpc.grammar.record import field, mutable
 
 VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
-SPECIAL = re.compile(r"[][*^$+?(){}|\\]")
-"""Characters with a meaning in a regular expression of sed, except the full stop, which is read as itself."""
 CONFIGURATIONS = (".yaml", ".yml", ".json")
 INLINE = "inline-"
 """How the names of files with the Python code of a shell script begin."""
@@ -128,7 +127,7 @@ class Files:
         """
         for one in [part.strip() for command in commands for part in command.split("\n") if part.strip()]:
             self.budget.spend(len(text or ""))
-            text = None if text is None else _replaced(one, text)
+            text = None if text is None else replaced(one, text)
         return text
 
 
@@ -161,23 +160,3 @@ def _with_variables(text: str, only: str, state: Variables) -> str:
         return state.known[name] if known else found[0]
 
     return VARIABLE.sub(value, text)
-
-
-def _replaced(command: str, text: str) -> str | None:
-    """Apply the command `s/OLD/NEW/g` of sed to a text. OLD is plain text, which may begin with `^` and end with `.*`;
-    None for anything else.
-    """
-    parts = command[2:].split(command[1]) if len(command) > 3 and command[0] == "s" else []
-    if len(parts) != 3 or command[1].isalnum() or command[1] == "\\" or parts[2].strip(";") not in ("", "g"):
-        return None
-    old, new, every = parts[0], parts[1], "g" in parts[2]
-    begins, rest = old.startswith("^"), old.endswith((".*", ".*$"))
-    old = old.removeprefix("^").removesuffix("$").removesuffix(".*")
-    if not old or SPECIAL.search(old) or "&" in new or "\\" in new or text.count(old) * len(new) > MAX_SIZE:
-        return None
-    lines = text.split("\n")
-    for n, line in enumerate(lines):
-        at = line.find(old)
-        if at >= 0 and not (begins and at):
-            lines[n] = line[:at] + new if rest else line.replace(old, new, -1 if every and not begins else 1)
-    return "\n".join(lines)

@@ -235,9 +235,17 @@ def guessed(draft: Draft, entries: Entries) -> Entries:
     return out
 
 
-NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "cache_dir", *switches.TRACKER_NAMES)
-"""Keys that only name a run or a folder. They do not change the training."""
+NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "cache_dir", "vllm_server_host",
+         *switches.TRACKER_NAMES)  # fmt: skip
+"""Keys that only name a run, a folder or a machine. They do not change the training."""
+NAMING = re.compile(r"(?:wandb|run|exp|experiment)_?(?:run_?)?(?:name|id|group|tags?)?")
+"""Matches the keys with which custom scripts name a run, such as `wandb_run` and `exp_name`."""
 VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
+
+
+def only_names(key: str) -> bool:
+    """Whether a key only names a run, a folder or a machine, and does not change the training."""
+    return key in NAMES or NAMING.fullmatch(key) is not None
 
 
 def _with_variables(draft: Draft, entries: Entries, sets: Mapping[str, str]) -> Entries:
@@ -250,7 +258,7 @@ def _with_variables(draft: Draft, entries: Entries, sets: Mapping[str, str]) -> 
             out[key] = one
             continue
         value = VARIABLE.sub(lambda found: sets.get(found[1] or found[3], found[2] or found[0]), one.value)
-        if "$" in value and key in NAMES:
+        if "$" in value and only_names(key):
             draft.note(one, "the name contains a variable that is not set")
             draft.warn(one, "the name contains a variable that is not set, so the spec uses the default name",
                        "`--set NAME=VALUE` sets it")  # fmt: skip

@@ -382,7 +382,7 @@ def test_the_branch_for_a_tokenizer_of_another_family_is_not_taken(tmp_path: Pat
     )
     found = launched(tmp_path, NAMED.replace("--dataset_name org/rows ", ""), script)
     assert not found.draft.wrong, found.messages
-    assert "tokens" not in found.draft.settings and "model.tokens" not in found.draft.settings
+    assert "model.tokens" not in found.draft.settings
     llama = launched(tmp_path, "python train.py --model_name_or_path me/Llama-2-7b --output_dir out\n", script)
     assert any("add_special_tokens" in one or "tokens" in one for one in llama.messages), llama.messages
 

@@ -1,0 +1,98 @@
+"""Compute what the filters of a pipeline such as `echo $NAME | cut -d/ -f2` print, if their input is known. No command
+is run.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from xpc.compiler.importing.text.entries import MAX_SIZE
+
+SPECIAL = re.compile(r"[][*^$+?(){}|\\]")
+"""Characters with a meaning in a regular expression of sed, except the full stop, which is read as itself."""
+FIELD = re.compile(r"\{\s*print\s+(?:\$(\d|NF)|(NF))\s*(?:\+\s*(\d+)\s*)?;?\s*\}")
+"""Matches the programs of awk that print one field of each line or the number of fields, as it is or plus a number:
+`{print $2}`, `{print NF}`, `{print $1 + 1}`.
+"""
+LONGEST = 500
+"""The longest filters that are followed, in characters."""
+ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
+
+
+def filtered(text: str, commands: str) -> str | None:
+    """The output of the filters `commands`, which are joined by `|`, for the input `text`; None if one of them is not
+    followed.
+    """
+    out: str | None = text + "\n"
+    if len(commands) > LONGEST:
+        return None
+    try:
+        lexer = shlex.shlex(commands, posix=True, punctuation_chars="|")
+        lexer.whitespace_split, lexer.commenters = True, ""
+        words = list(lexer)
+    except ValueError:
+        return None
+    while words and out is not None:
+        end = words.index("|") if "|" in words else len(words)
+        out, words = _one(out, words[:end]), words[end + 1 :]
+    return None if out is None else out.rstrip("\n")
+
+
+def _one(text: str, words: list[str]) -> str | None:
+    """The output of one filter: cut, tr, sed, awk, wc or head."""
+    name, rest = (words[0], words[1:]) if words else ("", [])
+    lines = text.removesuffix("\n").split("\n")
+    if name == "sed" and len([one for one in rest if one != "-e"]) == 1:
+        return replaced(rest[-1], text)
+    if name == "tr" and len(rest) == 2 and not rest[0].startswith("-"):
+        before, after = (ESCAPES.get(one, one) for one in rest)
+        return text.replace(before, after) if len(before) == len(after) == 1 else None
+    if name == "tr" and len(rest) == 2 and rest[0] in ("-cd", "-dc"):
+        return "".join(one for one in text if one in ESCAPES.get(rest[1], rest[1]))
+    if name == "grep" and len(rest) == 2 and rest[0] == "-o" and len(rest[1]) == 1 and rest[1] not in "^$.":
+        return f"{rest[1]}\n" * text.count(rest[1])
+    if name == "wc" and rest in (["-l"], ["-w"], ["-c"]):
+        return str({"-l": text.count("\n"), "-w": len(text.split()), "-c": len(text)}[rest[0]]) + "\n"
+    if name == "head" and rest in (["-1"], ["-n1"], ["-n", "1"]):
+        return lines[0]
+    options = re.fullmatch(r"-d(.)-f(\d)", "".join(rest)) if name == "cut" else None
+    if options is not None:
+        return "\n".join(_field(one.split(options[1]), int(options[2])) if options[1] in one else one for one in lines)
+    cut = rest[0][2:] or rest[1] if name == "awk" and len(rest) > 1 and rest[0].startswith("-F") else None
+    program = FIELD.fullmatch(rest[-1].strip()) if name == "awk" and len(rest) in (1, 2, 3) else None
+    if program is None or (cut is None and len(rest) > 1) or (cut is not None and len(cut) != 1):
+        return None
+    lists = [one.split(cut) for one in lines]
+    found = [str(len(one)) if program[2] else _field(one, len(one) if program[1] == "NF" else int(program[1]))
+             for one in lists]  # fmt: skip
+    if program[3] and not all(one.isdecimal() and len(one) < 10 for one in found):
+        return None
+    return "\n".join(str(int(one) + int(program[3])) if program[3] else one for one in found)
+
+
+def _field(fields: list[str], number: int) -> str:
+    return fields[number - 1] if 0 < number <= len(fields) else ""
+
+
+def replaced(command: str, text: str) -> str | None:
+    """Apply the command `s/OLD/NEW/g` of sed to a text. OLD is plain text, which may begin with `^` and end with `.*`;
+    None for anything else.
+    """
+    mark = command[1:2]
+    if len(command) < 4 or command[0] != "s" or mark.isalnum() or mark in "\\ ":
+        return None
+    parts = [one.replace(f"\\{mark}", mark) for one in re.split(rf"(?<!\\){re.escape(mark)}", command[2:])]
+    if len(parts) != 3 or parts[2].strip(";") not in ("", "g"):
+        return None
+    old, new, every = parts[0], parts[1], "g" in parts[2]
+    begins, rest = old.startswith("^"), old.endswith((".*", ".*$"))
+    old = old.removeprefix("^").removesuffix("$").removesuffix(".*")
+    if not old or SPECIAL.search(old) or "&" in new or "\\" in new or text.count(old) * len(new) > MAX_SIZE:
+        return None
+    lines = text.split("\n")
+    for n, line in enumerate(lines):
+        at = line.find(old)
+        if at >= 0 and not (begins and at):
+            lines[n] = line[:at] + new if rest else line.replace(old, new, -1 if every and not begins else 1)
+    return "\n".join(lines)
