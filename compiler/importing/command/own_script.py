@@ -119,7 +119,8 @@ def _started(line: Line, program: str, launch: Launch, overrides: Overrides) -> 
     if hardware is None and (count := _processes(line)) > 1:
         hardware = f"{count} x {DEFAULT_GPU}"
     near = overrides.below(posixpath.dirname(program))
-    return evolve(near, sets=given, hardware=hardware, launch=launch)
+    # `--pick` has chosen the command
+    return evolve(near, sets=given, hardware=hardware, launch=launch, pick=None)
 
 
 def _processes(line: Line) -> int:

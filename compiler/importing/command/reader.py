@@ -80,11 +80,13 @@ def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, source: Sour
     lists of a sweep.
     """
     changed: dict[str, list[str]] = {}
+    commands: set[tuple[str, ...]] = set()
     for value in values:
         chosen_value = evolve(overrides, sets={**overrides.sets, name: value})
         training = training_commands(source.text, chosen_value)
         if at >= len(training):
             return
+        commands.add(tuple(one.text for one in training[at].words))
         member = _converted(training[at], source, chosen_value)
         for path, written in {**member.settings, "model": SettingText(member.model)}.items():
             if path not in NAMING and path not in ("hardware", "nodes"):
@@ -96,10 +98,14 @@ def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, source: Sour
                 f"`--set {name}=VALUE` takes one",
             )
             return
-    for path, texts in changed.items():
-        if len(texts) == len(values) and len(set(texts)) > 1:
-            draft.sweep[path] = texts
-            draft.settings.pop(path, None)
+    swept = {path: texts for path, texts in changed.items() if len(texts) == len(values) and len(set(texts)) > 1}
+    for path, texts in swept.items():
+        draft.sweep[path] = texts
+        draft.settings.pop(path, None)
+    if len(commands) > 1 and not swept:
+        draft.warn(Entry(f"${name}", " ".join(values), source.name, 0),
+                   f"the loop starts {len(commands)} runs, with equal settings in the spec; the spec is the first",
+                   f"`--set {name}=VALUE` takes another")  # fmt: skip
 
 
 def _draft(line: Line, overrides: Overrides) -> Draft:

@@ -190,11 +190,11 @@ def _sliced(out: Data, step: Object) -> None:
 def _select(out: Data, step: Object, given: Argument | None) -> None:
     value = given.value if given is not None else None
     count: object = None
-    if isinstance(value, Object) and value.path == "range" and len(value.positional) == 1:
-        count = value.positional[0].value
+    ends = [one.value for one in value.positional] if isinstance(value, Object) and value.path == "range" else []
+    if ends and ends[:-1] in ([], [0]):
+        count = ends[-1]
     elif isinstance(value, list) and value and value[0] == 0 and all(a == n for n, a in enumerate(value)):
         count = len(value)
-    ends = [one.value for one in value.positional] if isinstance(value, Object) and value.path == "range" else []
     held = next((found for one in ends if (found := _excluded(one)) is not None), None)
     if held is not None and (len(ends) == 1 or ends[0] == 0 or (len(ends) == 2 and _excluded(ends[1]) is None)):
         out.holdout, out.held = held, "train" if _excluded(ends[-1]) is not None else "test"

@@ -351,7 +351,7 @@ PairRewardTrainer(model=model, args=config, train_dataset=load_dataset(args.data
     "own",
     [
         "from pairs import PairRewardTrainer",
-        "class PairRewardTrainer(Trainer):\n    def compute_loss(self, model, inputs, return_outputs=False):\n        pass",
+        "class PairRewardTrainer(Trainer):\n    def compute_loss(self, model, inputs):\n        pass",
     ],
 )
 def test_a_reward_model_with_a_trainer_of_its_own_is_an_error_and_its_model_is_asked_for(
@@ -415,3 +415,13 @@ def test_arguments_of_the_model_that_are_assigned_to_the_configuration(tmp_path:
     assert not found.draft.wrong, found.messages
     assert "attn = flash2" in found.text
     assert "revision" in found.text
+
+
+def test_pick_takes_a_command_and_no_training_of_the_script_that_it_starts(tmp_path: Path) -> None:
+    script = HEAD + (
+        "import sys\nfor name in ('org/a', 'org/b'):\n"
+        "    SFTTrainer(model='Qwen/Qwen2.5-3B', args=SFTConfig(output_dir=sys.argv[1]),\n"
+        "               train_dataset=load_dataset(name, split='train')).train()\n"
+    )
+    found = launched(tmp_path, "python train.py a\npython train.py b\n", script, "--pick", "2", "--partial")
+    assert any("trains 2 times" in one.why or "trains 2 times" in one.text for one in found.draft.messages)

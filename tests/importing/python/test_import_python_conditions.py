@@ -52,7 +52,7 @@ def test_the_evaluation_on_a_folder_of_arrow_files_names_its_own_file(tmp_path: 
     found = script(tmp_path, folder, "64, eval_strategy='epoch'", evaluated)
     assert 'on "./rows-train.parquet"' in found.text
     assert 'data = "./rows-validation.parquet"' in found.text
-    assert len(decisions(found)) == 2
+    assert len(decisions(found)) == 1
 
 
 def test_a_configuration_that_a_spec_cannot_name_is_a_decision(tmp_path: Path) -> None:

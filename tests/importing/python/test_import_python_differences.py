@@ -334,3 +334,23 @@ def test_an_argument_of_an_unknown_value_is_not_taken_for_off(body: str, more: s
 def test_optimizers_of_none_are_off() -> None:
     found = script("", more=", optimizers=(None, None), compute_loss_func=None")
     assert not found.draft.wrong, found.messages
+
+
+@pytest.mark.parametrize("mapped", ["", "data = data.map(lambda row: {'text': row['a'] + row['b']})\n"])
+def test_rows_of_a_split_that_the_script_sets_count_also_after_map(mapped: str) -> None:
+    body = "data = load_dataset('org/rows')\ndata['train'] = data['train'].select(range(0, 2000))\n" + mapped
+    found = script(f"{body}data = data['train']\n")
+    assert not found.draft.wrong, found.messages
+    assert "limit = 2000" in found.text
+    assert script(f"{body}data = data['test']\n").text.count("limit") == 0
+
+
+def test_a_function_with_arguments_given_by_partial_makes_the_columns() -> None:
+    found = script(
+        "from functools import partial\n"
+        "def build(row, settings, tokenizer):\n"
+        "    return {'text': settings['first'] + row['q'] + ' A: ' + row['a'] + tokenizer.eos_token}\n"
+        "data = data.map(partial(build, settings={'first': 'Q: '}, tokenizer=tokenizer))\n"
+    )
+    assert not found.draft.wrong, found.messages
+    assert 'prompt_template = "Q: {{ q }} A:' in found.text

@@ -353,14 +353,6 @@ def test_a_folder_of_arrow_files_is_a_decision_with_the_command_that_exports_it(
     assert f"`python -c 'from datasets import load_from_disk; {rows}'`" in decision.help
 
 
-def test_two_splits_of_a_folder_of_arrow_files_are_one_decision(tmp_path: Path) -> None:
-    found = script(tmp_path, "from datasets import load_from_disk\nboth = load_from_disk('pairs')",
-                   '64, eval_strategy="steps", eval_steps=5', "both['train'], eval_dataset=both['test']")  # fmt: skip
-    assert 'on "./pairs-train.parquet"' in found.text
-    assert 'data = "./pairs-test.parquet"' in found.text
-    assert len(decisions(found)) == 1
-
-
 def test_a_launch_with_redirections_and_the_path_of_another_machine(tmp_path: Path) -> None:
     command = "python /home/me/repo/scripts/own.py a/b --data org/rows --lr 3e-5 > run.log 2>errors.log < /dev/null\n"
     found = launched(tmp_path, command)

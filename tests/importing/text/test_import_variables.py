@@ -79,7 +79,7 @@ def test_expansion(text: str, expected: list[str]) -> None:
         ("M=org/big\na $(echo $M | awk -F/ '{print $NF}') $(echo 'x y' | awk '{print $2}')", ["a", "big", "y"]),
         ("G=0,1,2\na $(echo $G | tr -cd ',' | wc -c | awk '{print $1+1}')", ["a", "3"]),
         ("G=0,1,2\na $(( $(echo $G | grep -o , | wc -l) + 1 )) $(echo $G | awk -F, '{print NF}')", ["a", "3", "3"]),
-        ("H=/hub\nM=$(find \"$H/models--Qwen--Qwen3-4B/snapshots\" -maxdepth 1 | head -1)\na $M", ["a", "Qwen/Qwen3-4B"]),
+        ("M=$(find \"$H/models--Qwen--Qwen3-4B/snapshots\" -type d | head -1)\na $M", ["a", "Qwen/Qwen3-4B"]),
         ("a $(echo x | tr a-z A-Z) b", ["a", "$(echo x | tr a-z A-Z)", "b"]),
         ("N=2\nif (( N > 1 )); then a ddp; else a one; fi", ["a", "ddp"]),
         ("N=1\nif ((N>1)) || (( $N == 4 )); then a ddp; else a one; fi", ["a", "one"]),
@@ -298,3 +298,10 @@ def test_hostile_scripts_are_refused_at_once(text: str) -> None:
     """Each of these scripts once took a minute or ten gigabytes."""
     with pytest.raises(Unreadable, match=r"takes more than|levels deep"):
         calls(text)
+
+
+def test_a_loop_that_changes_no_setting_of_the_spec_is_a_warning() -> None:
+    found = script(f"for size in 1 2; do\n  {RUN} --output_dir out-$size\ndone\n")
+    assert any("`$size`: the loop starts 2 runs" in one for one in found.messages), found.messages
+    other = script(f"for f in a b; do\n  rm $f\ndone\n{RUN} --output_dir out\n")
+    assert not any("the loop starts" in one for one in other.messages)

@@ -159,7 +159,10 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
             found = machine.variable(key, None, node)
             return Unknown(found.why, found.location) if isinstance(found, Unset) else found
         name = f"[{key!r}]" if isinstance(key, Scalar) else "[]"
-        if name not in value.attributes or name == "[]":
+        kept = _of_written_split(value, name) if name not in value.attributes and isinstance(key, str) else None
+        if kept is not None:
+            value.attributes[name] = kept
+        elif name not in value.attributes or name == "[]":
             each = value.attributes.get("[]")
             read = Object(f"{value.path}[]", [Argument(key, machine.location(node))], {}, machine.location(node), value)
             value.attributes[name] = read if name == "[]" else _changed_in_a_loop(value, read, each)
@@ -188,3 +191,17 @@ def _changed_in_a_loop(owner: Object, read: Object, each: object) -> object:
     if isinstance(below, Object) and below.receiver is owner and below.path.endswith("[]"):
         return Object(each.path, each.positional, each.keywords, each.location, read)
     return Unknown("a loop of the script sets it", each.location, read)
+
+
+def _of_written_split(value: Object, name: str) -> Object | None:
+    """The split `name` of a dataset that the script made by methods such as `map` from a dataset in which it had set
+    this split, as in `rows["train"] = rows["train"].select(range(100))`; None if it had not.
+    """
+    steps = functions.lineage(value)
+    for n, one in enumerate(steps if functions.is_data(steps[-1]) else []):
+        written = one.attributes.get(name)
+        if n and isinstance(written, Object) and not (written.receiver is one and written.path.endswith("[]")):
+            for step in reversed(steps[:n]):
+                written = Object(step.path, step.positional, step.keywords, step.location, written)
+            return written
+    return None

@@ -52,7 +52,7 @@ def call(
     if isinstance(function, Class):
         return _construct(machine, function, positional, keywords, node)
     if isinstance(function, Bound):
-        if isinstance(function.function, Function):
+        if isinstance(function.function, Function) and function.receiver is not None:
             return _follow(
                 machine,
                 function.function,
@@ -60,7 +60,7 @@ def call(
                 keywords,
                 node,
             )
-        if function.keywords:
+        if function.keywords or isinstance(function.function, Function):
             return machine.call(function.function, positional, {**function.keywords, **keywords}, node)
         return method(machine, function, positional, keywords, node)
     if isinstance(function, Name | Object):
