@@ -20,8 +20,11 @@ KEYS = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
 """Arguments that only FastChat's scripts have."""
 
 
-CONVERSATION = re.compile(r"conversation|get_conv|fastchat", re.IGNORECASE)
-"""Matches words in a script that show that it formats its data with FastChat's conversation templates."""
+CONVERSATION = re.compile(r"get_conv|fastchat|conv_template|conversation_lib|default_conversation|SeparatorStyle")
+"""Matches words in a script that show that it formats its data with FastChat's conversation templates. A variable that
+is called `conversation` shows nothing.
+"""
+COMMENT = re.compile(r"#[^\n]*")
 
 
 def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides) -> bool:
@@ -31,7 +34,7 @@ def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides
     """
     text = programs.found(program, overrides)[1]
     return "fastchat" in program or (
-        any(key in entries for key in KEYS) and (not text or CONVERSATION.search(text) is not None)
+        any(key in entries for key in KEYS) and (not text or CONVERSATION.search(COMMENT.sub("", text)) is not None)
     )
 
 

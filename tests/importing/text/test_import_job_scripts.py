@@ -104,7 +104,9 @@ transformers.Trainer(model="Qwen/Qwen2.5-3B", args=args, train_dataset=Rows("a.j
 
 def test_data_path_of_a_script_without_conversations_is_not_fastchats(tmp_path: Path) -> None:
     command = "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen2.5-3B --data_path a.json --lr 3e-6\n"
-    for text, chats in ((ALPACA, False), (ALPACA + "from fastchat.conversation import get_conv_template\n", True)):
+    chat = "from fastchat.conversation import get_conv_template\n"
+    named = "conversation = []  # as in fastchat\n"
+    for text, chats in ((ALPACA, False), (ALPACA + named, False), (ALPACA + chat, True)):
         (tmp_path / "train.py").write_text(text)
         found = imported(command, "--partial", name="run.sh", root=str(tmp_path))
         assert ("assistant_only" in found.text) is chats
