@@ -15,4 +15,4 @@ def test_list_has_blobs_of_many_repositories() -> None:
     rows = [line.split("\t") for line in lines]
     assert all(len(row) == 4 and re.fullmatch("[0-9a-f]{40}", row[2]) for row in rows)
     assert len({row[0] for row in rows}) >= 60
-    assert {row[3] for row in rows} == {"trl-yaml", "trl-sh", "lf", "lf-sh", "axolotl"}
+    assert {row[3] for row in rows} == {"trl-yaml", "trl-sh", "trl-py", "lf", "lf-sh", "axolotl"}
