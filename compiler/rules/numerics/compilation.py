@@ -94,8 +94,8 @@ def _backend(spec: Spec) -> str:
 
 @rule("XP353", "compile-before-ampere", "warning")
 def compile_before_ampere(spec: Spec) -> Iterator[Finding]:
-    """Compilation should run on a GPU of the Ampere generation or later. Before Volta, this rule reports an error for
-    the backend inductor.
+    """Compilation should run on a GPU of the Ampere generation or later; on older GPUs, this rule warns. On GPUs older
+    than Volta, it reports an error for the backend inductor.
 
     Why it is bad: compilation gains little before Ampere, and inductor's Triton has no kernels before Volta.
 
@@ -143,13 +143,14 @@ def compile_switched_on(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP355", "graphs-of-changing-lengths", "warning")
 def graphs_of_changing_lengths(spec: Spec) -> Iterator[Finding]:
-    """A run that records CUDA graphs needs batches of one length, which only `packing(strategy=wrapped)` makes. CUDA
-    graphs are recorded by the compile modes `reduce-overhead` and `max-autotune` and by the backend `cudagraphs`.
+    """A run that records CUDA graphs should have batches that all have the same shape. Only `packing(strategy=wrapped)`
+    makes such batches. CUDA graphs are recorded by the compile modes `reduce-overhead` and `max-autotune` and by the
+    backend `cudagraphs`.
 
     Why it is bad: a CUDA graph is recorded for one shape of the batch, so each new length records another graph.
 
-    Without this rule: TRL pads each batch to its longest row, or joins its rows into one. So the length changes from
-    batch to batch, and graphs are recorded again and again.
+    Without this rule: TRL pads each batch to its longest row, or joins its rows into one row. So the length changes
+    from batch to batch, and each new length costs the time and the memory of a new graph.
 
     Source: torch 2.13 `_inductor` (the modes reduce-overhead and max-autotune turn graphs on); the collators of trl
     1.16 and 0.18.

@@ -23,8 +23,8 @@ NOT_LINEAR = ("gpt2", "openai-gpt")
 
 
 def _bf16(spec: Spec, fact: str, message: str, *more: str, help: str = "") -> Finding:
-    """Make a finding about `precision fp8`, with the text `fact` at its label. If no `help` is given, the help suggests
-    bf16, followed by the texts in `more`.
+    """Make a finding about `precision fp8`. `fact` is printed below the setting in the snippet of the spec. Without
+    `help`, the finding suggests bf16, followed by the texts in `more`.
     """
     location = spec.location("precision", fact)
     typed = location.typed.replace("fp8", "bf16")
@@ -68,8 +68,8 @@ def fp8_target(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: on a GPU, RuntimeError in the first step whose number of tokens is not a multiple of 16.
 
-    Source: accelerate 1.15, 1.11 and 1.4 `utils/dataclasses.py` (`AORecipeKwargs`, whose documentation says what
-    padding prevents), `commands/launch.py` (`--fp8_backend`); read, not run.
+    Source: accelerate 1.15, 1.11 and 1.4 `utils/dataclasses.py` (`AORecipeKwargs`; its documentation explains the
+    padding), `commands/launch.py` (`--fp8_backend`); read, not run.
     """
     if not spec.stack.facts.float8_training:
         other = able(lambda one: one.facts.float8_training)
@@ -145,8 +145,8 @@ def fp8_two_models(spec: Spec) -> Iterator[Finding]:
     compute in bf16. So two models with the same weights give different log-probabilities, and the loss contains this
     rounding error.
 
-    Without this rule: nothing is reported. In a test with a tiny model and a copy of it as the reference, the
-    log-probability of an answer of 64 tokens differed by up to 0.49 before the first step.
+    Without this rule: nothing is reported. In a test, the reference was an exact copy of a tiny model. Before the first
+    step, model and reference gave log-probabilities of an answer of 64 tokens that differed by up to 0.49 instead of 0.
 
     Source: accelerate 1.15 `accelerator.py` (`prepare` converts layers, `prepare_model` does not), trl 1.16
     `dpo_trainer.py` (the reference goes through `prepare_model`); confirmed by running it on a CPU.
@@ -162,7 +162,8 @@ def fp8_layers(spec: Spec) -> Iterator[Finding]:
     of experts, GPT-2 (whose layers are of the class `Conv1D`) and models that read images are refused.
 
     Why it is bad: torchao replaces only linear layers whose sizes are multiples of 16. The experts of a mixture are one
-    stacked weight, which stays in bf16, and accelerate would also replace the layers that read images.
+    stacked weight, which stays in bf16. In a model that reads images, accelerate would also convert the layers of the
+    vision tower to fp8.
 
     Without this rule: nothing is reported, and most of the run computes in bf16. Before the first step, the bundle's
     runtime stops a run without any layer in fp8.
@@ -211,7 +212,8 @@ def fp8_loaded_once(spec: Spec) -> Iterator[Finding]:
     """With `precision fp8` and `strategy fsdp`, every process must load the model, so `fsdp_cpu_ram_efficient_loading`
     must be off.
 
-    Why it is bad: accelerate would convert layers to fp8 before the processes other than 0 have their weights.
+    Why it is bad: with this argument, only process 0 loads the weights, and the other processes get them later.
+    accelerate would convert layers to fp8 before that.
 
     Without this rule: ValueError in the trainer's constructor ("torchao with FSDP2 and cpu_ram_efficient_loading is not
     supported").

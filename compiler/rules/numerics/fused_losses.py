@@ -24,7 +24,9 @@ def _uses_fused_loss(spec: Spec) -> bool:
 
 
 def _finding(spec: Spec, why: str, label: Label | None) -> Finding:
-    """Make the finding that the fused loss cannot be used, with the reason (`why`) and a second label."""
+    """Make the finding that the fused loss cannot be used. `why` is the reason, and `label` marks the setting that
+    conflicts with the fused loss.
+    """
     return Finding(
         spec.extra_location("trl", FUSED, "calls parts of the model directly"),
         f"{spec.text('method')}'s fused loss cannot be used: {why}",
@@ -35,19 +37,20 @@ def _finding(spec: Spec, why: str, label: Label | None) -> Finding:
 
 @rule("XP489", "fused-dpo")
 def fused_dpo(spec: Spec) -> Iterator[Finding]:
-    """dpo's fused loss on trl 0.24 needs a single process or ZeRO-1 or 2, and one loss that Liger implements. It cannot
-    be combined with a precomputed reference, `padding_free`, label smoothing, `rpo` or a divergence, nor with adapters
-    whose layers are recomputed without reentrant checkpointing.
+    """On trl 0.24, dpo's fused loss needs a single process or ZeRO-1 or 2. The spec must name exactly one loss, and
+    Liger must implement this loss. It cannot be combined with a precomputed reference, `padding_free`, label smoothing,
+    `rpo` or a divergence, nor with adapters whose layers are recomputed without reentrant checkpointing.
 
     Why it is bad: the fused loss calls the decoder directly, not through the wrapper that DDP, ZeRO-3 or FSDP puts
     around the model. If its wrapper is not called, DDP never averages the gradients, so each process trains another
-    model, and only one of these models is saved. ZeRO-3 and FSDP do not gather the weights of the output head in this
-    case.
+    model, and only one of these models is saved. ZeRO-3 and FSDP gather weights in the wrapper's hooks, so the fused
+    loss would get an output head whose weights are not gathered.
 
     Without this rule: nothing is reported in most cases. A precomputed reference is not read, so the model is compared
     with itself, and the loss stays at log 2. Label smoothing, an f-divergence, `rpo_alpha` and `use_weighting` are
-    ignored. Flattened pairs are split at a wrong position. Losses that Liger does not implement raise ValueError.
-    Adapters with recomputation raise CheckpointError, because the reference pass computes gradients.
+    ignored. With `padding_free`, chosen and rejected answers are split at a wrong position. Losses that Liger does not
+    implement raise ValueError. Adapters with recomputation raise CheckpointError, because the reference pass computes
+    gradients.
 
     Source: trl 0.24 `dpo_trainer.py` `_compute_loss_liger`; confirmed by running it.
     """

@@ -66,9 +66,9 @@ def far_from_published(spec: Spec) -> Iterator[Finding]:
 
 
 def _number(spec: Spec, path: Path) -> float | None:
-    """The setting's number. The number of a warm-up is its share of the run. None if the run's number of steps is
-    unknown, or if the warm-up is as long as the run (reported by XP203). None also for a number of rows
-    (`holdout = 2000`), because its share of all rows is unknown.
+    """The number to compare with the range. A warm-up is converted to its share of the run; None if the run's number of
+    steps is unknown, or if the warm-up is as long as the run (reported by XP203). None also for a number of rows
+    (`holdout = 2000`), because the range is a share of all rows, whose number is unknown.
     """
     value = spec.get(path)
     if path == "schedule.warmup" and isinstance(value, Amount):
@@ -97,7 +97,7 @@ def _finding(spec: Spec, one: ranges.Range, value: float) -> Finding:
 
 
 def _passes(spec: Spec) -> Iterator[Finding]:
-    """Report a number of steps that reads the rows far more often than a number of epochs may."""
+    """Report a run whose number of steps corresponds to more than `ranges.MOST_EPOCHS` epochs."""
     steps, gbs = spec.get("train.steps"), spec.get("batch.gbs")
     if not isinstance(steps, int) or not isinstance(gbs, int) or spec.online or spec.flag("batch.packing"):
         return

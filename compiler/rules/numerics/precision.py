@@ -34,15 +34,16 @@ FOREIGN = ("ONNX", "OPENVINO", "MLC", "EXL2", "EXL3")
 def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     """A model whose hub id ends with `-GGUF`, `-AWQ`, `-GPTQ`, `-FP8` or the like cannot be trained in full. Adapters
     can be trained on most of these models. GGUF is refused even with adapters. FP8 is refused with `save(merge)`, and
-    on targets that cannot train adapters on fp8 weights. `qlora` and `bits` are refused on packed weights, except for
-    four bits of bitsandbytes. A copy for another program, such as `-ONNX`, is always refused. If the model's
-    config.json is known, the rules XP450 and XP167 check it instead of the name.
+    on targets that cannot train adapters on fp8 weights. `qlora` and `bits` are refused if the weights are already
+    quantized, unless bitsandbytes has stored them in 4 bits (`-bnb-4bit`). A copy for a program other than
+    transformers, such as `-ONNX`, is always refused. If the model's config.json is known, the rules XP450 and XP167
+    check it instead of the name.
 
     Why it is bad: a repository with such a name has packed weights, which have no gradient; a GGUF repository also has
     no safetensors.
 
-    Without this rule: loading the model or building the trainer fails after the download. Eight bits over four bits of
-    bitsandbytes only lead to a warning, and the base keeps its four bits.
+    Without this rule: loading the model or building the trainer fails after the download. If `bits = 8` is written for
+    a model that bitsandbytes has stored in 4 bits, transformers only warns, and the base keeps 4 bits.
 
     Source: transformers 5.23 `trainer_utils.py` (`validate_quantization_for_training`), `modeling_utils.py`,
     `quantizers/auto.py` (`merge_quantization_configs`).
@@ -233,8 +234,9 @@ def fp16_weights(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP326", "fp16-weights-in-bf16-autocast")
 def mixed_halves(spec: Spec) -> Iterator[Finding]:
-    """fp16 weights cannot be trained in bf16 under ddp, if some layers are 4-bit or if the adapters are of another kind
-    than LoRA. ZeRO and FSDP do not have this problem, because they cast the weights to the dtype of the run.
+    """Under ddp, a model with fp16 weights cannot be trained with `precision bf16` if some layers are 4-bit, or if the
+    adapters are not LoRA. ZeRO and FSDP do not have this problem, because they cast the weights to the dtype of the
+    run.
 
     Why it is bad: the output of a 4-bit layer, or of a layer with adapters other than LoRA, has the dtype of its input,
     fp16. Under bf16 autocast, torch refuses an operation on several fp16 tensors, for example the addition of two.
@@ -334,7 +336,7 @@ def widened_score(spec: Spec) -> Iterator[Finding]:
     does not apply, because DeepSpeed casts all weights to one dtype.
 
     Why it is bad: ZeRO-1 and 2 keep all trained weights in one flat tensor, so the score head gets the dtype of the
-    adapters, float32. Its input comes from the base and is in half precision.
+    adapters, float32. The input of the score head comes from the base and is in half precision.
 
     Without this rule: RuntimeError in the first step ("expected m1 and m2 to have the same dtype").
 

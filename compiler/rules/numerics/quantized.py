@@ -33,7 +33,9 @@ bitsandbytes cannot quantize them.
 
 
 def _packed(spec: Spec, *others: str) -> str | None:
-    """The model's quantization method in config.json, if it is one of PACKED or of `others`; otherwise None."""
+    """The quantization method that the model's config.json states. None if it states no method, or one that is neither
+    in `PACKED` nor in `others`.
+    """
     found = spec.model.config.get("quantization_config")
     how = found.get("quant_method") if isinstance(found, Mapping) else None
     if how is None and isinstance(found, Mapping) and (found.get("load_in_4bit") or found.get("load_in_8bit")):
@@ -43,7 +45,9 @@ def _packed(spec: Spec, *others: str) -> str | None:
 
 
 def _stored_bits(spec: Spec) -> int | None:
-    """The bits in which bitsandbytes has stored a model's weights, as config.json states them; otherwise None."""
+    """For a model that bitsandbytes has stored: the number of bits of a weight, 4 or 8, according to config.json. None
+    for other models.
+    """
     found = spec.model.config.get("quantization_config")
     if not isinstance(found, Mapping):
         return None
@@ -128,9 +132,10 @@ def in_fp8(spec: Spec) -> Iterator[Finding]:
     config.json in the folder of a local model, or the file that the setting `config` names.
 
     Why it is bad: weights in fp8 have no gradient. On GPUs that cannot compute in fp8, and on CPUs, transformers
-    unpacks the weights while loading them. They can be trained then, but they are saved in fp8 again, and the saved
-    config.json does not say so. A program that loads this model does not multiply by the scales, so its weights are
-    wrong (up to 448 instead of 0.07). transformers before 5 cannot train adapters on fp8 weights either.
+    unpacks the weights while loading them, and unpacked weights can be trained. But they are saved in fp8 again, and
+    the saved config.json does not say that the weights are in fp8. A program that loads the saved model does not
+    multiply the weights by their scales, so it computes with wrong weights (up to 448 instead of 0.07). transformers
+    before 5 cannot train adapters on fp8 weights either.
 
     Without this rule: ValueError in the trainer's constructor on a GPU of compute capability 8.9 or later; on other
     hardware nothing is reported, and every checkpoint is useless. transformers before 5 raises RuntimeError or
@@ -174,8 +179,8 @@ STORED = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def _stays(spec: Spec) -> str | None:
-    """The dtype that some weights of an fp8 or MXFP4 checkpoint keep, even if the spec's `dtype` is another one. None
-    for other checkpoints, or if this dtype is unknown.
+    """For an fp8 or MXFP4 checkpoint: the dtype in which some weights are loaded, whatever `dtype` the spec states.
+    None for other checkpoints, if the target converts all weights to `dtype`, or if the dtype is unknown.
     """
     if spec.in_mxfp4:
         return "bf16" if spec.stack.facts.mxfp4_dtype == "bfloat16" else None
@@ -187,10 +192,10 @@ def _stays(spec: Spec) -> str | None:
 
 @rule("XP168", "dtype-of-stored-weights")
 def stored_dtype(spec: Spec) -> Iterator[Finding]:
-    """For a model that is stored in fp8, `dtype` must be the dtype of the weights that are not quantized, such as its
-    embeddings. The model's config.json states this dtype. For a model in MXFP4 on trl-0.24, `dtype` must be bf16.
-    Neither limit applies to a run in which both `dtype` and `precision` are fp32 or fp16: there the bundle's runtime
-    converts bf16 weights to `dtype`.
+    """In a model that is stored in fp8, some weights are not quantized, such as the embeddings. The spec's `dtype` must
+    be the dtype of these weights, which config.json states. For a model in MXFP4 on trl-0.24, `dtype` must be bf16. If
+    the weights are in bf16, and neither `dtype` nor `precision` is bf16, the rule accepts any `dtype`, because the
+    bundle's runtime then converts the weights to `dtype`.
 
     Why it is bad: transformers converts unpacked weights to `dtype`, but leaves the embeddings and norms of an fp8
     checkpoint in the dtype in which they are stored; transformers 4.57 unpacks MXFP4 to bf16 only.
@@ -233,7 +238,8 @@ def unpacked(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 5.23 and 4.57 `quantizers/quantizer_mxfp4.py`: `validate_environment` sets `dequantize` if the
     package `kernels` is missing, and no bundle for gpt-oss installs it. transformers 5.23
-    `quantizer_finegrained_fp8.py` sets it without a GPU of compute capability 8.9. Confirmed by running it on a CPU.
+    `quantizer_finegrained_fp8.py` sets `dequantize` if there is no GPU of compute capability 8.9 or later. Confirmed by
+    running it on a CPU.
     """
     if _packed(spec, *FP8) == "fp8" and spec.stack.facts.fp8_bases and _unpacked_from_fp8(spec):
         yield Finding(

@@ -32,13 +32,14 @@ LARGE = 3_000_000_000
 
 @record
 class Range:
-    """The plausible values of a setting: from `low` to `high`, both included. `published` says which values are
-    published; the range is wider than these. `typed` is a usual value.
+    """The plausible values of a setting: from `low` to `high`, both included. `published` is a text about the published
+    values, such as "5e-7 to 5e-6 for kto without adapters"; the range is wider. `typed` is the value that the help
+    suggests.
 
     The range applies to the methods in `methods`, the optimizers in `optimizers`, the losses in `losses` and the kinds
     of adapters in `adapters` (all, if empty; "" stands for a run without adapters), and to models with at least `least`
-    parameters. Up to `handled`, and from `refused` on, another rule reports the value. If `default_of` is a
-    setting, the default value is checked, too, and reported at that setting.
+    parameters. Values up to `handled` and values from `refused` on are left to other rules. If the spec does not write
+    the setting and `default_of` names another setting, the default is checked and reported at that other setting.
     """
 
     path: Path

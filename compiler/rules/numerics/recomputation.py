@@ -84,12 +84,12 @@ def other_attention(spec: Spec) -> Iterator[Finding]:
 @rule("XP572", "frozen-layers-recomputed-under-zero3")
 def partly_frozen_recomputed(spec: Spec) -> Iterator[Finding]:
     """Under ZeRO-3 before DeepSpeed 0.19, partly frozen layers must be recomputed with reentrant checkpointing. A layer
-    is partly frozen if it has adapters, or if `freeze` trains only some of its modules. If `freeze` freezes layers in
-    part, the reward trainer of trl 0.18 cannot recompute them at all, because it runs the model twice in each step.
+    is partly frozen if it has adapters, or if `freeze` trains only some of its modules. With such a `freeze`, the
+    reward trainer of trl 0.18 cannot use checkpointing at all, because it runs the model twice in each step.
 
     Why it is bad: non-reentrant checkpointing compares recomputed tensors with saved ones, and raises an error if their
-    shapes differ. They differ for partly frozen layers, because ZeRO-3 gathers the weights of such a layer either in
-    the forward pass or in the recomputation, but not in both.
+    shapes differ. The shapes differ for partly frozen layers, because ZeRO-3 gathers the weights of such a layer either
+    in the forward pass or in the recomputation, but not in both.
 
     Without this rule: CheckpointError in the first step.
 

@@ -111,8 +111,8 @@ def not_scaled(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP149", "scaling-that-no-row-needs", "note")
 def not_needed(spec: Spec) -> Iterator[Finding]:
-    """`rope` should be set if `seq` is longer than the model's context; otherwise no row has a position that needs the
-    scaling.
+    """`rope` should be set only if `seq` is longer than the model's context before the scaling. With a shorter `seq`,
+    every position is within that context, so the scaling is not needed.
 
     Why it is bad: the scaling changes all positions, also those of short rows, and the run teaches the model nothing
     about the longer context.
@@ -126,7 +126,8 @@ def not_needed(spec: Spec) -> Iterator[Finding]:
         return  # the rule XP132 reports a model that is already scaled
     if rope is None or facts is None or "batch.seq" not in spec.method.reads:
         return
-    seq, original = spec.integer("batch.seq"), rope.original or int(facts.context / rope.factor)  # `context` is scaled
+    # `facts.context` already includes the scaling
+    seq, original = spec.integer("batch.seq"), rope.original or int(facts.context / rope.factor)
     own = _own_context(spec)
     if not 0 < seq <= original or (own is not None and own < original):
         return  # the rule XP170 reports a longer `original`

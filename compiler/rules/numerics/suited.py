@@ -46,8 +46,8 @@ def overflows(spec: Spec) -> Iterator[Finding]:
 def plain_fp32(spec: Spec) -> Iterator[Finding]:
     """`precision fp32` on a GPU of the Ampere generation or later should state `tf32`.
 
-    Why it is bad: without TF32, matrices are multiplied outside of the tensor cores. On an H100 this has a peak of 67
-    TFLOP/s, TF32 has 494 and bf16 has 989, so the run takes several times as long.
+    Why it is bad: without TF32, matrices are multiplied outside of the tensor cores. The peak of an H100 is 67 TFLOP/s
+    in fp32 without TF32, 494 with TF32 and 989 in bf16, so the run takes several times as long.
 
     Without this rule: nothing is reported.
 

@@ -49,8 +49,8 @@ FUNCTIONS = {"cosine": "cosine_scaled_reward", "length": "len_reward"}
 
 
 def reported(spec: Spec) -> tuple[str, ...] | None:
-    """The metrics that an evaluation of the method reports in addition to loss and speed. None if these metrics are
-    unknown, because a user's reward function may log further ones.
+    """The metrics that an evaluation of the method reports in addition to loss and speed. None if they are unknown, for
+    example because a user's reward function may log further metrics.
     """
     known = spec.stack.facts.evaluation_metrics.get(spec.text("method"))
     if not known or not spec.method.grouped:
@@ -83,7 +83,7 @@ def _typed(amount: Amount) -> str:
 
 
 def _unit(amount: Amount) -> str:
-    """The word of transformers for the unit of an interval: `epoch`, `steps`, or `never`."""
+    """The unit of an interval: `epoch` or `steps`, as in transformers' `eval_strategy`, or `never`."""
     return amount.unit if amount.unit in ("never", "epoch") else "steps"
 
 
@@ -172,9 +172,9 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
     logs metrics of its own (`log_metric` of trl 1.16), any name is accepted. Other rules check schedules that follow a
     metric (XP243) and several evaluation sets (XP526).
 
-    Why it is bad: the run looks for a metric that no evaluation reports. A bundle's trainer has no function that
-    computes further metrics. On trl 0.18, `evaluate` of sft and grpo does not even return the metrics that these
-    methods log.
+    Why it is bad: the run looks for a metric that no evaluation reports. A bundle has no `compute_metrics`, so an
+    evaluation reports only the metrics of TRL's trainer. On trl 0.18, sft and grpo log some metrics that `evaluate`
+    does not return, and these cannot be used either.
 
     Without this rule: KeyError at the first evaluation, hours after the start.
 
@@ -292,7 +292,7 @@ def best_on_one_machine(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the first machine writes the checkpoints, and every machine looks for the best one in its own folder.
 
     Without this rule: machines that do not share the folder report that they cannot find the best model, and keep their
-    last weights. The first machine saves the final model, which is therefore correct.
+    last weights. The first machine has the best checkpoint and saves the final model, so the saved model is correct.
 
     Source: transformers 5.23 and 4.52.3 `Trainer._load_best_model`.
     """

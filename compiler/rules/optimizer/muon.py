@@ -175,7 +175,8 @@ def _trains_stacked_experts(spec: Spec) -> bool:
 
 @rule("XP141", "muon-of-a-newer-torch")
 def muon_of_newer_torch(spec: Spec) -> Iterator[Finding]:
-    """Muon needs torch 2.9 or later. With `vllm`, the older stacks pin the older torch that vLLM requires.
+    """Muon needs torch 2.9 or later. On an older stack with `vllm`, the bundle pins an older torch, because the stack's
+    vLLM requires it.
 
     Why it is bad: the torch of the bundle's requirements has no Muon.
 

@@ -44,8 +44,8 @@ def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run ends with an error.
 
-    Without this rule: for example, transformers 4.52 does not know StableAdamW. Its layerwise optimizers (GaLore and
-    APOLLO) raise ValueError under torch 2.13.
+    Without this rule: for example, transformers 4.52 does not know StableAdamW. With transformers 4.52, the layerwise
+    variants of GaLore and APOLLO raise ValueError under torch 2.13.
 
     Source: `OptimizerNames` of transformers 5.23 and 4.52; confirmed by running it.
     """
@@ -54,13 +54,15 @@ def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP221", "setting-of-another-optimizer")
 def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
-    """A setting of an optimizer needs an optimizer that reads it. `targets`, `rank`, `scale` and `update_proj_gap` are
-    for GaLore and APOLLO. `momentum` is for sgd, rmsprop and Muon. `adamw_lr` and `adjust_lr` are for Muon.
+    """A setting that belongs to certain optimizers can be used only with one of them. `targets`, `rank`, `scale` and
+    `update_proj_gap` are for GaLore and APOLLO. `momentum` is for sgd, rmsprop and Muon. `adamw_lr` and `adjust_lr` are
+    for Muon.
 
     Why it is bad: the setting has no effect.
 
-    Without this rule: transformers silently ignores `optim_target_modules` with any other optimizer, and transformers
-    4.52 ignores `optim_args` with sgd and rmsprop; bitsandbytes' RMSprop raises an error for `optim_args`.
+    Without this rule: transformers silently ignores `optim_target_modules` if the optimizer is neither GaLore nor
+    APOLLO. transformers 4.52 ignores `optim_args` (the momentum) with sgd and rmsprop; bitsandbytes' RMSprop raises an
+    error for `optim_args`.
 
     Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; confirmed by running
     it.
@@ -96,7 +98,8 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
 @rule("XP222", "nothing-to-project")
 def nothing_to_project(spec: Spec) -> Iterator[Finding]:
     """GaLore and APOLLO need `targets` that name linear modules of the model. A target may be any part of a module's
-    path. Embeddings are not linear modules, and neither are the layers of GPT-2.
+    path, such as `q_proj` or `mlp`. Embeddings are not linear modules. The layers of GPT-2 are not linear modules
+    either, because their class is `Conv1D`.
 
     Why it is bad: GaLore and APOLLO project the gradients of the named linear modules. Without such a module, they have
     nothing to project.
@@ -138,8 +141,8 @@ def _linear(spec: Spec) -> tuple[str, ...] | None:
 
 
 def _finds(target: str, linear: tuple[str, ...]) -> bool:
-    """Whether `target`, a part of a module's path, may match a linear module. A target that matches no known module at
-    all counts as a match, because xpc cannot check it.
+    """Whether `target`, a part of a module's path, may match a linear module. If xpc knows no family with a module of
+    this name, it cannot check the target and counts it as a match.
     """
     last = target.rpartition(".")[2]
     known = {one for names in MODULES.values() for one in names}
@@ -151,7 +154,8 @@ def steps_too_early(spec: Spec) -> Iterator[Finding]:
     """Layerwise optimizers and LOMO need a single process and no accumulation. LOMO can also run on several processes
     if FSDP shards the weights.
 
-    Why it is bad: these optimizers step inside the backward pass, with the gradient of one micro-batch on one process.
+    Why it is bad: these optimizers update a weight during the backward pass. At that time, only the gradient of one
+    micro-batch on one process is known, not the sum over all micro-batches and processes.
 
     Without this rule: with accumulation, layerwise optimizers raise ValueError in train(), and LOMO silently steps
     after every micro-batch. With several processes, layerwise optimizers raise NotImplementedError, and LOMO under ddp
@@ -182,8 +186,8 @@ def steps_too_early(spec: Spec) -> Iterator[Finding]:
 
 
 def _instead(spec: Spec) -> str:
-    """The optimizer to suggest instead of one that steps in the backward pass. Under ddp, this is the same optimizer
-    without `_layerwise`; otherwise it is AdamW.
+    """The optimizer to suggest instead of a layerwise one. Under ddp, `galore_adamw` is suggested for
+    `galore_adamw_layerwise`; under other strategies, AdamW is suggested.
     """
     if spec.text("strategy") == "ddp":
         return f"write `optimizer {spec.text('optimizer').removesuffix('_layerwise')}`"
@@ -194,7 +198,7 @@ def _instead(spec: Spec) -> str:
 
 @rule("XP224", "optimizer-that-cannot-be-sharded")
 def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
-    """The optimizer must be able to work with parameters that are sharded as the strategy shards them.
+    """Under ZeRO or FSDP, the optimizer must be able to update sharded parameters.
 
     Why it is bad: ZeRO and FSDP turn the parameters into flat pieces, or into tensors that are spread over processes,
     and some optimizers cannot update such parameters. For example, GaLore and APOLLO project matrices, but under ZeRO
@@ -224,8 +228,8 @@ def _fails(spec: Spec, name: str) -> bool:
     if spec.zero_stage:
         if name == "stable_adamw":
             return spec.zero_stage == 3
-        # Adagrad works with adapters, because adapters are one group of parameters. For an offloaded Adagrad, which
-        # DeepSpeed replaces, see the rule XP406.
+        # Adagrad does not fail with adapters, because they are a single group of parameters. If Adagrad is offloaded,
+        # DeepSpeed replaces it, and the rule XP406 reports this.
         adagrad = name == "adagrad" and not spec.lora and spec.text("strategy.offload") == "none"
         return adagrad or name in LOW_RANK or name in FUSED
     if spec.text("strategy") == "fsdp1" or not spec.stack.facts.fsdp2:
@@ -241,7 +245,7 @@ def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
     """The rank of GaLore's or APOLLO's projection should be below the rank of the adapters.
 
     Why it is bad: these optimizers save memory by projecting the gradients of large matrices to a low rank. The
-    matrices of an adapter already have a low rank, so a projection to the same rank saves nothing.
+    matrices of an adapter already have a low rank, so a projection to the same or a higher rank saves no memory.
 
     Without this rule: nothing is reported, and no memory is saved.
 
@@ -307,9 +311,9 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
 def average_lost(spec: Spec) -> Iterator[Finding]:
     """Schedule-free optimizers cannot be used under ZeRO.
 
-    Why it is bad: schedule-free optimizers train one set of weights, but the result is another set, their average.
-    Before an evaluation or a save, they replace the trained weights by the average. Under ZeRO, they do this only in
-    ZeRO's own copies of the weights, so the model itself never has the average.
+    Why it is bad: schedule-free optimizers train one set of weights, and the result of the training is the average of
+    these weights over the steps. Before an evaluation or a save, such an optimizer puts the average into the parameters
+    that it trains. Under ZeRO, these parameters are ZeRO's fp32 copies, so the model itself never gets the average.
 
     Without this rule: nothing is reported; evaluations and saved models use the weights without averaging. For a tiny
     model after six steps, the weights saved under ZeRO and under ddp differ by 0.0047; with AdamW, they differ by only

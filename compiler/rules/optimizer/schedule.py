@@ -133,7 +133,7 @@ def metric_missing(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the schedule cannot read a metric that is not reported.
 
-    Without this rule: KeyError at the first evaluation; the training before it is lost.
+    Without this rule: KeyError at the first evaluation, so all steps up to this evaluation are lost.
 
     Source: transformers 5.23 and 4.52 `trainer.py` (`_evaluate`); trl 1.16 and 0.18 `sft_trainer.py` (`log`); confirmed
     by running it.
@@ -173,8 +173,8 @@ def factor(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP245", "peak-not-known-under-zero")
 def peak_under_zero(spec: Spec) -> Iterator[Finding]:
-    """Under ZeRO, the polynomial schedule needs `optimizer adamw`. Only this optimizer is created by DeepSpeed itself,
-    which then passes it to the schedule without a wrapper.
+    """Under ZeRO, the polynomial schedule needs `optimizer adamw`. DeepSpeed creates AdamW itself, and passes it to the
+    schedule without a wrapper. Every other optimizer is wrapped.
 
     Why it is bad: the schedule reads the peak learning rate from the optimizer's attribute `defaults`. DeepSpeed 0.19
     wraps other optimizers in an object that lacks this attribute; the wrapper of DeepSpeed 0.16.8 has it.
@@ -245,8 +245,8 @@ def stages(spec: Spec) -> Iterator[Finding]:
 def restarts(spec: Spec) -> Iterator[Finding]:
     """The cycles of `cosine_with_restarts` must have several steps each: a run of 100 steps cannot restart 1,000 times.
 
-    Why it is bad: if a cycle is as short as a step, every step uses the peak rate, or a rate that depends on rounding,
-    and the rate never decays.
+    Why it is bad: if a cycle is only one step long, every step is the start of a cycle. So every step uses the peak
+    rate, or a rate that depends on rounding, and the rate never decays.
 
     Without this rule: nothing is reported.
 

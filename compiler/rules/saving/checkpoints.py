@@ -48,7 +48,8 @@ def resume_without_state(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a run that resumes from weights alone restarts its optimizer, schedule and random numbers.
 
-    Without this rule: nothing is reported. In one resumed run, Adam's step counter was 2 instead of 4.
+    Without this rule: nothing is reported. In one resumed run, Adam's step counter showed 2 steps instead of 4, because
+    it had started again from 0.
 
     Source: transformers 5.23 `trainer.py`; confirmed by running it.
     """
@@ -183,9 +184,10 @@ def save_over_a_file(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP706", "save-place")
 def save_place(spec: Spec) -> Iterator[Finding]:
-    """`save` must not be a system folder (`/etc`, `/usr`), nor a hidden folder outside of the folder in which the run
-    starts, nor a path with `~` or variables, which only a shell expands, nor an address such as `s3://bucket/run`.
-    To keep checkpoints in a bucket, mount it: `launch sky(volume="s3://bucket")`.
+    """`save` must be an ordinary folder. System folders (`/etc`, `/usr`) are refused, and so are hidden folders outside
+    of the folder in which the run starts. `~` and variables are refused, because only a shell expands them. An address
+    such as `s3://bucket/run` is refused, because it is not a folder. To keep checkpoints in a bucket, mount it: `launch
+    sky(volume="s3://bucket")`.
 
     Why it is bad: a run writes gigabytes into `save`, deletes old checkpoints there and leaves it readable for others.
     A spec may come from somebody else, and `../../.ssh` contains keys.
@@ -204,7 +206,8 @@ def save_place(spec: Spec) -> Iterator[Finding]:
             "`save` names no folder of the training machine",
             f'write `save "out/{name}"`',
             replace=f'"out/{name}"',
-            severity=None if address.string[address.end()] == "/" else "warning",  # `C:\\runs` is a legal name on Linux
+            # only a warning for `C:\\runs`, because Linux allows a folder of this name
+            severity=None if address.string[address.end()] == "/" else "warning",
         )
     elif why:
         yield Finding(
@@ -232,8 +235,8 @@ def folder_of_one_machine(spec: Spec) -> Iterator[Finding]:
     """A run on several nodes, or on a cluster, should save in a folder that all its machines share. `/tmp`, `/var/tmp`
     and `/dev/shm` exist on each machine separately.
 
-    Why it is bad: process 0 writes the model to its own machine, and the scheduler may delete it there at the end of
-    the job. A restarted job may get other machines and then finds no checkpoint.
+    Why it is bad: process 0 writes the model to a folder of its own machine, and the scheduler may delete this folder
+    at the end of the job. A restarted job may get other machines and then finds no checkpoint.
 
     Without this rule: nothing is reported. The run starts anew after a restart, or its model is lost.
 
@@ -287,7 +290,8 @@ def merge_of_parts(spec: Spec) -> Iterator[Finding]:
             location,
             f"adapters cannot be merged into a base of {spec.bits} bits",
             "leave `merge` out"
-            if spec.get("lora.init") == "loftq"  # LoftQ's adapter corrects the rounding of the base
+            # LoftQ's adapter belongs to the quantized base, whose rounding errors it corrects
+            if spec.get("lora.init") == "loftq"
             else "leave `merge` out, and merge the adapters into the unquantized model later if that is good enough",
             (spec.label("qlora" if spec.flag("qlora") else "lora.bits", "the base"),),
         )

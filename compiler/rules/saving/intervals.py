@@ -46,8 +46,9 @@ def past_the_end(spec: Spec) -> Iterator[Finding]:
     "out/run" every=500` saves no checkpoint before its end. The intervals at which the reference model
     (`sync_reference`) and GaLore's projection (`update_proj_gap`) are updated must not be longer than the run either.
 
-    Why it is bad: a run that is stopped starts again from the beginning, and there is no curve of its loss or of its
-    evaluations, although the spec asks for it. A reference that should move stays the first model.
+    Why it is bad: without a checkpoint, a run that is stopped starts again from the beginning. If `track` or `eval` has
+    too long an interval, there is no curve of the loss or of the evaluations. A reference model that is never updated
+    stays the initial model.
 
     Without this rule: nothing is reported. At the end of the run, transformers saves a checkpoint; transformers 5.23
     also evaluates, and 4.52 does not.

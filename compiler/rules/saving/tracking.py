@@ -39,7 +39,8 @@ def tracker_of_the_target(spec: Spec) -> Iterator[Finding]:
 def trackio_project(spec: Spec) -> Iterator[Finding]:
     """trackio needs a project.
 
-    Why it is bad: all runs that name no project go to the same default project, where they cannot be told apart.
+    Why it is bad: all runs without a project are shown together in one default project, so runs of different
+    experiments are mixed.
 
     Without this rule: every run goes to trackio's project `huggingface`.
 

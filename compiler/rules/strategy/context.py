@@ -60,12 +60,13 @@ def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP415", "context-parallel-size")
 def sizes(spec: Spec) -> Iterator[Finding]:
-    """`context_parallel` must divide the number of processes. Under hsdp, it must also be smaller than `shard`, the
-    number of processes that share one copy of the model, and divide it. Under ZeRO on CPUs, it must be equal to the
-    number of processes.
+    """`context_parallel` must divide the number of processes. Under hsdp, `shard` is the number of processes that share
+    one copy of the model; `context_parallel` must divide `shard` and be smaller. Under ZeRO on CPUs, `context_parallel`
+    must be equal to the number of processes.
 
     Why it is bad: all groups of ranks that share a sequence must have the same size. Under hsdp, the weights of a
-    replica are sharded over its groups. With a single group, no weight would be sharded, and accelerate refuses this.
+    replica are sharded over its groups, with one shard for each group. With a single group, each rank would hold all
+    weights, and accelerate refuses this.
 
     Without this rule: ValueError in every process after the launch. On CPUs, the error comes in the first backward
     pass.
@@ -117,7 +118,7 @@ def sizes(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP416", "context-parallel-attention")
 def attention(spec: Spec) -> Iterator[Finding]:
-    """Context parallelism needs sdpa under FSDP2, and sdpa or flash attention under ZeRO.
+    """Under FSDP2, context parallelism needs sdpa attention. Under ZeRO, it needs sdpa or flash attention.
 
     Why it is bad: under FSDP2 only sdpa can pass the keys and values of a sequence's pieces around the ranks. Under
     ZeRO, accelerate refuses eager and flex.
@@ -146,8 +147,8 @@ def packing(spec: Spec) -> Iterator[Finding]:
     `packing(strategy=wrapped)` under ZeRO.
 
     Why it is bad: ring attention (FSDP2) drops the attention mask, which keeps packed documents apart. Ulysses (ZeRO)
-    cuts every tensor of a batch along the sequence, but the tensor with the documents' lengths cannot be cut in this
-    way. Rows of `wrapped` have neither a mask nor lengths, so they can be used under ZeRO.
+    cuts every tensor of a batch along the sequence, but the tensor with the documents' lengths has no such dimension.
+    `packing(strategy=wrapped)` makes rows with neither a mask nor lengths, so it can be used under ZeRO.
 
     Without this rule: under FSDP2, TRL refuses `packing` when the trainer is built, after the model is loaded, but not
     `padding_free`, whose rows silently attend to each other. Under ZeRO, DeepSpeed's loader raises IndexError at the
@@ -176,14 +177,14 @@ def packing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP418", "context-parallel-window")
 def window(spec: Spec) -> Iterator[Finding]:
-    """Context parallelism needs a model in which every layer attends to the complete past. Models with a sliding
+    """Context parallelism needs a model in which every layer attends to all earlier tokens. Models with a sliding
     window, attention in chunks, or state-space layers are refused.
 
     Why it is bad: context parallelism drops the attention mask, which layers with a sliding window or with chunks need.
     A state-space layer needs the state of the tokens before, which is not passed from rank to rank.
 
     Without this rule: under FSDP2, accelerate refuses the model inside `train()`, after it is loaded and the data
-    tokenized. Under ZeRO, sdpa silently attends to the complete past.
+    tokenized. Under ZeRO, nothing is reported, and with sdpa every layer attends to all earlier tokens.
 
     Source: accelerate 1.15 `big_modeling._attach_context_parallel_hooks`; deepspeed 0.19.8 `ulysses_sp.py`
     (`uattn_wrapper`); confirmed by running it on Mistral, Gemma 2 and Gemma 3.
@@ -206,7 +207,8 @@ def method(spec: Spec) -> Iterator[Finding]:
     other than sft contain further tensors, which are not split.
 
     Without this rule: grpo and rloo build their inputs after generation and raise ValueError. The preference trainers
-    split the tokens but not the masks. A reward model reads its score from the last token of one rank's piece.
+    split the tokens but not the masks. A reward model would read its score from the last token of a rank's piece, which
+    need not be the last token of the sequence.
 
     Source: trl 1.16 `grpo_config.py`, `dpo_trainer.py`, `kto_trainer.py`, `reward_trainer.py`; transformers 5.23
     `Trainer._prepare_context_parallel_inputs`.
@@ -223,17 +225,18 @@ def method(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP490", "context-parallel-padding")
 def padding(spec: Spec) -> Iterator[Finding]:
-    """With context parallelism, sequences must be padded to a length that the ranks can share, so `pad_to_multiple_of`
-    must have a legal value. Under FSDP, this is a multiple of 2 x `context_parallel`; for an odd multiple of
-    `context_parallel`, the rule only warns. Under ZeRO, it is a multiple of `context_parallel`. Under ZeRO on CPUs, all
-    sequences must have one length, so it is a multiple of `seq`, rounded up to a multiple of `context_parallel`.
+    """With context parallelism, `pad_to_multiple_of` must pad sequences to a length that can be divided among the
+    ranks. Under FSDP, `pad_to_multiple_of` must be a multiple of 2 x `context_parallel`; for an odd multiple of
+    `context_parallel`, the rule only warns. Under ZeRO, it must be a multiple of `context_parallel`. Under ZeRO on
+    CPUs, all sequences must have the same length, so it must be a multiple of `seq`, rounded up to a multiple of
+    `context_parallel`.
 
     Why it is bad: the ranks exchange pieces of the sequence, which must have one length. Under FSDP, each rank gets one
     piece from the beginning and one from the end of the sequence, so that all ranks have the same amount of work.
 
-    Without this rule: if the length of a sequence is not such a multiple, its pieces differ and cannot be exchanged.
-    With an odd multiple under FSDP, the first rank gets only the first tokens, which attend to few others, so it has
-    less work than the other ranks.
+    Without this rule: if the length of a sequence is not a multiple of `context_parallel`, its pieces have different
+    lengths, and the ranks cannot exchange them. With an odd multiple under FSDP, the first rank gets only the first
+    tokens, which attend to few others, so it has less work than the other ranks.
 
     Source: torch 2.13 `_context_parallel/_load_balancer.py`, `_attention.py`; confirmed by running it: pieces of 17 and
     16 tokens.
@@ -365,7 +368,8 @@ LEAST_PIECE = 128
 def few_tokens(spec: Spec) -> Iterator[Finding]:
     """The GPUs that share a sequence should each have at least 128 of its tokens.
 
-    Why it is bad: the GPUs spend their time on passing keys and values around, and fewer rows are trained together.
+    Why it is bad: with fewer tokens, a GPU spends more time on passing keys and values to the other GPUs than on
+    computing. The GPUs that share a row also cannot train other rows at the same time.
 
     Without this rule: nothing is reported; the run is several times slower than without `context_parallel`.
 

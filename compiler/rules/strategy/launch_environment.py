@@ -65,10 +65,11 @@ def variables(spec: Spec) -> Iterator[Finding]:
     MASTER_ADDR. launch.sh exports the listed variables on every node. It does not expand `$` or `~` in a value.
 
     Why it is bad: launchers use variables such as MASTER_ADDR to connect nodes and processes. PATH and PYTHON depend on
-    the machine, so a fixed value would hide its programs; a script can extend them (`setup = file("env.sh")`).
+    the machine, so with a fixed value a machine may not find its programs. A script can extend these two variables
+    (`setup = file("env.sh")`).
 
-    Without this rule: a text without `=` sets no variable, a name that the shell refuses ends launch.sh, and another
-    MASTER_ADDR makes the run hang.
+    Without this rule: an entry without `=` sets no variable. A name that the shell refuses makes launch.sh exit. With a
+    wrong MASTER_ADDR, the run hangs.
 
     Source: torch 2.13 `distributed/run.py`; the launch.sh that xpc writes.
     """
@@ -112,12 +113,12 @@ def secret(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP915", "variable-against-the-spec", "warning")
 def against_the_spec(spec: Spec) -> Iterator[Finding]:
-    """A variable in `env` must not contradict another setting: CUDA_VISIBLE_DEVICES needs a GPU for each process of a
-    node, WANDB_MODE=disabled and the like must not switch off the tracker that `track` names, WANDB_PROJECT must not
-    name another project, and NVIDIA_TF32_OVERRIDE must not decide against `tf32`. HF_HUB_OFFLINE=1 cannot be combined
-    with `hub` or with rows that are streamed from the hub, TORCH_COMPILE_DISABLE=1 not with `compile`, and
-    NCCL_SOCKET_IFNAME=lo not with several nodes. A vLLM in the training processes that sleeps cannot be combined with
-    PYTORCH_ALLOC_CONF=expandable_segments:True.
+    """A variable in `env` must not contradict another setting: CUDA_VISIBLE_DEVICES must list at least as many GPUs as
+    a node has processes. WANDB_MODE=disabled and the like must not switch off the tracker that `track` names.
+    WANDB_PROJECT must not name another project than `project`. NVIDIA_TF32_OVERRIDE must not contradict `tf32`.
+    HF_HUB_OFFLINE=1 cannot be combined with `hub` or with rows that are streamed from the hub, TORCH_COMPILE_DISABLE=1
+    not with `compile`, and NCCL_SOCKET_IFNAME=lo not with several nodes. PYTORCH_ALLOC_CONF=expandable_segments:True
+    cannot be combined with vLLM's sleep mode in the training processes (`vllm(sleep=true)`).
 
     Why it is bad: the variable wins. A process without a GPU ends the run, a tracker that is off records nothing, and a
     run without the hub cannot push to it.
@@ -186,7 +187,9 @@ TOGGLES = (0, 22)
 
 
 def _asleep(spec: Spec) -> bool:
-    """Whether a vLLM in the training processes gives its memory back between rounds of generation."""
+    """Whether vLLM runs in the training processes with its sleep mode on, which frees GPU memory between rounds of
+    generation.
+    """
     return (
         spec.online
         and spec.flag("method.vllm")
@@ -196,7 +199,7 @@ def _asleep(spec: Spec) -> bool:
 
 
 def _of_the_hub(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
-    """Contradictions of a variable that cuts the run off from the hub."""
+    """Contradictions between the spec and a variable that cuts the run off from the hub, such as HF_HUB_OFFLINE."""
     if name in OFFLINE and _is_on(value) and spec.flag("save.hub"):
         return "the run pushes to the hub", "leave `hub` out"
     read = any(source.path is None for source in spec.sources)
@@ -206,7 +209,7 @@ def _of_the_hub(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
 
 
 def _of_the_tracker(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
-    """Contradictions of a variable that a tracker reads."""
+    """Contradictions between the spec and a variable that a tracker reads, such as WANDB_MODE."""
     off = {
         "wandb": (name == "WANDB_DISABLED" and _is_on(value)) or (name == "WANDB_MODE" and value == "disabled"),
         "mlflow": name == "DISABLE_MLFLOW_INTEGRATION" and value.upper() == "TRUE",

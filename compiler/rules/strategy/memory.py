@@ -33,9 +33,9 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     not counted.
 
     The bytes per parameter follow Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3), written here as weights
-    + gradients + optimizer states. In half precision under DeepSpeed they are 2 + 2 + 12. In fp32, with autocast and
-    under FSDP, which all keep fp32 weights, they are 4 + 4 + 8. If the weights themselves are in half precision, they
-    are 2 + 2 + 4. A frozen copy (the reference of some methods) and a teacher count as weights.
+    + gradients + optimizer states. In half precision under DeepSpeed they are 2 + 2 + 12. Runs in fp32, runs under
+    FSDP, and runs with autocast keep fp32 weights: 4 + 4 + 8. If the loaded weights are in half precision and no fp32
+    copy is kept, they are 2 + 2 + 4. For a reference model and a teacher, which are frozen, only weights are counted.
     """
     stage, world = SPREADS.get(strategy, 0), max(1, spec.hardware.world)
     spread = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
@@ -128,8 +128,8 @@ def tight_memory(spec: Spec) -> Iterator[Finding]:
     """The predicted memory should be at most 80 % of the GPU's memory. For a model family without measured
     coefficients, nothing is predicted, and the rule does nothing.
 
-    Why it is bad: if lengths vary, the allocator reserves more memory than is in use. Of 40 public runs that ran out of
-    memory, all were predicted to need more than 80 %.
+    Why it is bad: if the lengths of batches vary, memory becomes fragmented, and the allocator reserves more than the
+    tensors need. Of 40 public runs that ran out of memory, all were predicted to need more than 80 %.
 
     Without this rule: a run that barely fits may run out of memory after hours, when the longest rows come together.
 
@@ -143,8 +143,9 @@ def tight_memory(spec: Spec) -> Iterator[Finding]:
 
 
 def _predicted(spec: Spec) -> tuple[Memory, str] | None:
-    """Return a pair: the predicted memory of one GPU, and whether it fits (`verdict`). None if the memory is unknown,
-    or if the rule XP480 already reports the run. The result for the last spec is cached, because two rules need it.
+    """Return a pair: the memory that one GPU is predicted to need, and the plan's verdict whether its memory is enough.
+    None if the memory is unknown, or if the rule XP480 already reports the run. The result for the last spec is cached,
+    because two rules need it.
     """
     global _latest
     if _latest is None or _latest[0] is not spec:
@@ -209,7 +210,9 @@ def _fitting_changes(spec: Spec) -> list[Change]:
 
 
 def _smaller_bases(spec: Spec) -> list[Change]:
-    """The ways to make a frozen base smaller (bf16, 4 bits) that make a run with adapters fit in memory."""
+    """For a run with adapters: the changes of the frozen base's weights (to bf16, or to 4 bits) that make the run fit
+    in memory.
+    """
     if not spec.lora or spec.bits or spec.on_cpu or spec.text("precision") != "bf16":
         return []
     from xpc.compiler.plan import FITS

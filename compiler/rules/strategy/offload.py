@@ -23,7 +23,8 @@ def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
     Why it is bad: offload moves sharded states to host memory. ddp shards nothing, and on a CPU all states are in host
     memory already.
 
-    Without this rule: nothing is offloaded, or other states are offloaded than the spec names.
+    Without this rule: under ddp and on a CPU, nothing is offloaded. Under FSDP, parameters and gradients are offloaded
+    in addition to the optimizer states.
 
     Source: deepspeed 0.19.8 `zero/config.py`; accelerate 1.15 `FullyShardedDataParallelPlugin.cpu_offload`.
     """
@@ -53,10 +54,10 @@ def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
     versions of these two only. With `zero_force_ds_cpu_optimizer = false` in `extra deepspeed`, torch's own optimizers
     are legal, too.
 
-    Why it is bad: accelerate replaces every other optimizer by an Adam without decoupled weight decay. A paged
-    optimizer is replaced by one that is not paged; for this, the rule only warns.
+    Why it is bad: accelerate replaces every other optimizer by an Adam without decoupled weight decay. paged_adamw and
+    paged_lion are replaced by the same algorithm without paging, so for these two the rule only warns.
 
-    Without this rule: nothing is reported; Adagrad raises TypeError.
+    Without this rule: for most optimizers, nothing is reported. Adagrad raises TypeError.
 
     Source: accelerate 1.15 and 1.4 `utils/deepspeed.py` `map_pytorch_optim_to_deepspeed`, `accelerator.py`;
     confirmed by running it.

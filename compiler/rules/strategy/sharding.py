@@ -116,8 +116,8 @@ def fsdp_one_process(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP404", "setting-of-another-strategy")
 def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
-    """Some settings need the strategy whose library reads them. Buckets and copies of gradients are settings of
-    DeepSpeed; resharding and state dicts are settings of FSDP; `shard` is a setting of hsdp.
+    """A setting of DeepSpeed needs a ZeRO strategy, and a setting of FSDP needs an FSDP strategy. Buckets and copies of
+    gradients are settings of DeepSpeed; resharding and state dicts are settings of FSDP; `shard` is a setting of hsdp.
 
     Why it is bad: the setting has no effect.
 
@@ -228,8 +228,8 @@ def accumulation_lost(spec: Spec) -> Iterator[Finding]:
     Without this rule: nothing is reported. In one run, the gradient norm was half of the correct norm with two
     micro-batches, and a quarter of it with four.
 
-    Source: deepspeed 0.18.2 `zero/stage_1_and_2.py` `independent_gradient_partition_epilogue` (`averaged_gradients` is
-    read, and is None until the step); confirmed by running it.
+    Source: deepspeed 0.18.2 `zero/stage_1_and_2.py` `independent_gradient_partition_epilogue` (it would add to
+    `averaged_gradients`, but this is None until the step); confirmed by running it.
     """
     lost = not spec.stack.facts.zero2_accumulates and spec.text("strategy.offload") == "none"
     if spec.zero_stage == 2 and spec.integer("batch.accum") > 1 and lost:
@@ -366,8 +366,9 @@ def checkpointing_family(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP570", "reference-of-routed-experts", reads=("method.beta", "method.precompute", "method.reference_free"))
 def reference_of_experts(spec: Spec) -> Iterator[Finding]:
-    """Under ZeRO-3, a mixture of experts cannot have a reference model if each layer computes only the experts that its
-    tokens need. A run with adapters has no separate reference model, so this rule does not concern it.
+    """Under ZeRO-3, a run with a reference model cannot train a mixture of experts in which a process computes only
+    those experts that its tokens are routed to. Runs with adapters have no separate reference model, so they are not
+    affected.
 
     Why it is bad: processes whose tokens go to different experts gather different weights and wait for each other.
     DeepSpeed can be configured to gather all experts of a layer together, and the bundle does so for the trained model
