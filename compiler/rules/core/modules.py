@@ -91,5 +91,5 @@ def container_names() -> frozenset[str]:
 
 
 def all_layer_modules() -> frozenset[str]:
-    """The names of the modules in the layers of all families together."""
+    """The names of all modules that occur in a layer of any family."""
     return frozenset().union(*map(layer_modules, MODULES))

@@ -27,8 +27,8 @@ def replaced() -> frozenset[str]:
 
 
 def trainable(text: str) -> bool:
-    """Whether trl can find the assistant's tokens in a text that this template renders: the template has generation
-    markers, or trl replaces the template by a training template that has them.
+    """Whether trl can find the assistant's tokens in a text that the template renders. This is so if the template has
+    generation markers, or if trl replaces it by a training template with such markers.
     """
     import re
 

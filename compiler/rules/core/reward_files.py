@@ -58,15 +58,18 @@ def optional(code: bytes, name: str) -> set[str]:
 
 
 def may_log(code: bytes) -> bool:
-    """Whether a function of the file may log metrics: the file contains trl's name `log_metric`, or some call passes on
-    `**kwargs`, which may contain it.
+    """Whether a function of the file may log metrics. This is so if the file contains the name `log_metric` (a function
+    that trl passes to rewards), or if it passes `**kwargs` on in a call, because `log_metric` may be among these
+    arguments.
     """
     calls = (node for statement in _body(code) for node in ast.walk(statement) if isinstance(node, ast.Call))
     return b"log_metric" in code or any(word.arg is None for call in calls for word in call.keywords)
 
 
 def methods(code: bytes, name: str) -> list[str] | None:
-    """The names of a class's methods. None if the class has a base class or cannot be read."""
+    """The names of a class's methods. None if they cannot be known: the class has a base class, or the file cannot be
+    read.
+    """
     found = _named(_body(code), name) if code else None
     if not isinstance(found, ast.ClassDef) or found.bases or found.keywords:
         return None
@@ -74,7 +77,7 @@ def methods(code: bytes, name: str) -> list[str] | None:
 
 
 def _own(function: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function, without those of functions inside it."""
+    """The syntax nodes of a function, without the nodes of functions that are defined inside it."""
     for one in ast.iter_child_nodes(function):
         if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield one

@@ -18,8 +18,8 @@ PARTS = ("Why it is bad: ", "Without this rule: ", SOURCE)
 
 
 class write(str):  # noqa: N801
-    """A help text that contains text for an editor to insert: `write("seq = 512", ", or leave it out")` inserts `seq =
-    512`.
+    """The help of a finding, together with the text that an editor inserts. The help of `write("seq = 512", ", or leave
+    it out")` is "write `seq = 512`, or leave it out", and an editor inserts `seq = 512`.
     """
 
     typed: str
@@ -106,7 +106,7 @@ class Rule:
 
 def unsupported_choice(spec: Spec, setting: TextPath, named: str, help: str) -> Iterator[Finding]:
     """Report a choice, such as an optimizer, that the target does not support. The reason comes from the target's
-    policy (`optimizers_lacking`). `{}` in the help is replaced by the name of a target that supports the choice.
+    table, such as `optimizers_lacking`. `{}` in the help is replaced by the name of a target that supports the choice.
     """
     name = spec.text(setting)
     reason = spec.stack.lacking(f"{setting}s").get(name)

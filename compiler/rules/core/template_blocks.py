@@ -10,8 +10,9 @@ _ENDS = {"{{": "}}", "{%": "%}", "{#": "#}"}
 
 
 def parts(template: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the parts of a template: the mark that begins the part (`{{` or `{%`, or "" for a text), the complete part,
-    and the part without its marks and its quoted texts. Comments and a block that does not end are left out.
+    """Yield a triple for each text and each block of a template: the mark at its beginning (`{{` or `{%`; "" for a
+    text), its source, and its source without the marks and without string literals. Comments are left out, and so is a
+    last block that is never closed.
     """
     begin, start, escaped, quote = "", 0, -1, ""
     code: list[str] = []
@@ -40,7 +41,7 @@ def parts(template: str) -> Iterator[tuple[str, str, str]]:
 
 
 def without_comments(template: str) -> str:
-    """The template without its comments, and without a block that does not end."""
+    """The template without its comments, and without a last block that is never closed."""
     return "".join(part for _, part, _ in parts(template))
 
 

@@ -44,8 +44,9 @@ def other_tokens(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP526", "metric-of-no-set")
 def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
-    """With several evaluation sets, the metric of the best checkpoint or of a schedule must name one of the sets: each
-    set reports its own `eval_NAME_loss`, and no set reports `eval_loss`.
+    """With several evaluation sets, the metric that chooses the best checkpoint, and the metric that a schedule
+    follows, must contain the name of a set. For example, the set `easy` reports `eval_easy_loss`, and no set reports
+    `eval_loss`.
 
     Why it is bad: the run fails at its first evaluation, perhaps hours after its start.
 
@@ -92,8 +93,8 @@ def reference_of_one_set(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run fails at its first evaluation.
 
-    Without this rule: TypeError at the first evaluation, because the trainer builds a data loader from the name of the
-    set.
+    Without this rule: TypeError at the first evaluation, because the trainer takes the name of the set, a string, for
+    the set.
 
     Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py` (`get_eval_dataloader`); confirmed by running it.
     """

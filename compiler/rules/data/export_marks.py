@@ -42,7 +42,7 @@ def _share(found: Survey, kind: str) -> float:
 
 
 def _different(found: Survey) -> int:
-    """The number of rows without those that repeat an earlier one."""
+    """The number of different rows in a file."""
     return found.rows - found.count("repeated")
 
 
@@ -53,9 +53,9 @@ def _few(one: Tally, found: Survey) -> str | None:
 @rule("XP179", "control-tokens-in-texts", "warning")
 def control_tokens(spec: Spec) -> Iterator[Finding]:
     """The texts of a conversation should not contain control tokens of a chat template, such as `<|im_end|>` or
-    `[INST]`, because the template writes them. Plain text may have the control tokens of its model, but no others, and
-    no begin token such as `<|begin_of_text|>`, which the tokenizer adds. If less than 1 % of the rows have
-    such tokens, this is a note.
+    `[INST]`, because the template writes them. Plain text may contain control tokens of the trained model, but not
+    those of other models, and not a begin token such as `<|begin_of_text|>`, which the tokenizer adds. If less than 1 %
+    of the rows have such tokens, this is a note.
 
     Why it is bad: the template is applied twice, so the model learns to end its turn within an answer, or to write the
     beginning of a turn. Tokens of another model's template are split into pieces, and learned as text.
@@ -87,7 +87,7 @@ def control_tokens(spec: Spec) -> Iterator[Finding]:
 
 
 def _begin_tokens(spec: Spec) -> Iterator[Finding]:
-    """Findings about plain texts that begin with a begin token, which the tokenizer writes, too."""
+    """Report plain texts that start with a begin token, because the tokenizer adds a second one."""
     for source, found in _read(spec):
         one = found.tallies.get("begin")
         if one is not None and _share(found, "begin") >= HALF and rows.conversational(source) is False:
@@ -99,8 +99,9 @@ def _begin_tokens(spec: Spec) -> Iterator[Finding]:
 
 
 def _foreign(spec: Spec, token: str) -> bool:
-    """Whether it is known that a control token is not one of the model's."""
-    if "INST" in token or "SYS" in token:  # Llama 2 has no tokens for these, and learned them as ordinary text
+    """Whether xpc knows that `token` is no control token of the model."""
+    # the vocabulary of Llama 2 has no tokens for `[INST]` and `<<SYS>>`, so its template decides
+    if "INST" in token or "SYS" in token:
         template = spec.chat_template or ""
         return bool(template) and token not in template
     from xpc.compiler.rules.core.chat_tokens import unknown_tokens
@@ -111,7 +112,8 @@ def _foreign(spec: Spec, token: str) -> bool:
 @rule("XP180", "speaker-in-the-answer", "warning")
 def speaker(spec: Spec) -> Iterator[Finding]:
     """The assistant's turns of a conversation should not begin with the name of a speaker, such as `Assistant:` or
-    `Human:`, because the chat template writes whose turn it is. At least half of the rows must be so.
+    `Human:`, because the chat template already writes the role of each turn. This rule reports a file if at least half
+    of its rows have such a turn.
 
     Why it is bad: the model learns to begin each answer with the name, or to write both sides of a conversation.
 
@@ -136,8 +138,9 @@ def not_closed(spec: Spec) -> Iterator[Finding]:
     accepted if the chat template splits answers at `</think>`, or if the prompt ends with `<think>`. If less than 1 %
     of the rows have such an answer, this is a note.
 
-    Why it is bad: the model learns to think without an end, or to write a mark that ends nothing. Programs that remove
-    the reasoning from an answer find no answer.
+    Why it is bad: if `</think>` is missing, the model learns to reason without an end, and programs that remove the
+    reasoning from a completion find no answer after it. If `<think>` is missing, the model learns to close a block that
+    it did not open.
 
     Without this rule: nothing is reported.
 
@@ -190,8 +193,9 @@ def one_answer(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP183", "last-turn-not-answered", "warning")
 def not_answered(spec: Spec) -> Iterator[Finding]:
-    """A conversation should end with the assistant's turn. At least half of the conversations of a file must end with a
-    turn of the user. If they also begin with the assistant's, the two roles are probably swapped.
+    """A conversation should end with the assistant's turn. This rule reports a file if at least half of its
+    conversations end with a turn of the user. If the conversations also begin with the assistant's turn, the two roles
+    are probably swapped.
 
     Why it is bad: the last question is trained on as text, or not at all, and its answer is missing. With swapped
     roles, the model learns to ask.
@@ -218,12 +222,13 @@ def not_answered(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP185", "answer-joined-to-its-prompt", "warning")
 def joined(spec: Spec) -> Iterator[Finding]:
-    """Of plain text, a prompt should end with a space or a line break, or its answer begin with one: `Answer:` and
-    ` Paris`. At least 90 % of the rows, and eight different ones, must lack it. A chat model gets the warning
-    XP186 instead.
+    """If prompts and answers are plain text, there should be a space or a line break between them: the prompt `Answer:`
+    and the answer ` Paris`. This rule reports a file if at least 90 % of its rows lack it, and if the file has at least
+    eight different rows. For a chat model, the rule XP186 warns instead.
 
-    Why it is bad: the two texts are joined as they are, `Answer:Paris`. In use, the model is asked with another
-    spelling than the one that it was trained on, and its first token is another one.
+    Why it is bad: the two texts are joined as they are, `Answer:Paris`. In use, a prompt is usually followed by a
+    space, which the model has never seen in training, and the first token of its answer is different (` Paris` instead
+    of `Paris`).
 
     Without this rule: nothing is reported.
 
@@ -275,8 +280,9 @@ VALUES = {
 def values_for_texts(spec: Spec) -> Iterator[Finding]:
     """Texts should not be values that a program has written: `nan` for a missing value, a list or dict of Python such
     as `['Paris']`, a text in quotation marks that was encoded twice, a placeholder such as `{question}`, or `A` and `B`
-    in place of two answers. Missing values are a note below 1 % of the rows, and so is the text `None`. A list, dict or
-    quoted text must be in at least 90 % of the rows, and a placeholder in half of them.
+    in place of two answers. Missing values in less than 1 % of the rows are only a note, and so is the text `None`.
+    Lists, dicts and quoted texts are reported if at least 90 % of the rows have them, and placeholders if at least half
+    of the rows do.
 
     Why it is bad: the model learns to write such values.
 
@@ -305,8 +311,8 @@ CALLS = {
 
 @rule("XP189", "calls-and-tools-differ", "warning")
 def calls_and_tools(spec: Spec) -> Iterator[Finding]:
-    """A tool call should stand only once in its turn, and come before its result. In rows with a column `tools`, it
-    should be of one of these tools. With `data(omit=[tool_calls])`, calls are not checked.
+    """A turn should not contain the same tool call twice, and a call should come before its result. In rows with a
+    column `tools`, a call should name one of these tools. With `data(omit=[tool_calls])`, calls are not checked.
 
     Why it is bad: the model learns to call functions that it was not given, to write each call twice, or to get results
     of calls that it has not made.

@@ -85,8 +85,8 @@ def two_kinds(spec: Spec) -> Iterator[Finding]:
 @rule("XP579", "file-with-more-columns")
 def more_columns(spec: Spec) -> Iterator[Finding]:
     """The first Parquet file of a split decides the columns of all its files, and the keys inside the columns, such as
-    the keys of messages. A later file may lack some of them, which are then null, and their order does not matter; but
-    it may not have more. xpc compares the first 256 files of a folder.
+    the keys of messages. A later file may lack some of these columns and keys, which are then null, and may have them
+    in another order; but it may not have further ones. xpc compares the first 256 files of a folder.
 
     Why it is bad: the run ends when it reads the later file.
 
@@ -111,5 +111,7 @@ def more_columns(spec: Spec) -> Iterator[Finding]:
 
 
 def _within(one: str, known: str) -> bool:
-    """Whether a key is the same as the key `known`, or contains it, as a list of nulls does."""
+    """Whether the key `one` is the key `known`, or a column or object that contains `known`. The latter is the case in
+    a file in which all values are null, so that their inner keys are unknown.
+    """
     return one == known or (known.startswith(one) and known[len(one)] in ".[")

@@ -36,9 +36,10 @@ def no_length_left(spec: Spec) -> Iterator[Finding]:
 def limits_beyond_seq(spec: Spec) -> Iterator[Finding]:
     """`max_tokens` and `min_tokens` should not be larger than `seq`, and `max_prompt` should be smaller.
 
-    Why it is bad: `max_tokens` drops long rows so that no row is cut, but if it is above `seq`, rows between the two
-    are still cut. If `min_tokens` is above `seq`, only rows longer than `seq` remain, and all are cut. A prompt of
-    `max_prompt` tokens leaves no room for an answer if `seq` is not larger.
+    Why it is bad: `max_tokens` drops long rows so that no row is cut. If `max_tokens` is above `seq`, rows with more
+    than `seq` and up to `max_tokens` tokens are still cut. If `min_tokens` is above `seq`, only rows longer than `seq`
+    remain, and all are cut. If `max_prompt` is not smaller than `seq`, a prompt of `max_prompt` tokens leaves no room
+    for an answer.
 
     Without this rule: the run tokenizes the rows, and only then prints how many of them are cut.
 

@@ -163,7 +163,7 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
 
 
 def _most_repeated(sources: Sequence[DataSource], used: Sequence[int], held: Sequence[int]) -> float:
-    """How often an epoch uses each row of the source whose rows return most often."""
+    """How many times an epoch uses each row of a source, for the source in which this number is largest."""
     rows_left = [(available(source) or 0) - out for source, out in zip(sources, held, strict=True)]
     return max((count / left for count, left in zip(used, rows_left, strict=True) if left > 0), default=0)
 
@@ -179,9 +179,10 @@ def _rows(source: DataSource, used: int, held: int) -> str:
 
 @rule("XP542", "source-named-twice", "note")
 def named_twice(spec: Spec) -> Iterator[Finding]:
-    """Two sources should not contain the same rows. They do if they are one file under two names, or a folder and a
-    file in that folder. Two parts of one split share rows, too, because every part begins with the split's first row.
-    This note becomes a warning if the spec has a holdout or `unique`.
+    """Two sources should not contain the same rows. Sources contain the same rows if they are one file under two names,
+    or a folder and a file in this folder. Two parts of one split, such as `[train:20%]` and `[train:30%]`, share rows,
+    too, because every part begins with the split's first row. This note becomes a warning if the spec has a holdout or
+    `unique`.
 
     Why it is bad: with a holdout, held-out rows are also trained on. Without a holdout, each row is trained on twice in
     an epoch, unless `unique` drops the second copy.

@@ -34,8 +34,8 @@ def columns_swapped(spec: Spec) -> Iterator[Finding]:
     none of the columns should number the rows, such as `id`. With sft, the answers should not be the `rejected` ones of
     pairs. A column that is named twice is an error.
 
-    Why it is bad: the model would learn the question from the answer, or to prefer the worse answer. A prompt that is
-    the solution contains what is rewarded.
+    Why it is bad: the model would learn the question from the answer, or to prefer the worse answer. If the prompt is
+    the solution, the model only has to copy it to be rewarded.
 
     Without this rule: nothing is reported, and the loss falls as in any run.
 
@@ -56,7 +56,9 @@ def columns_swapped(spec: Spec) -> Iterator[Finding]:
 
 
 def _misplaced(spec: Spec, source: DataSource, given: list[str]) -> Finding | None:
-    """A finding about a column that is named twice, that numbers the rows, or that has worse answers."""
+    """A finding about a column in `columns` that is named twice, that contains row numbers, or (for sft) that contains
+    the rejected answers of pairs.
+    """
     name = f"`{source.name[:80]}`"
     twice = next((one for one in given if given.count(one) > 1), None)
     if twice is not None:

@@ -113,8 +113,8 @@ def _turn_keys(spec: Spec, found: Survey | None) -> dict[str, tuple[str, str]]:
 @rule("XP546", "system-column-not-read", "warning")
 def system_not_read(spec: Spec) -> Iterator[Finding]:
     """A column `system` needs conversations, because it is read as their system prompt. In rows of plain text, the
-    column is not read. A column of another name, such as `system_prompt`, is not read either. A conversation that
-    begins with a system prompt keeps this one, and the column is not read.
+    column is not read. A column of another name, such as `system_prompt`, is not read either. If a conversation begins
+    with a system message, this message is kept, and the row's column `system` is not read.
 
     Why it is bad: the model would not learn to follow the row's system prompt.
 
@@ -193,11 +193,11 @@ def column_not_read(spec: Spec) -> Iterator[Finding]:
     answers without a prompt that have no common question. It also reports reasoning in a column of its own. If all
     preference pairs of a file lack `prompt` and have their question in another column, such as `instruction`, this is
     an error. Any other key of a turn that the chat template does not read is a note, or a warning if its name suggests
-    reasoning, such as `thought`. Reward functions read every column of their prompts, so `history` and `documents` next
-    to these prompts are notes.
+    reasoning, such as `thought`. Reward functions can read every column of a row, so for grpo and rloo, `history` and
+    `documents` are only notes.
 
-    Why it is bad: bad answers are learned, all rows count the same, or an answer is learned without the earlier turns
-    to which it refers.
+    Why it is bad: without the column, the model learns answers that are marked as bad, gives every row the same weight,
+    or learns an answer without the earlier turns to which the answer refers.
 
     Without this rule: the column is silently dropped.
 

@@ -192,9 +192,9 @@ MEDIA = ("image", "images", "video", "videos", "audio", "audios")
 @rule("XP556", "images-not-read")
 def images_not_read(spec: Spec) -> Iterator[Finding]:
     """A model that reads only text cannot be trained on a file with a column of images, videos or sound, unless
-    `columns` lists the other columns to train on. A model that reads images (Qwen2.5-VL) may have the column `images`,
-    but no column of videos or sound. A text with `<image>`, `<video>` or `<audio>` is a warning if no such column
-    exists. Another rule (XP554) reports images inside messages.
+    `columns` states which text columns to train on. A model that reads images (Qwen2.5-VL) may have the column
+    `images`, but no column of videos or sound. A text with `<image>`, `<video>` or `<audio>` is a warning if no such
+    column exists. Another rule (XP554) reports images inside messages.
 
     Why it is bad: the model would be trained without the images or sounds.
 
@@ -207,7 +207,8 @@ def images_not_read(spec: Spec) -> Iterator[Finding]:
         if spec.reads_images:  # the rule XP214 reports other shapes for models that read images
             others = MEDIA[2:] if source.shape in WITH_IMAGES else ()
             media = next((name for name in source.found or () if name in others), None)
-        refused = media is not None and not spec.reads_images and multimodal(spec.model.id or "")  # by XP130
+        # the rule XP130 refuses such a model
+        refused = media is not None and not spec.reads_images and multimodal(spec.model.id or "")
         if media is not None and not source.only and not refused:
             every = source.columns or SHAPES[source.shape]
             read = every if spec.reads_images else [one for one in every if one not in MEDIA]

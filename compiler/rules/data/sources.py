@@ -45,7 +45,7 @@ def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
 def holdout_never_used(spec: Spec) -> Iterator[Finding]:
     """Held-out rows should be used by an evaluation.
 
-    Why it is bad: rows that are held out but not evaluated are only lost for training.
+    Why it is bad: rows that are held out are not trained on. If no evaluation uses them either, they serve no purpose.
 
     Without this rule: nothing is reported: the trainer gets the rows and never uses them.
 
@@ -156,11 +156,11 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
     """All sources of a mixture must have the same shape, except for sft, whose rows are tokenized before they are
     joined. `messages` and from/value conversations count as one shape, because the runtime converts from/value.
 
-    Why it is bad: the rows of all sources are concatenated. A row lacks the columns of the sources that have another
-    shape.
+    Why it is bad: the rows of all sources are concatenated. A row of one shape lacks the columns of another shape: for
+    example, a row with `messages` has no column `text`.
 
-    Without this rule: the joined rows have None in the columns that they lack, and the trainer raises AttributeError
-    ("'NoneType' object has no attribute 'endswith'").
+    Without this rule: after the concatenation, each row has None in the columns of the other shapes, and the trainer
+    raises AttributeError ("'NoneType' object has no attribute 'endswith'").
 
     Source: trl 1.16; confirmed by running it (`tests/proof/violations/idle.py`).
     """
@@ -305,8 +305,8 @@ def _shared_rows(spec: Spec, label: Label, source: DataSource) -> Iterator[Findi
 
 
 def _comparable(source: DataSource, other: DataSource) -> bool:
-    """Whether the digests of two files' rows can be equal: of conversations, and of prompts with their answers, the
-    texts are digested.
+    """Whether the digests of two files' rows can be compared. They can if the files have the same shape. They also can
+    for conversations and for prompts with answers, because the digests of these shapes contain only the texts.
     """
     texts = ("messages", "conversations", "prompt_completion")
     return source.shape == other.shape or (source.shape in texts and other.shape in texts)
@@ -330,7 +330,7 @@ def stored_rows(source: DataSource) -> set[str]:
 
 
 def reading(source: DataSource) -> str:
-    """A key for how a source's rows are read. If two sources have equal keys, a row in both becomes the same training
-    row.
+    """A key of the settings by which a source's rows are read, such as `columns`. If a row is in two sources with equal
+    keys, both make the same training row from it.
     """
     return repr((source.kind, source.columns, source.context, source.wording))

@@ -44,7 +44,9 @@ LEARNED_TURNS = ("messages", "conversations")
 
 
 def _kinds(source: DataSource) -> tuple[Survey | None, dict[str, Tally]]:
-    """Return a pair: the survey of a file, and the number of rows with each content in `KINDS`, such as tool calls."""
+    """Return a pair: the survey of a file, and for each kind of content in `KINDS`, such as tool calls, the number of
+    rows that contain it.
+    """
     found = rows.valid_survey(source)
     if found is None:
         return None, {}
@@ -90,7 +92,7 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
     for source in spec.files:
         found, tallies = _kinds(source)
         if template in chat_templates.NO_SYSTEM:
-            tallies.pop("late_system", None)  # the rule XP567 reports refused system prompts
+            tallies.pop("late_system", None)  # if the template refuses system prompts, the rule XP567 reports them
         refused = [kind for kind in tallies if kind in form["refused"]]
         lost = [kind for kind in tallies if kind in form["left_out"] and KINDS[kind][0] not in omit]
         twice = [kind for kind in tallies if kind in form["doubled"] and KINDS[kind][0] not in omit]
@@ -115,7 +117,8 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
 
 
 def _instead(forms: Mapping[str, Mapping[str, list[str]]], tallies: Mapping[str, Tally], kinds: set[str]) -> str:
-    """The help for rows with contents that the template refuses, leaves out or writes twice."""
+    """The help for rows with some content, such as tool calls, that the template refuses, leaves out or writes twice.
+    """
     able = [
         name
         for name, form in forms.items()
@@ -150,7 +153,9 @@ def _not_in_turns(spec: Spec) -> Iterator[Finding]:
 
 
 def have(one: Tally, found: Survey, source: DataSource) -> str:
-    """The beginning of a message about the rows with some content: "row 3 (counted from 0) of `rows.jsonl` has"."""
+    """The beginning of a message that says which rows have a certain content: "row 3 (counted from 0) of `rows.jsonl`
+    has".
+    """
     return f"{_count(one, found)} of `{source.name[:80]}` {'has' if one.count == 1 else 'have'}"
 
 
@@ -162,9 +167,9 @@ def _count(one: Tally, found: Survey) -> str:
 
 @rule("XP538", "template-not-compared", "note")
 def not_compared(spec: Spec) -> Iterator[Finding]:
-    """`xpc check` did not check whether the chat template writes the tool calls, tools and reasoning of the rows,
-    because it knows only what the built-in templates write. The run compares rows with their rendered text before its
-    first step.
+    """This note says what `xpc check` did not check: whether the chat template writes the tool calls, tools and
+    reasoning of the rows. xpc knows this for its built-in templates only. The run compares rows with their rendered
+    text before its first step.
 
     Why it is bad: content that the template leaves out is found only when the run starts.
 
@@ -187,15 +192,17 @@ def not_compared(spec: Spec) -> Iterator[Finding]:
 
 
 def masks_answers(spec: Spec) -> bool:
-    """Whether the run can use `assistant_only`, which learns only the assistant's turns."""
+    """Whether the run's method and target support `assistant_only`, with which only the assistant's turns are learned.
+    """
     return spec.text("method") == "sft" and spec.stack.facts.assistant_only_loss
 
 
 @rule("XP539", "turn-not-to-be-learned")
 def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
     """Rows in which a turn is marked as not to be learned need `method sft(assistant_only)`. The marks are a `weight`
-    of 0, a `train`, `train_turn`, `training` or `loss` of false, or a `mask` or `masked` of true. Only `assistant_only`
-    reads them, in the answers of a conversation; no other run can leave a turn out of the loss.
+    of 0, a `train`, `train_turn`, `training` or `loss` of false, or a `mask` or `masked` of true. With
+    `assistant_only`, marked answers of a conversation are left out of the loss. Without it, the marks are not read, and
+    no single turn can be left out.
 
     Why it is bad: a wrong answer would be learned, although its row says that it must not be.
 
@@ -259,13 +266,13 @@ def odd_arguments(spec: Spec) -> Iterator[Finding]:
 def turn_in_an_answer(spec: Spec) -> Iterator[Finding]:
     """The answer to a prompt should consist of the assistant's turns. Turns of the user or of a tool in a `completion`,
     or after the common beginning of `chosen` and `rejected`, count as parts of the answer. `method sft(assistant_only)`
-    learns only the assistant's turns. On trl-0.18, an answer that begins with another turn is an error if the chat
-    template begins an answer with the assistant's role.
+    learns only the assistant's turns. On trl-0.18, an answer that begins with a turn of the user or of a tool is an
+    error if the template's generation prompt begins a turn of the assistant.
 
     Why it is bad: the model learns to write the user's questions and the tools' results itself.
 
     Without this rule: TRL silently masks only the prompt, and trains on every turn after it. trl 0.18 raises ValueError
-    for an answer that begins with another turn.
+    for an answer that does not begin with a turn of the assistant.
 
     Source: trl 1.16, 0.24 and 0.18 (`completion_mask` of their trainers, `apply_chat_template`); confirmed by running
     them.
@@ -297,5 +304,7 @@ def turn_in_an_answer(spec: Spec) -> Iterator[Finding]:
 
 
 def _begins_answers(spec: Spec) -> bool:
-    """Whether the chat template begins an answer with the assistant's role after the prompt; False if it is unknown."""
+    """Whether the chat template has a generation prompt, which begins the assistant's turn after the prompt. False if
+    the template is unknown.
+    """
     return "add_generation_prompt" in template_text(spec)

@@ -104,7 +104,8 @@ def role_of_another_format(spec: Spec) -> Iterator[Finding]:
     any role that the template in use names. `human` and `gpt` are roles of from/value conversations, and are errors in
     `messages`.
 
-    Why it is bad: the model is not trained on turns of an unknown role, or learns them under a name that nobody uses.
+    Why it is bad: the template drops turns of an unknown role, or the model learns a role name that no program uses
+    later.
 
     Without this rule: a template that tests for known roles silently drops all turns of unknown roles. A template that
     writes the role into the text shows the model a name that it has never seen. With `assistant_only`, an answer of an
@@ -187,9 +188,10 @@ def empty_prompt(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP535", "repeated-rows", "note")
 def repeated_rows(spec: Spec) -> Iterator[Finding]:
-    """Rows should not repeat the prompt and the answer of an earlier row. `data { unique }` drops rows that are equal
-    in every kept column; this check counts rows that are equal in prompt and answer only. The note becomes a warning if
-    the spec has a holdout; rows with the prompt of an earlier row and another answer are then warned about, too.
+    """Rows should not repeat the prompt and the answer of an earlier row. Two rows count as equal if their prompts and
+    their answers are equal, even if other columns differ. (`data { unique }` drops only rows that are equal in every
+    kept column.) If the spec has a `holdout`, the note becomes a warning, and rows with the same prompt but different
+    answers are reported, too.
 
     Why it is bad: a repeated row is trained on once more in each epoch. If one copy is held out, the evaluation
     measures what was trained on.
@@ -228,8 +230,8 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
 @rule("XP519", "prompt-in-the-answer", "warning")
 def prompt_in_the_answer(spec: Spec) -> Iterator[Finding]:
     """An answer should not begin with its complete prompt. The trainer puts the answer after the prompt, so such rows
-    contain the prompt twice. Only texts are compared, and the rule applies if at least half of the
-    answers begin in this way.
+    contain the prompt twice. Only prompts and answers that are plain texts are compared. The rule reports a file if at
+    least half of its answers begin with their prompts.
 
     Why it is bad: the model learns to repeat each question before it answers.
 

@@ -38,7 +38,7 @@ def no_generation_prompt(spec: Spec) -> Iterator[Finding]:
     generation prompt.
 
     Why it is bad: the prompt ends with the user's turn, and the model continues this turn instead of answering. So the
-    rewards judge texts of another kind than those that the trained model will write.
+    rewards score continuations of the user's turn, and not the answers that the trained model will later write.
 
     Without this rule: launch.sh renders a prompt and an answer, and stops if the prompt does not end with the beginning
     of the answer.
@@ -67,8 +67,9 @@ def template_changes(spec: Spec) -> Iterator[Finding]:
     local model, for such calls. An argument with the date, as in `smollm3(date_string="8 July 2025")`, replaces the
     call.
 
-    Why it is bad: two runs of one spec learn other rows, and so does a run that is resumed on another day. A preview
-    that is stored with `--golden` differs on the next day.
+    Why it is bad: two runs of one spec train on different texts if they run on different days. A run that is resumed on
+    another day trains on two different texts of each row. A preview that is stored with `--golden` no longer matches on
+    the next day.
 
     Without this rule: nothing is reported.
 

@@ -18,9 +18,9 @@ SEVERAL = 8
 
 @rule("XP188", "lines-that-are-no-documents", "warning")
 def no_documents(spec: Spec) -> Iterator[Finding]:
-    """The lines of a .txt file that is read line by line should be documents. If every line is a JSON object, the file
-    has rows of JSON. If half of the lines have 50 to 100 characters and go on in the next line, which begins with a
-    lowercase letter, the lines are parts of paragraphs.
+    """The lines of a .txt file that is read line by line should be documents. If every line is a JSON object, xpc
+    assumes that the file is JSON Lines with the wrong ending. If half of the lines have 50 to 100 characters and are
+    followed by a line that begins with a lowercase letter, xpc assumes that the lines are parts of paragraphs.
 
     Why it is bad: the model learns to write JSON, or to stop after each line of a paragraph.
 

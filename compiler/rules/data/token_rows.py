@@ -32,7 +32,7 @@ def _tokens(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
 @rule("XP150", "ids-outside-the-vocabulary")
 def outside_the_vocabulary(spec: Spec) -> Iterator[Finding]:
     """The ids and labels of tokenized rows must be in the model's vocabulary. `xpc check` checks all rows of a local
-    JSON Lines file. The run checks those of other sources, before the model is loaded.
+    JSON Lines file. The run checks the rows of all other sources before it loads the model.
 
     Why it is bad: the rows were probably tokenized for another model, so their ids stand for other words in this
     model's vocabulary.
@@ -43,7 +43,8 @@ def outside_the_vocabulary(spec: Spec) -> Iterator[Finding]:
     Source: torch 2.13 `nn.functional.embedding`; confirmed by running it.
     """
     facts = spec.model.facts
-    if facts is None or spec.names("model.tokens"):  # with added tokens, only the run knows the size of the vocabulary
+    # if the spec adds tokens, `xpc check` does not know the size of the vocabulary, but the run does
+    if facts is None or spec.names("model.tokens"):
         return
     for source, found in _tokens(spec):
         largest, row = found.largest or (-1, 0)
@@ -60,8 +61,8 @@ def outside_the_vocabulary(spec: Spec) -> Iterator[Finding]:
 @rule("XP151", "labels-of-other-tokens", "warning")
 def other_labels(spec: Spec) -> Iterator[Finding]:
     """Each label must be the token id at the same position, or -100 for a token that is not learned. The labels must
-    not be shifted, because the loss shifts them by one. Shifted labels are a warning on a stack whose trainer reads
-    labels, and an error on the others.
+    not be shifted, because the loss shifts them by one. A row with other labels is a warning; on a stack whose trainer
+    ignores the labels of rows, it is an error.
 
     Why it is bad: labels that were shifted before the run are shifted twice, and the model learns to predict the token
     after the next one.
@@ -183,9 +184,9 @@ MARKS = {
 
 @rule("XP157", "tokens-learned-otherwise", "warning")
 def learned_otherwise(spec: Spec) -> Iterator[Finding]:
-    """Tokenized rows should end with an end token that is learned, and padding should not be learned. `attention_mask`
-    should be 0 for padding only. At least half of the rows must be otherwise. Rows that all have the same length, such
-    as parts of long texts, need no end token.
+    """Tokenized rows should end with an end token whose label is not -100. Labels of padding should be -100.
+    `attention_mask` should be 0 for padding only. This rule warns if at least half of a file's rows differ from this.
+    Rows that all have the same length, such as parts of long texts, need no end token.
 
     Why it is bad: the model never learns to stop, learns to write padding, or never sees the prompts.
 

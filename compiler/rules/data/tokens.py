@@ -93,7 +93,8 @@ def system_never_used(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect.
 
-    Without this rule: the runtime does not change plain text, so no row would contain the prompt.
+    Without this rule: nothing is reported. The runtime adds the system prompt only to conversations, so no row would
+    contain it.
 
     Source: the runtime's `sources.py`.
     """
@@ -165,7 +166,8 @@ def token_not_in_vocabulary(spec: Spec) -> Iterator[Finding]:
     Why it is bad: rows would be padded, or ended, with the wrong token.
 
     Without this rule: trl 1.16 raises ValueError after the model is loaded. trl 0.18 raises ValueError only if the
-    tokenizer has no token for unknown words; otherwise it silently pads or ends rows with that token.
+    tokenizer has no token for unknown words; otherwise it silently uses the unknown token for padding or at the end of
+    rows.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
@@ -188,8 +190,9 @@ def _has(vocabulary: bytes, token: str) -> bool:
 
 @rule("XP560", "template-token-not-in-vocabulary", "warning")
 def template_token(spec: Spec) -> Iterator[Finding]:
-    """The tokenizer should know the control tokens that the chat template writes. A local model's tokenizer.json is
-    read; for registered models, xpc knows which of them have the tokens of ChatML, Llama 3, Gemma and Phi 3.
+    """The tokenizer should know the control tokens that the chat template writes. For a local model, xpc reads
+    tokenizer.json. For a registered model, xpc knows whether its tokenizer has the control tokens of ChatML, Llama 3,
+    Gemma or Phi 3.
 
     Why it is bad: an unknown control token is split into pieces like ordinary text, and generation does not stop at it.
 
@@ -218,8 +221,9 @@ def template_token(spec: Spec) -> Iterator[Finding]:
 @rule("XP176", "token-without-embedding", "warning")
 def without_embedding(spec: Spec) -> Iterator[Finding]:
     """A local model should have an embedding for every token of its tokenizer: the ids in tokenizer_config.json
-    (`added_tokens_decoder`) should be less than `vocab_size` in config.json. `xpc preview` and the launch read the
-    complete vocabulary, and for them a row with such a token is an error.
+    (`added_tokens_decoder`) should be less than `vocab_size` in config.json. `xpc check` reads only these two files.
+    `xpc preview` and the launch read the complete vocabulary, and report an error for a row with a token that has no
+    embedding.
 
     Why it is bad: the model cannot read a row with such a token.
 

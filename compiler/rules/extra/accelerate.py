@@ -31,8 +31,8 @@ def key_not_read(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported.
 
-    Source: accelerate 1.15 and 1.4 `commands/launch.py` (the file becomes environment variables in `accelerate launch`,
-    FSDP's keys do so only under `use_fsdp`); confirmed by running it.
+    Source: accelerate 1.15 and 1.4 `commands/launch.py` (`accelerate launch` turns the keys of the file into
+    environment variables, and FSDP's keys only if `use_fsdp` is set); confirmed by running it.
     """
     strategy = spec.text("strategy")
     torchrun = spec.text("launch.launcher") == "torchrun"
@@ -174,8 +174,9 @@ def wrapping(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model is not wrapped as the keys state.
 
-    Without this rule: accelerate ignores a size of 0 together with the policy: the complete model becomes one unit, and
-    all its weights are gathered at once. Under FSDP2, any other size raises ValueError inside `train()`.
+    Without this rule: if the policy wraps by size and the size is 0, accelerate ignores both: the complete model
+    becomes one unit, and all its weights are gathered at once. Under FSDP2, any other size raises ValueError inside
+    `train()`.
 
     Source: accelerate 1.15 `set_auto_wrap_policy`, `fsdp2_prepare_auto_wrap_policy`; torch 2.13 `fully_shard`;
     confirmed by running it.

@@ -27,8 +27,9 @@ def loader_without_workers(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot start.
 
-    Without this rule: `dataloader_prefetch_factor` raises ValueError when the arguments are built. The other two raise
-    ValueError in train(), after the model is loaded and the data tokenized.
+    Without this rule: `dataloader_prefetch_factor` raises ValueError when the arguments are built. The arguments for
+    persistent workers and for their start raise ValueError in train(), after the model is loaded and the data
+    tokenized.
 
     Source: transformers 5.23 and 4.52 `training_args.py`; torch `dataloader.py`; confirmed by running it.
     """
@@ -76,7 +77,8 @@ def order_decided_twice(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the two settings state different orders of the rows.
 
-    Without this rule: the sampler named in `extra` silently takes precedence, and an unknown name means random order.
+    Without this rule: the sampler named in `extra` silently takes precedence. If transformers does not know the
+    sampler's name, it shuffles the rows.
 
     Source: transformers 5.23 `trainer.py` (`_get_train_sampler`); confirmed by running it.
     """
@@ -113,10 +115,10 @@ def lengths_not_there(spec: Spec) -> Iterator[Finding]:
 @rule("XP565", "text-column-in-extra")
 def text_column(spec: Spec) -> Iterator[Finding]:
     """`dataset_text_field` must not be a name that has another meaning in trl, such as `prompt`, and on trl-0.18 it
-    must be `text`. It is the name under which the runtime passes the text on to trl. The column of the data is named in
-    `columns` instead.
+    must be `text`. The runtime passes the texts to trl in a column of this name. The column of your data is stated in
+    `columns`, and may have any name.
 
-    Why it is bad: another name changes what the row means to trl.
+    Why it is bad: trl recognizes the format of a row by the names of its columns.
 
     Without this rule: with a name that has another meaning (`prompt`, `messages`), trl reads the row as another format
     (a prompt, or a list of messages) and raises KeyError while tokenizing. On trl-0.18 any name but `text` silently
@@ -191,8 +193,8 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
     Why it is bad: label smoothing or the other loss term is lost.
 
     Without this rule: with `dft`, the labels are silently not smoothed; for a mixture of experts, the balancing loss is
-    silently left out. Without these two, label smoothing only costs a second forward pass in every step, and this rule
-    only warns.
+    silently left out. For a dense model and another loss than `dft`, label smoothing works, but costs a second forward
+    pass in every step; then this rule only warns.
 
     Source: trl 1.16 and 0.24 `sft_trainer.py` (`compute_loss`); confirmed by running it.
     """

@@ -151,8 +151,8 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
         location = spec.extra_location("deepspeed", name)
         related = (spec.label("strategy.offload", "the offload") or spec.label("strategy", "the strategy"),)
         if device != "nvme":
-            # if `device` is not nvme, it must agree with the setting `offload`, from which the bundle writes its own
-            # `device`
+            # the bundle writes `device` from the setting `offload`, so a `device` of cpu or none must agree with this
+            # setting
             if device != ("cpu" if offload in wanted else "none"):
                 yield Finding(
                     location,

@@ -24,9 +24,9 @@ def half_evaluation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect, or ends the run.
 
-    Without this rule: evaluations stay in the run's precision. If both are set, or `bf16_full_eval` on a GPU older than
-    Ampere, ValueError is raised when the arguments are built. Under ZeRO, a dtype other than that of `precision` raises
-    ValueError when training begins.
+    Without this rule: evaluations stay in the run's precision. ValueError when the arguments are built, if both
+    arguments are set, or if `bf16_full_eval` is set on a GPU older than Ampere. Under ZeRO, a dtype other than that of
+    `precision` raises ValueError when training begins.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py` `evaluation_loop`,
     `integrations/deepspeed.py`; confirmed by running it.
@@ -119,7 +119,7 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
     confirmed by running it.
     """
     backend = spec.extra_value("trl", "half_precision_backend")
-    # this check leaves out DeepSpeed, which computes in half precision without apex
+    # fp16 under DeepSpeed is not checked, because DeepSpeed implements fp16 without apex
     precision, own = spec.text("precision"), spec.zero_stage > 0
     half = precision == "bf16" or (precision == "fp16" and not own)
     apex = backend == "apex" and (half or spec.stack.facts.apex_always_imported)

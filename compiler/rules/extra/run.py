@@ -27,8 +27,8 @@ def traced_evaluation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run fails at its first evaluation.
 
-    Without this rule: AttributeError at the first evaluation; the training before it is lost. With flash attention over
-    flattened rows, which have no mask, the error is RuntimeError "forward() expected at most 4 argument(s)".
+    Without this rule: AttributeError at the first evaluation, so the steps before it are lost. With flash attention
+    over flattened rows, which have no mask, the error is RuntimeError "forward() expected at most 4 argument(s)".
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` `torch_jit_model_eval`, trl 0.18 `sft_trainer.py`
     `compute_loss`; confirmed by running it.
@@ -71,8 +71,9 @@ def older_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP279", "losses-gathered-as-objects")
 def gathered_objects(spec: Spec) -> Iterator[Finding]:
-    """`eval_use_gather_object` cannot be used with several processes. It gathers the losses of an evaluation as Python
-    objects, so each loss is a single number, but transformers can join only arrays.
+    """`eval_use_gather_object` cannot be used with several processes. With this argument, each process sends its loss
+    as a Python object, a single number without dimensions. transformers then tries to concatenate these losses as
+    arrays, which need at least one dimension.
 
     Why it is bad: the evaluation fails or reports a wrong loss.
 
@@ -97,8 +98,8 @@ def gathered_objects(spec: Spec) -> Iterator[Finding]:
 @rule("XP276", "labels-of-no-batch")
 def labels_of_no_batch(spec: Spec) -> Iterator[Finding]:
     """On trl 0.18 and 0.24, `label_names` of sft must name columns of a batch, such as `labels`. transformers computes
-    the loss of an evaluation only if the batch has all these columns. It also computes none if the list is empty. sft
-    of trl 1.16 does not read `label_names`.
+    the loss of an evaluation only if the list has at least one name and the batch has all named columns. sft of trl
+    1.16 does not read `label_names`.
 
     Why it is bad: the run evaluates, and reports no loss.
 
@@ -204,8 +205,8 @@ def columns_kept(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: the trainers of kto and orpo report this change in the log; the trainer of distillation does not.
 
-    Source: the trainers that a stack lists in `keeps_columns`, such as trl 1.16 `experimental/orpo/orpo_trainer.py` and
-    trl 0.24 `gkd_trainer.py`; confirmed by running it for kto and orpo.
+    Source: the code of these trainers, such as trl 1.16 `experimental/orpo/orpo_trainer.py` and trl 0.24
+    `gkd_trainer.py`; confirmed by running it for kto and orpo.
     """
     name, method = "remove_unused_columns", spec.text("method")
     if method in spec.stack.facts.keeps_columns and spec.extra_value("trl", name) is True:

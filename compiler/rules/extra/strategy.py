@@ -105,7 +105,7 @@ OF_DDP = ("ddp_find_unused_parameters", "ddp_bucket_cap_mb", "ddp_broadcast_buff
 @rule("XP423", "argument-of-ddp", "warning")
 def argument_of_ddp(spec: Spec) -> Iterator[Finding]:
     """Arguments such as `ddp_bucket_cap_mb` need `strategy ddp`, because only torch's DistributedDataParallel reads
-    them. `false` is always accepted: then nothing happens under another strategy, either.
+    them. The value `false` is accepted under every strategy, because it asks for nothing.
 
     Why it is bad: the run does not do what the argument states.
 

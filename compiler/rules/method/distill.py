@@ -140,8 +140,8 @@ def divergence_out_of_range(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP650", "student-that-is-not-gathered")
 def not_gathered(spec: Spec) -> Iterator[Finding]:
-    """On trl 0.18, a student cannot be trained under FSDP, because the trainer does not gather weights that FSDP shards
-    before it generates. trl 0.18 gathers weights only under ZeRO-3; trl 1.16 gathers them under ZeRO-3 and under FSDP.
+    """On trl 0.18, a student cannot be trained under FSDP. Before the student generates, trl 0.18 gathers sharded
+    weights under ZeRO-3 only; trl 1.16 gathers them under FSDP, too.
 
     Why it is bad: under FSDP, each process has only a shard of the weights, with which it cannot generate.
 
@@ -161,8 +161,8 @@ def not_gathered(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP651", "liger-in-the-place-of-the-loss")
 def liger_loss(spec: Spec) -> Iterator[Finding]:
-    """`liger` cannot be used in distillation on trl 0.24, whose trainer replaces its loss by Liger's. On the other
-    stacks, Liger's kernels are only in the layers, and the loss is unchanged.
+    """`liger` cannot be used in distillation on trl 0.24, because with `liger` this trainer computes another loss,
+    which Liger implements. On the other stacks, `liger` replaces only layers by kernels, and the loss is unchanged.
 
     Why it is bad: Liger's loss divides by a different number of tokens, so it differs from the loss of distillation.
 
@@ -186,8 +186,8 @@ def tokens_that_the_teacher_lacks(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the teacher gives no probability for an added token.
 
     Without this rule: if the student's vocabulary grows, the run stops with an error, because the teacher's vocabulary
-    is smaller. If the vocabulary has unused rows, the student silently learns from rows of the teacher that were never
-    trained.
+    is smaller. If the models' vocabularies have unused rows, added tokens take these rows. Then nothing is reported,
+    and the student learns from rows of the teacher that were never trained.
 
     Source: trl 1.16 `distillation_trainer.py`, trl 0.18 `gkd_trainer.py`.
     """
@@ -210,7 +210,7 @@ def adapters_under_zero3(spec: Spec) -> Iterator[Finding]:
     Without this rule: IndexError "pop from an empty deque" in the first step.
 
     Source: deepspeed 0.18.2 and 0.16.8 `zero/partitioned_param_coordinator.py` (`record_parameters`); confirmed by
-    running it on both versions, on which a student without adapters trains.
+    running it on both versions. A student without adapters trains on both.
     """
     if spec.zero_stage == 3 and spec.lora and not spec.stack.facts.distill_adapters_under_zero3:
         yield Finding(
@@ -223,10 +223,10 @@ def adapters_under_zero3(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP698", "teacher-no-better-than-the-student", "warning")
 def no_better(spec: Spec) -> Iterator[Finding]:
-    """The teacher should be another and larger model than the student.
+    """The teacher should not be the student's own model, and should be larger than the student.
 
-    Why it is bad: a student that already gives its teacher's probabilities has a gradient of 0. A smaller teacher
-    pulls a better student down to its own level. Usually the two names stand in the wrong order.
+    Why it is bad: a student that already gives its teacher's probabilities has a gradient of 0. A smaller teacher makes
+    a better student worse. Usually, the spec names the student as the teacher and the teacher as the student.
 
     Without this rule: nothing is reported.
 

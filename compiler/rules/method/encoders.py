@@ -14,9 +14,9 @@ WHEN = outside_of_the_registry
 
 @rule("XP169", "encoder")
 def encoder(spec: Spec) -> Iterator[Finding]:
-    """A method that trains a language model needs a decoder, and not an encoder such as BERT, RoBERTa or DeBERTa. A
-    model of the hub is recognized by its name, and a local model by the `model_type` in its config.json, unless this
-    has `is_decoder`. `method reward` can train an encoder.
+    """A method that trains a language model needs a decoder, and not an encoder such as BERT, RoBERTa or DeBERTa. xpc
+    recognizes an encoder of the hub by its name, and a local one by the `model_type` in its config.json. A model with
+    `is_decoder = true` in its config.json is accepted. `method reward` can train an encoder.
 
     Why it is bad: each token of an encoder sees the tokens after it. The model copies the token that it should predict,
     so the loss falls to zero, and the model learns nothing.

@@ -154,7 +154,8 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
         written = spec.written("method.level")
         location = spec.location("method.level") if written else spec.location("method.loss", "made for sequences")
         help, replace = f"write `level = {better}`", f"level = {better}" if written else None
-        if better == "token" and not spec.written("method.loss"):  # the loss is the target's default
+        # here the loss is the target's default, so the help names a loss that the user can write
+        if better == "token" and not spec.written("method.loss"):
             help = "write `loss = grpo`, the loss of GSPO's paper, or leave `level` out"
             replace = with_more(location, "loss = grpo")
         yield Finding(
@@ -168,10 +169,11 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP669", "correction-without-bounds")
 def correction(spec: Spec) -> Iterator[Finding]:
-    """`vllm_importance_sampling_clip_min` must be below `vllm_importance_sampling_clip_max`, which is 3 unless it is
-    set. They bound the ratio of the trainer's and vLLM's probabilities, by which trl corrects the loss.
+    """`vllm_importance_sampling_clip_min` must be below `vllm_importance_sampling_clip_max`, whose default is 3. trl
+    multiplies the loss by the ratio between the trainer's and vLLM's probabilities; the two settings are the lower and
+    the upper bound of this ratio.
 
-    Why it is bad: no ratio lies between such bounds. A single bound is legal.
+    Why it is bad: if the lower bound is not below the upper one, no ratio lies between the bounds.
 
     Without this rule: building the arguments raises ValueError.
 
@@ -191,8 +193,8 @@ def correction(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP670", "vespo-with-whole-sequences")
 def vespo(spec: Spec) -> Iterator[Finding]:
-    """`vespo` with vLLM needs `vllm_importance_sampling_mode = token_mask` or `token_truncate`, which correct vLLM's
-    probability of each token. The default, `sequence_mask`, has one correction for each sequence.
+    """`vespo` with vLLM needs `vllm_importance_sampling_mode = token_mask` or `token_truncate`. These modes compute one
+    correction of vLLM's probabilities for each token. The default, `sequence_mask`, computes one for each sequence.
 
     Why it is bad: vespo itself multiplies the corrections of a sequence's tokens into one weight, so it needs a
     correction for each token.

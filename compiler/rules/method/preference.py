@@ -28,8 +28,8 @@ def _method_is(spec: Spec, *names: str) -> bool:
 def divergence(spec: Spec) -> Iterator[Finding]:
     """An `f_divergence_type` other than reverse KL needs a dpo loss that has an f-divergence.
 
-    Why it is bad: an f-divergence changes how a loss compares the scores of the two answers, and losses without an
-    f-divergence do not compare scores in this way.
+    Why it is bad: a divergence such as `js_divergence` changes the formula for the scores of the two answers. Only some
+    losses, such as `sigmoid`, use this formula.
 
     Without this rule: trl 1.16 raises ValueError in the trainer's constructor; trl 0.18 silently computes the loss
     without the divergence.
@@ -151,8 +151,8 @@ def no_beta(spec: Spec) -> Iterator[Finding]:
     """`beta` must not be 0 in dpo and kto. In cpo, `beta = 0` is accepted only if the loss also has a likelihood term
     (`likelihood` is not 0) and is not `ipo` or `simpo`.
 
-    Why it is bad: `beta` multiplies the term from which the model learns, so with 0 every gradient is 0; some losses
-    divide by `beta`.
+    Why it is bad: `beta` multiplies the term of the loss that compares the answers. Without a likelihood term, every
+    gradient is 0 if `beta` is 0. Some losses divide by `beta`.
 
     Without this rule: nothing is reported for most losses, but the loss stays the same and no weight changes. `ipo`,
     `simpo` and `sppo_hard` raise ZeroDivisionError in the first step.
@@ -220,8 +220,9 @@ def sync_and_precompute(spec: Spec) -> Iterator[Finding]:
 def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
     """On trl 0.24 and 0.18, kto cannot precompute its reference with a 4-bit base in bf16.
 
-    Why it is bad: trl 0.24 and 0.18 compute the reference before the first step, without autocast. The norms of a 4-bit
-    model give float32, and its head has bfloat16 weights. Only autocast casts the one to the other.
+    Why it is bad: trl 0.24 and 0.18 compute the reference before the first step, without autocast. The last norm of a
+    4-bit model returns float32, and the output head has bfloat16 weights. Without autocast, torch cannot multiply the
+    two.
 
     Without this rule: RuntimeError before the first step ("expected m1 and m2 to have the same dtype").
 
@@ -242,7 +243,7 @@ def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP637", "precomputed-reference-with-zero3")
 def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
-    """On trl-0.18, `precompute` cannot be combined with ZeRO-3. The other targets can combine them, but not with a
+    """On trl-0.18, `precompute` cannot be combined with ZeRO-3. The other targets refuse this combination only for a
     4-bit base on a CPU.
 
     Why it is bad: trl 0.18 cannot compute the reference of a sharded model. On a CPU with AVX512-BF16, bitsandbytes
@@ -332,8 +333,8 @@ def grouped_pairs(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP643", "two-passes-of-reentrant-checkpointing")
 def two_passes(spec: Spec) -> Iterator[Finding]:
-    """On trl 0.18, the reward trainer cannot use reentrant checkpointing under ddp and ZeRO-2. It cannot use it under
-    ZeRO-3 either, if one bucket of gradients contains the complete model.
+    """On trl 0.18, the reward trainer cannot use reentrant checkpointing under ddp and ZeRO-2. Under ZeRO-3, it cannot
+    use reentrant checkpointing if one bucket of gradients contains the complete model.
 
     Why it is bad: the reward trainer of trl 0.18 runs the model twice before the backward pass, once per answer, so
     reentrant checkpointing delivers every gradient twice. trl 1.16 runs the model once.
@@ -362,16 +363,16 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
 @rule("XP172", "no-room-for-answers")
 def room_for_answers(spec: Spec) -> Iterator[Finding]:
     """Before TRL 1, orpo, cpo and kto need a `max_prompt` below `seq`; dpo needs it only with `truncation_mode =
-    keep_start`. If the spec leaves `max_prompt` out, TRL's default holds for dpo. For orpo, cpo and kto, xpc writes
-    half of `seq` if TRL's default is not below `seq`.
+    keep_start`. If the spec leaves `max_prompt` out, TRL's default is used; but for orpo, cpo and kto, if TRL's default
+    is not below `seq`, xpc sets `max_prompt` to half of `seq`.
 
     Why it is bad: if a row is longer than `seq`, orpo, cpo and kto keep only the first `seq - max_prompt` tokens of its
     answers, even if the prompt is short. If this difference is 0, no token of the answers is left. If it is negative,
     that many tokens are removed from the end of the answers, and the row may remain longer than `seq`. dpo keeps the
     first `seq` tokens of a row, which may all belong to the prompt.
 
-    Without this rule: the loss of orpo is nan, a mean over no tokens; kto silently trains on rows longer than `seq`;
-    dpo silently learns nothing from rows whose prompt fills `seq`.
+    Without this rule: the loss of orpo is nan, because it is a mean over 0 tokens; kto silently trains on rows longer
+    than `seq`; dpo silently learns nothing from rows whose prompt fills `seq`.
 
     Source: trl 0.18 and 0.24 `orpo_trainer.py` (`tokenize_row`), `kto_trainer.py` (`_process_tokens`),
     `dpo_trainer.py` (`concatenated_forward`); confirmed by running it.

@@ -134,8 +134,8 @@ def upper_below_lower(spec: Spec) -> Iterator[Finding]:
     """`epsilon_high` should not be smaller than `epsilon`: DAPO's clip-higher raises the upper range, as in `epsilon =
     0.2` and `epsilon_high = 0.28`. For the loss cispo, both settings mean something else.
 
-    Why it is bad: the update may lower the probability of a token further than it may raise one, so exploration ends
-    early. Usually the two numbers are in the wrong order.
+    Why it is bad: with a smaller `epsilon_high`, an update can lower the probability of a token by more than it can
+    raise it, so exploration ends early. Usually the two numbers are in the wrong order.
 
     Without this rule: nothing is reported.
 
@@ -162,7 +162,8 @@ def always_one(spec: Spec) -> Iterator[Finding]:
     Why it is bad: if completions are used for a single step, the model in this step is still the one that wrote them.
     So every importance ratio is 1, and nothing is ever clipped.
 
-    Without this rule: nothing is reported; the stated range has no effect. The rule does not report the default range.
+    Without this rule: nothing is reported, and the range that the spec states has no effect. If the spec states no
+    range, or the default one, this rule reports nothing.
 
     Source: trl 1.16 `grpo_trainer.py` (`old_per_token_logps`), trl 0.18 likewise; DAPO issue 23.
     """

@@ -72,8 +72,8 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
     signature. The rewards `accuracy`, `cosine` and `len` need a column `solution`. xpc reads only the signature, so a
     decorated or assigned function is checked only at the launch.
 
-    Why it is bad: Python refuses a keyword argument that the function does not accept, and a call without a parameter
-    that has no default. `**kwargs` accepts everything that the function does not read.
+    Why it is bad: Python raises an error if a call passes a keyword argument that the function does not accept, or
+    omits a parameter without a default. A function with `**kwargs` accepts all keyword arguments.
 
     Without this rule: TypeError, after the model is loaded and the first completions are generated.
 
@@ -93,7 +93,8 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
         location = spec.location("method.rewards")
         takes, needs, others = known
         stated = {name for name, _ in reward.arguments}
-        foreign = sorted(stated - set(takes))  # a function's `**kwargs` would accept a misspelt argument
+        # reported even if the function has `**kwargs`, which would accept a misspelt argument
+        foreign = sorted(stated - set(takes))
         if foreign:
             yield Finding(
                 evolve(location, text=f"`{reward.function}` has no parameter {', '.join(foreign)}"),
@@ -137,10 +138,11 @@ ANSWERS = (
 
 @rule("XP198", "reward-without-its-column", "warning")
 def without_its_column(spec: Spec) -> Iterator[Finding]:
-    """A parameter of a reward function that has the name of a usual column, such as `answer`, and the default None, is
-    probably a column of the rows. Some source must have this column.
+    """A reward function may have a parameter with the name of a usual column and the default None, such as
+    `answer=None`. The rows should then have a column of this name.
 
-    Why it is bad: the parameter is None for each row, so the reward is the same for right and wrong completions.
+    Why it is bad: without the column, the parameter is None for each row, so the reward is the same for right and wrong
+    completions.
 
     Without this rule: nothing is reported.
 
@@ -160,7 +162,7 @@ def without_its_column(spec: Spec) -> Iterator[Finding]:
         lacks = sorted(takes & optional(code, name) - stated - {*given})
         for source in spec.data:
             _, *rest = source.columns or ("prompt",)
-            # a function may accept several names of one column
+            # a function may have parameters for several names (`answer`, `solution`), of which the rows have one
             if lacks and not takes & {*(rest if source.only else source.found or ())}:
                 yield Finding(
                     evolve(spec.location("method.rewards"), text=f"`{lacks[0]}` is always None"),
@@ -241,10 +243,11 @@ def punished(spec: Spec) -> Iterator[Finding]:
 @rule("XP612", "punishment-that-never-comes", "warning")
 def never_punished(spec: Spec) -> Iterator[Finding]:
     """A built-in reward that punishes must be able to return a number below 0. `soft_overlong_punishment` punishes only
-    completions longer than `max_completion_len - soft_punish_cache`, which are 12,288 tokens by default, so
-    `max_completion` must be larger. `repetition_penalty` needs a `max_penalty` below 0.
+    completions longer than `max_completion_len - soft_punish_cache` (12,288 tokens by default), so `max_completion`
+    must be larger than this difference. `repetition_penalty` needs a `max_penalty` below 0.
 
-    Why it is bad: the reward is 0 for every completion, or it rewards repetitions.
+    Why it is bad: with a `max_completion` that is too small, the reward is 0 for every completion. With a positive
+    `max_penalty`, repetitions are rewarded.
 
     Without this rule: nothing is reported.
 

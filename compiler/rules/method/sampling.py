@@ -46,8 +46,8 @@ def reentrant_after_generation(spec: Spec) -> Iterator[Finding]:
     """On trl 0.24, methods that generate need reentrant gradient checkpointing: the trainer switches checkpointing off
     while it generates, and then always switches reentrant checkpointing on.
 
-    Why it is bad: under reentrant checkpointing, a layer gets no gradient if its input needs none. This is so if
-    everything before the layer is frozen, for example the base below an adapter.
+    Why it is bad: under reentrant checkpointing, a layer gets no gradient if its input has `requires_grad = False`. The
+    input has this value if everything before the layer is frozen, for example the embeddings of an adapter's base.
 
     Without this rule: RuntimeError "does not require grad" in the first step with `freeze` or `qlora`; otherwise a spec
     that asks for non-reentrant checkpointing silently gets the reentrant kind.
@@ -69,7 +69,8 @@ def without_a_cache(spec: Spec) -> Iterator[Finding]:
     """On trl 0.18, some families cannot use gradient checkpointing in a method that generates: trl 0.18 keeps
     checkpointing on while it generates, and then the layers of these families do not use the cache of keys and values.
 
-    Why it is bad: without a cache each new token attends only to itself.
+    Why it is bad: in each step of generation, the model gets only the newest token, and its layers should read the
+    earlier tokens from the cache. In layers that ignore the cache, the newest token attends only to itself.
 
     Without this rule: nothing is reported, and completions have nothing to do with their prompts. Two families raise
     RuntimeError at the first completion: gpt_bigcode, and opt with `attn = eager`. Later versions of trl switch
@@ -95,8 +96,8 @@ def evaluated_twice(spec: Spec) -> Iterator[Finding]:
     """Before DeepSpeed 0.19, a method that scores its completions twice cannot be evaluated under ZeRO-3 with
     accumulation. rloo scores its completions twice, and so does grpo if `iterations` is above 1.
 
-    Why it is bad: DeepSpeed fetches sharded weights in an order that it recorded in an earlier pass. With accumulation,
-    the second scoring needs them in another order.
+    Why it is bad: DeepSpeed records the order in which one forward pass uses the sharded weights, and fetches them in
+    this order in later passes. With accumulation, the second scoring uses the weights in another order.
 
     Without this rule: RuntimeError "tracing error" in the first evaluation.
 

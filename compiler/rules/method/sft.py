@@ -160,12 +160,13 @@ def no_assistant(spec: Spec) -> Iterator[Finding]:
 @rule("XP603", "prompt-fills-the-sequence", "warning")
 def prompt_fills(spec: Spec) -> Iterator[Finding]:
     """A prompt must be shorter than `seq`. Every word is at least one token, so a prompt of `seq` words leaves no room
-    for an answer. All rows of a local file are checked, and the system prompt of the spec (`data.system`).
+    for an answer. This rule checks the prompts in all rows of a local file, and the system prompt of the spec
+    (`data.system`).
 
     Why it is bad: if the prompt fills the sequence, no token of the completion is left to learn.
 
     Without this rule: trl 1.16 silently drops rows whose prompt fills the sequence, and fails with `num_samples=0` if
-    no other row is left. trl 0.18 trains on them with every label masked.
+    it drops every row. trl 0.18 keeps these rows, with every label masked.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
@@ -210,7 +211,8 @@ def _next_power(words: int) -> int:
 def end_of_turn(spec: Spec) -> Iterator[Finding]:
     """With `assistant_only`, the token that ends the assistant's turn must be inside the `{% generation %}` marks.
 
-    Why it is bad: the model never learns to stop.
+    Why it is bad: the loss includes only tokens inside the marks. If the end token is outside, the model never learns
+    to stop.
 
     Without this rule: trl only warns, and the training loss looks healthy.
 

@@ -25,7 +25,7 @@ DESCRIBED = "write a docstring with `Args:` and a line `name: what it is` for ea
 @rule("XP160", "tool-without-a-description", reads=CALLED)
 def undescribed(spec: Spec) -> Iterator[Finding]:
     """A tool, and every method that the model may call, must have a type for each argument and a docstring whose
-    `Args:` section describes each argument. It must return its result, not yield it. xpc reads the file without
+    `Args:` section describes each argument. A tool must not be a generator (`yield`). xpc reads the file without
     executing it, so a decorated or imported function is checked only at the launch.
 
     Why it is bad: transformers writes the tool's description into the prompt from its docstring and types. The model
@@ -116,9 +116,9 @@ def same_name(spec: Spec) -> Iterator[Finding]:
 @rule("XP164", "template-without-tool-calls")
 def template(spec: Spec) -> Iterator[Finding]:
     """`tools` and `environment` need a chat template whose tool calls TRL can read: the built-in `qwen2.5` or
-    `llama3.1`, or the model's own. The template of a local model, or of a file, is refused here if it never mentions
-    `tool_calls`; whether TRL can read its calls is checked at the launch. The built-in `qwen3` is refused because it
-    writes an answer differently when the result of a tool follows.
+    `llama3.1`, or the model's own. For the template of a local model, or of a file, this rule checks only whether the
+    template mentions `tool_calls`; whether TRL can read its calls is checked at the launch. The built-in `qwen3` is
+    refused because it writes an answer differently when the result of a tool follows.
 
     Why it is bad: a tool call that TRL does not recognize is never executed.
 
@@ -156,7 +156,7 @@ def template(spec: Spec) -> Iterator[Finding]:
 
 
 def _other_template(spec: Spec) -> str:
-    """The help that names a built-in template whose calls TRL can read."""
+    """The help that suggests a built-in template whose tool calls TRL can read."""
     from xpc.compiler.rules.core.chat_tokens import template_advice
 
     return template_advice(spec, chat_templates.callable_templates())

@@ -23,8 +23,9 @@ without a head.
 @rule("XP654", "head-of-another-task")
 def trained_head(spec: Spec) -> Iterator[Finding]:
     """A method that trains on text needs a model with a trained head for text. `architectures` in config.json names the
-    class that saved the model: a classifier has another head, and a class such as `Qwen2Model` has none. For a reward
-    model this does not matter, because it always gets a new head.
+    class that saved the model. A checkpoint of a classifier has a head for classes instead of a head for text, and a
+    checkpoint of a class such as `Qwen2Model` has no head. For a reward model this does not matter, because it always
+    gets a new head.
 
     Why it is bad: the missing head is initialized at random, and training starts from noise.
 
@@ -56,6 +57,8 @@ def _finding(model: Model, location: Label, spec: Spec) -> Iterator[Finding]:
 
 
 def _tied(model: Model) -> bool:
-    """Whether the output head shares the weights of the embeddings. A checkpoint without a head is then complete."""
+    """Whether the output head shares the weights of the embeddings. If it does, a checkpoint needs no separate weights
+    for the head.
+    """
     facts = model.facts
     return facts.tied if facts is not None else model.config.get("tie_word_embeddings") is True

@@ -170,7 +170,7 @@ def tensor_parallel(spec: Spec) -> Iterator[Finding]:
 
 
 def _heads(spec: Spec) -> Iterator[Finding]:
-    """Report a number of GPUs that cannot divide the model's heads."""
+    """Report a `tensor_parallel` by which the model's attention heads cannot be divided."""
     from xpc.compiler.rules.core.heads import can_share, fitting_sizes
 
     size, facts = spec.get("method.vllm.tensor_parallel"), spec.model.facts
@@ -215,9 +215,9 @@ def too_short(spec: Spec) -> Iterator[Finding]:
     Why it is bad: tokens of a completion that do not fit are never generated, and the model has no positions after its
     context.
 
-    Without this rule: if it is too short, nothing is reported; completions end where the context ends and count as
-    truncated. If it is too long, vLLM stops after the model is loaded: "User-specified max_model_len is greater than
-    the derived max_model_len".
+    Without this rule: if `max_length` is too short, nothing is reported; completions end at `max_length` and count as
+    truncated. If `max_length` is too long, vLLM stops after the model is loaded: "User-specified max_model_len is
+    greater than the derived max_model_len".
 
     Source: trl 1.16 `vllm_generation.py` (`max_model_len`); vLLM `config/model.py`
     (`_get_and_verify_max_len`).

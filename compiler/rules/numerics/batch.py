@@ -86,8 +86,8 @@ def _plural(spec: Spec) -> str:
 
 
 def _on_another_line(primary: Label, others: list[Label | None]) -> bool:
-    """Whether one of the further labels (`others`) is on another line than the primary label. If all labels are on one
-    line, the printed snippet already shows them.
+    """Whether at least one label in `others` is on another line of the spec than the primary label. If all labels are
+    on one line, the printed line already shows them.
     """
     line = primary.source.position(primary.span.start)[0]
     return any(o is not None and o.source.position(o.span.start)[0] != line for o in others)

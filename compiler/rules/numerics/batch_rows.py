@@ -35,7 +35,7 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
     if rows is None or not 0 < rows < gbs:
         return
     if rows < per_pass and spec.extra_value("trl", "dataloader_drop_last") is True:
-        return  # the rule XP210 already reports rows that are dropped
+        return  # the rule XP210 already reports that all rows are dropped
     text, message = (
         f"{rows} {'row' if rows == 1 else 'rows'} for each step",
         f"gbs={gbs} is never reached: there {'is 1 row' if rows == 1 else f'are {rows} rows'}",
