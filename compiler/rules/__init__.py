@@ -47,7 +47,7 @@ def check(spec: Spec) -> list[Diagnostic]:
     found = [one for module, applies in MODULES if applies(spec) for rule in rules(module) for one in rule.run(spec)]
     misspelt = spec.wrong.intersection(CHOSEN)
     if misspelt:
-        read = codes()  # the spec misspells the choice, so a finding would be about the default that replaced it
+        read = codes()  # drop findings about a choice that the spec misspells: they would be about its default
         found = [one for one in found if misspelt.isdisjoint(read[one.code][1])]
     if "train" in spec.wrong:
         read, left = codes(), {path for path in USUALLY_ELSEWHERE if not spec.written(path)}

@@ -27,8 +27,9 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the run trains a different adapter from the one that it continues.
 
     Without this rule: with another rank, torch raises an error after the model is loaded. If only alpha differs, the
-    adapter silently has another effect from the first step on. New targets, which the saved adapter lacks, get
-    untrained adapters next to trained ones. Saved weights without a matching target are dropped with a warning.
+    adapter silently has another effect from the first step on. If `targets` names modules that the saved adapter lacks,
+    these get untrained adapters next to the trained ones. Saved weights without a matching target are dropped with a
+    warning.
 
     Source: peft 0.21 `save_and_load.py` (`strict=False`); confirmed by running it.
     """
@@ -47,7 +48,9 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
     for name in SHAPE:
         path, found = path_of(f"lora.{name}"), stated(adapter.config, name)
         if not spec.written(path) or (name == "targets" and spec.get(path) == "all-linear"):
-            continue  # only the loaded model shows whether each linear layer has saved weights, so the run checks it
+            # the run checks `all-linear`, because the names of all linear layers are known only once the model is
+            # loaded
+            continue
         if name not in SHAPES[kind]:
             continue  # XP464 already reports a setting that this kind of adapter lacks
         value = spec.get(path)
@@ -150,8 +153,8 @@ def reference_without(spec: Spec) -> Iterator[Finding]:
     such as dpo is then the base without any adapter, instead of the base with the initial adapter. trl 1.16 keeps a
     frozen copy of the initial adapter as the reference.
 
-    Why it is bad: the trained model already differs from the reference at the first step, so the loss pulls it back to
-    the base.
+    Why it is bad: the trained model already differs from the reference at the first step, so the loss pulls the trained
+    model back towards the base.
 
     Without this rule: TRL, LLaMA-Factory and axolotl compare with the plain base and report nothing.
 

@@ -81,7 +81,7 @@ def adapted_paths(spec: Spec) -> tuple[str, ...]:
 
 
 def _in_table(path: str) -> bool:
-    """Whether a module's path ends in embeddings or an output head, which `all-linear` does not include."""
+    """Whether a path is that of the embeddings or of the output head. `all-linear` includes neither."""
     return path.rpartition(".")[2] in TABLES
 
 
@@ -90,7 +90,7 @@ def _named(path: str, targets: tuple[object, ...]) -> bool:
 
 
 def _is_plain(target: object, legal: tuple[str, ...]) -> bool:
-    """Whether a target is only the name of a layer that experts have: true for `gate_proj`, false for
+    """Whether a target is a plain name, without a path, of a layer inside experts: true for `gate_proj`, false for
     `shared_expert.gate_proj`.
     """
     name = str(target)

@@ -142,7 +142,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
 
 def _patterns_of_no_weight(spec: Spec, family: str) -> Iterator[Finding]:
-    """Report patterns whose plain beginning, such as `layers.27`, is not how the name of any parameter begins."""
+    """Report patterns with which the name of no parameter begins: `layers.27` instead of `model.layers.27`."""
     import json
     import re
 
@@ -156,7 +156,8 @@ def _patterns_of_no_weight(spec: Spec, family: str) -> Iterator[Finding]:
         found = re.match(r"\^?((?:\w|\\\.|\.(?![*+?{]))+)", one)
         plain = "" if found is None or "|" in one else found[1].replace("\\", "")
         followed = one[found.end() :] if found is not None else ""
-        plain = plain[:-1] if followed[:1] in ("*", "?", "{") else plain  # the last letter may be left out
+        # `*`, `?` and `{` let the letter before them be missing in a match
+        plain = plain[:-1] if followed[:1] in ("*", "?", "{") else plain
         named = f"{outermost}.{one.removeprefix('^')}"
         legal = [named if other == one else other for other in spec.names("freeze.except_parameters")]
         if (
@@ -179,7 +180,7 @@ def _unreadable(pattern: str) -> str:
 
     try:
         with warnings.catch_warnings():
-            # ignore Python's warnings that later versions may read the pattern differently
+            # ignore warnings of Python that a later version will interpret the pattern differently
             warnings.simplefilter("ignore")
             re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:

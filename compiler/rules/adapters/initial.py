@@ -23,9 +23,9 @@ def of_another(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting does nothing.
 
-    Without this rule: other initializations silently ignore `init_iterations` and `init_rows`. With `from`, the saved
-    adapter replaces the initial one. PiSSA would also change the base's weights, so the saved adapter would no longer
-    fit the base.
+    Without this rule: other initializations silently ignore `init_iterations` and `init_rows`. With `from`, peft would
+    first initialize an adapter as `init` states, and then replace its weights by the saved ones. PiSSA would also
+    change the weights of the base, so the saved adapter would no longer fit the base.
 
     Source: peft 0.21 and 0.17 `tuners/lora/layer.py`; confirmed by running it.
     """
@@ -92,8 +92,8 @@ def divided(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: RuntimeError for EVA under ZeRO-3 ("must be 2-D"), and TypeError for PiSSA over a quantized base.
     OLoRA subtracts its initial adapter and quantizes the base again, so the saved adapter does not fit the published
-    base. Under FSDP, all processes but the first decompose weights that are not loaded yet. AttributeError for LoftQ
-    over a base that is not quantized.
+    base. Under FSDP, all processes but the first decompose weights that are not loaded yet. For LoftQ over a base that
+    is not quantized, AttributeError.
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/lora/layer.py`, `tuners/lora/eva.py`; confirmed by running it.
     """
@@ -182,12 +182,13 @@ def high_rank(spec: Spec) -> Iterator[Finding]:
     """An adapter that starts from PiSSA, OLoRA, LoftQ or EVA (`init`) must not have a higher `rank` than the layer's
     input size. For all but EVA, `rank` must not exceed the output size either.
 
-    Why it is bad: each rank starts with another component of the layer: a component of its weight (PiSSA, OLoRA), of
-    what its weight lost (LoftQ), or of its inputs (EVA). The layer does not have as many components as `rank`.
+    Why it is bad: each rank starts with another component of the layer: a component of the weight (PiSSA, OLoRA), of
+    the weight's quantization error (LoftQ), or of the layer's inputs (EVA). The layer does not have as many components
+    as `rank`.
 
     Without this rule: with PiSSA or OLoRA, peft silently makes a smaller adapter than adapter_config.json states, and
-    the saved adapter cannot be loaded. EVA never ends: it waits until as many principal components as the rank
-    converge, but a layer has at most as many components as inputs.
+    the saved adapter cannot be loaded. EVA never ends: it waits until `rank` principal components have converged, but a
+    layer has only as many components as inputs.
 
     Source: peft 0.21 `tuners/lora/layer.py`, `tuners/lora/eva.py`; confirmed by running it.
     """

@@ -32,9 +32,9 @@ READ_BY_THE_KERNEL = ("out_proj", "conv1d")
 
 
 def adaptable(spec: Spec) -> str:
-    """The letter that marks modules in modules.json (`stacks/modules.py`) as able to have the run's kind of adapter.
-    `LORA` is for LoRA, and for VeRA in models with Conv1D layers such as GPT-2. `OFT` marks linear layers only, and is
-    for all other kinds.
+    """modules.json (`stacks/modules.py`) marks by letters which kinds of adapters a module can have. This function
+    returns the letter for the run's adapters: `LORA` for LoRA, and for VeRA in models with Conv1D layers such as GPT-2;
+    `OFT`, which marks linear layers only, for everything else.
     """
     return LORA if spec.low_rank or (spec.flag("vera") and spec.model.model_type in CONVOLUTIONS) else OFT
 
@@ -140,7 +140,9 @@ def parameter_of_target(spec: Spec) -> Iterator[Finding]:
 
 
 def _is_target(spec: Spec, module: str) -> bool:
-    """Whether `targets` adapts a module. `module` is the end of its path, such as `mlp.down_proj`."""
+    """Whether a module gets an adapter by the setting `targets`. `module` is the end of the module's path, such as
+    `mlp.down_proj`.
+    """
     targets = spec.get("lora.targets")
     if isinstance(targets, tuple):
         return any(f".{module}".endswith(f".{one}") or f".{one}".endswith(f".{module}") for one in targets)
@@ -151,8 +153,8 @@ def _is_target(spec: Spec, module: str) -> bool:
 @rule("XP479", "dora-of-a-quantized-base")
 def dora_of_quantized(spec: Spec) -> Iterator[Finding]:
     """DoRA cannot adapt a quantized base under ZeRO-3, and it cannot adapt an 8-bit base on a CPU. DoRA reads the
-    weight of a layer without calling the layer. ZeRO-3 treats a weight that is read in this way as a sharded one, but
-    it does not shard a quantized base.
+    weight of a layer without calling the layer. When a weight is read in this way, ZeRO-3 expects that it has sharded
+    this weight, but it does not shard quantized weights.
 
     Why it is bad: the run ends in its first steps.
 

@@ -157,9 +157,9 @@ def no_module(spec: Spec) -> Iterator[Finding]:
 
 
 def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[str, ...]) -> tuple[str, bool]:
-    """Return a pair: the `targets = [...]` to suggest (or ""), and whether every wrong name has a likely correction,
-    such as q_proj for `Q_PROJ`. If one wrong name has no likely correction, the suggestion contains only the legal
-    names of `targets`.
+    """Return a pair: the text `targets = [...]` to suggest, and whether a likely correction is known for every wrong
+    name, such as `q_proj` for `Q_PROJ`. If a wrong name has no likely correction, only the legal names of `targets` are
+    suggested. If there are none, the text is "".
     """
     from xpc.compiler.suggest.likeness import likely_modules  # imported here, because only a wrong target needs it
 
@@ -171,8 +171,8 @@ def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[st
 
 
 def _has_its_own_rule(spec: Spec, target: str, known: Mapping[str, str]) -> bool:
-    """Whether another rule already refuses the target with a better reason: XP462 (state spaces) or XP465 (layers that
-    are not linear).
+    """Whether the target is already refused by a rule that states a more exact reason: XP462 (state spaces) or XP465
+    (layers that are not linear).
     """
     family, last = spec.model.model_type, target.rpartition(".")[2]
     if not spec.low_rank:
@@ -191,8 +191,8 @@ def _half(spec: Spec, targets: list[str]) -> bool:
 @rule("XP456", "adapter-of-no-effect")
 def no_effect(spec: Spec) -> Iterator[Finding]:
     """An adapter needs an alpha above 0, a dropout below 1 and a rate ratio above 0. An alpha of 0 scales the adapter's
-    output by 0. A dropout of 1 removes all of its input. A rate ratio of 0 gives the B matrices a learning rate of 0,
-    and B matrices start at zero.
+    output by 0. A dropout of 1 sets the adapter's input to 0. A rate ratio of 0 gives the B matrices, which start at
+    zero, a learning rate of 0.
 
     Why it is bad: the run trains nothing.
 
@@ -236,7 +236,8 @@ def rank_above_width(spec: Spec) -> Iterator[Finding]:
     """The rank of an adapter should not exceed the model's width (hidden size). An adapter of a higher rank has more
     weights than the layer that it adapts.
 
-    Why it is bad: the product of an adapter's two matrices cannot have a higher rank than the layer's own matrix.
+    Why it is bad: the product of an adapter's two matrices has the shape of the layer's weight, so its rank cannot
+    exceed the width. A higher `rank` costs memory and adds nothing.
 
     Without this rule: nothing is reported; an adapter of any rank trains.
 

@@ -52,8 +52,9 @@ def module_paths(spec: Spec) -> tuple[str, ...]:
 
 
 def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
-    """Those of `names` that no module of the model has; empty unless the family is known and dense. Any name of a norm
-    is accepted, because families name norms in many ways; another rule (XP574) checks norms outside of the layers.
+    """The names in `names` that no module of the model has. Empty for an unknown family and for a mixture of experts,
+    whose modules are not checked. Names of norms are never returned, because families name norms in many ways; the rule
+    XP574 checks norms outside of the layers.
     """
     facts = spec.model.facts
     dense = MODULES.get(facts.model_type) if facts is not None and not facts.experts else None
@@ -75,8 +76,8 @@ def stacked_parameters(known: Mapping[str, str]) -> tuple[str, ...]:
 
 def is_parameter(name: str, known: Mapping[str, str]) -> bool:
     """Whether a name can be a parameter: true for stacked experts, and for the weight or bias of a module in
-    modules.json. Also true for other names below a module, such as `sinks`: modules.json does not list them, so they
-    cannot be checked.
+    modules.json. modules.json does not list a module's further parameters, such as `sinks`, so for such a name the
+    answer is true without a check.
     """
     module, _, last = name.rpartition(".")
     experts = [path.rpartition(".")[0] for path in stacked_parameters(known)]

@@ -83,11 +83,12 @@ def wide_block(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP233", "vera-in-two-dtypes")
 def two_dtypes(spec: Spec) -> Iterator[Finding]:
-    """`vera` multiplies float32 matrices, which all its layers share, with tensors that may have 16 bits. This needs
-    autocast, so `vera` cannot be used in three cases. The first is a quantized base with `precision fp32`, if the stack
-    trains adapters in bfloat16. The second is ZeRO in bf16 or fp16, because DeepSpeed 0.19 has no autocast. ZeRO-3 over
-    a base that is not quantized is legal: it creates the matrices in 16 bits. The third is FSDP2 in bf16 or fp16:
-    accelerate uses no autocast, and FSDP2 casts weights, but not these matrices. FSDP1 casts them, too.
+    """All layers with VeRA adapters share two float32 matrices. `vera` multiplies these matrices with tensors that may
+    have 16 bits, which needs autocast. So `vera` cannot be used in three cases. The first is a quantized base with
+    `precision fp32`, if the stack trains adapters in bfloat16. The second is ZeRO in bf16 or fp16, because DeepSpeed
+    0.19 has no autocast. ZeRO-3 over a base that is not quantized is legal, because ZeRO-3 creates the shared matrices
+    in 16 bits. The third is FSDP2 in bf16 or fp16: accelerate uses no autocast, and FSDP2 casts weights, but not the
+    shared matrices. FSDP1 is legal, because it casts the shared matrices, too.
 
     Why it is bad: the run cannot train.
 
@@ -106,7 +107,7 @@ def two_dtypes(spec: Spec) -> Iterator[Finding]:
             write("dtype = fp32", ", or `precision bf16`"),
             (spec.label("precision", "no autocast"),),
         )
-    # zero.Init, which ZeRO-3 uses while the model is loaded, also creates the buffers in 16 bits
+    # ZeRO-3 loads a model under zero.Init, which also creates VeRA's buffers in 16 bits
     initialized = spec.zero_stage == 3 and not spec.bits
     if spec.zero_stage and spec.stack.facts.zero_keeps_buffers and spec.text("precision") != "fp32" and not initialized:
         yield Finding(

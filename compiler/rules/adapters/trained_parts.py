@@ -52,8 +52,8 @@ def within_without_names(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `within` cannot restrict `all-linear`.
 
-    Without this rule: peft gets a pattern without a module's name, which matches nothing, and raises ValueError once
-    the model is loaded.
+    Without this rule: peft gets a pattern that contains no module's name. The pattern matches no module, so peft raises
+    ValueError once the model is loaded.
 
     Source: peft 0.19 and 0.15 `tuners/tuners_utils.py` (`check_target_module_exists`); read, not run.
     """
@@ -230,9 +230,9 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: if such an adapter is merged later with peft's `merge_and_unload`, its change is added to the shared
     weight, so both embeddings and head change. An adapter that is never merged works correctly. `save { merge }` works
-    correctly, too: it first gives embeddings and head separate copies of the weight. On trl-0.24 and trl-0.18,
-    `modules_to_save` may train embeddings and head as two different weights, and one of them is lost when a merged
-    model is saved.
+    correctly, too: it first gives embeddings and head separate copies of the weight. If `modules_to_save` names
+    embeddings or head, they become two different weights. On trl-0.24 and trl-0.18, one of these two weights is lost
+    when a merged model is saved.
 
     Without this rule: PEFT only warns. When the merged model is saved, transformers 4.57 keeps only one of the two
     weights, because the configuration says that they are tied. transformers 5.23 keeps both if they differ.

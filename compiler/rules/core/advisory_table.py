@@ -24,8 +24,8 @@ EXTRA = "extra."
 
 @record
 class Advisory:
-    """A wrong computation in some versions of a package. It affects specs that satisfy the conditions in `when`.
-    `first` is the first version with the error, and `fixed_in` the first version without it.
+    """A computation that some versions of a package get wrong. A spec is affected if it satisfies the conditions in
+    `when`. `first` is the first version with the error, and `fixed_in` the first version without it.
 
     `threads` are GitHub issues, written as OWNER/NAME#NUMBER. `effect` is the measured error. If an advisory applies to
     a spec, either `rule` refuses the spec, or the bundle's trainer corrects it as `runtime` describes, or the rule
@@ -52,7 +52,7 @@ class Advisory:
         )
 
     def of(self, stack: Stack) -> bool:
-        """Whether the stack has the error: whether the version of the package that the stack pins computes wrongly."""
+        """Whether the stack pins a version of the package that has the error."""
         return self.package in stack.pins and self.concerns(stack.pins[self.package])
 
     def applies(self, spec: Spec) -> bool:
@@ -92,20 +92,23 @@ def _has(spec: Spec, name: str, wanted: object) -> bool:
     else:
         path: Path = name  # type: ignore[assignment]  # from the table, which a test checks
         value = spec.get(path)
-        if isinstance(value, tuple):  # `method.loss` may be a list of losses: only its first is compared
+        # `method.loss` may list several losses; only the first loss is compared with `wanted`
+        if isinstance(value, tuple):
             value = next(iter(getattr(one, "name", one) for one in value), None)
     return value is not None if wanted == SET else isinstance(wanted, list) and value in wanted
 
 
 def _ragged(spec: Spec) -> bool:
-    """Whether the last step of each epoch certainly has fewer micro-batches than the other steps."""
+    """Whether it is certain that the last step of an epoch has fewer micro-batches than the accumulation states. False
+    if the number of rows is unknown.
+    """
     rows, micro = trained(spec), spec.integer("batch.micro") * spec.replicas
     return rows is not None and spec.get("train.steps") is None and -(-rows // micro) % spec.integer("batch.accum") > 0
 
 
 def _corrects_truncated(spec: Spec) -> bool:
-    """Whether TRL corrects for the difference between the probabilities of vLLM and of the trainer
-    (`vllm_importance_sampling_correction`), although `top_p`, `top_k` or `min_p` exclude tokens from sampling.
+    """Whether two conditions hold: `top_p`, `top_k` or `min_p` excludes tokens from sampling, and TRL corrects for the
+    difference between the probabilities of vLLM and of the trainer (`vllm_importance_sampling_correction`).
     """
     top_p = spec.get("method.top_p")
     left_out = (top_p is not None and top_p < 1) or bool(spec.get("method.top_k")) or bool(spec.get("method.min_p"))
@@ -113,7 +116,9 @@ def _corrects_truncated(spec: Spec) -> bool:
 
 
 def _decays_norms(spec: Spec) -> bool:
-    """Whether weight decay reaches norms that the stack's trainer does not recognize."""
+    """Whether weight decay is applied to the model's norms, because the stack's trainer does not recognize them as
+    norms.
+    """
     known = spec.model.model_type in spec.stack.facts.decays_norms
     return known and spec.get("lora") is None and bool(spec.get("optimizer.weight_decay"))
 
@@ -133,7 +138,7 @@ in `accumulates = true`.
 
 
 def known(name: str) -> bool:
-    """Whether `name` may be used in `when` of an advisory: whether it is a condition, a setting, or an `extra`
-    argument.
+    """Whether `name` may be used in `when` of an advisory. Conditions of `FACTS`, settings, and arguments of `extra`
+    may be used.
     """
     return name in FACTS or name in BY_PATH or name.startswith(EXTRA)

@@ -62,8 +62,8 @@ def modules() -> list[tuple[str, ModuleType]]:
 
 
 def condition(module: ModuleType) -> ast.expr:
-    """The expression assigned to a module's `WHEN`, as an AST node. For a module without `WHEN` it is `always`: the
-    rules of the module always run.
+    """The expression that a module assigns to `WHEN`, as an AST node. For a module without `WHEN`, this is the name
+    `always`, so the module's rules run for every spec.
     """
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "WHEN":
@@ -94,8 +94,8 @@ def table() -> str:
 
 
 def paths(strings: set[object]) -> set[str]:
-    """Find the paths of settings in a set of string literals. A path is also found if code joins it from two literals,
-    such as `method.` and `beta`.
+    """Find the paths of settings in a set of string literals. If one literal ends with a dot, such as `method.`, it is
+    also joined with every other literal, such as `beta`.
     """
     texts = {one for one in strings if isinstance(one, str)}
     heads = {one for one in texts if one.endswith(".")}

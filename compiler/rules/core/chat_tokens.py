@@ -38,8 +38,9 @@ def template_advice(spec: Spec, names: Sequence[str] = ()) -> str:
     """The help for a model whose chat template is missing or cannot be used: it names a built-in template and the
     tokens to add for that template.
 
-    ``names`` are the templates that can be used. The template of the model's family is preferred, then the first whose
-    tokens the model knows. By default, it is the template of the family or `chatml`.
+    `names` are the templates that may be suggested. Without `names`, this is the template of the model's family, or
+    `chatml` if the family has none. The family's template is preferred; otherwise the template with the fewest unknown
+    tokens is suggested.
     """
     own = native(spec.model.name)
     names = names or (own or "chatml",)

@@ -32,7 +32,7 @@ def has_value(*paths: Path) -> Condition:
 
 
 def enabled(*paths: FlagPath) -> Condition:
-    """A condition that is true if at least one of these settings, which are flags, is on."""
+    """True if at least one of the settings, which must be booleans, is true."""
     return lambda spec: any(map(spec.flag, paths))
 
 
@@ -62,7 +62,7 @@ def all_of(*conditions: Condition) -> Condition:
 
 
 def adapters(spec: Spec) -> bool:
-    """True if the run trains adapters."""
+    """True if the run trains LoRA or another kind of adapters."""
     return spec.lora
 
 
@@ -217,8 +217,8 @@ def batched_evaluation(spec: Spec) -> bool:
 
 
 def has_advisory(spec: Spec) -> bool:
-    """True if an advisory without a rule may apply to the spec. Such advisories concern ZeRO's reduction, accumulation,
-    a fused loss, masked or truncated completions, evaluations in batches, and weight decay of norms.
+    """True if an advisory that no rule covers may apply to the spec. These advisories are about ZeRO's reduction,
+    accumulation, a fused loss, masked or truncated completions, evaluations in batches, and weight decay of norms.
     """
     if batched_evaluation(spec):
         return True

@@ -32,8 +32,8 @@ def presumed_family(spec: Spec) -> Family | None:
 
 
 def presumed_hint(spec: Spec) -> str:
-    """The end of a help text that says how to state the right family, if the family was only guessed from the model's
-    name; otherwise "".
+    """If the family was only guessed from the model's name: a text for the end of a help, which says how the spec can
+    state the family. Otherwise "".
     """
     if spec.model.model_type is not None:
         return ""
@@ -81,7 +81,7 @@ def flash_mixes_documents(spec: Spec, known: Family) -> bool:
 
 
 def can_run_flash(spec: Spec) -> bool:
-    """Whether `attn = flash2` would be legal: whether the GPU, the dtype and the family support it."""
+    """Whether the GPU, the dtype and the family support `attn = flash2`."""
     gpu = spec.hardware.gpu
     return (
         gpu is not None

@@ -9,7 +9,7 @@ def can_share(heads: int, keys: int, size: int) -> bool:
 
 
 def fitting_sizes(heads: int, keys: int, most: int) -> list[int]:
-    """The numbers of processes up to `most` that can share the heads, from 1 upwards."""
-    from xpc.compiler.plan.divisors import divisors  # imported only for a number that does not fit
+    """All numbers of processes from 1 to `most` by which the heads can be divided, in ascending order."""
+    from xpc.compiler.plan.divisors import divisors  # imported here, because only an error needs it
 
     return [one for one in divisors(most, heads) if can_share(heads, keys, one)]

@@ -66,8 +66,8 @@ def heads(spec: Spec, family: str) -> tuple[str, ...]:
 
 
 def outer_modules(family: str) -> tuple[str, ...]:
-    """The names of a family's modules outside of its layers, and of the modules that contain them. The output head is
-    not included.
+    """The names of a family's modules outside of its layers, such as the embeddings and the last norm, and of the
+    modules that contain other modules, such as `model`. The output head is not included.
     """
     own = [one for one in MODULES[family] if one in EMBEDDINGS]
     return (*own, *NORMS[family], *PROJECTIONS.get(family, ()), *CONTAINERS[family][:-1])
@@ -84,8 +84,8 @@ def layer_modules(family: str) -> frozenset[str]:
 
 
 def container_names() -> frozenset[str]:
-    """The names of modules that contain other modules, for all families together, and `score`, the head of a reward
-    model.
+    """For all families together: the names of modules that contain other modules, such as `self_attn`. Also `score`,
+    the head of a reward model.
     """
     return frozenset(one for parts in (*BLOCKS.values(), *CONTAINERS.values()) for one in (*parts, "score"))
 

@@ -100,7 +100,7 @@ def _begin_tokens(spec: Spec) -> Iterator[Finding]:
 
 def _foreign(spec: Spec, token: str) -> bool:
     """Whether xpc knows that `token` is no control token of the model."""
-    # the vocabulary of Llama 2 has no tokens for `[INST]` and `<<SYS>>`, so its template decides
+    # Llama 2's vocabulary lacks `[INST]` and `<<SYS>>`, so look in the template
     if "INST" in token or "SYS" in token:
         template = spec.chat_template or ""
         return bool(template) and token not in template

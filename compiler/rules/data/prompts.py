@@ -67,7 +67,7 @@ def template_without_prompt(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the template could not build a prompt for rows without a prompt column.
 
-    Without this rule: the run ends with an error when it builds the prompts.
+    Without this rule: the bundle's runtime has no prompt to which it could apply the template.
 
     Source: the runtime's `prompt_template.py`.
     """

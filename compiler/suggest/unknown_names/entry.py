@@ -1,5 +1,5 @@
-"""Report names that are not settings at the place where they are written, with suggestions. If a name misspells a
-name of xpc or of another tool, the spelling is corrected first.
+"""Suggest what to write instead of a name that is not legal at its place in the spec. If the name is misspelt
+(`learning_raet`), the suggestion is made for the corrected name (`learning_rate`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
 
 
 def _known_name(unknown: UnknownName) -> str | None:
-    """If the unknown name misspells a name that any tool uses, return that name. None if it may also misspell a setting
-    of the clause.
+    """If the unknown name misspells the name of a setting in xpc or in another tool, return the correct name. None if
+    the unknown name may also be a misspelt setting of its clause.
     """
     name, clause = unknown.name, unknown.clause
     known = is_known(name) or extra_argument(name, None, None, False) is not None or near_settings(unknown, clause)
@@ -54,8 +54,8 @@ def _known_name(unknown: UnknownName) -> str | None:
 
 
 def _written_in(help: str, clause: str) -> tuple[str, ...]:
-    """The settings of a clause that the text of a help contains. They count as written, so that no rule reports their
-    defaults.
+    """The settings of a clause that a help suggests (`every = 100`). The checks then treat these settings as written,
+    so that no rule reports their defaults.
     """
     forms = " ".join(re.findall(r"`([^`]*)`", help))
     return tuple(path for name in re.findall(r"(\w+) ?=", forms) if (path := f"{clause}.{name}") in schema.BY_PATH)

@@ -28,7 +28,7 @@ from xpc.grammar.tree import Ref
 
 
 def inside(unknown: UnknownName) -> Suggestion:
-    """The suggestion for a name in a clause, by the first of these steps that answers."""
+    """The suggestion for a name in a clause. The steps are tried in order, and the first suggestion is returned."""
     steps = (
         _first_line_in_a_clause,
         _about_data,
@@ -65,19 +65,19 @@ class Inside(Case):
 
     @cached_property
     def joined(self) -> Meaning | None:
-        """The setting for the name with the clause before it. `limit` in `save` stands for `save_limit`, and not for
-        `limit` of a data source.
+        """The setting that is meant if the clause's name is put before the unknown name. For example, `limit` in `save`
+        means `save_limit`, and not the `limit` of a data source.
         """
         return meaning(f"{self.block} {self.name}", exact=True)
 
     @cached_property
     def rows(self) -> list[Setting]:
-        """The settings of other clauses that have this name: `optimizer.lr` for `lr` in `schedule`."""
+        """The rows of the schema's table with the same name in other clauses: `optimizer.lr` for `lr` in `schedule`."""
         return [row for row in schema.TABLE if row.name == self.name and row.path not in NEVER_LEGAL]
 
 
 def _first_line_in_a_clause(case: Inside) -> Suggestion | None:
-    """Handle `train` in a block: `data { train }`."""
+    """Handle `train` in a block, although `train` can only begin the first line: `data { train }`."""
     return case.says(HEADER, code="XP102") if case.name == "train" else None
 
 
@@ -120,8 +120,8 @@ def _by_word_or_value(case: Inside) -> Suggestion | None:
 
 
 def _with_the_clause_before(case: Inside) -> Suggestion | None:
-    """Handle a part of a longer name that begins with the clause or its choice: `tp_size` in `vllm` is
-    `vllm_tp_size`, and `alpha` in `method cpo` is `cpo_alpha`.
+    """Handle a name that becomes known if the name of the clause, or the clause's choice, is put before it: `tp_size`
+    in `vllm` is `vllm_tp_size`, and `alpha` in `method cpo` is `cpo_alpha`.
     """
     head = head_word(case.unknown, case.clause)
     answers = (_with_word_before(case, word, word == head) for word in (head, case.block) if word)
@@ -144,7 +144,8 @@ def _with_word_before(case: Inside, word: str, is_head: bool) -> Suggestion | No
 
 
 def _setting_of_a_source(case: Inside) -> Suggestion | None:
-    """Handle a setting that stands with one data source: `take = 1000` in `data`."""
+    """Handle a setting that belongs to a single data source (`take = 1000`), but is written in the `data` block itself.
+    """
     name, joined = case.name, case.joined
     if name not in schema.SOURCE_SETTINGS or (case.clause != "data" and f"data.{name}" in schema.BY_PATH):
         return None
@@ -202,7 +203,9 @@ def _own_by_another_name(case: Inside) -> Suggestion | None:
 
 
 def _argument_of_the_trainer(case: Inside) -> Suggestion | None:
-    """Handle an argument of the trainer that is also a setting of a nested block: `max_length`, which vLLM has, too."""
+    """Handle an argument of the trainer whose name is, in xpc, a setting of a nested block: `max_length` means the
+    trainer's `seq`, and not `max_length` of vLLM.
+    """
     exact = meaning(case.name, exact=True)
     deep = bool(case.rows) and all(row.inner and row.path.count(".") > 1 for row in case.rows)
     trainers = deep and exact is not None and exact.path not in [row.path for row in case.rows]

@@ -33,7 +33,9 @@ HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 
 
 def outside(unknown: UnknownName) -> Suggestion:
-    """The suggestion for a name outside of all clauses, by the first of these steps that answers."""
+    """The suggestion for a name outside of all clauses. The steps are tried in order, and the first suggestion is
+    returned.
+    """
     steps = (
         _first_line_again,
         _misspelt_train,
@@ -84,7 +86,8 @@ def _misspelt_clause(case: Case) -> Suggestion | None:
 
 
 def _setting_of_a_source(case: Case) -> Suggestion | None:
-    """Handle a setting that stands with one data source: `take = 1000`."""
+    """Handle a setting that belongs to a single data source, but is written outside of the `data` block: `take = 1000`.
+    """
     alone = case.name in schema.SOURCE_SETTINGS and f"data.{case.name}" not in schema.BY_PATH
     return of_source(case) if alone else None
 
@@ -113,7 +116,9 @@ def _setting_of_a_clause(case: Case) -> Suggestion | None:
 
 
 def _refused_value(case: Case, row: Setting, message: str) -> Suggestion | None:
-    """The suggestion for a value that the setting cannot have (`rank = many`), or has anyway (`resume = auto`)."""
+    """The suggestion for a value that the setting cannot have (`rank = many`), or for a value that need not be written,
+    because xpc always does this (`resume = auto`).
+    """
     if case.node is None or row.kind in (FLAG, BLOCK):
         return None
     value = intended_value(row, case.unknown)

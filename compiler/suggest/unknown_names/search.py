@@ -32,8 +32,8 @@ FILES = ("fsdp_", "zero_", "stage3_")
 
 
 def search(unknown: UnknownName) -> Suggestion:
-    """The suggestion for an unknown name, by the first of these steps that answers. Steps before the guess use only the
-    name and its value; later steps also use the guessed setting.
+    """The suggestion for an unknown name. The steps are tried in order, and the first suggestion is returned. The steps
+    in `before_the_guess` use only the name and its value; later steps also use the guessed setting.
     """
     before_the_guess = (_target, _capital_letters, _base_file, _with_advice, _choice_with_noun, _refused_value)
     found = first_answer(Case(unknown), before_the_guess)
@@ -79,13 +79,15 @@ def _base_file(case: Case) -> Suggestion | None:
 
 
 def _with_advice(case: Case) -> Suggestion | None:
-    """Handle a name with advice of its own, alone or with its value: `offload_optimizer_device = nvme`."""
+    """Handle a name for which the tables of advice have an entry, either for the name alone or for the name with its
+    value: `offload_optimizer_device = nvme`.
+    """
     advised = advice(f"{case.name} {case.typed}", "") or advice(case.name, case.typed)
     return None if advised is None else case.says(advised)
 
 
 def _refused_value(case: Case) -> Suggestion | None:
-    """Handle a value of the name that has no equivalent: `algorithm = ppo`."""
+    """Handle a name with a value for which xpc has no equivalent: `algorithm = ppo`."""
     named = f"{case.name} {case.typed}"
     return without_equivalent(case.message, named, loosely=False) if case.typed else None
 
@@ -104,12 +106,12 @@ def _refused_word(case: Case) -> Suggestion | None:
 
 
 def _of_a_library(case: Case) -> Suggestion | None:
-    """Handle a name without an equivalent, or an argument for `extra`, unless the name is one of xpc: `ddp_timeout`."""
+    """Handle another tool's name that has no equivalent in xpc, or that is an argument for `extra`: `ddp_timeout`."""
     guess, name, message = case.guess, case.name, case.message
     if guess is not None and case.exact and guess.own:
         return None
     of_file = name.startswith(FILES) and (guess is None or guess.path == "strategy")
-    # a name that misspells a known name needs no suggestion from names that merely begin in the same way
+    # if the name is a misspelt setting, do not look for names of other tools that only begin in the same way
     loosely = guess is None or guess.likeness < TYPO
     return (
         without_equivalent(message, name, loosely=False)
@@ -120,7 +122,7 @@ def _of_a_library(case: Case) -> Suggestion | None:
 
 
 def _is_unclear_path(case: Case) -> bool:
-    """Whether a name has dots, and is not known as a whole: `trainer.nnodes`."""
+    """Whether a name contains dots, and the complete name is not known: `trainer.nnodes`."""
     return "." in case.name and not case.exact
 
 
@@ -138,7 +140,9 @@ def _switch_of_a_tracker(case: Case) -> Suggestion | None:
 
 
 def _switch_of_a_block(case: Case) -> Suggestion | None:
-    """Handle a switch that turns a block on: `flops_profiler.enabled` has the answer of `flops_profiler`."""
+    """Handle a key that turns a block on: for `flops_profiler.enabled`, the suggestion for `flops_profiler` is
+    returned.
+    """
     block, _, switch = case.name.rpartition(".")
     if not _is_unclear_path(case) or switch not in ("enabled", "enable"):
         return None
@@ -146,12 +150,14 @@ def _switch_of_a_block(case: Case) -> Suggestion | None:
 
 
 def _key_of_evaluation(case: Case) -> Suggestion | None:
-    """Handle a key about evaluation, which means no setting of the training: `validation_ds.global_batch_size`."""
+    """Handle a path whose first part is about evaluation, and which must not be taken for a setting of the training:
+    `validation_ds.global_batch_size`.
+    """
     return case.says(settings_of("eval")) if _is_unclear_path(case) and of_evaluation(case.name) else None
 
 
 def _last_part(case: Case) -> Suggestion | None:
-    """Handle a path whose end is known: `trainer.nnodes` has the answer of `nnodes`."""
+    """Handle a path whose last part is known: for `trainer.nnodes`, the suggestion for `nnodes` is returned."""
     if not _is_unclear_path(case):
         return None
     part = by_last_part(case.unknown) or _similar_last_word(case.unknown)
@@ -176,13 +182,17 @@ def _model_or_data(case: Case) -> Suggestion | None:
 
 
 def _without_general_guess(case: Case) -> Case:
-    """Drop the guess for a path with a general end: `rollout.name` does not stand for `rollouts`."""
+    """Drop the guess for a path that ends in a general word, such as `name`: `rollout.name` does not stand for
+    `rollouts`.
+    """
     general = _is_unclear_path(case) and case.name.rpartition(".")[2] in general_words()
     return evolve(case, guess=None) if general else case
 
 
 def _misspelt_other_name(case: Case) -> Suggestion | None:
-    """Handle a misspelt argument for `extra`, or name without an equivalent: `ddp_timout`."""
+    """Handle a misspelt name of another tool, if the correct name is an argument for `extra` or has no equivalent:
+    `ddp_timout`.
+    """
     guess = case.guess
     other, likeness = (None, 0.0) if case.exact else nearest_other_name(case.name)
     of_file = guess is not None and guess.path == "strategy" and case.name.startswith(FILES)
@@ -192,7 +202,7 @@ def _misspelt_other_name(case: Case) -> Suggestion | None:
     if advised is not None:
         return case.says(advised)
     found = extra_suggestion(evolve(case.unknown, name=other), case.message) or excluded(case.message, other)
-    # without a suggestion, the answer for `other` needs a number, and the user wrote none
+    # no suggestion was found, because the advice for `other` needs a number that the user did not write
     return case.says(settings_of(case.clause)) if found is None else evolve(found, text=f"did you mean `{other}`?")
 
 

@@ -39,8 +39,8 @@ def of_guess(unknown: UnknownName, guess: Meaning) -> Suggestion:
 
 
 def _of_setting(case: Guessed) -> Suggestion:
-    """The suggestion for a setting, by the first of these steps that answers. Before them, the value may show that the
-    name means another setting than the guessed one.
+    """The suggestion for a setting. First, the value may show that another setting is meant than the guessed one. Then
+    the steps are tried in order, and the first suggestion is returned.
     """
     for other in (_named_repository, _hub_switch, _four_bits, _saved_adapter, _share_of_rows, _length_in_tokens):
         case = evolve(case, guess=other(case) or case.guess)
@@ -82,8 +82,8 @@ class Guessed(Case):
 
     @cached_property
     def value(self) -> str | None:
-        """The value to write: the user's in xpc's notation, or the one that the name implies. None if it is impossible,
-        or if none is needed.
+        """The value to suggest: the user's value in xpc's notation, or the value that the name implies. None if the
+        setting cannot have the user's value, or if it needs no value.
         """
         decided = decided_value(self.row, self.unknown, self.guess)
         return (self.betas if decided else None) or decided
@@ -95,7 +95,7 @@ class Guessed(Case):
 
     @property
     def kept(self) -> bool:
-        """Whether the value is right as it is."""
+        """Whether the suggestion leaves the user's value as it is."""
         return self.value is None or self.value == self.unknown.typed
 
 
@@ -172,7 +172,7 @@ def _loss_of_a_method(case: Guessed) -> Suggestion | None:
 
 
 def _number_of_gpus(case: Guessed) -> Suggestion | None:
-    """Handle GPUs without their name: `n_gpus = 8` is `hardware 8 x GPU`."""
+    """Handle a number of GPUs without the name of the GPU: `n_gpus = 8` is `hardware 8 x GPU`."""
     node = case.node
     if case.row.path != "hardware" or case.guess.value == "cpu" or not (node is None or isinstance(node, Number)):
         return None
@@ -203,20 +203,24 @@ def _flag_with_a_flag(case: Guessed) -> Suggestion | None:
 
 
 def _other_beta(case: Guessed) -> Suggestion | None:
-    """Handle the second of two betas: the suggestion for the first beta contains both. Example: `beta2 = 0.95`."""
+    """Handle `beta2 = 0.95` next to a `beta1`: suggest to leave it out, because the suggestion for `beta1` contains
+    both betas.
+    """
     both = case.betas if case.value and "2" in case.name else None
     help = f"leave `{case.name}` out: `betas = {both}` sets both"
     return None if both is None else case.says(help, "did you mean `betas`?")
 
 
 def _done_anyway(case: Guessed) -> Suggestion | None:
-    """Handle a value that need not be written: `resume_from_checkpoint = auto`."""
+    """Handle a value that need not be written, because xpc always does this: `resume_from_checkpoint = auto`."""
     advised = None if case.node is None else ALREADY.get((case.row.path, case.value or ""))
     return None if advised is None else case.says(advised)
 
 
 def _kind_of_rows(case: Guessed) -> Suggestion | None:
-    """Handle a switch whose setting depends on the rows, which are not read yet: `train_on_inputs = false`."""
+    """Handle `train_on_inputs = false`: it means one setting for conversations and another for prompts with
+    completions. The rows are not read yet, so both settings are suggested.
+    """
     row, on = case.row, (case.value or "true") == "true"
     if row.path != "method.completion_only" or not on or case.name in (row.name, *row.args):
         return None
@@ -225,7 +229,7 @@ def _kind_of_rows(case: Guessed) -> Suggestion | None:
 
 
 def _scaling_without_its_factor(case: Guessed) -> Suggestion | None:
-    """Another tool's name for `rope` with a kind of scaling alone: `rope_scaling = yarn`."""
+    """Handle another tool's name for `rope` with a kind of scaling, but without the factor: `rope_scaling = yarn`."""
     bare = case.row.path == "model.rope" and case.text in case.row.choices and len(case.name) > 5
     return case.says(f"write `rope={case.text}(factor=4)`, with your factor") if bare else None
 
@@ -270,7 +274,7 @@ def _of_another_method(case: Guessed) -> Suggestion | None:
     if case.clause or not row.methods or "sft" in row.methods or row.path.startswith("method.rewards"):
         return None
     form = typed(row, case.value)
-    # the weight of a KL term belongs to reinforcement: `kl_loss_coef`
+    # a name with `kl`, such as `kl_loss_coef`, is meant for the methods of reinforcement learning
     methods = [one for one in row.methods if one in ONLINE] if "kl" in words(case.name) else row.methods[:3]
     return case.says(f"write `{form}`, which `method` {', '.join(methods)} reads", f"did you mean `{form}`?")
 
@@ -284,7 +288,8 @@ def _in_the_clause(case: Guessed) -> Suggestion | None:
 
 
 def _alone(case: Guessed) -> Suggestion | None:
-    """Handle a name that is replaced without its value: `gradient_accumulation = 8` is `accum`."""
+    """Handle a name that is replaced while the value after it stays: `gradient_accumulation = 8` becomes `accum = 8`.
+    """
     row = case.row
     if case.clause or row.inner or case.guess.value:
         return None
@@ -294,8 +299,8 @@ def _alone(case: Guessed) -> Suggestion | None:
 
 
 def _with_its_value(case: Guessed) -> Suggestion:
-    """Suggest the setting with its value: `warmup_ratio = 0.1` is `schedule(warmup=10%)`. A value that neither the user
-    nor the name states is not inserted.
+    """Suggest the setting with its value: `warmup_ratio = 0.1` is `schedule(warmup=10%)`. If neither the user nor the
+    name states a value, the suggestion shows an example value, but an editor does not insert it.
     """
     row, value, guess = case.row, case.value, case.guess
     alone = value if value == guess.value and row.bare and value in row.choices else None
@@ -317,7 +322,9 @@ def both_betas(unknown: UnknownName) -> str | None:
 
 
 def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
-    """The finding for a known setting with an impossible value: it says which values are legal, and has no edit."""
+    """The suggestion for a known setting with an impossible value. It names the legal values, and inserts nothing in an
+    editor.
+    """
     assert unknown.node is not None
     text = plain(unknown.node, unknown.typed)
     if row.path == "hardware":
