@@ -108,7 +108,7 @@ def misspelt_clause(unknown: UnknownName) -> str | None:
     adamw(lr=1e-5)`. None if there is none.
     """
     plural = {"strategies": "strategy", "batches": "batch"}.get(unknown.name, unknown.name.removesuffix("s"))
-    # `targets` is a setting of `lora`, and not a typo of `target`
+    # an identical name is no typo: `targets` is a setting of `lora`, and not a misspelt `target`
     setting = any(row.name == unknown.name for row in schema.TABLE)
     if plural != unknown.name and plural in schema.CLAUSES and plural != "train" and not setting:
         return plural

@@ -91,7 +91,7 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
         return _percent(name, text)
     if kind in ("text", "path", "name", "text_or_file", "repository"):
         if not isinstance(node, String) and text.lower() in SWITCHES:
-            return None  # a value such as `output_dir = true` does not name a folder
+            return None  # `true` is no text for such a setting: `output_dir = true` names no folder
         return typed if isinstance(node, String) else _quoted(text) if isinstance(node, Ref | Number) else None
     if kind == "weighted":
         return typed if _is_known(row, node) else None
@@ -105,8 +105,8 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
 
 
 def expected(row: Setting, name: str, text: str) -> str:
-    """The legal values of a setting, as text: "a number of at least 1". If the value was a count per epoch, the text
-    gives the share of the run that corresponds to it.
+    """The legal values of a setting, as text: "a number of at least 1". If the user wrote how many times an epoch
+    something is done, the text states the equivalent shares of the run.
     """
     if row.kind.name == "every" and _per_epoch(name) and text.isdecimal() and int(text):
         each, once = 100 / int(text), 100 / int(text) / 3
@@ -142,8 +142,8 @@ def _is_ratio(name: str) -> bool:
 
 
 def _percent(name: str, text: str) -> str:
-    """A ratio as a percentage: 0.1 becomes `10%`. If the name contains "percent", a value of 1 or more already is a
-    percentage.
+    """A ratio as a percentage: 0.1 becomes `10%`. If the name contains "percent" or "pct", a value of 1 or more is
+    taken as a percentage as it is.
     """
     lower = ("pct" in name.lower() or "percent" in name.lower()) and float(text) >= 1
     return f"{float(text) if lower else round(float(text) * 100, 10):g}%"
@@ -184,7 +184,7 @@ def _duration(row: Setting, name: str, text: str) -> str | None:
     for unit, forms in (("m", "min mins minute minutes"), ("h", "hour hours hrs"), ("s", "sec secs second seconds")):
         if not set(forms.split()).isdisjoint(lower):
             return text + unit
-    # Slurm reads a number without a unit as minutes, and other tools read it as seconds
+    # a number without a unit means seconds, except for `launch.time`: Slurm reads it as minutes, so the unit is unclear
     return None if row.path == "launch.time" else f"{text}s"
 
 
@@ -200,7 +200,7 @@ def _gibibytes(text: str) -> str | None:
 
 
 def _seconds(count: int) -> str | None:
-    """Write a duration in the largest unit that gives a whole number: 7200 becomes `2h`."""
+    """Write a number of seconds in the largest unit in which it is a whole number: 7200 becomes `2h`."""
     for size, unit in ((3600, "h"), (60, "m"), (1, "s")):
         if count and count % size == 0:
             return f"{count // size}{unit}"
@@ -235,8 +235,8 @@ def _quoted(text: str) -> str | None:
 
 
 def _is_known(row: Setting, node: Value) -> bool:
-    """Whether every name in the value of `method.rewards` or of a loss setting is known: as a built-in reward or a
-    function in a file, or as a loss of some method.
+    """Whether every name in a value is known. In `method.rewards`, built-in rewards and functions in files are known;
+    in a setting of losses, the losses of all methods.
     """
     known = {*REWARDS, "file"}
     if row.path != "method.rewards":
@@ -251,7 +251,7 @@ def _is_known(row: Setting, node: Value) -> bool:
 
 
 def methods_with(loss: str) -> list[str]:
-    """The methods that have a loss with this name on the newest stack."""
+    """The methods that have a loss with the name `loss` on the newest stack."""
     return [method for method in METHODS if loss in stacks.default().losses(method)]
 
 

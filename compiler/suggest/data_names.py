@@ -1,5 +1,5 @@
-"""Suggest what to write for an unknown name in a `data` block. The name may be about a column, a source (after a
-keyword such as `path`), or a share.
+"""Suggest what to write for an unknown name in a `data` block. For example, `chosen = good` names a column, `path =
+"rows.jsonl"` a source, and `alpaca: 30%` a source with its share.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _quoted(source: str) -> str:
 
 
 def _block_columns(unknown: UnknownName) -> dict[str, str]:
-    """The names and the values in the block that contains the unknown name, as text."""
+    """All lines `NAME = VALUE` of the block that contains the unknown name, as a mapping from names to values."""
     text, location = unknown.label.source.text, unknown.label.span.start
     inside = text[text.rfind("{", 0, location) + 1 : (text.find("}", location) + 1 or len(text) + 1) - 1]
     found = re.finditer(r"^\s*(\w+)\s*=\s*(?:(\w+)|(\"[^\"\\\n]+\"))", inside.replace(",", "\n"), re.MULTILINE)
@@ -65,8 +65,8 @@ def _block_columns(unknown: UnknownName) -> dict[str, str]:
 
 
 def _rows(typed: str) -> str:
-    """Write a number of rows, or a share of them as a percentage: 0.6 becomes `60%`. If the number is impossible, an
-    example (`10%`).
+    """A value for `take`: a number of rows as it is, or a share as a percentage (0.6 becomes `60%`). For a number that
+    cannot be either, the example `10%`.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(%|k|M|Ki|Mi)?", typed.replace("_", ""))
     number = 0.0 if found is None else float(found[1])

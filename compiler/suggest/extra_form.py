@@ -25,8 +25,8 @@ OF_ZERO3 = ("stage3_", "zero_hpz_", "zero_quantized_weights", "zero_quantized_no
 
 @record
 class ExtraArgument:
-    """A library's argument that an unknown name stands for. `form` is the text to type, such as `extra trl { x = 1 }`,
-    and `fits` tells whether this text compiles in every spec.
+    """A library's argument that an unknown name stands for. `form` is the text to type, such as `extra trl { x = 1 }`.
+    `fits` is true if this text is legal in every spec, so that an editor may insert it.
 
     If only one method's trainer has the argument, `method` is this method.
     """
@@ -57,8 +57,8 @@ def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
 def extra_argument(name: str, node: Value | None, typed: str | None, header: bool) -> ExtraArgument | None:
     """The argument of a library that an unknown name stands for, on the newest stack; None if no library has it.
 
-    If the argument was renamed, the result has its current name. A key of accelerate or DeepSpeed is found by its last
-    part. For such a key, `fits` of the result is false, because only some strategies read it.
+    If the library has renamed the argument, the result has the new name. A key of accelerate or DeepSpeed is found by
+    its last part. For such a key, `fits` of the result is false, because only some strategies read it.
     """
     stack = stacks.default()
     value, own = typed if typed is not None else "...", _of_trl(stack, name)
@@ -84,8 +84,9 @@ def extra_argument(name: str, node: Value | None, typed: str | None, header: boo
 
 
 def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
-    """Find an argument of a trainer by its name, its old name or an alias. Returns a pair: its current name, and the
-    method whose trainer has it ("" if the trainer of sft has it). None if no trainer has it.
+    """Find an argument of a trainer by its name, its old name or an alias. Returns a pair: the argument's current name,
+    and the method whose trainer has the argument ("" if the trainer of sft has it). None if no trainer has such an
+    argument.
     """
     new = stack.rename(name) if name not in stack.fields() else None
     for one in (new or name, aliases().get(letters(name)) or aliases().get(canonical(name), "")):
@@ -99,8 +100,8 @@ def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Map other tools' names of trainer arguments to these arguments. Each name is included in two forms: reduced to
-    its letters, and in its canonical form.
+    """Map the names that other tools use for a trainer argument to TRL's name. Each name is a key in two forms: reduced
+    to its letters, and in the form of `canonical`.
     """
     rows = [(phrase, name) for name, phrases in extra_aliases().items() for phrase in phrases]
     return {form(phrase): name for form in (canonical, letters) for phrase, name in rows}
@@ -134,7 +135,9 @@ def names() -> tuple[str, ...]:
 
 
 def _form(header: bool, library: str, name: str, value: str) -> str:
-    """The text to type: in the `train` line after `with` (if `header` is true), or as a statement."""
+    """The text to type for an argument of `extra`. With `header`, it is for the `train` line after `with`; otherwise
+    for a line of its own.
+    """
     *blocks, last = name.split(".")
     inner = f"{last}={value}"
     for block in reversed(blocks):

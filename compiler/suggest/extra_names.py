@@ -22,8 +22,8 @@ MOST = 100
 
 
 def owned(item: Item, name: str, path: str, known_as: str = "", gpu: Gpu | None = None) -> Diagnostic:
-    """The finding for a name in `extra` whose value is decided by the setting `path`. If the argument was renamed,
-    `known_as` is its current name in the stack.
+    """The finding for a name in `extra` whose value is decided by the setting `path`. `known_as` is the name of the
+    argument in the chosen stack, if the library has renamed it.
 
     The help does not propose bf16 if the GPU does not have it.
     """
@@ -50,8 +50,8 @@ def owned(item: Item, name: str, path: str, known_as: str = "", gpu: Gpu | None 
 
 
 def unknown(stack: Stack, library: str, name: str, item: Item, method: str, suggest: bool = True) -> Diagnostic:
-    """The finding for a name in `extra` that the stack does not have, or that bundles never set. The help contains what
-    replaces the argument, or the most similar name.
+    """The finding for a name in `extra` that the stack does not have, or that bundles never set. The help says what to
+    write instead: another argument, a setting, or the most similar name.
 
     Without `suggest`, the finding has no suggestion, which is faster.
     """
@@ -73,7 +73,7 @@ def unknown(stack: Stack, library: str, name: str, item: Item, method: str, sugg
         return _finding(stack, library, name, item, help + ": it is an argument of the trainer", elsewhere)
     guess = meaning(name, exact=True)
     key = None if library == "trl" else _near(name, extras.owned_names(stack, library, method))
-    # `stage` of deepspeed.json is a setting of the strategy, although a method may have a setting of this name
+    # a key that deepspeed.json has, such as `stage`, is meant as this key, even if another setting has the same name
     if key is not None and key.endswith(f".{name}"):
         guess = Meaning(extras.owner(library, key, method) or "")
     path = near = None if guess is None or guess.path not in schema.BY_PATH else guess.path
@@ -122,8 +122,8 @@ def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | No
 
 
 def _renamed(stack: Stack, name: str, new: str, item: Item, method: str) -> Diagnostic:
-    """The finding for a renamed argument. If the old argument was a switch, and has become a choice of the new one
-    (`group_by_length`), the help says so.
+    """The finding for a renamed argument. If a boolean argument has become one choice of the new argument, as
+    `group_by_length` of `train_sampling_strategy`, the help shows this choice.
     """
     start = item.label.span.start
     if extras.wrong_value(stack, "trl", new, plain_value(item.node), method) is None:
@@ -200,9 +200,12 @@ def _near(name: str, known: frozenset[str]) -> str | None:
 
 
 def _edit(item: Item, name: str, near: str | None) -> Edit | None:
-    """The edit that replaces a name by the name `near`. None if `near` must stand in another block."""
+    """The edit that replaces a name by the similar name `near`. None if a replacement at this place is not enough,
+    because `near` belongs in another block.
+    """
     text, start = item.label.source.text, item.label.span.start
-    # The name may be dotted, and the blocks around it may already stand for its first parts. So try each end of `near`.
+    # In `zero_optimization { stage = 2 }`, the name `zero_optimization.stage` is written only as `stage`. So compare
+    # the source text with the complete name, then without its first part, and so on.
     for at in (0, *(i + 1 for i, c in enumerate(name) if c == ".")):
         if near is not None and near.startswith(name[:at]) and text.startswith(name[at:], start):
             return Edit(Span(start, start + len(name) - at), near[at:])

@@ -100,7 +100,9 @@ def sentence_of(line: str) -> str | None:
 
 
 def parsed(line: str) -> Parts | None:
-    """The parts of a line. None unless every word is clear, and the words name exactly one model and one dataset."""
+    """The parts of a first line. None if the line has a word that is not understood, or if it does not name exactly one
+    model and one dataset.
+    """
     words = WORD.findall(line)
     if not words or words[0] not in FILLERS:
         return None

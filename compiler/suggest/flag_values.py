@@ -45,8 +45,8 @@ def setting_of_choice(clause: str, name: str) -> str | None:
 
 
 def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -> str | None:
-    """The choice of a clause for a setting in its block: `optimizer { name = adamw }` means `optimizer adamw`. None if
-    there is none.
+    """The choice of a clause, if the user wrote it as a setting in the clause's block: `optimizer { name = adamw }`
+    means `optimizer adamw`. None if the setting states no choice of the clause.
     """
     head = schema.BY_PATH.get(clause)
     if head is None or not head.choices or f"{clause}.{name}" in schema.BY_PATH:

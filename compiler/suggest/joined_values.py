@@ -35,7 +35,7 @@ MACHINE = ("gpu", "device", "card", "rank", "process", "worker")
 
 @record
 class JoinedValue:
-    """A value of several words or items: its place, and how it is written."""
+    """A value of several words or items: its position in the source, and the text to write for it (`form`)."""
 
     span: Span
     form: str
@@ -68,8 +68,8 @@ def following(row: Setting, text: str, span: Span) -> JoinedValue | None:
 
 
 def _is_item(row: Setting, word: str, inside: bool) -> bool:
-    """Whether a word can be a further item of a value. `inside` is true in a call or a block on one line, where it can
-    also be the next setting.
+    """Whether a word can be a further item of a value. `inside` is true in a call, or in a block on one line. There,
+    the word may instead be the name of the next setting.
     """
     from xpc.compiler.suggest.converted_values import methods_with
     from xpc.compiler.suggest.meaning import is_known
@@ -81,8 +81,8 @@ def _is_item(row: Setting, word: str, inside: bool) -> bool:
 
 def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace the findings about the further words of a value, as in `targets = q_proj, v_proj`, by one finding about
-    the complete value. If the conversion of values later reports the complete value anyway, the findings are
-    only dropped.
+    the complete value. If the conversion of values will report the complete value anyway, the findings are dropped
+    without a new one.
     """
     out: list[Diagnostic] = []
     shown: set[tuple[str, int]] = set()
@@ -145,8 +145,8 @@ def _of_words(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _is_inside(found: Diagnostic, locations: list[tuple[str, Span]]) -> bool:
-    """Whether a finding is about the second or a later word of a value at one of these locations. A finding that
-    reports the value itself does not count.
+    """Whether a finding is about a word inside one of the values at `locations`, after the value's first word. False
+    for a finding about the complete value.
     """
     label = found.primary
     return label is not None and not found.message.startswith("a value is one word") and any(

@@ -1,8 +1,8 @@
 """All names by which a setting is known: xpc's own, trainer arguments, and other tools' names.
 
-A setting is known by its own name, by the trainer arguments that it decides and their names in other versions
-(`renames` of the stacks), by the keys of accelerate and DeepSpeed that it decides, and by the names that other tools
-use (other_names.toml).
+The names of a setting are: its own name; the trainer arguments whose value it decides, also under their names in other
+versions (`renames` of the stacks); the keys of accelerate and DeepSpeed whose value it decides; and the names that
+other tools use (other_names.toml).
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def _names_of_choices() -> Iterator[tuple[str, str, str]]:
 
 
 def _distinct(phrase: str) -> bool:
-    """Whether another spelling of a choice is clear without the name of its setting. True for `fa2`; false for `dp` and
-    `auto`.
+    """Whether a spelling of a choice can only mean this choice, even if the spec does not name the setting. True for
+    `fa2`; false for `dp` and `auto`, which could mean many things.
     """
     common = ("auto", "none", "full", "default", "true", "false", "half", "single")
     typed = letters(phrase)
@@ -106,8 +106,8 @@ def vocabulary() -> tuple[KnownName, ...]:
 
 @cache
 def index() -> tuple[tuple[KnownName, ...], dict[str, list[int]], dict[int, list[int]]]:
-    """Return the known names, and two mappings to their indices: one from each word in a name, and one from each number
-    of letters.
+    """Return three things: the known names; a mapping from each word to the indices of the names that contain it; and a
+    mapping from each number of letters to the indices of the names of this length.
     """
     with_word: dict[str, list[int]] = {}
     of_length: dict[int, list[int]] = {}

@@ -81,7 +81,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     if wrong.kind == "fraction" and isinstance(node, Number):
         return fraction(row, node, at)
     if wrong.kind == "bounds":
-        large = isinstance(node, Number) and abs(node.value) >= 2**63  # the number is larger than any legal value
+        large = isinstance(node, Number) and abs(node.value) >= 2**63  # too large for any setting
         limits = "" if large else bounds(row)
         at = Label(at.source, at.span, f"a number{limits or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()
@@ -95,7 +95,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     else:
         value = _by_unit(wrong, row, node, typed)
     value = value or intended(row, item, node)
-    # the message shows the complete list, also if only one of its items is wrong
+    # in a list of numbers, the edit replaces the complete list, even if only one item is wrong
     part = item.node if row.kind.name == "reals" else node
     edits = (Edit(part.span, value),) if value and wrong.edit and part is not None and part is item.node else ()
     help = f"write `{_form(row, value)}`" if value else legal(row, item, node)
@@ -103,7 +103,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
 
 
 def _unset_value(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for a value that xpc expresses by leaving the setting out (`keep = all`), or that has its own advice."""
+    """The help for a value that means to leave the setting out (`keep = all`), or that has an entry in `advice`."""
     unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", ""))
     return (unset,) if unset else None
 
@@ -166,7 +166,7 @@ def _joined(row: Setting, item: Item, node: Value | None, typed: str) -> Help | 
 
 
 def _by_unit(wrong: InvalidValue, row: Setting, node: Value | None, typed: str) -> str | None:
-    """The value to suggest for a number whose unit the setting lacks, such as `90min`; otherwise `wrong.value`."""
+    """The value to suggest instead of a number with an illegal unit (`90min`). For any other value, `wrong.value`."""
     if not isinstance(node, Number) or not node.unit:
         return wrong.value
     if row.kind.name == "duration" and units.is_unit(node.unit):
@@ -222,10 +222,9 @@ def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label)
         return report(wrong.code, wrong.message, at, help=f"write `{lower}`", edits=(Edit(node.span, lower),))
     other = _of_another_setting(row, node.name)
     if other:
-        # replace the value only if the suggested value belongs to this setting; otherwise show the suggestion without
-        # an edit
+        # an edit only if the suggested value belongs to this setting
         form = re.match(rf"write `{row.name} ([^`]+)`(?!, and)", other) if row.head else None
-        # arguments after the value, such as `(stage=3)`, may be illegal for the suggested value
+        # no edit if arguments such as `(stage=3)` follow: they may be illegal for the suggested value
         bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])
         edits = (Edit(node.span, form[1]),) if form and bare and "..." not in form[1] else ()
         return report(wrong.code, wrong.message, at, help=other, edits=edits)

@@ -17,7 +17,7 @@ def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = 
     """The `data` clause with which a method can read these columns: `data(format=preference, columns=[a, b])`. None if
     the columns fit no format.
 
-    `turns` are those columns that contain turns of a chat, each with its format.
+    `turns` maps each column with turns of a chat to the format of these turns.
     """
     known_turns = [(name, shape) for name, shape in (turns or {}).items() if shape in METHODS[method].shapes]
     if len(known_turns) == 1 and known_turns[0][0].isidentifier():

@@ -74,8 +74,8 @@ def weight(word: str) -> float:
 
 
 def typo_of(name: str, names: Iterable[str]) -> str | None:
-    """The one of `names` that `name` probably misspells. None if none is similar enough, or if two are
-    equally similar.
+    """The name in `names` of which `name` is probably a misspelling. None if no name is similar enough, or if two names
+    are equally similar.
     """
     ranked = sorted(((letter_likeness(letters(name[:80]), letters(one)), one) for one in set(names)), reverse=True)
     near = [one for like, one in ranked if like >= 0.8 and like == ranked[0][0]]
@@ -128,8 +128,9 @@ def has_another_word(one: tuple[str, ...], other: tuple[str, ...], more: bool = 
     """Whether two similar names have different words, as `valid_data` and `train_data` have. Neither is then a
     misspelling of the other.
 
-    If `more` is false, any additional word counts as a difference, too, as in `eval_accumulation_steps` for
-    `accumulation_steps`; otherwise only a contrary one does, as in `min_response_length` for `response_length`.
+    If one name has all words of the other and further words, the further words decide. If `more` is true, only contrary
+    words make a difference, as in `min_response_length` for `response_length`. If `more` is false, any word does, as in
+    `eval_accumulation_steps` for `accumulation_steps`.
     """
     first, second = ([part for part in a if part not in b] for a, b in ((one, other), (other, one)))
     if first and second:
@@ -206,8 +207,9 @@ def likely_modules(target: str, legal: Iterable[str]) -> tuple[str, ...]:
 
 
 def _in_part(part: str, legal: Iterable[str]) -> list[str]:
-    """The last parts of those paths that lead into a half of a layer, attention or MLP. `part` is the name that the
-    model's family has for this half (`self_attn`), or `attention` or `mlp`, which are accepted for every family.
+    """The names of the modules inside one block of a layer, such as `q_proj` for `self_attn`. `part` is the block's
+    name in the model's family, or `attention` or `mlp`, which are accepted for every family. The names are the last
+    parts of the paths in `legal`.
     """
     names = {part, *PARTS.get(PART_OF.get(part, ""), ())}
     return [path.rpartition(".")[2] for path in legal if not names.isdisjoint(path.lower().split(".")[:-1])]

@@ -103,7 +103,9 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             if valued and one.own and one.path not in schema.BY_PATH:
                 continue
             if number and (not inside or name_words.isdisjoint(one.words)):
-                continue  # a setting that stands in its own clause needs only one word of its name
+                # with the clause's name before it, a name counts only for a setting of this clause that shares a word
+                # with the name itself
+                continue
             like = 1.0 if typed == one.letters else 0.99 * word_likeness(own, one.words)
             if like < SAME and not exact:
                 typo = letter_likeness(typed, one.letters)
@@ -191,7 +193,9 @@ def is_known(name: str, loosely: bool = True) -> bool:
 
 
 def shares_word(name: str, path: str) -> bool:
-    """Whether a name has a word in common with a known name of the setting. Similar letters are not enough."""
+    """Whether an unknown name and some known name of the setting have a word in common. A word that is only spelled
+    alike does not count.
+    """
     names, with_word, _ = index()
     own = [word for word in words(name[:80]) if weight(word) == 1.0]
     return any(names[number].path == path for word in own for number in with_word.get(word, ()))
@@ -211,12 +215,13 @@ def nearest_other_name(name: str) -> tuple[str | None, float]:
 
 
 def mistyped(name: str) -> str | None:
-    """The known name that differs from an unknown one by one typing mistake: `kl_coef` for `kl_ccoef`. It may be
-    a name of xpc or of another tool. None if there is none, or if several have different meanings.
+    """The known name that differs from an unknown one by one typing mistake: `kl_coef` for `kl_ccoef`. The known name
+    may be one of xpc or of another tool. None if no known name is so close, or if several are and they have different
+    meanings.
     """
     typed, by_length = letters(name[:80]), _by_length()
     if len(typed) < 4 or _words().issuperset(parts(name[:80])):
-        return None  # `gpu_count` is not a misspelt `cpu_count`
+        return None  # all words are known, so the name is not misspelt: `gpu_count` does not mean `cpu_count`
     lengths = range(len(typed) - 1, len(typed) + 2)
     found = [_by_letters()[one] for n in lengths for one in by_length.get(n, ()) if one_mistake(typed, one)]
     meanings = {outcome(one): one for one in reversed(found or _with_a_known_word(name[:80]))}
@@ -225,14 +230,15 @@ def mistyped(name: str) -> str | None:
 
 def _with_a_known_word(name: str) -> list[str]:
     """Correct a name with exactly one unknown word, if one typing mistake explains this word: `lerning_rate` gives
-    `learning_rate`. Returns the corrected names that are known; otherwise the corrected name, if there is only one.
+    `learning_rate`. Returns all corrected names that are known names. If none is known, returns the corrected name if
+    there is exactly one.
     """
     typed, known_words = parts(name), _words()
     strange = [
         number
         for number, word in enumerate(typed)
         if word not in known_words and len(word) > 2 and not any(begins(word, one) for one in known_words)
-    ]  # `strat` is an abbreviation
+    ]  # an abbreviation such as `strat` is not a misspelt word
     if len(strange) != 1 or len(typed[strange[0]]) < (6 if len(typed) == 1 else 3):
         return []
     (number,) = strange
@@ -251,8 +257,8 @@ def _words() -> frozenset[str]:
 
 
 def outcome(name: str) -> str:
-    """A text that is equal for names of equal meaning. It is the reason why xpc has no such setting, an advice, the
-    path of the setting, or the name itself.
+    """A key that is equal for two names if they get the same answer: the reason why xpc has no such setting, the advice
+    for the name, the path of the setting that it stands for, or else the name itself.
     """
     guess = meaning(name, exact=True)
     return own_reason(name) or advice(name, "") or (guess.path if guess is not None else loose_reason(name) or name)
@@ -304,7 +310,7 @@ def choice(row: schema.Setting, text: str) -> str | None:
     typed, own = letters(text), words(text)
     same = known_choice(row, text)
     if same is not None:
-        return same  # the version must be the same: `llama-3.1` stands for `llama3.1`, and not for `llama3`
+        return same  # only separators differ: `llama-3.1` stands for `llama3.1`, and not for `llama3`
     if own_reason(f"{row.name} {text}") is not None:
         return None
     inside = {name for name in row.choices if len(name) > 3 and any(c.isdecimal() for c in name) and name in typed}
@@ -335,7 +341,7 @@ def choice(row: schema.Setting, text: str) -> str | None:
         )
         like += 0.04 * (name == phrase)
         if like >= ENOUGH and like >= rank:
-            # two choices that fit equally well are ambiguous, unless the first has exactly these words
+            # if two choices are equally similar, none is returned, unless the first has the same words as the text
             tie = like == rank and best != name
             best, rank = (best if like >= SAME else None) if tie else name, like
     return best

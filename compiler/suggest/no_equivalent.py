@@ -30,7 +30,9 @@ def _table(kind: str) -> dict[str, str]:
 
 @cache
 def _phrases(kind: str) -> tuple[tuple[str, str], ...]:
-    """The names under one kind of heading in no_equivalent.txt, such as `none`, as pairs: the name, and the answer."""
+    """The lines of no_equivalent.txt under the headings of one kind, such as `none`, as pairs: a name, and the text
+    that answers it.
+    """
     out: list[tuple[str, str]] = []
     for block in read_text(__file__, "no_equivalent.txt").split("\n\n")[1:]:
         first, *lines = block.strip().split("\n")
@@ -49,8 +51,8 @@ def _by_words(kind: str) -> dict[tuple[str, ...], str]:
 
 
 def _with_words(kind: str, name: str) -> str | None:
-    """The text that no_equivalent.txt has for a name. A listed name counts if it has the same words in any order; words
-    such as `use` and `enable` may be missing. None if no listed name counts.
+    """The text of the line in no_equivalent.txt whose name has the same words as the given name, in any order. Words of
+    the given name such as `use` and `enable` may be missing in the line. None if there is no such line.
     """
     typed, rows = words(name[:80]), _by_words(kind)
     return next(
@@ -82,7 +84,7 @@ def advice(name: str, typed: str) -> str | None:
 
 
 def advised() -> dict[str, str]:
-    """The names for which `advice` has a text, reduced to their letters, each with this text."""
+    """Map the names for which `advice` has a text, reduced to their letters, to this text."""
     return _table("instead")
 
 
@@ -133,8 +135,8 @@ def loose_reason(name: str) -> str | None:
 
 
 def _family(name: str) -> str | None:
-    """The reason for a name that begins with the words of a `family`: `ema *` stands for `ema_momentum`, and `critic`
-    for dotted names such as `critic.optim.lr`. None for any other name.
+    """The reason for a name that begins with the words of a `family` in no_equivalent.txt: the family `ema *` includes
+    `ema_momentum`, and the family `critic` includes dotted names such as `critic.optim.lr`. None for any other name.
     """
     rows, segments = _table("family"), name[:120].split(".")
     for number, segment in enumerate(segments):
@@ -169,8 +171,8 @@ def reason(name: str) -> str | None:
 
 
 def without_equivalent(message: str, name: str, loosely: bool = True) -> Suggestion | None:
-    """The suggestion to leave out a name that has no equivalent in xpc; None for other names. With `loosely`, its words
-    may have another order, and a known beginning (`ema_...`) suffices.
+    """The suggestion to leave out a name that has no equivalent in xpc; None for other names. With `loosely`, the words
+    of the name may be in another order than in the list, and a beginning from the list (`ema_...`) suffices.
     """
     why = loose_reason(name) if loosely else own_reason(name)
     return None if why is None else Suggestion("XP101", message, help=NO_EQUIVALENT + why)

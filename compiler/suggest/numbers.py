@@ -53,7 +53,7 @@ NOUNS = {
 
 
 def rewrite_number(found: Diagnostic) -> Diagnostic:
-    """Add a help and an edit to a finding about a number. They say how to write the number in xpc's notation."""
+    """Add to a finding about a number: a help with the number in xpc's notation, and an edit that inserts it."""
     form = None if found.primary is None else _FORMS.get(found.code)
     if form is None or found.primary is None:
         return found
@@ -164,7 +164,9 @@ def _malformed(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
 
 
 def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite a product, a sum, a quotient or a power as its result. Also rewrite signs as they are typeset."""
+    """Replace a product, a sum, a quotient or a power by its result. Typographic signs, such as `×`, are replaced by
+    the signs on the keyboard.
+    """
     if (power := _power(found, line, start, at)) is not None:
         return power
     instead = LOOKALIKES.get(line[at : at + 1])
@@ -185,7 +187,7 @@ def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
             if gpu is not None or match["what"] == "cpu" or any(map(str.isdigit, match["what"])):
                 form = f"{match['count']} x {match['what'] if gpu is None else gpu.name}"
                 return _put(found, start + match.start(), start + match.end(), form)
-    # the name of another setting is a factor: `alpha = 2*rank`
+    # a calculation with the name of another setting: `alpha = 2*rank`
     if line[at : at + 1] in "*/+^" and "=" in re.split(r"[,({]", line[:at])[-1]:
         return evolve(found, help="a spec has no arithmetic: write the value itself", edits=())
     return found

@@ -1,7 +1,7 @@
 """Rewrite options from command lines, YAML and JSON that were pasted into a spec.
 
-The parser stops at the dash in `--learning_rate 1e-5`, or at the colon in `learning_rate: 1e-5`. Its finding is
-replaced by one about the complete option. This module is imported only for such a mistake.
+The parser stops at the dash in `--learning_rate 1e-5`, or at the colon in `learning_rate: 1e-5`. The parser's finding
+is replaced by a finding about the complete option. This module is imported only for such a mistake.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def _command_help(command: re.Match[str]) -> str:
 
 
 def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
-    """Match `name = value` around a comma, a quote or a slash. The whole line is tried first, and then the text between
-    two spaces.
+    """Match `name = value` around the position `at`, if it has a comma, a quote or a slash. First the whole line must
+    match; otherwise the word around `at`, up to the next spaces.
     """
     if text[at : at + 1] not in ("'", "/", ","):
         return None
@@ -233,8 +233,8 @@ def rewritten(typed: str, header: bool) -> Rewritten:
 
 
 def _apply_advice(text: str) -> tuple[str | None, str]:
-    """Apply the suggested edits to a text. Returns a pair: the new text, or None if it is not legal even then; and the
-    help of the first finding.
+    """Apply the suggested edits to a text until it is legal. Returns a pair: the legal text, or None if the edits do
+    not make the text legal; and the help of the first finding.
     """
     first = ""
     for _ in range(ROUNDS):
@@ -250,8 +250,8 @@ def _apply_advice(text: str) -> tuple[str | None, str]:
 
 
 def findings_of(text: str) -> list[Diagnostic]:
-    """Find the errors of a spec. If it has syntax errors, only these are returned; otherwise the errors about names;
-    and without these, the errors about values.
+    """Find the errors of a spec, but only those of the first kind that occurs: syntax errors, then errors about names,
+    then errors about values.
     """
     file, found = parse(Source("pasted.xp", text))
     if found:

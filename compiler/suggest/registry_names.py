@@ -30,7 +30,9 @@ TYPO = 0.8
 
 @record
 class Guess:
-    """Candidates for what a name stands for, the most likely first. `certain` is true if there is exactly one."""
+    """The registered names that an unknown name may stand for, the most likely first. `certain` is true if only one is
+    possible.
+    """
 
     names: tuple[str, ...]
     certain: bool = False
@@ -93,7 +95,7 @@ def model(name: str) -> Guess:
         longer = [
             one for one in names if parsed.kind == known[one].kind == "chat" and _has_all_parts(known[one], parsed)
         ]
-        # the kind must be the same: for `qwen3-4b-instruct`, `qwen3-4b-base` is not suggested
+        # leave out models of the other kind: `qwen3-4b-base` for `qwen3-4b-instruct`
         return Guess(tuple([*(without or same), *longer][:MOST]))
     more = [one for one in names if _has_all_parts(known[one], parsed)]
     if not more:  # the name contains a version that the registered name lacks: `deepseek-r1-distill-llama3-8b`
@@ -186,7 +188,7 @@ def dataset(name: str) -> Guess:
     if not more and (like := _like(plain, known)).names:
         return like
     if not more and len(parsed.letters) > 5:
-        # the registered name lacks one number or word of the name: `tulu-3-sft-mix`
+        # the name is the beginning of a registered name: `tulu-3-sft-mix` for `tulu-3-sft-mixture`
         more = [one for one in names if known[one].letters.startswith(parsed.letters)]
     return Guess(tuple(sorted(more, key=lambda one: (len(known[one].parts), one))[:MOST]))
 
@@ -198,7 +200,9 @@ def _has_all_parts(known: ParsedName, parsed: ParsedName) -> bool:
 
 
 def _lacks_one_number(known: ParsedName, parsed: ParsedName) -> bool:
-    """Whether a registered name lacks exactly one number of the parsed name, and is otherwise the same."""
+    """Whether two names have the same words and sizes, except that the registered name (`known`) lacks one number of
+    the parsed name.
+    """
     more = [*(Counter(parsed.parts) - Counter(known.parts)).elements()]
     return len(more) == 1 and more[0].isdecimal() and not Counter(known.parts) - Counter(parsed.parts)
 
@@ -219,7 +223,7 @@ def gpu(name: str) -> tuple[Guess, str]:
     numbers = re.findall(r"\d{3,}", name)
     like = [one for one in registry.gpu_names() if numbers and numbers[0] in re.findall(r"\d+", one)]
     if like:
-        # the model must be the same: `h100s` cannot stand for an A100
+        # prefer GPUs with the same letters: `h100s` stands for an H100, and not for an A100
         called = [one for one in like if one.partition("-")[0] in name.lower()]
         return Guess(tuple((called or like)[:MOST])), ""
     typos = [one for one in registry.gpu_names() if letter_likeness(letters(name), letters(one)) >= 0.85]
@@ -315,7 +319,8 @@ def _data_setting(node: Ref, label: Label) -> Diagnostic | None:
     row = BY_PATH.get(found.path) if found is not None and found.path.startswith("data.") else None
     message = f"`{name}` is not a setting of `data`"
     if row is not None and row.name == name:
-        # the name in the `train` line is not that of this block, or the setting stands outside of the block
+        # a legal setting is read as a source only for another reason: the `train` line names another block, or the
+        # setting stands outside of its block
         return None
     if row is not None:
         edits = (Edit(label.span, row.name),) if row.kind is FLAG else ()

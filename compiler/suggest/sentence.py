@@ -23,8 +23,8 @@ OUTPUT_ROOTS = frozenset(("out", "output", "outputs", "runs", "results", "checkp
 
 
 def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
-    """The text to write for a setting that does not belong in a block. The text belongs in the first line (`train MODEL
-    on DATA`), next to one data source, or after `extends`.
+    """The text to write for something that no block can state: the model, the data or the length in the first line, a
+    setting of one data source (`SOURCE(take=1000)`), or the base spec (`extends`).
     """
     length = LENGTH.fullmatch((unknown.typed or "").strip('"')) if row is not None else None
     if length is not None and length[2]:  # a length whose unit is `ba`, for batches: `max_duration = 1000ba`

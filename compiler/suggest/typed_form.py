@@ -39,10 +39,10 @@ def near_settings(unknown: UnknownName, clause: str | None) -> list[Meaning]:
 
 
 def by_word_or_value(unknown: UnknownName, clause: str) -> Meaning | None:
-    """The only setting of a clause whose name contains the unknown name as a word, and that accepts the written value:
-    `gpu_memory` for `gpu=50%` in `vllm`. If there is none, and xpc does not know the name, the only setting of the
-    clause that has the value as a choice: `strategy` for `packing(mode=bfd)`. None if another clause has a setting of
-    this name that accepts the value.
+    """The setting of a clause to which the unknown name and its value point. First, look for a setting whose name
+    contains the unknown name as a word, and that accepts the value: `gpu_memory` for `gpu=50%` in `vllm`. Otherwise, if
+    xpc does not know the name, look for a setting that has the value as a choice: `strategy` for `packing(mode=bfd)`.
+    None if no setting or several are found, or if a setting elsewhere has exactly this name and accepts the value.
     """
     name, value = unknown.name.lower(), unknown.typed or ""
     elsewhere = [row for row in schema.TABLE if row.name == name]
@@ -58,7 +58,9 @@ def by_word_or_value(unknown: UnknownName, clause: str) -> Meaning | None:
 
 
 def _takes(row: Setting, unknown: UnknownName) -> bool:
-    """Whether a setting accepts the written value unchanged. If no value is written, whether the setting needs none."""
+    """Whether a setting accepts the value that the user wrote, unchanged. If the user wrote no value: whether the
+    setting can be written without a value.
+    """
     if unknown.node is None:
         return row.kind in (FLAG, BLOCK) or row.head
     return row.kind is not BLOCK and not isinstance(
@@ -100,7 +102,7 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
             return row.alone
         alone = (
             known_choice(row, text) if yes else None if text.isdecimal() else choice(row, text)
-        )  # some numbers have a meaning only together with the name, as in `zero_stage=2`
+        )  # a number such as 2 may stand for a choice only together with the name, as in `zero_stage=2`
         return alone or choice(row, f"{unknown.name} {text}")
     edits = answer(found).edits
     # an edit must change only the value, and must not write another setting such as `lora(rank=5)`
@@ -147,13 +149,14 @@ def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | N
     """The value to write for a setting that is suggested. It is the value that the unknown name implies, or the user's
     value in xpc's notation.
 
-    If the user wrote no value, the result is an example. If the user's value is impossible, it is None.
+    If the user wrote no value, the result is an example value (None for a flag). If the setting cannot have the user's
+    value, the result is None.
     """
     if guess.value == "!":
         return "true" if (unknown.typed or "").lower() in ("false", "no", "off") else "false"
     text = (unknown.typed or "").strip('"').lower()
     if text == "auto" and row.path not in AUTO and unknown.node is not None:
-        return None  # this value leaves the choice to the library: `flash_attn: auto`
+        return None  # `auto`, as in `flash_attn: auto`, leaves the choice to the library, so no value is suggested
     # the name implies the value, as in `offload_optimizer_device = cpu`
     device = row.path == "strategy.offload" and text == "cpu"
     if guess.value and (unknown.node is None or not row.choices or device or text in (*YES, "auto")):

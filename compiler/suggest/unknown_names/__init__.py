@@ -1,7 +1,7 @@
-"""Suggest what to write instead of a name that is no setting at its place. Imported only for such a name.
+"""Suggest what to write instead of an unknown name in a spec. Imported only for a spec with such a name.
 
 `entry.py` is called first. A name in a clause goes through the steps of `inside.py`, any other through those of
-`outside.py`. A name that these steps do not answer goes to `search.py`, for which `guess.py` guesses the setting;
-`setting.py` writes the suggestion of a setting. Each of these files lists its steps in order: the first that answers
-wins.
+`outside.py`. A name for which these steps return no suggestion goes to `search.py`. `search.py` asks `guess.py` for the
+most likely setting, and `setting.py` for the text that suggests this setting. Each file lists its steps in order; the
+first suggestion is used.
 """

@@ -44,7 +44,7 @@ class Case:
 
     @property
     def exact(self) -> bool:
-        """Whether the guess has the same words as the name, and is not merely spelled alike."""
+        """Whether the guessed setting was found by identical words, and not only by similar letters."""
         return self.guess is not None and self.guess.likeness >= SAME
 
     @cached_property
@@ -59,7 +59,7 @@ class Case:
     def suggests(
         self, form: str, edit: str | None = None, inside: bool = False, replaces_value: bool = True
     ) -> Suggestion:
-        """Suggest a text (`form`), with an edit if the text can be written at the same place."""
+        """Suggest to write the text `form`. An editor can insert it if it is legal at the place of the unknown name."""
         outside = f" outside of `{self.clause}`" if self.clause and not inside else ""
         edit = None if edit is None or outside else form
         text, help = f"did you mean `{form}`?", f"write `{form}`{outside}"
@@ -70,7 +70,7 @@ SomeCase = TypeVar("SomeCase", bound=Case)
 
 
 def first_answer(case: SomeCase, steps: Iterable[Callable[[SomeCase], Suggestion | None]]) -> Suggestion | None:
-    """The answer of the first step that has one; None if no step answers."""
+    """Call the steps in order, and return the first suggestion. None if no step returns a suggestion."""
     return next((found for step in steps if (found := step(case)) is not None), None)
 
 
@@ -80,6 +80,8 @@ def is_in(path: str, clause: str) -> bool:
 
 
 def settings_of(clause: str) -> str:
-    """A phrase that lists the settings of a clause. If there are none or many, it says how to list them."""
+    """A phrase with the first twelve settings of a clause. If the clause has none, or outside of clauses, it says where
+    the settings are listed.
+    """
     names = [row.name for row in schema.children(clause)] if clause else []
     return f"`{clause}` has {', '.join(names[:12])}" if names else REFERENCE
