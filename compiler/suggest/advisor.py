@@ -25,7 +25,9 @@ class Suggestions(Advisor):
         return unknown_name(unknown, count)
 
     def is_known(self, name: str) -> bool:
-        """Whether xpc knows a name as one of another tool."""
+        """Whether xpc knows a name: as another name of a setting, from the table of advice, or as a name without an
+        equivalent.
+        """
         from xpc.compiler.suggest.meaning import is_known
 
         return is_known(name, loosely=False)
@@ -35,7 +37,7 @@ class Suggestions(Advisor):
     ) -> tuple[str, Span, str, str | None]:
         """The finding for a setting without a value: its message, span, help (with an example of a value) and edit.
 
-        If a block stands in the place of the value (`rewards { accuracy = 1 }`), there is no edit.
+        If the user wrote a block instead of a value (`rewards { accuracy = 1 }`), the edit is None.
         """
         from xpc.compiler.suggest.legal import example
 

@@ -59,8 +59,8 @@ class Block:
 
 
 def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
-    """Add what to write instead to findings about another tool's notation. Also returns the settings that other
-    tools' blocks stand for.
+    """Add a help to each finding about another tool's notation: what to write in xpc's notation. Returns a pair: the
+    findings, and the paths of the settings that are meant by blocks of other tools.
     """
     found = [
         one if one.message == SHELL else rewrite_first_line(rewrite_number(one)) for one in rewrite_options(problems)
@@ -86,7 +86,9 @@ MACHINES = re.compile(
 
 
 def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Return the findings, in which a line such as `hardware 2 nodes x 8 h100-80gb` has a single finding."""
+    """Replace all findings about a line such as `hardware 2 nodes x 8 h100-80gb` by a single finding about the complete
+    line. Other findings are returned unchanged.
+    """
     out: list[Diagnostic] = []
     lines: list[tuple[str, int]] = []
     for found in problems:
@@ -111,7 +113,7 @@ def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 def _machines(machines: re.Match[str]) -> tuple[str, str]:
     """Return a pair: the help for a line about several machines, and the lines to write, or "" if this is unclear. If a
-    line names no GPU, or one that is not registered, the suggested lines do not invent a GPU.
+    line names no GPU, or a GPU that is not in the registry, the help contains the placeholder GPU instead of a name.
     """
     if machines["before"] is not None:
         which = registry.find_gpu(machines["before"])
@@ -180,8 +182,8 @@ def _is_in(one: Diagnostic, source: Source, span: Span) -> bool:
 
 
 def _is_foreign(block: Block) -> bool:
-    """Whether xpc has no block of this name. A clause such as `seed` has no block either, because it takes a single
-    value.
+    """Whether the block is one of another tool: xpc has no block of this name, and the name is not a misspelling in
+    xpc. This includes `seed { ... }`, because `seed` takes a single value in xpc.
     """
     if block.name in schema.CLAUSES:
         return not any(schema.children(block.name)) and block.name not in ("sweep", "extra", "data", *schema.ADAPTERS)
@@ -297,7 +299,8 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
         return [(advised.form, advised.help)]
     out: list[tuple[str | None, str]] = []
     clause = None if letters(block.name) in EVERYTHING else _clause(block.name)
-    # most settings of `launch` are only legal with one scheduler, so they are not suggested without it
+    # suggest nothing in `launch`: most of its settings are legal with one scheduler only, and the block does not name
+    # it
     clause = None if clause == "launch" else clause
     remaining: list[tuple[str, str]] = []
     for name, typed in block.settings:
@@ -322,8 +325,8 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
 
 
 def _switch(block: Block) -> tuple[str, str] | None:
-    """The clause and the setting for a block that is called like a setting of an adapter: `dora { rank = 16 }` becomes
-    `lora(dora, rank=16)`. None for any other block.
+    """For a block that has the name of a setting of an adapter: the adapter's clause and the setting. `dora { rank = 16
+    }` becomes `lora(dora, rank=16)`. None for any other block.
     """
     found = meaning(block.name, exact=True)
     clause, _, setting = ("", "", "") if found is None else found.path.partition(".")

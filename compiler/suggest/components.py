@@ -41,7 +41,7 @@ def after_component(name: str) -> Meaning | None:
     """The setting for a name that begins with a component: `method.max_completion` for `rollout_max_tokens`. None if
     there is no such setting.
     """
-    first, *rest = parts(name) or ("",)  # a name such as `_` has no parts
+    first, *rest = parts(name) or ("",)  # the name `_` has no parts, so use ""
     clause = components().get(first)
     # The rest of the name must be specific. In `generation_steps` it is not, because `steps` alone may mean many
     # settings.
@@ -104,8 +104,8 @@ def with_shared_word(name: str, clause: str | None) -> list[str]:
 
 
 def misspelt_clause(unknown: UnknownName) -> str | None:
-    """The clause whose name is misspelt in a block or a call: `eval` for `eva {`, `optimizer` for `optimiser
-    adamw(lr=1e-5)`. None if there is none.
+    """The clause that a misspelt name before a block or a call means: `eval` for `eva {`, `optimizer` for `optimiser
+    adamw(lr=1e-5)`. None if the name misspells no clause.
     """
     plural = {"strategies": "strategy", "batches": "batch"}.get(unknown.name, unknown.name.removesuffix("s"))
     # an identical name is no typo: `targets` is a setting of `lora`, and not a misspelt `target`

@@ -80,7 +80,9 @@ def concerns_unset(words: list[Word], state: Variables, operator: str = "-z") ->
 
 
 def both(one: bool | None, other: bool | None, link: str) -> bool | None:
-    """The outcome of `one && other` or of `one || other`; `link` is the operator. An unknown outcome is None."""
+    """The outcome of `one && other` or `one || other`, where `link` is the operator. None means that an outcome is
+    unknown, both for the two operands and for the result.
+    """
     decides = link == "||"
     if one is decides or other is decides:
         return decides

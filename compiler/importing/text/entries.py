@@ -57,7 +57,7 @@ def checked(value: object, line: int) -> object:
 
 
 def listed(items: list[Entry]) -> list[Entry] | None:
-    """The items unchanged, but None if all of them are null."""
+    """The items unchanged. If all items are null, None, as for a missing value."""
     return None if items and all(one.value is None for one in items) else items
 
 
@@ -66,9 +66,9 @@ class Entry:
     """A key of a configuration with its value, file and line. `value` is None, bool, int, float, str, or a list or dict
     of entries.
 
-    `typed` is the text in the file if it differs from the value, such as `no`, which YAML 1.1 reads as false. `earlier`
-    is the line of an earlier occurrence of the key with another value, which YAML readers ignore. `unset` is a variable
-    in the value that the script does not set, such as `$LR`.
+    `typed` is the text in the file if it differs from the value, such as `no`, which YAML 1.1 reads as false. If the
+    file has the key twice with different values, YAML readers use the last one, and `earlier` is the line of the value
+    that they ignore. `unset` is a variable in the value, such as `$LR`, to which the script assigns nothing.
     """
 
     key: str
@@ -111,7 +111,9 @@ Entries = Mapping[str, Entry]
 
 
 class Lookups(Mapping[str, Entry]):
-    """A mapping of the keys of a configuration that records in `seen` each name that is looked up, found or not."""
+    """The keys of a configuration as a mapping. Each name that is looked up is added to `seen`, whether or not the
+    configuration has the key.
+    """
 
     def __init__(self, entries: Entries, seen: set[str]) -> None:
         self.entries, self.seen = entries, seen
@@ -193,7 +195,9 @@ def integer(entry: Entry) -> int | None:
 
 
 def text(entry: Entry) -> str | None:
-    """The value as a string; for a number or a bool, its text in the file. None for null, lists and mappings."""
+    """The value as a string. For a number or a bool, this is the text that stands in the file. None for null, lists and
+    mappings.
+    """
     if isinstance(entry.value, str):
         return entry.value
     if isinstance(entry.value, bool | int | float):
@@ -212,8 +216,8 @@ def words(entry: Entry) -> list[str] | None:
 
 
 def not_set(variable: str) -> tuple[str, str]:
-    """Returns a pair for an error message: the reason why a shell variable's value is unknown, and the help. `$X` is
-    never set; `${X}` has different values in different branches.
+    """Returns a pair for an error message: the reason why a shell variable's value is unknown, and the help. `variable`
+    is `$X` if the script never sets the variable X, and `${X}` if branches of a condition set X to different values.
     """
     name = variable.strip("${}")
     help_ = f"`--set {name}=VALUE` sets it" if name.isidentifier() or name.isdecimal() else "write its value"

@@ -50,9 +50,9 @@ copied for branches.
 
 @mutable
 class Budget:
-    """The limit for the cost of reading a script; all branches together must keep to it. The cost could grow in two
-    ways: exponentially, if each variable uses the one before it twice; and by the copies of all variables that each
-    branch of a condition needs.
+    """A limit for the cost of reading a script, shared by all its branches. Without a limit, a short script could cost
+    very much: values grow exponentially if each variable contains the previous variable twice, and each branch of a
+    condition needs a copy of all variables.
     """
 
     spent: int = 0
@@ -68,9 +68,9 @@ class Budget:
 class Variables:
     """The variables of a shell script: strings (`known`), arrays, and associative arrays (`tables`).
 
-    `missing` maps the name of a variable whose value is not completely known to the unset variable that is the cause,
-    such as `$1`. The name `NAME[@]` stands for the number of items of the array NAME. `positional` are the arguments of
-    the function that is running.
+    If the value of a variable is not completely known, `missing` maps its name to the cause: the unset variable in its
+    value, such as `$1`. The name `NAME[@]` stands for the number of items of the array NAME. `positional` are the
+    arguments of the function that is running.
     """
 
     known: dict[str, str] = field(factory=dict)
@@ -100,8 +100,8 @@ class Variables:
             self.missing[name] = missing
 
     def nodes(self, name: str) -> None:
-        """Set an array to the names of the job's nodes. The names are unknown; their number is SLURM_NNODES, if this is
-        known.
+        """Set an array to the names of the job's nodes. The names are unknown, but the number of items is SLURM_NNODES,
+        if the script sets this variable.
         """
         count = self.known.get("SLURM_NNODES", "")
         names = ["$(scontrol)"] * (int(count) if WHOLE.fullmatch(count) and 0 < int(count) <= MOST_NODES else 1)
@@ -113,8 +113,8 @@ class Variables:
             self.missing[f"{name}[@]"] = "$(...)"
 
     def forget(self, name: str) -> None:
-        """Mark a variable as set to an unknown value: its entry in `missing` is then `${NAME}`, while `$NAME` means
-        never set.
+        """Mark a variable as set to an unknown value. Its entry in `missing` becomes `${NAME}`; for a variable that is
+        never set, the entry is `$NAME`.
         """
         self.known.pop(name, None)
         self.arrays.pop(name, None)
@@ -137,10 +137,11 @@ def joined(branches: list[Variables], before: Variables) -> Variables:
 
 
 def _keep_arguments(out: Variables, name: str, branches: list[Variables]) -> None:
-    """If branches give a variable different commands or argument lists, keep the words that all of them share.
+    """If branches set a variable to different commands or argument lists, keep the words that all these values have in
+    common.
 
-    If some branches append options, the words before these stay. If some put a wrapper such as `taskset -c 0-7` before
-    the command, the command stays.
+    For example, if only some branches append options, the words before the options are kept. If only some branches put
+    a wrapper such as `taskset -c 0-7` before the command, the command is kept.
     """
     is_array = any(name in one.arrays for one in branches)
     arrays = [one.arrays.get(name, []) for one in branches] if is_array else []
@@ -168,7 +169,9 @@ def _keep_arguments(out: Variables, name: str, branches: list[Variables]) -> Non
 
 
 def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[str, str]:
-    """Returns a pair: the string with all known values filled in, and its first unknown variable (`$1`), or ""."""
+    """Returns a pair: the string in which known variables are replaced by their values, and the first variable whose
+    value is unknown, such as `$1` ("" if all are known).
+    """
     out, missing, at = "", "", 0
     while at < len(text):
         start = at
@@ -194,9 +197,10 @@ def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[
         state.budget.spend(len(value or ""), line)
         raw = text[start:at]
         if value is None and raw.startswith("${") and " " in raw and removed[:2] != "$(":
-            raw = removed  # a message such as that of `${X:?message}` is dropped
+            # keep only the variable's name: the message in `${X:?message}` has spaces, which would split the word
+            raw = removed
         if value is None and raw.startswith("$((") and removed != "$((...))":
-            # the spaces in `$((RANDOM % 100))` would split it into several words, so use only its unknown variable
+            # keep only the variable's name: the spaces in `$((RANDOM % 100))` would split the word
             raw = removed
         out += raw if value is None else value
         missing = first_missing(missing, removed)
@@ -204,15 +208,15 @@ def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[
 
 
 def first_missing(one: str, other: str) -> str:
-    """If a word contains two unknown variables, the one to report. It is the first, unless that is a variable which
-    every login sets, such as `$USER`.
+    """The unknown variable to report for a word that contains two, `one` and `other`. It is `one`, unless every login
+    sets this variable, as it sets `$USER`.
     """
     return other if other and (not one or one.strip("${}") in LOGIN) else one
 
 
 def closed(text: str, at: int, open: int = 0) -> int:
     """The position after the bracket that closes the `(` or `{` at `at`; the end of the text if it is never closed.
-    `open` is the number of brackets around it.
+    `open` is the number of brackets that enclose this bracket.
     """
     if open > MOST_OPEN:
         return len(text)
@@ -274,7 +278,9 @@ def _parameter(inside: str, state: Variables, line: int, depth: int) -> tuple[st
 
 
 def _value(name: str, index: str | None, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
-    """The value of a variable or array item (None if it is not set), and the unknown variable that it contains."""
+    """Return a pair: the value of a variable or of an array's item (None if it is not set), and the unknown variable in
+    this value.
+    """
     if WHOLE.fullmatch(name) and int(name) and state.positional is not None:
         return state.positional[int(name) - 1] if int(name) <= len(state.positional) else "", ""
     if index is None and name not in state.known and name in state.arrays:
@@ -344,8 +350,8 @@ def _arithmetic(inside: str, state: Variables, line: int, depth: int) -> tuple[s
 
 
 def _command(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
-    """The output of `$(inside)` for `pwd`, `basename`, `dirname`, `echo`, `expr`, `seq` with known arguments, and the
-    unknown variable. No command is run.
+    """Return a pair: the output of `$(inside)`, and an unknown variable in it. The output is known for `pwd`,
+    `basename`, `dirname`, `echo`, `expr` and `seq` with known arguments, which are computed here; no command is run.
     """
     inside = inside.strip()
     own = OWN_FOLDER.fullmatch(inside)

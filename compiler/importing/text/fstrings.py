@@ -59,8 +59,8 @@ def _end(text: str, at: int, quote: str, formatted: bool) -> int:
 
 
 def _inner(inside: str, quote: str) -> str:
-    """The contents of an f-string as Python 3.11 can parse it: in its expressions, the quotes that enclose the f-string
-    become the other kind.
+    """The contents of an f-string, changed so that Python 3.11 can parse them: if the f-string is enclosed in double
+    quotes, double quotes inside its expressions become single quotes, and the other way round.
 
     An expression with a backslash, which Python 3.11 refuses, becomes an undefined name, so that its value is unknown.
     """

@@ -52,14 +52,14 @@ def calls(
     written: dict[str, str] | None = None,
     changed: dict[str, str] | None = None,
 ) -> list[Call]:
-    """The commands of a shell script that may run. Assignments and `export` set variables, except those in `sets`,
-    which keep the given value.
+    """All commands of a shell script that a run of the script may execute. Assignments and `export` set variables; a
+    variable in `sets` keeps the value that `sets` gives it.
 
     Commands of a branch with a false condition are skipped. After a condition of unknown outcome, a variable keeps its
     value only if all branches agree. `loops` receives the values of each `for NAME in ...`, and the loop's body is read
-    once, with the first value. `read` reads the files that the script sources, and `written` receives the texts of the
-    files that the script writes, as by `cat > FILE <<EOF`. `changed` receives the files that it changes in another way,
-    each with the program that does so. Raises Unreadable for a quote that is never closed.
+    once, with the first value. `read` is called to read the files that the script sources. `written` receives the texts
+    of the files that the script writes, as by `cat > FILE <<EOF`. `changed` receives the names of files whose new text
+    is unknown, each with the program that changes the file. Raises Unreadable for a quote that is never closed.
     """
     if len(text) > MAX_SIZE:
         raise Unreadable(f"it is longer than {MAX_SIZE} characters")
@@ -77,7 +77,9 @@ def calls(
 
 @mutable
 class _Shell(Branches):
-    """The script while it is interpreted. `fixed` variables keep the user's value; `out` has the commands so far."""
+    """The state of a script while it is interpreted. Variables in `fixed` keep the value that the user gave. `out`
+    lists the commands found so far.
+    """
 
     fixed: dict[str, str] = field(factory=dict)
     loops: dict[str, tuple[str, ...]] = field(factory=dict)
@@ -112,7 +114,7 @@ class _Shell(Branches):
             words.state, words.reading = self.state, not self.dead and runs is not False
             found = words.command()
             if before is not None and found == []:
-                # the command after an operator is an assignment, as in `check && ARRAY+=(...)`
+                # an assignment to an array after `&&` or `||`, as in `check && ARRAY+=(...)`, may or may not happen
                 self.state = joined([self.state, before], before)
             if found is None:
                 del self.blocks[base:]
@@ -314,8 +316,8 @@ class _Shell(Branches):
             self.state.assign(name, part)
 
     def read_lines(self, texts: list[str]) -> None:
-        """Set the array of `mapfile -t NAME < <(command)`. Its items are unknown, and also their number, except that of
-        the nodes of a Slurm job.
+        """Set the array of `mapfile -t NAME < <(command)`. Its items are unknown. The number of items is known only if
+        the command lists the nodes of a Slurm job.
         """
         name = next((one for one in texts if re.fullmatch(r"[A-Za-z_]\w*", one)), "MAPFILE")
         if "scontrol" in " ".join(texts):

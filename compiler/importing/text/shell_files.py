@@ -1,5 +1,6 @@
-"""The files that a shell script writes before the training, such as a configuration by `cat > FILE <<EOF`. Commands
-that copy a file or replace words in it are followed; the file of any other command has an unknown text.
+"""The files that a shell script writes before the training, such as a configuration by `cat > FILE <<EOF`. For commands
+that copy a file or replace words in it, the new text is computed. After any other command that writes a file, the
+file's text counts as unknown.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ class Files:
             self.printed = made
 
     def inline(self, words: list[Word], body: str | None) -> list[Word]:
-        """The words of `python -c CODE` and `python - <<EOF` with the name of a file that has the code, which is
-        written.
+        """If a command runs code from its own text (`python -c CODE`, `python - <<EOF`) and the code trains, store the
+        code as a file in `written`, and return the command's words with this file's name instead of the code.
         """
         at = next((n for n, one in enumerate(words) if re.match(r"(?:.*/)?python[\d.]*$", one.text)), len(words))
         rest = [one for one in words[at + 1 :] if one.text != "-u"]
@@ -82,7 +83,8 @@ class Files:
         return [*words[: at + 1], Word(name, words[at].line), *rest[2:]]
 
     def made(self, head: str, texts: list[str], source: str | None, state: Variables) -> str | None:
-        """The text that a command prints or writes; None if it is unknown. `source` is what it reads."""
+        """The text that a command prints or writes; None if it is unknown. `source` is the text that the command reads.
+        """
         names = [one for one in texts[1:] if not one.startswith("-")]
         if head == "cat":
             parts = [self.text(one) for one in names]
@@ -122,8 +124,8 @@ class Files:
         return None if data is None or len(data) > MAX_SIZE else data.decode("utf-8-sig", "replace")
 
     def replaced(self, commands: list[str], text: str | None) -> str | None:
-        """Apply the commands `s/OLD/NEW/g` of sed to a text, one after the other; None for a command that is not
-        followed.
+        """Apply the commands `s/OLD/NEW/g` of sed to a text, one after the other. None if one of them is any other
+        command of sed.
         """
         for one in [part.strip() for command in commands for part in command.split("\n") if part.strip()]:
             self.budget.spend(len(text or ""))

@@ -36,8 +36,8 @@ COMPUTED = re.compile(r"\s*(\w+)\s*(?:([-+*/%]?)=(?!=)(.*)|(\+|-)\4\s*)", re.S)
 
 @record
 class Word:
-    """An expanded word of a command, with its line. `open` is a variable in it that the script does not set, such as
-    `$LR`; "" if the word is completely known.
+    """An expanded word of a command, with its line. If the word contains a variable that the script does not set, such
+    as `$LR`, `open` is this variable. If the word is completely known, `open` is "".
     """
 
     text: str
@@ -171,7 +171,7 @@ class Words:
         rest = Words(self.text, self.state, location + 1, self.line + 1)
         body = rest.document(found)
         lines = self.text.count("\n", location + 1, rest.at)
-        # the newlines are kept, so that positions and lines stay right
+        # the here-document is replaced by newlines and blanks, so that all positions and line numbers stay the same
         blank = "\n" * lines + " " * (rest.at - location - 1 - lines)
         self.text = self.text[: location + 1] + blank + self.text[rest.at :]
         return body
@@ -223,7 +223,8 @@ class Words:
         if not found[2]:
             self.state.missing.pop(f"{found[1]}[@]", None)
         if not counted and any(one.open.startswith("$(") for one in inside):
-            self.state.missing[f"{found[1]}[@]"] = "$(...)"  # a command may print several words
+            # the number of items is unknown, because a command may print several words
+            self.state.missing[f"{found[1]}[@]"] = "$(...)"
         self.state.arrays[found[1]] = [*before, *(one.text for one in inside)]
         self.state.missing.update(
             {f"{found[1]}[{len(before) + n}]": one.open for n, one in enumerate(inside) if one.open}

@@ -30,8 +30,8 @@ class Rows:
     """A dataset component of torchtune: its row format (`shape`), its columns by torchtune's names, and its default
     repository (`source`).
 
-    `train_on_input` is true if prompts are in the loss, and `goes_on` if a text that does not fit continues in the next
-    packed sequence.
+    `train_on_input` is true if the loss includes prompts. `goes_on` is true if, with packing, a text that does not fit
+    in a sequence is continued in the next one.
     """
 
     shape: str

@@ -79,8 +79,8 @@ def everything(draft: Draft, entry: Entry, why: str) -> None:
 def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None, columns: Entry | None = None,
            weight: Entry | None = None, named: Entry | None = None) -> Source | None:  # fmt: skip
     """Build a data source such as `org/name:config[split]` from its keys; None, after reporting an error, if a spec
-    cannot express it. `weight` is the share of the rows to use. `named` is the mapping of splits to files that has the
-    file, as in `data_files: {train: rows.jsonl}`; None without one.
+    cannot express it. `weight` is the share of the rows to use. `named` is the mapping from splits to files in which
+    the file is named, as in `data_files: {train: rows.jsonl}`. None if there is no such mapping.
     """
     ref = reference(draft, entry, "dataset")
     if ref is None:
@@ -254,7 +254,7 @@ def _several(draft: Draft, several: Entry, named: Entries) -> None:
 
 def _only_file(files: Entry | None, split: Entry | None) -> Entry | None:
     """The one file that `data_files` names for a split, such as the value of `train` in `{train: rows.jsonl}`. None if
-    it names several files, or none.
+    `data_files` names no file or several files for this split.
     """
     if files is None or files.empty:
         return None

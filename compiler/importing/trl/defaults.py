@@ -1,4 +1,6 @@
-"""State in the spec those defaults that a TRL configuration relies on and that differ from xpc's."""
+"""A TRL configuration relies on TRL's defaults for keys that it leaves out. Where xpc's default is another one, state
+TRL's default in the spec.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,8 @@ a TRL trainer gets a TrainingArguments, because the trainer copies all its value
 
 
 def stated(draft: Draft, native: Stack) -> dict[str, Json]:
-    """The argument defaults of the TRL version that the file was written for: those of the nearest stack `native`,
-    replaced where this version has other defaults.
+    """The argument defaults of the TRL version that the file was written for. They are the defaults of the nearest
+    stack, `native`, except for arguments whose default is another one in this TRL version.
     """
     out = native.base_arguments(native.config(draft.method))
     out["bf16"] = native.fields(native.config(draft.method))["bf16"].effective is True
@@ -134,17 +136,21 @@ def native_defaults(draft: Draft, native: Stack) -> None:
 
 
 def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """Write to the spec the method's defaults that differ between the file's TRL version and the target stack."""
+    """For each setting of the method: if its default in the file's TRL version is not that of the target stack, state
+    the file's default in the spec.
+    """
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     for row in TABLE:
         block = row.path.rpartition(".")[0]
         if draft.method not in row.methods or not row.path.startswith("method.") or row.path in APART:
             continue
         if not row.args:
-            continue  # the runtime reads this setting, so no argument has a default for it
+            continue  # this setting is read by the bundle's runtime and not by TRL, so TRL has no default for it
         name = row.args[0]
         if row.path == "method.level" and name not in draft.stack.fields(draft.stack.config(draft.method)):
-            continue  # a stack without this argument uses one ratio per token, the default of the other stacks
+            # a stack without the argument for `level` always uses one ratio per token, which is the default on other
+            # stacks
+            continue
         if name not in stated or stated[name] == here.get(name) or (block != "method" and not draft.has(block)):
             continue
         value = _value(draft, native, row.path, stated[name])

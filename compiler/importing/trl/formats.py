@@ -43,8 +43,8 @@ def masks(draft: Draft) -> tuple[str, ...]:
 
 
 def mask(shape: str) -> str:
-    """The setting that limits the loss to answers for a row format: `method.completion_only` or
-    `method.assistant_only`; "" for plain texts.
+    """The setting that limits the loss to answers, for rows of the format `shape`: `method.completion_only` or
+    `method.assistant_only`. "" for plain texts and tokenized rows.
     """
     of = {"prompt_completion": "method.completion_only", "alpaca": "method.completion_only", "text": "", "tokens": ""}
     return of.get(shape, "method.assistant_only")

@@ -128,7 +128,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     """Set the adapter and the quantization of its base model. `native` is the default rank, alpha and dropout."""
     use = named.get("use_peft")
     four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
-    # Only the importer of Python scripts sets this key and `lora.init_lora_weights`.
+    # `adapter.kind` and `lora.init_lora_weights` are no keys of TRL: the importer of Python scripts makes them
     kind = named.get("adapter.kind")
     if use is None or use.off:
         _without_adapter(draft, named)
@@ -147,7 +147,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
             draft.note(one, "it is off")
     for (name, path), usual in zip(LORA.items(), OTHER_SHAPES[other] if other else native):
         draft.setting(path, named.get(name))
-        if usual is not None and not draft.has("lora.from"):  # a continued adapter has its own rank and alpha
+        if usual is not None and not draft.has("lora.from"):  # a continued adapter keeps its rank and alpha
             draft.default(path, usual, "not set: peft's default" if other else "not set: TRL's ModelConfig")
     if not draft.has("lora.from"):
         modules = named.get("lora_target_modules")
@@ -167,7 +167,9 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
 
 
 def _without_adapter(draft: Draft, named: Entries) -> None:
-    """Note the keys of adapters, which have no effect. A quantized model is an error."""
+    """For a run without adapters: record in the report that keys about adapters have no effect, and report an error for
+    a quantized model.
+    """
     inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
               "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *ADAPTER_OPTIONS]  # fmt: skip
     for name in ("use_peft", *inside, "lora.init_lora_weights"):
@@ -335,9 +337,10 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
 
 
 def loaded_as(draft: Draft) -> None:
-    """Set the dtype of the weights to its default: fp32, unless the base model is quantized."""
+    """If no key states the dtype of the weights, set it to fp32, TRL's default. A quantized base keeps xpc's default.
+    """
     if not draft.has("model.dtype") and (draft.has("qlora") or draft.has("lora.bits")) and draft.has("precision"):
-        # for a quantized base, xpc's default of `model.dtype` is the same as TRL's
+        # for a quantized base, xpc and TRL have the same default dtype
         return
     draft.default("model.dtype", "fp32", "not set: transformers 4 and TRL load in fp32")
 

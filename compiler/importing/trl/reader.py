@@ -35,8 +35,9 @@ TELLING = (
 
 
 def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: Entries) -> str:
-    """The training method, from the first of these that names one: `--method`, a word of the file's path
-    (`recipes/x/dpo/config.yaml`), or an argument that only one method has. If none of them does, the method is sft.
+    """The training method. It is looked up in this order: `--method`, a word of the file's path
+    (`recipes/x/dpo/config.yaml`), and an argument that only one method has. If none of the three names a method, it is
+    sft.
 
     "distill" in a path counts only if the file names a teacher, because many models have "distill" in their name.
     """
@@ -59,9 +60,9 @@ def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: En
 def start(
     overrides: Overrides, entries: Entries, file: str, dating: Entries | None = None, source_text: str = ""
 ) -> tuple[Draft, Stack]:
-    """An empty draft with its method and target stack, and the stack whose defaults the file relies on. `dating` are
-    the entries whose names show the TRL version; None means all entries. The version may also be stated in
-    `source_text` or in the repository's requirements.
+    """An empty draft with its method and target stack, and the stack whose defaults the file relies on. The TRL version
+    is derived from the names of the keys in `dating` (None means all entries), and from a version that `source_text` or
+    the repository's requirements state.
     """
     dating = entries if dating is None else dating
     method = method_of(overrides, file, entries, entries)
@@ -77,7 +78,7 @@ def start(
     packs, attention = entries.get("packing"), entries.get("attn_implementation")
     flash = attention is not None and "flash" in str(attention.value)
     if packs is not None and boolean(packs) and not flash and not stack.facts.isolate_mask:
-        stack = load(stacks.DEFAULT)  # on the default stack, packed documents do not attend to each other
+        stack = load(stacks.DEFAULT)  # use the default stack: there, packed documents do not attend to each other
     draft = Draft(load(overrides.target) if overrides.target else stack, method, overrides.stem)
     draft.trl = number(source) if number(source) in fitting else fitting[-1]
     draft.fitting, draft.pinned = fitting, pinned
@@ -319,8 +320,8 @@ def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
 
 
 def known(draft: Draft, *more: Iterable[str]) -> list[str]:
-    """The key names that an unknown key may be a misspelling of: TRL's names, the names that were looked up, and
-    `more`.
+    """All known key names, to suggest one for a misspelt key: TRL's names, the names that the importer has looked up,
+    and `more`.
     """
     ours = {argument for row in TABLE for argument in row.args}
     return sorted({*draft.stack.fields(draft.stack.config(draft.method)), *ours, *KEYS, *draft.seen}.union(*more))

@@ -71,7 +71,7 @@ def intervals(draft: Draft, named: Entries) -> None:
     evaluates = named.get("do_eval")
     if entry is not None and not entry.empty:
         shared = _amount(logged) if logged is not None and not logged.empty else None
-        usual = shared or Amount("count", 500)  # by default, transformers evaluates as often as it logs
+        usual = shared or Amount("count", 500)  # if `eval_steps` is missing, transformers uses `logging_steps`
         every(entry, steps, usual, draft, "eval.every")
     elif steps is not None:
         draft.note(steps, "nothing is evaluated: `eval_strategy` is not set")
@@ -181,7 +181,8 @@ ACCELERATOR: Mapping[str, tuple[object, ...]] = {
 
 
 def accelerator(draft: Draft, named: Entries) -> None:
-    """Import `accelerator_config`: values that a bundle has anyway are irrelevant, others are errors."""
+    """Import `accelerator_config`. A value that every bundle uses anyway needs no setting; any other value is an error.
+    """
     entry = named.get("accelerator_config")
     if entry is None or entry.empty:
         return
@@ -233,8 +234,8 @@ def packing(draft: Draft, named: Entries) -> None:
 
 
 def switches(draft: Draft, named: Entries) -> None:
-    """Import flags with the opposite meaning of a setting, such as `save_only_model`, and keys whose value becomes
-    another name, such as `attn_implementation`.
+    """Import flags that mean the opposite of a setting, such as `save_only_model` (`full_state = false`), and keys
+    whose values have other names in xpc, such as `attn_implementation`.
     """
     only, resume = named.get("save_only_model"), named.get("resume_from_checkpoint")
     if only is not None and not only.empty:
@@ -261,7 +262,7 @@ def switches(draft: Draft, named: Entries) -> None:
         draft.note(older, "it is off")
     elif older is not None and attention is not None and not attention.empty:
         draft.note(older, "`attn_implementation` decides")
-    elif older is not None:  # older files of the alignment handbook have this key
+    elif older is not None:  # older files of the alignment handbook have `use_flash_attention_2`
         draft.put("model.attn", "flash2", older)
     for name in ("attn_implementation", "dtype"):
         entry = named.get(name)
@@ -346,7 +347,9 @@ def hub(draft: Draft, named: Entries) -> None:
 
 
 def precision(draft: Draft, why: str) -> None:
-    """Set the default precision: fp32 if the weights are fp32; otherwise the dtype of the weights, bf16 or fp16."""
+    """Set the precision if the file does not state it, or states fp32: for fp32 weights it is fp32; for bf16 or fp16
+    weights it is the dtype of the weights, because transformers then computes in this dtype.
+    """
     dtype, stated = draft.settings.get("model.dtype"), draft.settings.get("precision")
     if dtype is None or dtype.text == "fp32" or (stated is not None and stated.text != "fp32"):
         draft.default("precision", "fp32", why)
@@ -359,7 +362,8 @@ def precision(draft: Draft, why: str) -> None:
 
 
 def follow(draft: Draft) -> None:
-    """If flash attention does not separate the documents of packed rows, separate them by an attention mask."""
+    """If rows are packed and the attention is not flash attention, let an attention mask separate the packed documents.
+    """
     attention, packed = draft.settings.get("model.attn"), draft.settings.get("batch.packing")
     apart = attention is not None and attention.text in ("flash2", "flash3")
     if packed is None or packed.text != "true" or apart or stream(draft) or draft.has("batch.packing.isolate"):

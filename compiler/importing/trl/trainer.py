@@ -52,8 +52,8 @@ def canonical(entries: Entries) -> dict[str, Entry]:
 
 
 def arguments(draft: Draft, entries: Entries) -> None:
-    """Import every key of the trainer. Keys that must be read together come first, and then each other key is imported
-    alone.
+    """Import every key of the trainer. First, keys whose meaning depends on other keys are imported together; then each
+    remaining key is imported alone.
     """
     for old, new in RENAMES.items():
         if old in entries and new in entries and entries[old].value == entries[new].value:
@@ -71,7 +71,9 @@ def arguments(draft: Draft, entries: Entries) -> None:
 
 
 def one(draft: Draft, name: str, entry: Entry) -> None:
-    """Import one key alone. It becomes a setting, is irrelevant, is an error, or is kept under `extra`."""
+    """Import one key alone. The key becomes a setting or an argument under `extra`, or the report says that it has no
+    effect, or that it is an error.
+    """
     row = simple(name)
     if row is not None and row.methods and draft.method not in row.methods:
         if entry.off:

@@ -108,7 +108,7 @@ def possible(method: str, entries: Mapping[str, Entry]) -> tuple[str, ...]:
             first, last = (numbers().index(one) for one in VALUES[name, entry.value])
             versions = [one for one in versions if first <= numbers().index(one) <= last] or versions
         if name in inherited and name not in SCRIPTS:
-            # each version of transformers has this argument, so it does not tell the versions of TRL apart
+            # every version of transformers has this argument, so the argument does not show the version of TRL
             continue
         for one in having(method, name):
             if one in score:
@@ -157,7 +157,7 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
     if value is None and method == "reward" and name == "max_length":
         return 512
     if value is None and method in ("sft", "distill") and name in ("max_length", "max_seq_length"):
-        return 1024  # the trainer used the limit of the tokenizer if that was the lower one
+        return 1024  # the trainer used 1024, or the tokenizer's limit if this was lower
     if name == "loss_type" and value is None:
         return "nll"
     if name == "top_k" and not value:
@@ -172,8 +172,8 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
 
 
 def moved(method: str, among: Collection[str], names: Collection[str], on: Collection[str]) -> dict[str, list[str]]:
-    """The defaults of each argument that affects training and that the file leaves to TRL, in words, such as
-    `0.04 (trl 0.14 to 0.18)`. Only arguments whose default differs among the versions in `among` are returned.
+    """The arguments that affect training, that the file leaves out, and whose default is not the same in all versions
+    in `among`. Each argument is mapped to its defaults as texts, such as `0.04 (trl 0.14 to 0.18)`.
 
     `names` are the keys of the file, spelled as in the table of settings. `on` are the flags of the file that are true,
     such as `packing`.
