@@ -42,7 +42,7 @@ def by_length(draft: Draft, entry: Entry, length: Entry | None) -> None:
     Source: LLaMA-Factory 0.9.5 `model/model_utils/rope.py` (`configure_rope`).
     """
     kind, known = str(text(entry)), registry.find_model(draft.model)
-    # 2048 is the default that LLaMA-Factory has for `cutoff_len`
+    # 2048 is LLaMA-Factory's default of `cutoff_len`
     tokens = integer(length) if length is not None else 2048
     if entry.empty or kind == "none":
         draft.note(entry, "no scaling")

@@ -16,8 +16,8 @@ SLICE = re.compile(r"\[[^\]]*:")
 def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int | None, tool: str) -> None:
     """Set `streaming` if a spec can stream this data; otherwise report why the run reads all rows before training.
 
-    Call this once all other settings are set. `buffer` is the tool's key for the shuffle buffer, in rows, and `usual`
-    its default; None for a tool that does not shuffle a stream.
+    Call this once all other settings are set. `buffer` is the tool's key for the size of the shuffle buffer in rows,
+    and `usual` is the tool's default size. For a tool that does not shuffle a stream, `usual` is None.
     """
     reason = "" if draft.on(entry) is None else _why_complete(draft)
     if entry is None or entry.off or reason:

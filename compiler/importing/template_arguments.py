@@ -30,8 +30,8 @@ def jinja_text(text: str) -> str:
 
 
 def template_arguments(draft: Draft, entry: Entry | None, location: str) -> None:
-    """Set the arguments of the chat template. The help of an error names the key `location`, with which the imported
-    tool states a template.
+    """Set the arguments of the chat template. `location` is the key by which the imported tool names a template; an
+    error suggests to use this key.
     """
     if entry is None or entry.empty:
         draft.note(entry, "null: no arguments")
@@ -60,8 +60,8 @@ def template_arguments(draft: Draft, entry: Entry | None, location: str) -> None
 
 
 def _template(draft: Draft, written: str | None) -> tuple[str | None, Template | None]:
-    """The Jinja text of the chat template that formats the rows, and its setting; None for both if the template is
-    unknown.
+    """Return a pair: the Jinja text of the chat template that formats the rows, and the value of `chat_template` for
+    it. Both are None if the template is unknown.
     """
     file = _file(draft)
     if file in draft.files:

@@ -79,7 +79,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     spec cannot express.
     """
     adapter = entries.values.get("use_peft")
-    # adapters of other kinds have their own defaults, so none are set
+    # the defaults below are LoRA's, so they are not set for other kinds of adapters
     if adapter is not None and "adapter.kind" not in entries.values:
         unsloth = model.unsloth_adapter is not None
         for path, value in (UNSLOTH_DEFAULTS if unsloth else LORA_DEFAULTS).items():
@@ -180,8 +180,8 @@ def _reference(draft: Draft, model: Model, trainer: Object) -> None:
 
 
 def _config(draft: Draft, model: Model) -> None:
-    """Import the attributes that the script sets on `model.config`. Those that do not change the training are
-    irrelevant, and all others are errors.
+    """Import the attributes that the script sets on `model.config`. An attribute that does not change the training has
+    no effect on the spec; any other attribute is an error.
     """
     for owner in model.seen:
         config = owner.attributes.get("config")
@@ -201,8 +201,8 @@ def _config(draft: Draft, model: Model) -> None:
 
 
 def _unread_calls(draft: Draft, model: Model, trainer: Object, machine: Machine) -> None:
-    """Warn about functions that get the model, the trainer or its configuration, and are in modules that are not read.
-    They may change what is learned.
+    """Warn about calls that pass the model, the trainer or its configuration to a function in a module that the
+    importer does not read. Such a function may change what is learned.
     """
     own = {(one.path, one.location) for one in [*model.seen, trainer]}
     config = program.argument(trainer, "args")

@@ -47,7 +47,8 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
         _encoder(model.name)
         entries.add("model_name_or_path", model.name)
     elif merged and model.continued is not None:
-        entries.add("model_name_or_path", model.continued)  # the user merges the adapter into its base
+        # the script merges an adapter into its base, so the adapter's name is used; the user has to merge it, too
+        entries.add("model_name_or_path", model.continued)
     for owner in (trainer.keywords.get("model_init_kwargs"), _init_kwargs(entries)):
         if owner is not None and isinstance(owner.value, dict):
             locations = getattr(owner.value, "locations", {})
@@ -116,8 +117,8 @@ def is_unsloth(loaded: Object) -> bool:
 
 
 def _block(entries: Entries, block: str, call: Object) -> None:
-    """Add the keyword arguments of a call under TRL's names. The part `block` of the key table python/keys.toml has
-    these names.
+    """Add the keyword arguments of a call under TRL's names. TRL's names are in the section `block` of the key table
+    python/keys.toml.
     """
     for name, given in call.keywords.items():
         if name in ("model_name", "pretrained_model_name_or_path", "model", "peft_config"):
@@ -270,8 +271,8 @@ def loaded_dtype(draft: Draft, entries: Entries, model: Model) -> None:
 
 
 def compute_dtype(draft: Draft, entries: Entries, stated: Entry | None) -> None:
-    """Report a difference if the script's quantized layers compute in another dtype (`stated`) than the spec's
-    precision.
+    """Compare the dtype in which the script's quantized layers compute (`stated`) with the spec's precision, and report
+    a difference.
     """
     four, kind = entries.values.get("load_in_4bit"), entries.values.get("bnb_4bit_quant_type")
     if four is None or four.value is not True or (stated is None and kind is None):

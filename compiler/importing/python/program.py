@@ -123,8 +123,8 @@ def argument(trainer: Object, name: str) -> Argument | None:
 
 
 def revealed(value: object) -> object:
-    """For an unknown value, the value from which it was derived: the unchanged config, if only one branch changes a
-    config. A known value is returned as it is.
+    """For an unknown value, return the known value from which it was derived. For example, if only one branch of a
+    condition changes a configuration, this is the unchanged configuration. A known value is returned as it is.
     """
     for _ in range(MOST):
         if not isinstance(value, Unknown) or value.hidden is None:
@@ -178,7 +178,9 @@ def _step(out: Model, value: Object) -> object:
 
 
 def _continues(out: Model, value: Object) -> bool:
-    """Record a call that loads the model or an adapter. True if it loads an adapter onto a model that it gets."""
+    """Record a call that loads the model or an adapter. Returns True if the call gets a model as its argument and loads
+    an adapter onto it.
+    """
     adapter = "AutoPeftModel" in value.path
     if adapter or ".PeftModel." in value.path or value.path.startswith("peft."):
         out.continuing = value
@@ -203,7 +205,9 @@ DTYPES = {"half": "float16", "bfloat16": "bfloat16", "float": "float32"}
 
 
 def _other_step(out: Model, value: Object, first: object) -> object:
-    """Record a call that changes the dtype or is not known. Returns the model that the call gets."""
+    """Record a call that gets a model and returns it, if the call changes the model's dtype or if xpc does not know the
+    call. Returns the model that the call gets.
+    """
     if value.path.endswith("[]"):
         return value.receiver
     if value.last in DTYPES:

@@ -64,8 +64,8 @@ UNREAD = (
 
 
 def python(text: str, file: str, overrides: Overrides) -> Draft:
-    """Convert a script or a notebook to a draft of the spec. Instead of a module, import a script near it that calls
-    the module. Raises Unreadable if nothing can be imported.
+    """Convert a script or a notebook to a draft of the spec. If the file is a module without a run of its own, a script
+    near it that calls the module is converted instead. Raises Unreadable if nothing can be imported.
     """
     try:
         return _script(text, file, overrides)
@@ -79,7 +79,9 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
 
 
 def _script(text: str, file: str, overrides: Overrides) -> Draft:
-    """Convert a script, or the script that calls it if it is a module. Raises Unreadable."""
+    """Convert a file. If it is a module that no code in it calls, convert a script that calls the module instead.
+    Raises Unreadable.
+    """
     draft, machine = _draft(text, file, overrides, {})
     if machine.not_called:
         found = _by_caller(file, overrides)
@@ -108,7 +110,7 @@ def _completed(draft: Draft, machine: Machine, text: str, file: str, overrides: 
 
 
 def _named(trainer: Object, module: str) -> bool:
-    """Whether the trainer is made in the file `module`."""
+    """Whether the trainer is created in the file `module`."""
     return posixpath.basename(trainer.location.file) == module
 
 
@@ -182,7 +184,8 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
     data = corpus.write(draft, machine, trainer, entries, overrides.prompt)
     masks = "assistant_only_loss" in draft.stack.fields(draft.stack.config(draft.method))
     if draft.has("method.assistant_only") and not masks and overrides.target is None:
-        draft.stack = load(stacks.DEFAULT)  # only the default stack has `assistant_only_loss`, so the spec needs it
+        # the spec needs the default stack, because only this stack has `assistant_only_loss`
+        draft.stack = load(stacks.DEFAULT)
     rewards.write(draft, machine, trainer, entries, overrides, data)
     _callbacks(draft, trainer)
     _arguments(draft, entries, source, overrides)
@@ -221,13 +224,13 @@ def _arguments(draft: Draft, entries: Entries, source: Stack, overrides: Overrid
 
 
 def _at(key: str, location: Location) -> Entry:
-    """An entry with a file and a line but no value, so that a message can refer to this line of the script."""
+    """An entry without a value, for a message about the line of the script at `location`."""
     return Entry(key, None, location.file, location.line)
 
 
 def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Overrides) -> None:
-    """Warn about assumptions of the interpreter, such as defaults of the command line. Report an error for each
-    parameter of a function that no call in the script passes.
+    """Warn about assumptions of the interpreter, such as defaults of the command line. If no call in the script passes
+    a parameter of a function, report an error, because its value is unknown.
     """
     for location in machine.command_line[:1]:
         draft.warn(
@@ -262,7 +265,9 @@ def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Ov
 
 
 def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
-    """Warn about unset environment variables that arguments or conditions depend on. They are taken to be empty."""
+    """Warn if arguments or conditions depend on environment variables that are not set. The importer assumes that such
+    a variable is empty.
+    """
     for one, why in entries.unset:
         draft.warn(one, f"{why}; the import assumes that this value is empty")
     names = [(why, location) for why, location in machine.unset.items() if not IDENTITY.search(why)]
@@ -313,8 +318,8 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
 
 
 def _settle(draft: Draft, entries: Entries) -> None:
-    """Report arguments whose values are unknown. Then note or refuse the arguments that the importer of TRL's keys does
-    not read.
+    """Report arguments whose values are unknown. Then handle each argument that the importer of TRL's keys does not
+    read: as one without an effect, or as an error.
     """
     for one, why in entries.problems:
         if one.key.rpartition(".")[2] in UNREAD:

@@ -1,8 +1,9 @@
 """Write wrappers for the reward functions of a script into the file of the rewards.
 
-In a run, reward functions get only the columns that the data itself has. With `--rewards FILE`, a wrapper in FILE
-computes the columns that the script computes for its reward functions, and passes them on. Another wrapper calls a
-function that a function of the script makes, such as `make_reward(0.5)`.
+In a run, reward functions get only the columns that the data itself has. If a script computes further columns for its
+reward functions, `--rewards FILE` writes a wrapper to FILE that computes these columns and passes them to the
+functions. If a function of the script returns a reward function, such as `make_reward(0.5)`, a second kind of wrapper
+calls the returned function.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def _expression(
             used.add(one.id)
     columns = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
     if prompt in columns or key == prompt:
-        return None  # a run passes the prompt itself, and not the column from which it was made
+        # not possible with the prompt: a run passes the finished prompt, and not the column from which it was made
+        return None
     return f"(lambda {row}: {ast.unparse(node)})(row)", used & set(parts)
 
 
@@ -144,8 +146,8 @@ def name_of(value: object, taken: list[str]) -> str:
 
 
 def parameters(value: object) -> ast.arguments:
-    """The parameters of a reward for which a trainer passes values. `self` and parameters that `functools.partial` sets
-    are left out, and annotations are removed.
+    """The parameters of a reward function to which a trainer passes values, without annotations. `self`, and parameters
+    that `functools.partial` sets, are left out.
     """
     inner = called(value)
     assert inner is not None

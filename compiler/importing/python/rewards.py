@@ -27,8 +27,8 @@ IN_THE_SCRIPT = "`--rewards FILE` writes the functions to a file next to the spe
 class Rewards:
     """The reward functions of a script.
 
-    - `functions`: those at the top of the script
-    - `made`: those that a call in the script returns, with their names
+    - `functions`: those that the script defines at the top level
+    - `made`: those that a call in the script returns, such as `make_reward(0.5)`, with their names
     - `weighted`: all of them as they are written in the spec
     """
 
@@ -90,7 +90,7 @@ def _weights(draft: Draft, entry: Entry | None, count: int) -> list[float | None
 
 def _found(draft: Draft, machine: Machine, values: list[object], weights: list[float | None], location: Location,
            overrides: Overrides) -> Rewards:  # fmt: skip
-    """Name each reward function. One that the spec cannot name is an error."""
+    """Find a name for each reward function. A reward function that the spec cannot name is an error."""
     out, file = Rewards(), overrides.rewards or "rewards.py"
     for value, weight in zip(values, weights, strict=True):
         name = _name(value)
@@ -127,8 +127,9 @@ def _factory(machine: Machine, value: object) -> ast.FunctionDef | None:
 
 
 def _made(machine: Machine, value: object, overrides: Overrides) -> bool:
-    """Whether the spec can name a reward that the script makes at run time. Without `--rewards`, a stub has the name.
-    Otherwise the file of `--rewards` must define the reward, or be able to call the function that makes it.
+    """Whether the spec can name a reward that the script makes at run time. Without `--rewards`, it always can, because
+    a stub with this name is written. With `--rewards`, the given file must define the reward, or be able to call the
+    function that makes the reward.
     """
     if reward_wrappers.called(value) is None:
         return False
@@ -256,8 +257,8 @@ def _copy(
 
 def _changed_globals(draft: Draft, machine: Machine, label: str, copied: set[str]) -> None:
     """Report a global variable that the rewards read and that another function of the script sets (`global
-    categories`). The file of the rewards has the value that the variable had before this function was called. Nothing
-    is reported if the function itself is in the file of the rewards.
+    categories`). In the file of the rewards, the variable keeps the value that it had before this function was called.
+    Nothing is reported if the function was copied to the file of the rewards, too.
     """
     called = {one.node.name for one in machine.functions if one.called and isinstance(one.node, ast.FunctionDef)}
     for where, node in _statements(machine, label):
@@ -376,8 +377,8 @@ def _defines(node: ast.stmt) -> list[str]:
 
 
 def _heavy(draft: Draft, label: str, node: ast.stmt, names: set[str]) -> None:
-    """Report a statement at the top of the file of rewards that loads a model, a tokenizer or data. It would run
-    whenever the file is imported.
+    """Report a top-level statement in the file of rewards that loads a model, a tokenizer or data. Such a statement is
+    executed each time that the file is imported.
     """
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
         return

@@ -42,13 +42,15 @@ class Shape:
         self.draft.error(self.entry(key), f"the column `{key}`: {reason}", ONCE)
 
     def template(self, prompt: Prompt, key: str) -> str | None:
-        """Set the prompt template. Returns the column of the prompt; None if the prompt contains no column."""
+        """Set `prompt_template`, if the prompt is more than one column. Returns the name of the column that the spec
+        states as the prompt; None if the prompt contains no column.
+        """
         if prompt.column:
             return prompt.column
         if prompt.known is not None and not prompt.template:
             return None
         self.draft.put("data.prompt_template", prompt.template, self.entry(key, prompt.template))
-        # the template reads this column, and its output replaces the column
+        # the first column that the template reads: the text of the template replaces this column
         name = prompt.template.partition("{{ ")[2].partition(" ")[0]
         return name or None
 
@@ -59,7 +61,9 @@ class Shape:
         return f"trl {older[0]}" + (f" to {older[-1]}" if len(older) > 1 else "") if older else ""
 
     def end(self, key: str, ended: bool) -> None:
-        """Report texts without an eos token as a difference, because a run of the spec adds it and trains on it."""
+        """If the script adds no eos token to its texts, report this as a difference: a run of the spec adds an eos
+        token and trains on it.
+        """
         old = self.before(ENDED)
         if ended or not (self.plain or old):
             return

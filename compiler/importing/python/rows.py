@@ -1,5 +1,5 @@
-"""Interpret the functions that a script applies to the rows of its data by `map`. The result is the columns, strings or
-conversations that they make.
+"""Interpret the functions that a script applies to the rows of its data by `map`. The results describe which columns
+such a function makes, and from which texts or conversations.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ PADDED = "the labels contain padding, which the script trains on"
 
 @record
 class Prompt:
-    """A string made of columns: one column (`column`), or a Jinja template over several (`template`); or a string
-    without columns (`known`).
+    """How a string is made: it is the content of one column (`column`), or a Jinja template over columns (`template`),
+    or a text without columns (`known`).
     """
 
     column: str = ""
@@ -117,7 +117,10 @@ def keeps_cut_rows(machine: Machine, function: object, length: object) -> bool:
 
 
 def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool) -> MappedColumns:
-    """The text whose tokens a function returns as `input_ids`. None unless the labels are the same tokens."""
+    """For a function that returns `input_ids`: the text whose tokens these are, as a column `text`; or the question and
+    the answer, if the script puts their tokens together. If the labels are other tokens, or the text is unknown, the
+    result contains the reason (`why`).
+    """
     ids, labels = value["input_ids"], value.get("labels")
     row = None if batched else token_row(ids, labels)
     if row is not None:
@@ -171,7 +174,7 @@ def _copied(labels: object, call: Object) -> bool:
 
 def _has_other_items(labels: Object) -> bool:
     """Whether the script sets items of a row's labels, as in `labels[i] = -100`. Items that the script only reads, as
-    in `labels[i]`, do not count; they are objects whose receiver is `labels`.
+    in `labels[i]`, do not count. They are recognized by their receiver, which is `labels`.
     """
     return any(
         name.startswith("[") and not name.startswith("['") and getattr(one, "receiver", None) is not labels
@@ -208,8 +211,8 @@ def formatted(machine: Machine, function: object, before: dict[str, object]) -> 
 
 
 def single(value: object, batched: bool) -> object:
-    """The value for one row. If the value was computed for a batch, it is a list with one item, and the item is
-    returned.
+    """The value for one row. If the function gets batches (`batched`), its value is a list with one item, and this item
+    is returned.
     """
     if batched and isinstance(value, list) and len(value) == 1:
         value = value[0]
@@ -284,8 +287,9 @@ END_TOKENS = (
 
 
 def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
-    """Split a string into the prompt, the column at its end, and whether an eos token follows (the token itself if the
-    script writes it literally). None if no column is at its end.
+    """Split a string that ends with a column, such as a prompt followed by the answer. Returns the prompt, the name of
+    the last column, and whether an eos token follows the column (the token as a string if the script writes it
+    literally). None if the string does not end with a column.
     """
     if isinstance(value, Choice):
         full, empty = divided(value.full), divided(value.empty)

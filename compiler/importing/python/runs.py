@@ -1,4 +1,5 @@
-"""Tell the training runs of a script apart: the trainers that it trains, each with its settings."""
+"""Find the training runs of a script: each trainer on which the script calls `train`, with the settings of this call.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def trainers_of(machine: Machine) -> list[Object]:
     the script calls a function twice with different settings, the result has two trainers.
     """
     made: list[Object] = []
-    for one in machine.calls:  # a function may be interpreted twice, so the same call is kept once
+    # a function may be interpreted twice, and its calls are then recorded twice, so keep one call for each location
+    for one in machine.calls:
         if functions.is_trainer(one.path) and not any(one.location == other.location for other in made):
             made.append(one)
     trained: list[Object] = []
@@ -84,8 +86,8 @@ def changed_parts(draft: Draft, trainer: Object) -> None:
 
 
 def _folder(trainer: Object) -> str:
-    """The output folder of a run, in parentheses; "" if it is not known. It distinguishes runs that the same line of
-    a script trains.
+    """The output folder of a run, in parentheses; "" if it is not known. If one line of a script starts several runs,
+    such as a line in a loop, the folder shows which run is meant.
     """
     config = trainer.keywords.get("args")
     value = config.value if config is not None else None

@@ -144,8 +144,8 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
 
 
 def _ended(shape: Shape, key: str, ended: bool | str) -> None:
-    """Report a difference at the end of texts: a run of the spec adds the tokenizer's eos token, and the script adds
-    none, or the string `ended` instead.
+    """Report if the script's texts do not end with the tokenizer's eos token, because a run of the spec adds this
+    token. The script adds no eos token if `ended` is false; if `ended` is a string, the script adds this string.
     """
     shape.end(key, bool(ended))
     if isinstance(ended, str):
@@ -154,8 +154,8 @@ def _ended(shape: Shape, key: str, ended: bool | str) -> None:
 
 
 def _ignored(shape: Shape, key: str, value: object) -> None:
-    """Report that TRL ignores the text that the script makes: the rows also have the columns `prompt` and `completion`,
-    and TRL reads these.
+    """Report that TRL ignores the text that the script makes, because the rows also have the columns `prompt` and
+    `completion`, and TRL trains on these two columns instead.
     """
     if shape.plain or shape.data.removed or not {"prompt", "completion"} <= columns_of(value):
         return
@@ -256,8 +256,8 @@ def _joined(shape: Shape) -> None:
 
 
 def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
-    """Returns a pair: a prompt or an answer as a string, and whether the column contains messages instead of a
-    string. None for a value of another form.
+    """Interpret one side of a row, its prompt or its answer. Returns a pair: the text of this side, and whether the
+    script has it as messages (true) or as a string (false). None for a value of another form.
     """
     if isinstance(value, Object) and value.last == "apply_chat_template":
         turns = turns_of(value)
@@ -338,5 +338,7 @@ def _preference_columns(shape: Shape, answers: tuple[str, ...], form: str) -> No
 
 
 def _all_text(made: dict[str, object], answers: tuple[str, ...]) -> bool:
-    """Whether the answers are unchanged columns, which then contain complete conversations with the prompt."""
+    """Whether the script passes the columns of the answers on unchanged. Such a column contains the complete
+    conversation, with the prompt.
+    """
     return all(isinstance(made.get(key, Column(key)), Column) for key in answers)

@@ -52,8 +52,9 @@ def source_of(draft: Draft, chain: Chain, data: Data, columns: tuple[str, ...] =
 
 
 def _with_held_rows(draft: Draft, data: Data, given: Argument) -> int:
-    """The number of rows that a source must have so that the run trains on `given` of them. A spec takes rows before it
-    holds some out; the script may do it in the other order.
+    """The number of rows that a source must have so that the run trains on `given` of them. A spec first takes rows
+    (`take`) and then holds some of them out (`holdout`). The script may first hold rows out and then take rows, so the
+    spec must take more.
     """
     count = given.value
     assert isinstance(count, int)

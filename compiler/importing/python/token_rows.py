@@ -1,5 +1,5 @@
-"""Read rows of tokens that a script puts together itself: the tokens of a question, the tokens of an answer and the end
-token, with labels that leave out the question.
+"""Read rows of tokens that a script puts together itself: the tokens of a question, the tokens of an answer, and the
+end token. The labels of the question's tokens are -100.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def token_row(ids: object, labels: object) -> TokenRow | None:
 
 
 def _uncut(value: object) -> object:
-    """The tokens before the script cuts them. The script may cut every row, or only rows that are too long."""
+    """The tokens of a row before the script cuts them. It makes no difference whether the script cuts every row, or
+    only rows that are too long.
+    """
     for _ in range(8):
         if isinstance(value, Unknown) and value.hidden is not None:
             value = value.hidden
@@ -63,7 +65,9 @@ def _uncut(value: object) -> object:
 
 
 def _slice(value: object) -> Object | None:
-    """The slice of tokens that the script takes of all rows, or only of long ones; None if it takes none."""
+    """The slice (`tokens[:512]`) to which the script cuts the tokens of every row, or only of rows that are too long.
+    None if the script cuts no tokens.
+    """
     for _ in range(8):
         if isinstance(value, Object):
             return value if value.path == f"{TOKENS}[:]" else None

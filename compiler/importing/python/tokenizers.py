@@ -123,8 +123,8 @@ def _formatted(draft: Draft, model: Model) -> None:
 
 
 def _padding(draft: Draft, trainer: Object) -> None:
-    """Report a script that never trains on the eos token, because it uses this token for padding, and its collator
-    masks all padding tokens. TRL's own collator does not mask the eos token, from version 0.16 on.
+    """Report a script that never trains on the eos token. This happens if the eos token is also the padding token, and
+    the collator masks every padding token. From version 0.16 on, TRL's own collator does not do this.
     """
     given = program.argument(trainer, "data_collator")
     called = given.value if given is not None and isinstance(given.value, Object) else None

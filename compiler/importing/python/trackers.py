@@ -34,7 +34,8 @@ OPEN = (None, "all")
 def gather(entries: Entries, machine: Machine) -> None:
     """Add `report_to` for the tracker that the script starts, with its project and the run's name.
 
-    Without `report_to`, transformers 4 reports to every installed tracker, and so to the one that the script imports.
+    If a script does not set `report_to`, transformers 4 reports to every installed tracker, which includes the tracker
+    that the script starts.
     """
     starts = [one for one in machine.calls if one.path in STARTED]
     tracker = starts[0].path.partition(".")[0] if starts else ""
@@ -59,7 +60,8 @@ def gather(entries: Entries, machine: Machine) -> None:
         project = start.argument(project_argument, first) or project
         name = start.argument(name_argument, second)
         if name is not None and name.value is not None and not unread(name.value):
-            entries.values.pop("run_name", None)  # the name in the call that starts the tracker replaces `run_name`
+            # a name in the call that starts the tracker takes precedence over `run_name`
+            entries.values.pop("run_name", None)
             entries.add("run_name", name)
     if project is not None and isinstance(project.value, str) and key not in entries.values:
         entries.add("project" if "project" in entries.values else key, project)

@@ -75,11 +75,13 @@ def gather(entries: Entries, trainer: Object) -> None:
 
 
 def dating_entries(entries: Entries, own: set[str], model: program.Model, trainer: Object) -> dict[str, Entry]:
-    """The arguments of the trainer, whose names show for which TRL version the script was written.
+    """The arguments that show for which TRL version the script was written, because their names exist in certain
+    versions only.
 
-    Arguments of the model and the adapter do not count, because the import itself gave them TRL's names. Without
-    Unsloth, which accepts arguments of all versions, four more names count: the trainer's `tokenizer`,
-    `processing_class` and `max_seq_length`, and `dtype` of `from_pretrained`, which was `torch_dtype` earlier.
+    Arguments of the model and the adapter are left out, because the importer has already changed their names to TRL's.
+    Unless the model is loaded by Unsloth, which accepts arguments of all versions, four more names are included: the
+    trainer's `tokenizer`, `processing_class` and `max_seq_length`, and `dtype` of `from_pretrained`, which was
+    `torch_dtype` earlier.
     """
     out = {name: one for name, one in entries.values.items() if name in own}
     loaded = model.loaded
@@ -94,7 +96,8 @@ def dating_entries(entries: Entries, own: set[str], model: program.Model, traine
 
 
 def _own_fields(value: object, method: str) -> set[str]:
-    """The fields that the script's own subclass of a configuration class adds: those that no version of TRL has."""
+    """If the script defines a subclass of a configuration class: the fields of the subclass that no version of TRL has.
+    """
     kind = value.attributes.get("<class>") if isinstance(value, Object) else None
     if not isinstance(kind, Class):
         return set()

@@ -73,7 +73,9 @@ def write(entries: Entries, draft: Draft, trainer: Object, packages: Iterable[st
 
 
 def _groups(entries: Entries, draft: Draft) -> None:
-    """Set the micro-batch to the completions per prompt if the batch is not a multiple of them, as Unsloth does."""
+    """As Unsloth does, set the micro-batch to the number of completions per prompt, if micro-batch x accumulation is
+    not a multiple of this number.
+    """
     names = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_generations")
     micro, accum, group = (_value(entries, name) for name in names)
     if {"steps_per_generation", "generation_batch_size"} & set(entries.values):

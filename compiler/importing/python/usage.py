@@ -46,7 +46,9 @@ def stated(names: list[str], text: str, file: str, overrides: Overrides) -> dict
 
 
 def report(draft: Draft, taken: dict[str, Entry]) -> None:
-    """Add an error for each value that was taken from a documented command. `--partial` turns it into a decision."""
+    """Add an error for each value that was taken from a documented command. With `--partial`, such an error becomes a
+    decision that a person confirms.
+    """
     for name, one in taken.items():
         draft.error(
             one,
@@ -101,8 +103,8 @@ def _commands(page: str, script: str) -> Iterator[tuple[list[str], int]]:
 
 
 def _values(words: list[str]) -> dict[str, str]:
-    """The values of `--name value` and `--name=value` by name. Words before the first option get their position as
-    name, from 1.
+    """The values of `--name value` and `--name=value` by name. Words before the first option have no name, so their
+    names are "1", "2" and so on.
     """
     out: dict[str, str] = {}
     for n, word in enumerate(words):

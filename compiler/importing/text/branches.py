@@ -99,14 +99,14 @@ class Branches:
     def close(self, block: Block, complete: bool) -> None:
         """End an `if`, `case` or group: a variable keeps its value if all branches that may have run agree on it.
 
-        `complete` is true if one of the branches certainly ran, as with `else`.
+        `complete` is true if it is certain that one of the branches runs, as in an `if` with an `else`.
         """
         ended = block.ended and block.truth is None
         first = block.states[0] if block.states else self.state
         self.close_branch(block)
         states = block.states
         if block.unset and not ended and not complete:
-            # the condition is `[ -z "$X" ]`, for a variable that is never set
+            # the condition `[ -z "$X" ]` is true for a variable that is never set, so its branch runs
             self.state = states[0] if states else first
             return
         if not complete and not block.settled:

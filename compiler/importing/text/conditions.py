@@ -19,7 +19,7 @@ COMPARED = re.compile(r"([^<>=!]*)(?:([<>]=?|[=!]=)([^<>=!]*))?")
 
 
 def truth_of(words: list[Word]) -> bool | None:
-    """Whether a test such as `[ "$X" = a ]` succeeds; None if that depends on unknown values."""
+    """Whether a test such as `[ "$X" = a ]` succeeds; None if the outcome depends on unknown values."""
     if words and words[0].text == "!":
         inner = truth_of(words[1:])
         return None if inner is None else not inner

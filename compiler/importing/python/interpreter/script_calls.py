@@ -281,7 +281,8 @@ def library(
             return value
     receiver = function.receiver if isinstance(function, Object) else None
     if isinstance(function, Object) and (receiver is None or path.endswith("[]")):
-        path, receiver = f"{path}()", function  # an object is called, as in `tokenizer(text)`
+        # the called value is an object and not a function, as in `tokenizer(text)`
+        path, receiver = f"{path}()", function
     if isinstance(receiver, Object) and receiver.path == "<line>" and path.endswith(("strip", "decode")):
         return receiver
     made = Object(path, positional, keywords, machine.location(node), receiver)
@@ -301,7 +302,9 @@ def library(
 
 
 def _as_dict(config: Object) -> Table:
-    """Compute `config.to_dict()`: the arguments that the script gives to a configuration, or sets on it."""
+    """Compute `config.to_dict()`. The result contains the arguments that the script passes to the configuration, and
+    those that it sets later; defaults of the configuration's class are missing.
+    """
     given = {name: one for name, one in config.keywords.items() if not name.startswith(OPEN)}
     locations = {name: one.location for name, one in given.items()} | config.locations
     changed = {name: one for name, one in config.attributes.items() if name in config.locations}
@@ -309,7 +312,9 @@ def _as_dict(config: Object) -> Table:
 
 
 def _moment(machine: Machine, trainer: Object) -> Object:
-    """A deep copy of a trainer. It is needed because the script may change the parts of the trainer afterwards."""
+    """A deep copy of a trainer at the moment of its `train()` call. The script may later change objects that the
+    trainer contains, such as its configuration.
+    """
     from copy import deepcopy
 
     copies: dict[int, object] = {}

@@ -37,13 +37,13 @@ class Part:
     text: str = field(repr=False)
 
 
-@lru_cache(4096)  # a condition in a loop or a function is interpreted again and again
+@lru_cache(4096)  # cached, because a condition in a loop or a function is interpreted many times
 def unparsed(node: ast.AST) -> str:
     """The source text of a node, in Python's own layout."""
     return ast.unparse(node)
 
 
-@lru_cache(256)  # `--partial` reads a script and its modules once more for each decision, also those of a large package
+@lru_cache(256)  # cached, because `--partial` reads a script and all its modules again for each decision
 def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
     """The parsed script or notebook cells, and the labels of cells that are not Python. Raises Unreadable."""
     if not file.endswith(".ipynb") and not _is_notebook(text):
@@ -64,8 +64,8 @@ def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
 
 
 def _check_encoding(text: str) -> None:
-    """Raise Unreadable if a comment states an encoding other than UTF-8, in which Python would read another text. For
-    example, `+AAo-` in a comment is a newline in UTF-7.
+    """Raise Unreadable if a comment states an encoding other than UTF-8, because Python would then read a different
+    text than this importer. For example, in UTF-7, `+AAo-` in a comment is a newline, so what follows is code.
     """
     for number, line in enumerate(text.split("\n", 2)[:2]):
         found = ENCODING.match(line)
@@ -114,7 +114,9 @@ def _part(text: str, label: str) -> Part:
 
 
 def _tree(text: str) -> ast.Module:
-    """Parse source text. f-strings may contain their own quotes, as in Python 3.12, also if this Python is older."""
+    """Parse source text. f-strings may contain the quotes that enclose them, as in Python 3.12, even if xpc runs on an
+    older Python.
+    """
     try:
         return ast.parse(text)
     except SyntaxError as error:
@@ -145,7 +147,8 @@ def _without_magic(code: str) -> str:
     for line in code.split("\n"):
         magic = inside or (not quoted and MAGIC.match(line) is not None)
         if not magic and (line.count('"""') + line.count("'''")) % 2:
-            quoted = not quoted  # a line that begins with `!` may be inside of a string
+            # a string over several lines begins or ends here; inside of it, a line that begins with `!` is no command
+            quoted = not quoted
         inside = magic and line.rstrip().endswith("\\")
         out.append(f"{line[: len(line) - len(line.lstrip())]}pass" if magic else line)
     return "\n".join(out)

@@ -24,7 +24,9 @@ MOST_PARTS = 2_000
 
 
 def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
-    """Join parts to a string: a str if all parts are known, a `Text` if some are columns of a row, or unknown."""
+    """Join parts to a string. The result is a str if all parts are known, a `Text` if some parts are columns of a row,
+    and `Unknown` if a part is unknown.
+    """
     flat: list[object] = []
     # `texts` collects known strings until the next column; then they are joined and added to `flat`
     texts: list[str] = []
@@ -55,10 +57,11 @@ def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
 
 
 def _chosen(machine: Machine, choice: Choice, parts: list[object], node: ast.AST) -> object:
-    """Join parts. One of them, `choice`, depends on whether a column is empty, so the result is a choice between two
-    strings.
+    """Join parts of which one, `choice`, depends on whether a column is empty. The result is a `Choice` between two
+    strings: one for an empty column, and one for a column with a value.
     """
-    machine.count(node, len(parts))  # with each choice, the number of strings doubles
+    # each `Choice` among the parts doubles the number of strings, so the cost is limited
+    machine.count(node, len(parts))
     at = next(n for n, one in enumerate(parts) if one is choice)
     full, empty = (joined(machine, [*parts[:at], one, *parts[at + 1 :]], node) for one in (choice.full, choice.empty))
     for one in (full, empty):

@@ -52,7 +52,7 @@ class Unknown:
 
 @record
 class Unset(Unknown):
-    """An unset environment variable, or the answer to `input()`: taken to be empty.
+    """An environment variable that is not set, or the answer to `input()`, which are assumed to be empty strings.
 
     If the script replaces an empty value, as in `os.environ.get("X") or 3`, the result is the replacement.
     """
@@ -72,8 +72,8 @@ class Name:
 
 @record
 class Column:
-    """The value of a dataset column in the row that a function gets; with `batch`, the values in several rows. `source`
-    is the dataset over whose rows a loop runs.
+    """The content of a column in the row that a mapped function gets; with `batch`, the contents in several rows. If
+    the row comes from a loop over a dataset, `source` is this dataset.
     """
 
     name: str
@@ -89,9 +89,7 @@ class Column:
 
 @mutable
 class Row:
-    """The row that a function over rows gets, or with `batch` several rows. `written` are the columns that the function
-    sets.
-    """
+    """The row that a mapped function gets; with `batch`, several rows. The function sets the columns in `written`."""
 
     batch: bool = False
     written: dict[Any, object] = field(factory=dict)
@@ -265,7 +263,7 @@ class Instance:
 
 @mutable
 class Bound:
-    """A method with its object, or a function with some arguments already given (`functools.partial`)."""
+    """A method and its object (`receiver`), or a function with arguments set by `functools.partial` (`keywords`)."""
 
     function: object
     receiver: object = None
@@ -286,8 +284,8 @@ HALF = ", in one branch of the condition"
 class Join:
     """Joins the values of two branches: equal values stay, others become unknown.
 
-    `hidden` is the value to keep inside unknown values, and `column` the column whose emptiness selects the branch, if
-    any.
+    If the branch is selected by whether a column of the row is empty, `column` is this column. Each unknown value of
+    the result remembers a value from before the join; this is `hidden`, if it is given.
     """
 
     def __init__(self, location: Location, hidden: object = None, column: str = "") -> None:
@@ -317,7 +315,9 @@ class Join:
         return self.parts(one, other)
 
     def half(self, value: Unknown) -> Unknown:
-        """A value that is known in one branch and not in the other. Its reason also names where the condition is."""
+        """The value after two branches of which one gives the unknown `value`. The reason also states the condition's
+        location.
+        """
         if type(value) is not Unknown or HALF in value.why:
             return value
         return Unknown(f"{value.why}{HALF} ({self.location})", value.location, value.hidden)
@@ -377,8 +377,8 @@ class Join:
         return self.unknown(present)
 
     def unknown(self, one: object = None, other: object = None) -> Unknown:
-        """The unknown value after two branches. For strings of a row, the result is a `Choice`, which depends on
-        whether the column is empty.
+        """The unknown value after two branches. If a column selects the branch and both branches give strings, it is a
+        `Choice` instead, which depends on whether the column is empty.
         """
         texts = (str, Column, Text, Object, Choice)
         if self.column and isinstance(one, texts) and isinstance(other, texts):
