@@ -18,8 +18,8 @@ MAIN = re.compile(r"__name__\s*==|^\w*(?:main|train|run)\w*\(", re.MULTILINE)
 
 
 def of(file: str, overrides: Overrides) -> Iterator[tuple[str, str, Overrides]]:
-    """The scripts near the module `file` that import it and run something. Each is a path, the source text, and the
-    options for reading the script.
+    """Yield the scripts near the module `file` that import the module, directly or through another module, and that
+    start a run. For each script: its path, its source text, and the options for reading it.
     """
     scripts = [one for one in overrides.scripts() if posixpath.basename(one[0]) != posixpath.basename(file)]
     modules, seen, count = [file], {file}, 0

@@ -73,7 +73,9 @@ def chain_of(value: object, depth: int = 0) -> Chain:
 
 
 def _parts(value: object) -> list[object] | None:
-    """The datasets that a value joins: those of a concatenation, or of several files. None for other values."""
+    """If a value is made of several datasets, by a concatenation or from several files: these datasets. None for other
+    values.
+    """
     if isinstance(value, Object) and (value.last == "concatenate_datasets" or value.path == "pandas.concat"):
         inner = value.positional[0].value if value.positional else None
         return list(inner[:20]) if isinstance(inner, list | tuple) else None
@@ -81,8 +83,8 @@ def _parts(value: object) -> list[object] | None:
 
 
 def _inside(chain: Chain, value: object) -> object:
-    """The value from which another value was made, such as the only item of a list. None if there is none. Calls are
-    handled by `_before`.
+    """One step of tracing a dataset back: the value from which `value` was made, such as the only item of a list. None
+    if there is no such value. If `value` is the result of a call, `_before` traces it back instead.
     """
     if isinstance(value, Unknown):
         chain.unknown.append(value)
@@ -115,8 +117,8 @@ def _has_rows(chain: Chain, call: Object) -> bool:
 
 
 def _before(chain: Chain, call: Object) -> object:
-    """The value to which a call is applied: `rows` for `rows.map(f)`. The call is added to the steps of `chain`, unless
-    it only builds a dataset of the value.
+    """The value to which a call is applied: `rows` for `rows.map(f)`. The call is recorded as a step in `chain`, unless
+    it only turns the value into a dataset, as `Dataset.from_list` does.
     """
     first = call.positional[0].value if call.positional else None
     if call.last in BUILT and call.positional and not isinstance(call.receiver, Object):
@@ -159,8 +161,8 @@ def _item_of(value: Object) -> str | None:
 
 
 def _of_several_files(value: object) -> list[object]:
-    """The rows of each file, if a loop over files collects them: a list with one row for each file, or a dict of such
-    lists. Empty for other values.
+    """For a value that a loop over several files collects: one row for each file, which stands for all rows of this
+    file. The value is a list of such rows, or a dict with a list for each column. Empty for other values.
     """
     if isinstance(value, dict) and value and all(isinstance(one, list) for one in value.values()):
         sizes = {len(one) for one in value.values()}
@@ -179,8 +181,8 @@ def _of_several_files(value: object) -> list[object]:
 
 
 def _prepared(value: Object) -> object:
-    """The dataset that `accelerator.prepare(...)` returns, also if it is one of several return values; None for other
-    calls.
+    """The dataset that was passed to `accelerator.prepare(...)`, for the call's result or for an item of it (if several
+    objects were passed). None for other calls.
     """
     if value.last == "prepare" and len(value.positional) == 1:
         return value.positional[0].value

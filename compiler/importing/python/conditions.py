@@ -22,7 +22,9 @@ NAMED = re.compile(r"\(([^()\s][^()]*):([0-9]+)\)")
 
 
 def deciding(draft: Draft, machine: Machine) -> list[Location]:
-    """The locations of the undecided conditions on which errors of the draft depend, in the order of the errors."""
+    """Some errors of the draft exist only because the outcome of a condition is unknown. Return the locations of these
+    conditions, in the order of the errors.
+    """
     found: dict[Location, None] = {}
     for one in draft.messages:
         if one.severity != "error" or one.entry is None or "condition" not in one.why:
@@ -52,8 +54,8 @@ def usual(machine: Machine, location: Location) -> bool:
 
 
 def report(draft: Draft, machine: Machine) -> None:
-    """Add an error for each assumed condition, with the `--set` option that reverses it. `--partial` turns the errors
-    into decisions for a person.
+    """Add an error for each condition whose outcome was assumed, with the `--set` option that assumes the opposite.
+    With `--partial`, these errors become decisions that a person confirms.
     """
     groups: dict[str, list[Location]] = {}
     for location in machine.assumed_conditions:

@@ -49,8 +49,8 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
     """Set the data sources, the row format, the held-out rows and the evaluation data. `prompt` is the column of
     `--prompt`.
 
-    Returns the last data source's operations, as they were interpreted. None if the trainer has no data, or if `--data`
-    replaces the data.
+    Returns the interpreted operations on the data; for several data sources, those on the last one. None if the trainer
+    has no data, or if `--data` replaces the data.
     """
     masked, unread = _masked(draft, machine, trainer)
     given = program.argument(trainer, "train_dataset")
@@ -131,8 +131,8 @@ def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
 
 
 def _of_a_mixture(data: Data, chain: Chain) -> list[tuple[Object, str, str]]:
-    """Return the operations on concatenated datasets that a spec can only apply to a single source, such as `select`,
-    each with the reason and the help for its error.
+    """A spec can take a part of a single source only, and not of several concatenated datasets. Return the script's
+    operations that do the latter, such as `select`, each with the reason and the help for an error.
     """
     if data.take is None and data.limit is None:
         return []
@@ -146,7 +146,9 @@ def _configured(entries: Entries, name: str) -> Argument | None:
 
 
 def _joined(part: Chain, whole: Chain) -> Chain:
-    """One of the datasets that are concatenated. The operations on the concatenation are added to its own."""
+    """The origin of one dataset of a concatenation. Its steps are the operations on this dataset, followed by the
+    operations on the concatenation.
+    """
     out = Chain(part.loaded, part.file, part.rows, part.location)
     out.steps, out.unknown = [*part.steps, *whole.steps], [*part.unknown, *whole.unknown]
     out.columns = dict(part.columns)
@@ -178,8 +180,8 @@ COLLATOR = ("the script makes batches with its own collator, which is not import
 
 
 def _unread(draft: Draft, found: Entry | None, reason: tuple[str, str]) -> None:
-    """Report the script's own collator (`found`) as an error. `reason` is a pair: the reason and the help. If
-    there is also an error for unreadable rows with the same reason, `--partial` makes one decision of both errors.
+    """Report the script's own collator (`found`) as an error. `reason` is a pair: the reason and the help. Unreadable
+    rows are reported with the same pair, so that `--partial` makes a single decision of both errors.
     """
     if found is not None:
         draft.error(found, *reason)
@@ -190,8 +192,8 @@ def _problems(
 ) -> tuple[str, str] | None:
     """Report an error for each operation on the data that a spec cannot express.
 
-    If the rows themselves cannot be read, the reason and the help are returned. Callers use them for the sequence
-    length and the collator, too.
+    If the rows cannot be read, return the reason and the help of that error. The errors about the sequence length and
+    the collator then use the same two texts.
     """
     open_: tuple[str, str] | None = None
     collator = program.argument(trainer, "data_collator")
@@ -248,7 +250,8 @@ def _origin(draft: Draft, machine: Machine) -> str:
             found.append((value, Chain(loaded=one)))
         elif isinstance(value, str) and value.endswith(ROWS) and not NO_ROWS.search(value):
             found.append((value, Chain(file=given)))
-    if unnamed:  # a text such as `last_run.txt` then more likely has the name of the data than its rows
+    # leave out .txt files: such a file (`last_run.txt`) more likely contains the name of the data than the data
+    if unnamed:
         found = [one for one in found if not one[0].endswith(".txt")]
     found.sort(key=lambda each: "train" not in each[0].lower())
     for name, chain in found:

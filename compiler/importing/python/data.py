@@ -30,7 +30,9 @@ UNCHANGED = (
 
 @mutable
 class Data:
-    """The result of the operations on a dataset: its split, the selected rows, the held-out rows, computed columns."""
+    """What a script's operations on a dataset amount to: which split and which rows are used, which rows are held out,
+    and which columns are computed.
+    """
 
     split: str = ""
     take: Argument | None = None
@@ -74,8 +76,8 @@ def understood(machine: Machine, chain: Chain) -> Data:
 
 
 def _own_tokens(out: Data, chain: Chain) -> None:
-    """If the script builds `input_ids` itself, in a loop or as a column of a table, replace them by the texts that were
-    tokenized. Add a problem if the tokens or labels are not those of a text.
+    """If the script builds the column `input_ids` itself, in a loop or in a table, replace it by the texts that were
+    tokenized. If these texts cannot be found, or the labels differ from the tokens, add a problem.
     """
     if "input_ids" not in chain.columns:
         return
@@ -106,7 +108,8 @@ def _step(machine: Machine, out: Data, step: Object) -> None:
     elif _of_frame(out, step):
         pass
     elif name == "train_test_split":
-        frame = step.path.startswith("sklearn.")  # scikit-learn's function takes the rows as its first argument
+        # the first argument of scikit-learn's function is the rows, and not `test_size`
+        frame = step.path.startswith("sklearn.")
         out.holdout = step.argument("test_size", None if frame else 0) or Argument(0.25, step.location)
         out.seed = step.keywords.get("random_state" if frame else "seed") or out.seed
         order = step.keywords.get("shuffle")
@@ -169,7 +172,9 @@ def _item(out: Data, step: Object, given: Argument | None) -> None:
 
 
 def _sliced(out: Data, step: Object) -> None:
-    """Interpret `rows[start:end]`, also with negative numbers, which count from the last row."""
+    """Interpret `rows[start:end]`. A negative number, as in `rows[-100:]`, counts from the end and is imported as
+    held-out rows.
+    """
     start, end = (one.value for one in step.positional)
     if start in (None, 0) and end is None:
         return
@@ -212,7 +217,9 @@ def _select(out: Data, step: Object, given: Argument | None) -> None:
 
 
 def _excluded(value: object) -> Argument | None:
-    """The number of rows, or the share, that `range(len(rows) - 50)` leaves out: 50. None for any other range."""
+    """For the end of a range such as `len(rows) - 50`: the number of rows (50) or the share of rows that the range
+    leaves out. None for any other value.
+    """
     part = value.hidden if isinstance(value, Unknown) else None
     return part.positional[0] if isinstance(part, Object) and part.path == LESS else None
 
@@ -220,7 +227,7 @@ def _excluded(value: object) -> Argument | None:
 def _mapped(machine: Machine, out: Data, step: Object) -> None:
     function = step.argument("function", 0)
     if step.last == "map" and function is None:
-        return  # this call only removes columns
+        return  # a `map` without a function, which only removes columns
     cut = out.length.value if out.length is not None else None
     if step.last == "filter" and function is not None and rows.keeps_cut_rows(machine, function.value, cut):
         return

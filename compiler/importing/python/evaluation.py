@@ -94,8 +94,8 @@ def write(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: D
 
 
 def _unevaluated(draft: Draft, entries: Entries, found: Entry, why: str) -> None:
-    """Leave the evaluation out of the spec, with a warning. If the script keeps the checkpoint that evaluates best,
-    report an error instead.
+    """Leave the evaluation out of the spec, and warn about this. But if the script keeps its best checkpoint, which it
+    chooses by evaluations, report an error.
     """
     best = entries.values.get("load_best_model_at_end")
     saving = entries.values.get("save_strategy")

@@ -81,7 +81,9 @@ def set_item(machine: Machine, owner: object, key: object, value: object, locati
 
 
 def open_further(machine: Machine, owner: dict[object, object], why: str, location: Location) -> None:
-    """Note that from here on, any item of a dict may have another value, even an item that the dict lacks."""
+    """Mark a dict as changed under an unknown key: from now on, every item of the dict is unknown, and the dict may
+    have further items.
+    """
     for one in list(owner):
         machine.journal.write(owner, one, Unknown(why, location, owner[one]))
     machine.journal.write(owner, OPEN, Unknown(why, location))
@@ -98,7 +100,8 @@ def _unpack(machine: Machine, targets: list[ast.expr], value: object, node: ast.
     elif isinstance(value, Object):
         items = [item(machine, value, n, node) for n in range(len(targets))]
     elif isinstance(value, tuple) and len(value) == len(targets) - 1 and star is None:
-        items = [*value, []]  # transformers' parsers may return a further value, the words that they did not parse
+        # transformers' parsers may return one more value: a list of the words that they did not parse
+        items = [*value, []]
     else:
         hidden = value.hidden if isinstance(value, Unknown) else value
         why = value.why if isinstance(value, Unknown) else "it is a part of a value that is not known"

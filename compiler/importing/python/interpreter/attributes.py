@@ -109,8 +109,9 @@ def _member(machine: Machine, value: Instance, name: str, node: ast.AST) -> obje
 
 
 def _part(machine: Machine, value: Object, name: str, node: ast.AST) -> object:
-    """Evaluate `object.name` for a library's object: a value that the script set, or an argument with which it was
-    created; otherwise a new library object. The `name_or_path` of a loaded model is the name by which it was loaded.
+    """Evaluate `object.name` for a library's object: the value that the script has set, or the argument of this name
+    with which the object was created. Otherwise, the result is a new library object. The `name_or_path` of a loaded
+    model is the name by which it was loaded.
     """
     if name in value.attributes:
         return value.attributes[name]
@@ -171,7 +172,7 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
         if value.path == "os.environ":
             found = machine.variable(key, None, node)
             return Unknown(found.why, found.location) if isinstance(found, Unset) else found
-        return value  # a type, such as list[str]
+        return value  # not an item but a type, such as `list[str]`
     if isinstance(key, Unknown) and not isinstance(value, Unknown):
         return Unknown(key.why, key.location, value)
     return machine.unknown(node, "it is an item of a value that is not known", value)
@@ -180,8 +181,8 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
 def _changed_in_a_loop(owner: Object, read: Object, each: object) -> object:
     """Return an item of `owner` after the loops of the script.
 
-    `read` is the item as it was before any loop. `each` is what a loop assigned to every item, as in `rows[name] =
-    rows[name].map(function)`. If no loop assigned anything, the result is `read`.
+    `read` is the item before any loop. A loop may assign a value to every item, as in `rows[name] =
+    rows[name].map(function)`; `each` is this value. If no loop assigns to the items, the result is `read`.
     """
     if isinstance(each, Unknown):
         return Unknown(each.why, each.location, read)

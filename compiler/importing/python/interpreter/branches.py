@@ -1,5 +1,5 @@
-"""Record the changes that the branches of a condition make. After the first branch, its changes are undone, so that the
-second branch begins in the same state. Then the changes of both branches are merged.
+"""Record the changes that the two branches of a condition make. The changes of each branch are undone after it, so that
+the second branch begins in the same state as the first. Then the changes of both branches are merged.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ MISSING = object()
 
 @mutable
 class Writes:
-    """The values that a branch changes, by container and key. While the branch is interpreted, they are the old values;
-    afterwards, the new ones.
+    """The values that a branch changes, by container and key. While the branch is interpreted, this object stores the
+    values from before the branch; afterwards, it stores the values that the branch has set.
     """
 
     old: dict[tuple[int, object], tuple[MutableMapping[object, object], object]]
@@ -76,8 +76,8 @@ class Journal:
     def merge(self, one: Writes, other: Writes, join: Join, rows: bool) -> bool:
         """Merge the changes of two branches: equal values stay, other values become unknown.
 
-        If lists differ in length in a loop over rows (`rows`), the longer list stays, and the result is True, because
-        one branch skips rows.
+        In a loop over rows (`rows`), a list may be longer after one branch than after the other, because the other
+        branch skips the row. Then the longer list is kept, and the function returns True.
         """
         skipped = False
         for slot in [*one.old, *(key for key in other.old if key not in one.old)]:

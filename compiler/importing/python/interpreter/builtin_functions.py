@@ -39,7 +39,8 @@ def _number(convert: type) -> Callable[..., object]:
             except (ValueError, OverflowError):
                 return machine.unknown(node, "it is not a number")
         if isinstance(value, Unset):
-            return Unknown(value.why, value.location)  # Python raises an error for `int(None)`
+            # the variable is not set, and Python raises an error for `int(None)`
+            return Unknown(value.why, value.location)
         return (
             value
             if isinstance(value, Unknown)
@@ -88,8 +89,8 @@ def _range(machine: Machine, positional: Arguments, keywords: Keywords, node: as
 
 
 def _files(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """The files in a folder of the machine that trains, such as the checkpoints of an earlier run. It is assumed that
-    there are none.
+    """Compute a function that lists the files in a folder on the training machine, such as checkpoints of an earlier
+    run. The result is assumed to be empty, because the files of a run do not exist before it.
     """
     return Unset("it depends on the files in a folder of the training machine", machine.location(node))
 

@@ -55,8 +55,8 @@ def register(machine: Machine, made: Function) -> None:
 
 
 def run(machine: Machine, owner: object, node: ast.AST) -> object:
-    """Call the function that a typer app, a click group or a click command chooses by the words of the command.
-    Returns NotImplemented for any other value.
+    """Interpret the call of a typer app, a click group or a click command: call the function that the words of the
+    command select. Returns NotImplemented for any other value.
     """
     commands = machine.commands.get(id(owner), {})
     function, word = (owner if isinstance(owner, Function) and _is_command(owner) else None), 1
@@ -83,8 +83,8 @@ def _is_command(function: Function) -> bool:
 
 
 def given(machine: Machine, function: Function, word: int) -> Iterator[tuple[str, Argument]]:
-    """The arguments of a function: those in the command, otherwise the defaults. `word` is the position of the first
-    word that belongs to the function.
+    """The arguments with which a function is called: the values in the command, or else the defaults. `word` is the
+    position of the first positional word in the command that belongs to this function.
     """
     scopes, label = machine.scopes, machine.label
     machine.scopes, machine.label = list(function.scopes), function.label
@@ -113,7 +113,7 @@ def given(machine: Machine, function: Function, word: int) -> Iterator[tuple[str
 
 
 def _stated(machine: Machine, name: str, location: Location) -> Entry | None:
-    """The value of an option in the command, or in `--set`. `no_NAME` switches the option off."""
+    """The value of an option in the command or in `--set`. If `--set` contains `no_NAME`, the value is False."""
     entries = machine.command.arguments if machine.command is not None else {}
     if f"no_{name}" in machine.given:
         machine.use(f"no_{name}")

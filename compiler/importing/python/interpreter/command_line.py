@@ -63,8 +63,8 @@ def _complete(machine: Machine, parser: Object) -> None:
 
 
 def _stated(machine: Machine, call: Object, names: list[str], name: str, location: int) -> str | None:
-    """The value of an argument from `--set` or the command, by one of its names or by its position, from 1; None if it
-    is not given.
+    """The value of an argument in `--set` or in the command. It is looked up by the argument's names, or for a
+    positional argument by its position, which counts from 1. None if the value is not given.
     """
     if not names[0].startswith("-"):
         by_name = machine.given.get(name)
@@ -104,13 +104,13 @@ def _converted(machine: Machine, call: Object, kind: Argument | None, text: str)
     except ValueError:
         return Unknown(f"`--set` gives {text[:40]!r}, which is not a number", call.location)
     if kind.value == Name("bool"):
-        return bool(text)  # in Python, bool("False") is True
+        return bool(text)  # as argparse does: with `type=bool`, even the text "False" gives True
     value = machine.call(kind.value, [Argument(text, call.location)], {}, ast.Pass(lineno=call.location.line))
     return Unknown("the script converts this argument", call.location) if isinstance(value, Object) else value
 
 
 def _calls_below(value: Object, machine: Machine, depth: int = 0) -> list[Object]:
-    """All method calls on a parser, and on the argument groups and subparsers that they return.
+    """All method calls on a parser, and on the argument groups and subparsers that such calls return.
 
     If the command names a subcommand, the parsers of other subcommands are skipped.
     """

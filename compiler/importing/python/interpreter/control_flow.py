@@ -44,7 +44,8 @@ def _if(machine: Machine, node: ast.If) -> str:
         with machine.journal.branch() as writes:
             ends = machine.block(chosen)
         if ends == STOP:
-            return machine.block(other)  # a branch that raises or exits does not train, so the other one is taken
+            # the chosen branch raises or exits, so it does not train; interpret the other branch instead
+            return machine.block(other)
         machine.journal.apply(writes)
         return ends
     return _either(
@@ -59,7 +60,8 @@ def _if(machine: Machine, node: ast.If) -> str:
 
 def _only_removes(node: ast.If) -> bool:
     """Whether a branch only removes the columns that its condition tests, as in `if extra: data =
-    data.remove_columns(extra)`. It changes nothing if there are no such columns, so the condition decides nothing.
+    data.remove_columns(extra)`. Without such columns, removing them would change nothing, so the branch can be
+    interpreted whatever the condition is.
     """
     tested = unparsed(node.test)
     words = {tested, f"list({tested})"}
@@ -88,8 +90,8 @@ def _either(
 ) -> str:
     """Interpret both branches of a condition whose outcome is unknown, and merge their changes.
 
-    If the condition tests whether a column of a row is empty, `column` is this column; otherwise "". `hidden` is stored
-    in each value that becomes unknown, as the value from which it was derived.
+    If the condition tests whether a column of a row is empty, `column` is this column; otherwise "". Each value that
+    becomes unknown stores `hidden` as the value from which it was derived.
     """
     before = len(machine.returned[-1]) if machine.returned else 0
     with machine.journal.branch() as first:
@@ -155,7 +157,9 @@ def _after_loop(ends: str) -> str:
 
 
 def _while(machine: Machine, node: ast.While) -> str:
-    """Interpret a `while` loop as one iteration that may or may not run."""
+    """Interpret a `while` loop, at most one iteration of it. If the condition is unknown, the iteration may or may not
+    run.
+    """
     truth = truth_of(machine.evaluate(node.test))
     if truth is False:
         return ""
@@ -174,8 +178,8 @@ def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
 
 
 def _try(machine: Machine, node: ast.Try | ast.TryStar) -> str:
-    """Interpret a `try` statement. Imports in it are assumed to succeed. For other failures, the handlers are
-    interpreted as well.
+    """Interpret a `try` statement. Handlers for failed imports are ignored, because imports are assumed to succeed.
+    Other handlers are interpreted by `_taken`.
     """
     handlers = [one for one in node.handlers if not _imports(one)]
     if not handlers or all(isinstance(one, ast.Import | ast.ImportFrom) for one in node.body):
@@ -193,7 +197,7 @@ def _try(machine: Machine, node: ast.Try | ast.TryStar) -> str:
 def _taken(machine: Machine, node: ast.Try | ast.TryStar, failed: Callable[[], str]) -> str:
     """Interpret the body of a `try`, assuming that it succeeds unless the script itself raises an exception in it.
 
-    If a handler would change values and continue, the line is recorded for a warning.
+    If the script would continue after a handler with other values, the line of the `try` is recorded for a warning.
     """
     with machine.journal.branch() as body:
         ends = machine.block(node.body) or machine.block(node.orelse)
@@ -242,7 +246,9 @@ def _changes(node: ast.For | ast.AsyncFor) -> bool:
 
 
 def _unfreezes_adapters(body: list[ast.stmt]) -> bool:
-    """Whether a loop only makes the weights of adapters trainable. They are trainable anyway."""
+    """Whether a loop only makes the weights of adapters trainable. Such a loop changes nothing, because these weights
+    are trainable anyway.
+    """
     if len(body) != 1 or not isinstance(body[0], ast.If) or body[0].orelse or "lora" not in ast.unparse(body[0].test):
         return False
     return all(

@@ -157,7 +157,9 @@ def _dict_comprehension(machine: Machine, node: ast.DictComp) -> object:
 
 
 def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> object:
-    """Evaluate a comprehension with one loop. `parts` are the expressions for each item; several make a tuple."""
+    """Evaluate a comprehension with one loop. `parts` are the expressions that make an item: one, or several whose
+    values are joined to a tuple.
+    """
     generators: list[ast.comprehension] = getattr(node, "generators", [])
     if len(generators) != 1:
         return machine.unknown(node, "a comprehension with several loops is not read")
@@ -167,7 +169,7 @@ def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> obj
         return iterable  # the names of the fields of a class: `{one.name for one in fields(SFTConfig)}`
     items = functions.iterated(iterable)
     if isinstance(iterable, Unset) and len(parts) == 1:
-        # an unset environment variable is taken to be empty, and so is the result
+        # an environment variable that is not set is assumed to be empty, so the result is empty, too
         return iterable
     if items is None:
         hidden = iterable.hidden if isinstance(iterable, Unknown) else iterable

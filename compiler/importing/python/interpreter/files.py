@@ -46,7 +46,9 @@ def scalar(text: str) -> object:
 
 
 def namespace(value: object, nested: bool = True) -> object:
-    """Convert a dict to an object whose attributes are the dict's keys; with `nested`, also the dicts inside."""
+    """Convert a dict to an object whose attributes are the dict's keys. With `nested`, dicts inside the dict are
+    converted, too.
+    """
     if isinstance(value, dict):
         return Namespace(
             {key: namespace(one) if nested else one for key, one in value.items()}, getattr(value, "locations", {})
@@ -92,7 +94,9 @@ def _path(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
 
 
 def first_argument(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """Compute a function that returns its argument, as far as an import can tell: `os.path.abspath`, `copy.copy`."""
+    """Compute a function such as `os.path.abspath` or `copy.copy`: for the import, its result is the same as its
+    argument.
+    """
     return positional[0].value if positional else None
 
 

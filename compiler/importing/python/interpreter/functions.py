@@ -135,14 +135,14 @@ is that of the original model.
 
 
 def ships_template(value: object) -> bool | None:
-    """Whether the tokenizer has a chat template, if `value` is its attribute `tokenizer.chat_template`. None for other
-    values, and if the tokenizer's model is not registered.
+    """If `value` stands for `tokenizer.chat_template`: whether this tokenizer has a chat template, according to the
+    registry. None for any other value, or if the registry does not have the model.
     """
     if not isinstance(value, Object) or value.last not in ("chat_template", "get_chat_template"):
         return None
     loaded = value.receiver
     if isinstance(loaded, Object) and loaded.path.endswith(".from_pretrained[]"):
-        loaded = loaded.receiver  # Unsloth returns the model and the tokenizer
+        loaded = loaded.receiver  # Unsloth's `from_pretrained` returns a pair: the model and the tokenizer
     name = loaded.argument("pretrained_model_name_or_path", 0) if isinstance(loaded, Object) else None
     if name is None and isinstance(loaded, Object):
         name = loaded.keywords.get("model_name")
@@ -177,11 +177,11 @@ ALL_NAMES = re.compile(r"return (?:\w+|(?:list|sorted|set)\(\w+\)|(?:list|sorted
 """Matches a return statement that returns all collected names, such as `return list(names)`."""
 
 
-@lru_cache(maxsize=1024)  # a function of the script may be called thousands of times
+@lru_cache(maxsize=1024)  # cached, because the script may call a function thousands of times
 def finds_linear_layers(node: ast.AST) -> bool:
     """Whether a function returns the names of all linear layers except the output layer, as QLoRA's
-    `find_all_linear_names` does. A call of such a function means PEFT's `all-linear`. A function that also tests other
-    names does not count.
+    `find_all_linear_names` does. A call of such a function is imported as PEFT's `all-linear`. False for a function
+    that selects layers by further names.
     """
     if not isinstance(node, ast.FunctionDef):
         return False
@@ -202,7 +202,9 @@ def finds_linear_layers(node: ast.AST) -> bool:
 
 
 def is_settings(value: Object) -> bool:
-    """Whether an object is a configuration or a trainer, whose attributes are its arguments."""
+    """Whether an object is a configuration or a trainer. Only for these, an attribute has the same meaning as the
+    argument of this name.
+    """
     return value.last.endswith(CONFIGS) or value.last in TRAINERS
 
 
@@ -235,13 +237,16 @@ def is_signature(value: object) -> bool:
 
 
 def contains(left: object, right: object, positive: bool, names: frozenset[str] | None = None) -> bool | None:
-    """Whether a value is in another value; None if it is not known. `names` are the names of a signature."""
+    """Evaluate `left in right` (if `positive`) or `left not in right`. None if the outcome is unknown. If `right` is
+    the signature of a library function, `names` are the names in it.
+    """
     if isinstance(right, dict) and OPEN in right and isinstance(left, str | int) and left not in right:
         return None
     if (isinstance(right, dict) and isinstance(left, str | int)) or (isinstance(left, str) and isinstance(right, str)):
         found = left in right
     elif isinstance(left, str) and is_signature(right):
-        # such a test supports several versions of a library, or picks the fields of a class from a dict
+        # scripts test whether a library's class has an argument, to support several versions or to select keys of a
+        # dict
         found = left not in REPLACED and (names is None or left in names)
     elif isinstance(left, (*Scalar, Name)) and isinstance(right, list | tuple):
         if not all(isinstance(one, (*Scalar, Name)) for one in right):
@@ -318,8 +323,8 @@ def rows_of(value: Object) -> list[object] | None:
 
 
 def iterated(value: object) -> list[object] | None:
-    """The items of a loop over a value; None if they are unknown or too many. A column of a batch gives one item, which
-    represents all rows.
+    """The items of a loop over a value; None if they are unknown or too many. For a column of a batch, the result is a
+    single item that represents all rows.
     """
     if isinstance(value, Column) and value.batch:
         return [Column(value.name, False, value.source)]

@@ -58,8 +58,8 @@ def configuration(machine: Machine, function: Function) -> object:
 
 
 def _of_class(machine: Machine, kind: object, node: ast.AST) -> object:
-    """The configuration of pydra: an object of the decorator's class (`@pydra.main(base=Config)`), with the values that
-    the command gives (`lr=1e-5`, or `--set lr=1e-5`).
+    """The configuration that the library pydra makes: an object of the class in the decorator
+    (`@pydra.main(base=Config)`), changed by the values in the command (`lr=1e-5`) or in `--set lr=1e-5`.
     """
     machine.command_line.append(machine.location(node))
     made = machine.call(kind, [], {}, node)
@@ -143,7 +143,9 @@ def _placed(machine: Machine, out: Table, path: str, where: str, inner: Table) -
 
 
 def _chosen(changes: list[str], group: str, choice: object) -> object:
-    """The file of a config group: the one that the command selects (`model=qwen`), otherwise the one in `defaults`."""
+    """The name of the file to read for a config group: the command may select it (`model=qwen`); otherwise it is
+    `choice`, the name in `defaults`.
+    """
     for one in changes:
         key, equals, value = one.partition("=")
         if equals and key == group:
@@ -155,8 +157,9 @@ def _chosen(changes: list[str], group: str, choice: object) -> object:
 def _file(machine: Machine, folder: str, name: str, left: list[int], changes: list[str]) -> Table | None:
     """Read a config file, merged with the files in its `defaults`, such as `- model: qwen` for `model/qwen.yaml`.
 
-    `changes` are the command's overrides; those that select a file of a group are removed. `left` has the number of
-    files that may still be read. Returns None if the file cannot be read.
+    `changes` are the command's overrides. An override that selects the file of a group is applied here and removed from
+    `changes`. `left` is a list with one number: how many files may still be read. Returns None if the file cannot be
+    read.
     """
     left[0] -= 1
     path = posixpath.join(folder, f"{name}.yaml")

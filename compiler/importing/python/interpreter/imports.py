@@ -24,7 +24,7 @@ def _module(machine: Machine, name: str, level: int = 0) -> dict[str, object] | 
         return None
     folder = posixpath.dirname(machine.label.rpartition(" cell ")[0] or machine.label) if level else ""
     if level and machine.scopes[-1] is machine.main:
-        folder = ""  # in a module, too, paths are relative to the folder of the script
+        folder = ""  # the script itself is in the root of all paths, so a relative import in it begins there
     stem = posixpath.normpath(posixpath.join(folder, *[".."] * (level - 1), *parts_))
     if stem in machine.modules:
         return machine.modules[stem]
@@ -42,7 +42,8 @@ def _module(machine: Machine, name: str, level: int = 0) -> dict[str, object] | 
             scope: dict[str, object] = {"__name__": name}
             machine.modules[stem] = scope
             scopes, label, journal = machine.scopes, machine.label, machine.journal
-            machine.journal = Journal()  # a branch is undone afterwards, but imports in it are not
+            # a new journal: the changes of a branch are undone after it, but a module that it imports stays imported
+            machine.journal = Journal()
             machine.walk(found, scope)
             machine.scopes, machine.label, machine.journal = scopes, label, journal
             return scope

@@ -89,7 +89,7 @@ def _hasattr(machine: Machine, positional: Arguments, keywords: Keywords, node: 
     if isinstance(owner, Object) and name == "peft_config":
         return any("peft" in one.path.lower() for one in lineage(owner))
     if isinstance(owner, Name):
-        return True  # the name is assumed to exist, as in the newest version of the library
+        return True  # assume that the library has the name, as its newest version does
     return machine.unknown(node, "it depends on the library")
 
 
@@ -226,7 +226,9 @@ def _loaded(machine: Machine, positional: Arguments, keywords: Keywords, node: a
 
 
 def _downloaded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """Compute `snapshot_download(name)`: the folder stands for the repository that it is a copy of."""
+    """Compute `snapshot_download(name)`, which returns the folder of a downloaded repository. The result here is the
+    repository's name, so that the spec names the repository.
+    """
     name = first(positional, keywords, "repo_id") or first([], keywords, "model_id")
     at = machine.location(node)
     found = machine.evaluate(node.func) if isinstance(node, ast.Call) else None
@@ -258,7 +260,7 @@ def _structured(machine: Machine, positional: Arguments, keywords: Keywords, nod
 
 
 def _stored(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """Note a class that a script registers with hydra by a name: `store(name="config", node=Config)`."""
+    """Record that a script registers a class with hydra under a name: `store(name="config", node=Config)`."""
     given = {"name": 0, "node": 1} if "group" not in keywords else {}
     name, kind = (keywords.get(one, positional[at] if at < len(positional) else None) for one, at in given.items())
     if name is not None and kind is not None and isinstance(name.value, str):

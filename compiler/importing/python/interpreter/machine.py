@@ -52,8 +52,8 @@ RETURN, STOP, LOOP = "return", "stop", "loop"
 
 @record
 class Semantics:
-    """The functions that evaluate expressions and statements, by kind, and calls. A function for a statement
-    returns how it ends its block early, such as RETURN.
+    """The functions that evaluate each kind of expression and statement, and the function that evaluates calls. The
+    function of a statement returns RETURN or a similar word if the statement ends its block early, and otherwise "".
     """
 
     expressions: Mapping[type, Callable[[Machine, Any], object]]
@@ -63,8 +63,8 @@ class Semantics:
 
 @record
 class Defaulted:
-    """The parameter `name` of a function. No call passes it, so it gets the defaults of the class in its annotation
-    (`kind`).
+    """A parameter of a function in the script (`name`) that no call passes. The interpreter gives it an object of the
+    class in its annotation (`kind`), with the defaults of this class.
     """
 
     name: str
@@ -223,8 +223,9 @@ class Machine:
         )
 
     def assumed_truth(self, node: ast.AST, text: str) -> bool | None:
-        """The assumed outcome of an undecided condition, from `--set FILE:LINE=yes` or `--partial`; None to interpret
-        both branches. Conditions on rows are never assumed.
+        """The outcome that is assumed for a condition whose outcome is unknown. It comes from `--set FILE:LINE=yes` or
+        from `--partial`. None if nothing is assumed; both branches are then interpreted. Conditions on rows are never
+        assumed.
         """
         if self.row_loops or self.row_functions:
             return None
@@ -236,7 +237,8 @@ class Machine:
         if location in self.assumed_conditions:
             return self.assumed_conditions[location]
         if IMAGES.search(text.lower()) and " not " not in text:
-            self.text_only.append(location)  # a spec trains models of text, so the condition has the outcome for these
+            # a condition about images: assume the outcome for a model that reads text only
+            self.text_only.append(location)
             return text.startswith("not ")
         self.undecided[location] = [location]
         return None

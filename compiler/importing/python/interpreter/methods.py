@@ -59,7 +59,8 @@ def method(
                       owner.locations)  # fmt: skip
     if isinstance(owner, dict):
         return dict_method(machine, owner, name, positional, keywords, node)
-    if isinstance(owner, Class):  # this is a call of pydantic's `model_validate` or `parse_obj`
+    # the only methods of a class that are computed are pydantic's `model_validate` and `parse_obj`
+    if isinstance(owner, Class):
         table = values[0] if values else None
         if not isinstance(table, dict):
             return (
@@ -176,7 +177,8 @@ def list_method(machine: Machine, owner: list[object], name: str, values: list[o
     if name == "append" and values and len(owner) < LONGEST:
         machine.journal.change(owner, [*owner, values[0]])
         return None
-    if name == "add" and values and len(owner) < LONGEST:  # a method of sets
+    # `add` is a method of sets, which the interpreter represents as lists
+    if name == "add" and values and len(owner) < LONGEST:
         if values[0] not in owner:
             machine.journal.change(owner, [*owner, values[0]])
         return None

@@ -80,7 +80,7 @@ def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> o
             return Unknown(one.why, one.location)
     kind = type(node.op)
     if kind is ast.Sub and functions.is_signature(left):
-        return left  # `set(signature.parameters) - {"self"}`
+        return left  # `set(signature.parameters) - {"self"}` counts as the complete signature
     if kind is ast.Div and isinstance(left, str) and isinstance(right, str):
         return functions.path_join(left, right)
     if kind is ast.BitOr and isinstance(left, dict) and isinstance(right, dict):
@@ -95,8 +95,8 @@ def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> o
 
 
 def _part_of_length(machine: Machine, node: ast.BinOp, left: object, right: object) -> Unknown | None:
-    """A part of the length of a dataset, such as `len(rows) - 50` or `0.9 * len(rows)`. The result contains what is
-    left out: 50 rows, or a share of 0.1. None for any other value.
+    """Evaluate an expression for a part of a dataset's length, such as `len(rows) - 50` or `0.9 * len(rows)`. The
+    result records the rows that this part leaves out: 50 rows, or a share of 0.1. None for any other expression.
     """
     length, other = (left, right) if isinstance(left, Unknown) else (right, left)
     if not isinstance(length, Unknown) or length.why != LENGTH or not isinstance(length.hidden, Object):
@@ -218,7 +218,8 @@ def _undecided(machine: Machine, node: ast.AST, unclear: object, value: object) 
 
 
 def _unclear(machine: Machine, node: ast.AST, *values: object) -> Unknown:
-    """The unknown value of an operator. It has the reason and the line of the operand that is unknown."""
+    """The result of an operator with an unknown operand: an unknown value with the reason and the line of this operand.
+    """
     found = next((one for one in values if isinstance(one, Unknown)), None)
     if found is None:
         return machine.unknown(node, "it depends on a value that is not known")
@@ -256,7 +257,7 @@ def _compared(op: ast.cmpop, left: object, right: object) -> bool | None:
             if template is not None:
                 return template is not isinstance(op, ast.Is | ast.Eq)
             if isinstance(other, Object) and not functions.is_made(other):
-                # an attribute of a library's object may be None: `tokenizer.pad_token is None`
+                # unknown, because an attribute of a library's object may be None, as in `tokenizer.pad_token is None`
                 return None
             same = other is None
         elif isinstance(left, bool) and isinstance(right, bool):

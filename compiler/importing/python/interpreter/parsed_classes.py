@@ -39,8 +39,8 @@ FROM_VALUES = ("parse_dict", "parse_json_file", "parse_yaml_file")
 
 
 def filled(machine: Machine, parser: Object, node: ast.AST, call: Object) -> object:
-    """The objects that a parser returns, one for each of its classes. A field has the value of the command's argument,
-    or that in a dict or a file; otherwise it has its default.
+    """The objects that a parser returns, one for each of its classes. The value of a field comes from the command, or
+    from the dict or file that the parser reads. If it is not there, the field has its default.
     """
     given = first(parser.positional, parser.keywords, "dataclass_types")
     kinds = given if isinstance(given, list | tuple) else [given]
@@ -121,7 +121,9 @@ def parameters(machine: Machine, function: Function) -> dict[str, Argument]:
 
 
 def settings(machine: Machine, kind: Class) -> dict[str, Argument]:
-    """The arguments of the imported command that set fields of the class `kind`, which the `tyro` library fills."""
+    """For a class `kind` that the `tyro` library fills from the command line: the command's arguments that set fields
+    of this class.
+    """
     return _words(machine, kind, _known(kind))
 
 
@@ -199,8 +201,8 @@ def _declare(machine: Machine, kind: Class, made: object, given: Mapping[str, Ar
 
 @cache
 def argument_names() -> frozenset[str]:
-    """The arguments of TRL's configuration classes in all versions, except those for the model and the data: a script
-    may have defaults for these and not use them.
+    """The arguments of TRL's configuration classes in all versions. Arguments for the model and the data are left out,
+    because a script may declare defaults for them without using these defaults.
     """
     configs = {config.rpartition(".")[2] for name in stacks.names() if (stack := stacks.load(name)) is not None
                for config in stack.configs}  # fmt: skip
@@ -211,8 +213,8 @@ def argument_names() -> frozenset[str]:
 def _words(machine: Machine, kind: Class | Name, names: frozenset[str]) -> dict[str, Argument]:
     """The arguments of the command that set fields of the class `kind`, by field.
 
-    `names` are the arguments of all classes of the parser. Like argparse, this function accepts an abbreviation if it
-    fits only one of these names.
+    `names` are the arguments of all classes of the parser. Like argparse, this function accepts an abbreviated argument
+    if only one name in `names` begins with it.
     """
     own = _fields(kind)
     if machine.command is None:
@@ -297,7 +299,7 @@ def _block(last: str) -> str:
 
 @cache
 def defaults(path: str) -> Mapping[str, object]:
-    """Those defaults of a library's configuration class that are the same in all versions."""
+    """The defaults of a library's configuration class, but only those that all versions of the class have in common."""
     last = path.rpartition(".")[2]
     block = _block(last)
     if block != "config":
@@ -315,7 +317,7 @@ def defaults(path: str) -> Mapping[str, object]:
 
 
 def value_of(entry: Entry, annotation: str, location: Location) -> object:
-    """The value of an argument, in the type of its field."""
+    """The value of an argument of the command, converted to the type in the field's annotation."""
     if entry.unset:
         return Unknown(": ".join(not_set(entry.unset)), location)
     if entry.mapping:

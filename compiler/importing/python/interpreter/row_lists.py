@@ -56,8 +56,8 @@ def length(machine: Machine, value: list[object], node: ast.AST) -> Object:
 
 
 def part(machine: Machine, value: list[object], ends: list[object], node: ast.AST) -> list[object]:
-    """Compute `rows[start:end]`. The result is a list with one row, as `rows` is, but this row records that it comes
-    from a part of the file.
+    """Compute `rows[start:end]`. Like `rows`, the result is a list with a single row that stands for all rows. This row
+    records that it comes from a part of the file.
     """
     location = machine.location(node)
     made = Object(f"{ROWS}[:]", [Argument(one, location) for one in ends], {}, location, source_of(value[0]))
@@ -65,7 +65,9 @@ def part(machine: Machine, value: list[object], ends: list[object], node: ast.AS
 
 
 def shuffled(machine: Machine, value: list[object], node: ast.AST) -> list[object]:
-    """Compute `random.sample(rows, len(rows))`: the same list, whose row comes from the shuffled file."""
+    """Compute `random.sample(rows, len(rows))`. The result is a list with the same single row, which records that it
+    comes from the shuffled file.
+    """
     return [_moved(value[0], Object(f"{ROWS}.shuffle", [], {}, machine.location(node), source_of(value[0])))]
 
 

@@ -29,7 +29,7 @@ def followed(
 
     If the script trains nothing, functions that it does not call are interpreted, too. `read` reads files next to the
     script, `given` are arguments of its command line, `assumed` are the assumed outcomes of conditions by location, and
-    `command` fills the classes of transformers' and TRL's parsers.
+    `command` is the command that starts the script; its arguments fill the classes of transformers' and TRL's parsers.
     """
     machine = Machine(SEMANTICS, read, gpu_has_bf16, given, command)
     machine.assumed_conditions, machine.gpus = dict(assumed or {}), gpus

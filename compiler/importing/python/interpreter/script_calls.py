@@ -129,7 +129,8 @@ def _bind(
     keywords: dict[str, Argument],
     local: dict[str, object],
 ) -> None:
-    """Set the parameters of a function in `local`: to the call's arguments, otherwise to the defaults."""
+    """Store the value of each parameter of a function in `local`: the call's argument, or else the parameter's default.
+    """
     spec = function.node.args
     names = [*spec.posonlyargs, *spec.args]
     defaults: list[ast.expr | None] = [None] * (len(names) - len(spec.defaults)) + list(spec.defaults)
@@ -156,8 +157,8 @@ def _bind(
 def _parameter(
     machine: Machine, function: Function, one: ast.arg, default: ast.expr | None, unread: Argument | None = None
 ) -> object:
-    """The value of a parameter that a call does not give. `unread` are unknown `**` arguments of the call, which may
-    contain the parameter.
+    """The value of a parameter that a call does not give. `unread` is an unknown `**` argument of the call. It may
+    contain the parameter, so the value is then unknown.
     """
     if unread is not None and isinstance(unread.value, Unknown):
         return Unknown(unread.value.why, unread.location)
@@ -177,8 +178,8 @@ def _parameter(
 
 
 def _by_annotation(machine: Machine, function: Function, one: ast.arg) -> object:
-    """An object of the class in a parameter's annotation, with the defaults of the class. None unless the class is in
-    the script and all of its fields have defaults.
+    """The value for a parameter that no call passes: an object of the class in the parameter's annotation, with the
+    defaults of the class. None if the script does not define this class, or if a field of it has no default.
     """
     note = one.annotation
     if isinstance(note, ast.BinOp):  # as in `Config | None`
