@@ -1,5 +1,5 @@
-"""Import a bundle. The result is its spec, without the values that the compiler filled in, and the data and other files
-that it contains.
+"""Import a bundle. The result is the spec from which the bundle was compiled, without values that the compiler added,
+together with the data and the other files in the bundle.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def _copy_data(draft: Draft, copies: Sequence[Copy], read: Reader) -> dict[str, 
     for inside, path, part in copies:
         data = _existing(inside, read)
         plain = locations.get(path) or (_plain(inside) if part is None else _folder_name(path))
-        if part is None and draft.files.get(plain, data) != data:  # another file already has this name
+        # two files of the bundle have the same name without their digests, so keep the digest
+        if part is None and draft.files.get(plain, data) != data:
             plain = inside
         while path not in locations and part is not None and plain in locations.values():
             plain += "_"
@@ -143,7 +144,7 @@ def _folder_name(path: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """The name of a file in a bundle without the digest in it: `a-0123abcd.jsonl` becomes `a.jsonl`. Compiling adds the
-    digest again.
+    """The name of a bundle's file without the digest that the compiler adds to it: `a-0123abcd.jsonl` becomes
+    `a.jsonl`.
     """
     return DIGEST.sub("", name)

@@ -94,8 +94,7 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
     found: list[Diagnostic] = []
     if not draft.wrong:
         write(draft, text, options.output, options.force)
-        # only complete specs are checked: a spec without a model or data is meant as a base for `extends`, or waits for
-        # a decision
+        # check only a complete spec: without a model or data, it is a base for `extends`, or a person must complete it
         if draft.text or (draft.model and draft.sources):
             found = check(text, f"{overrides.stem}.xp" if options.output in (None, "-") else options.output)
     errors = [one for one in found if one.severity == "error"]
@@ -237,11 +236,13 @@ def convert(source: SourceFile, options: argparse.Namespace, overrides: Override
 
 
 def _inside(folder: str, name: str) -> bytes | None:
-    """The contents of a file in the folder of a bundle. None if it does not exist, or lies outside of the folder."""
+    """The contents of a file in the folder of a bundle. None if there is no such file, or if the name leads to a file
+    outside of the folder.
+    """
     path = os.path.realpath(os.path.join(folder, name))
     if os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder) or not os.path.isfile(path):
         return None
-    # the compiler copies no file above this size into a bundle
+    # no bundle contains a larger file, because the compiler copies none
     if os.path.getsize(path) > MAX_DATA:
         raise Unreadable(f"`{name[:80]}` is larger than {MAX_DATA // 2**20} MiB")
     try:

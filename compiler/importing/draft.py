@@ -44,8 +44,8 @@ class SettingText:
 
 @record
 class Source:
-    """A dataset in the spec: a reference or a path in quotes, its columns, which rows are used (`take`), and how many
-    rows are read at most (`limit`).
+    """A dataset in the spec: a reference or a path in quotes (`ref`), its columns, the number or share of rows to draw
+    (`take`), and the number of first rows to read (`limit`).
 
     `format`, `context` and `chat` are set if the datasets of the spec differ in them. `location` is the imported key
     that states the row format. `share` is the dataset's share of a mixture, from 0 to 1.
@@ -129,8 +129,8 @@ class Draft:
         self.mark(entry, IRRELEVANT, why=why)
 
     def on(self, entry: Entry | None) -> Entry | None:
-        """Return `entry` unchanged, or None if its value turns the key off, such as `false`. A key that is off is
-        recorded as one without effect.
+        """Return `entry` if its value is not off. For a value such as `false` or null, record that the key has no
+        effect, and return None.
         """
         if entry is None or not entry.off:
             return entry
@@ -171,7 +171,9 @@ class Draft:
         self.differs(name, why, entry)
 
     def keep(self, entries: Mapping[str, Entry], kept: Mapping[str, str]) -> None:
-        """Keep the keys in `kept` as comments of the spec, each with its reason; a key that is off is irrelevant."""
+        """Keep the keys in `kept` as comments of the spec, each with its reason. For a key that is off, only record
+        that it has no effect.
+        """
         for key, why in kept.items():
             entry = entries.get(key)
             if entry is not None and entry.off:
@@ -200,8 +202,8 @@ class Draft:
         return path in self.settings
 
     def put(self, path: str, value: object, entry: Entry | None = None, why: str = "", weak: bool = False) -> None:
-        """Set a setting. If another key has already set it to a different value, this is an error. With `weak`, there
-        is no error, and the earlier value is kept.
+        """Set a setting. If another key has already set it to a different value, this is an error. With `weak`, the
+        earlier value is kept, and a warning is reported instead of the error.
         """
         row = BY_PATH[path]
         if row.kind is kinds.PATH and isinstance(value, str) and value.startswith("~/"):
@@ -268,7 +270,7 @@ class Draft:
         """Keep a key under `extra`, for example as `extra trl { torch_compile = true }`.
 
         Returns False if the target stack has no argument of this name, or if a setting decides the argument. If the
-        value is equal to `default`, which a bundle states anyway, the key is only recorded as irrelevant.
+        value is equal to `default`, every bundle states it anyway, so the key is only recorded as one without effect.
         """
         if name not in extras.legal_names(self.stack, library, self.method):
             return False
@@ -318,8 +320,9 @@ class Draft:
 
     def _settle(self, entry: Entry, known: tuple[str, ...], refused: Mapping[str, str],
                 begun: set[tuple[str, str]]) -> None:  # fmt: skip
-        """Handle one key, and the keys inside of it, unless an importer has handled them. `begun` are mappings in which
-        an importer has handled some of the keys.
+        """Handle a key that no importer has handled: report it as unknown, refused or without effect. If an importer
+        has handled some keys inside of it, handle the remaining keys inside. `begun` names the keys of which this is
+        known.
         """
         if (entry.file, entry.key) in self.outcomes:
             return

@@ -61,7 +61,7 @@ def refuse_images(draft: Draft) -> None:
     """Report an error for a model that reads images, unless the import has read the keys about images. Other tools may
     train its vision tower, and a run of the spec does not.
     """
-    read = draft.has("data.max_pixels")  # only set by an import that knows which part the tool trains
+    read = draft.has("data.max_pixels")  # only an importer that reads the keys about images sets `data.max_pixels`
     if draft.model and kind_of(draft) in IMAGE_FAMILIES and not read:
         why = "a spec trains neither the vision tower nor the tokens of images, and other tools may train both"
         help = "write the spec by hand; docs/data.md has an example"
@@ -77,7 +77,7 @@ def _replace(draft: Draft, path: str, value: object, why: str, name: str, differ
     entry = None if old is None else old.entry
     derived = path == "model.dtype" and any(
         map(draft.has, ("qlora", "lora.bits"))
-    )  # with a quantized base model, `model.dtype` is the dtype in which the base model computes
+    )  # also written if it is the default: for a quantized base, xpc would otherwise derive another dtype
     if BY_PATH[path].default != value or derived:
         draft.put(path, value, entry, why)
     elif entry is not None:
@@ -106,8 +106,8 @@ def _attention(draft: Draft, family: Family, tool: str) -> None:
 
 
 def _packing(draft: Draft, family: Family | None, tool: str) -> None:
-    """Turn packing off if the documents of a packed row could attend to each other, as with some families and under
-    context parallelism.
+    """Turn packing off if the documents of a packed row could attend to each other. This is the case for some model
+    families, and under context parallelism.
     """
     packed, attn = draft.settings.get("batch.packing"), draft.settings.get("model.attn")
     if packed is None or packed.text != "true":
@@ -179,8 +179,8 @@ def _kto_micro_batch(draft: Draft, tool: str) -> None:
 
 
 def _offloaded_optimizer(draft: Draft) -> None:
-    """Set the optimizer to DeepSpeed's Adam (`adamw`) if ZeRO offloads the optimizer. accelerate then replaces most
-    other optimizers by it, in the imported tool and in a bundle.
+    """Set the optimizer to DeepSpeed's Adam (`adamw`) if ZeRO offloads the optimizer. With such an offload, accelerate
+    replaces most other optimizers by this one anyway, both in the imported tool and in a bundle.
     """
     written, strategy, where = (draft.settings.get(path) for path in ("optimizer", "strategy", "strategy.offload"))
     if written is None or strategy is None or where is None or where.text == "none":
@@ -198,8 +198,8 @@ def _offloaded_optimizer(draft: Draft) -> None:
 
 
 def _dropout(draft: Draft, family: Family, tool: str) -> None:
-    """Set the dropout of adapters to 0 if they are on experts whose weights are one stacked tensor. peft refuses
-    dropout on such experts, and axolotl leaves it out.
+    """Set the dropout of adapters to 0 if some adapters are on experts whose weights are one stacked tensor. peft
+    refuses dropout on such experts, and axolotl sets no dropout for them.
     """
     written, targets = draft.settings.get("lora.dropout"), draft.settings.get("lora.targets")
     if written is None or float(written.text) == 0 or targets is None:
@@ -263,8 +263,8 @@ def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
 
 
 def trained_dtype(draft: Draft, tool: str) -> None:
-    """Set trained bf16 weights to fp32 if the learning rate is so low that updates would be lost in bf16. Set fp16
-    weights that are not sharded to fp32, because no gradient scaler accepts fp16 gradients.
+    """Set the dtype of trained weights to fp32 in two cases: for bf16 weights, if the learning rate is so low that
+    updates would be rounded to 0; and for fp16 weights under ddp, because the gradient scaler refuses fp16 gradients.
     """
     dtype, lr, strategy = (draft.settings.get(path) for path in ("model.dtype", "optimizer.lr", "strategy"))
     complete = draft.has("lora.modules_to_save") or not any(map(draft.has, ADAPTERS))

@@ -5,9 +5,9 @@ import handles it. For example:
     plot_loss = { irrelevant = "metrics are written anyway" }
     badam_mode = { refused = "the language has no such optimizer", needs = "use_badam" }
 
-A key that an importer looks up needs no entry, because `Lookups` records it. There are two exceptions, which need an
-entry with `read`: a key that is looked up only under a condition, and a key that the TRL importer would take for an
-argument of TRL.
+A key that an importer looks up needs no entry, because `Lookups` records it. Two kinds of keys need an entry with
+`read` although an importer looks them up: a key that is looked up only under a condition, and a key that the TRL
+importer would otherwise import as an argument of TRL.
 """
 
 from __future__ import annotations
@@ -84,8 +84,9 @@ class KeyTable(Mapping[str, Key]):
         return len(self.rows)
 
     def column(self, name: str) -> dict[str, str]:
-        """The text of one field, such as `renamed`, for each key that has the field. For the fields `irrelevant` and
-        `refused`, keys with `usual` values are left out, because the value decides whether such a key is refused.
+        """One column of the table: for each key whose entry has the field `name`, such as `renamed`, the text of this
+        field. For the fields `irrelevant` and `refused`, keys with `usual` values are left out, because their value
+        decides which of the two applies.
         """
         return {
             key: getattr(row, name)
@@ -119,8 +120,8 @@ class KeyTable(Mapping[str, Key]):
                 draft.error(entry, row.refused, row.help)
 
     def note_unneeded(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
-        """Record a key as one without effect if it needs another key that is not on. LoRA's rank, for example, has no
-        effect without LoRA.
+        """For each key that needs another key which is not on: record that it has no effect. LoRA's rank, for example,
+        has no effect without LoRA.
         """
         for key, needs in self.column("needs").items():
             if key in entries and not has_needed(entries, needs):
@@ -128,8 +129,8 @@ class KeyTable(Mapping[str, Key]):
 
 
 def is_usual(row: Key, entry: Entry) -> bool:
-    """Whether an entry's value is one of the `usual` values, which a bundle has anyway. Numbers and bools may be
-    strings, as on command lines.
+    """Whether an entry's value is one of the key's `usual` values, which every bundle uses anyway. A string such as "3"
+    or "true", as it comes from a command line, is compared as a number or a bool.
     """
     from xpc.compiler.importing.text.entries import boolean, number
 
@@ -143,7 +144,9 @@ def is_usual(row: Key, entry: Entry) -> bool:
 
 
 def has_needed(entries: Mapping[str, Entry], needs: str) -> bool:
-    """Whether the file has what `needs` names: a key that is on, or a `key: value`. True if `needs` is empty."""
+    """Whether the condition `needs` holds: the file has the named key and its value is not off, or the file has exactly
+    this `key: value`. True if `needs` is empty.
+    """
     key, colon, value = needs.partition(": ")
     if not key:
         return True

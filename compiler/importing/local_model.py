@@ -1,5 +1,5 @@
-"""Guess the architecture of a model whose folder is on another machine. The guess follows the name of the folder, so
-that the spec compiles here.
+"""Guess the architecture of a model whose folder is on another machine. The architecture is guessed from the name of
+the folder, so that the spec can be compiled on this machine.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def architecture(draft: Draft, overrides: Overrides) -> None:
 
 
 def registered(model: str, overrides: Overrides) -> ModelFacts | None:
-    """The registered model that a spec names, or whose name is in the name of the model's folder.
+    """For a model of the registry: its facts. For a model's folder: the facts of the registered model whose name occurs
+    in the name of the folder.
 
     None if the folder exists with its own config.json, or if no registered model matches.
     """

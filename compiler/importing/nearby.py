@@ -32,8 +32,9 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
     None if the file does not exist.
 
     A published configuration may come from a stranger, and may name any path. All files in its repository may be read;
-    without a repository, all files in its folder. A file elsewhere is read only if it is no Python file, and if a spec
-    in that place may name it (`Workspace.outside_fault`). Its path must be relative, unless the user typed it
+    without a repository, all files in its folder. A file outside of these is read only under three conditions. It must
+    not be a Python file. A spec at the place of the configuration must be allowed to name it
+    (`Workspace.outside_fault`). And the configuration must name it by a relative path, unless the user typed the path
     (`typed` is the text of `--command`).
     """
     folders = list(_upwards(os.path.abspath(folder)))
@@ -45,7 +46,8 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
         for one in dict.fromkeys((*folders, os.getcwd())):
             root = folders[-1] if one in folders else one
             path = os.path.normpath(os.path.join(one, name))
-            if not os.path.exists(path):  # most names are looked for in several folders
+            # tested first, because a name is looked for in several folders and is missing in most
+            if not os.path.exists(path):
                 continue
             with suppress(OSError, ValueError):  # paths that are missing, too large, or not names of files are skipped
                 foreign = os.path.isabs(name) and name not in typed
@@ -58,8 +60,8 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
 
 
 def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, str]]:
-    """The names and texts of the Python files near a source; other endings can be given. They are in the source's
-    folder and in the folders above it, up to the root of the repository, or in a subfolder that PARTS names.
+    """The names and texts of the Python files near a source; other endings can be given. Searched are the source's
+    folder, the folders above it up to the root of the repository, and in each of these folders the subfolders in PARTS.
     """
     count = 0
     for here in _upwards(os.path.abspath(folder)):

@@ -35,7 +35,7 @@ class KeyOutcome:
 
 @record
 class Message:
-    """A warning or an error. `location` is the file and line of the key that it is about.
+    """A warning or an error. `location` is the file and line of the key that the message is about.
 
     An error also has the key itself (`entry`) and the reason (`why`). `own` is true if no supported tool knows the key,
     so that only the repository's own script can read it.

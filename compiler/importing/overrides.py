@@ -181,11 +181,11 @@ def native(names: set[str], method: str, model: str | None, trackio: bool = Fals
     """Returns a pair: the stack whose defaults a TRL configuration relies on, and the stack to run it.
 
     - `names` are the names of the file's keys, from which the first stack is guessed (`_dated`). `versions` are the
-      TRL versions that fit the file. If the guessed stack has none of them, or if the user gave the version (`named`),
-      the first stack is the newest stack with one of `versions`, or else the one with the nearest defaults. If only the
-      default stack supports the model's family, it is the first stack.
+      TRL versions that fit the file. If the guessed stack's version is not in `versions`, or if the user gave the
+      version (`named`), the first stack is the newest stack whose version is in `versions`, or else the stack with the
+      nearest defaults. If only the default stack supports the model's family, the first stack is the default stack.
     - The second stack is the default stack if the first one lacks a key name, the method, the model's family or trackio
-      (`trackio` is true if the file reports to it). Otherwise, it is the first stack.
+      (`trackio` is true if the file reports to trackio). Otherwise, both stacks are the same.
     """
     source = _dated(names, method)
     if versions and (named or number(source) not in versions):
@@ -225,8 +225,9 @@ def _nearest(version: str) -> Stack:
 
 
 def _dated(names: set[str], method: str) -> Stack:
-    """Guess the stack for which a file was written. If the default stack lacks some of the file's key `names`, such as
-    `evaluation_strategy`, it is the stack that has most of these; otherwise, the default stack.
+    """Guess the stack for which a file was written. If the default stack has all of the file's key `names`, the default
+    stack is returned. If it lacks some names, such as `evaluation_strategy`, the stack that has most of these names is
+    returned.
     """
     default, others = load(stacks.DEFAULT), [load(name) for name in stacks.names() if name != stacks.DEFAULT]
     today = _arguments(default, method)

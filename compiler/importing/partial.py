@@ -77,8 +77,8 @@ def apply(draft: Draft, overrides: Overrides) -> None:
 
 
 def _missing(draft: Draft, what: str, keys: re.Pattern[str], errors: list[Message], help: str) -> list[Message]:
-    """Add the decision about a missing model or missing data (`what`). Returns the errors that explain why it is
-    missing; they get no decisions of their own.
+    """Add the decision about a missing model or missing data (`what`). Returns the errors that explain why the model or
+    data is missing. These errors make no further decisions.
     """
     found = [one for one in errors if not one.own and one.entry is not None and keys.match(one.entry.key)]
     why = found[0].why if found else "no key names it"

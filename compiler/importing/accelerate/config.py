@@ -1,5 +1,5 @@
 """Import accelerate's YAML: sharding and the number of processes. The importers of axolotl, LLaMA-Factory and TRL also
-use this module for their own keys for processes and files.
+use this module, for keys of these tools that state numbers of processes or name files of accelerate and DeepSpeed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ OFF = {"NO": None, "MULTI_GPU": None, "MULTI_CPU": None}
 def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machines) -> None:
     """Import a complete accelerate YAML file: distributed type, processes, sharding and mixed precision.
 
-    `mixed_precision` has no effect if the trainer's arguments turn on bf16 or fp16, because transformers then sets
-    accelerate's precision.
+    If the trainer's arguments turn on bf16 or fp16, transformers overrides accelerate's precision, so `mixed_precision`
+    has no effect.
     """
     kind = table.get("distributed_type")
     name = "NO" if kind is None else str(text(kind)).upper()
@@ -111,7 +111,9 @@ def _processes_of(block: Entry | None, found: Machines) -> None:
 
 
 def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
-    """Set the attribute `slot` of `found` to a number of processes or nodes. A number below 1 is an error."""
+    """Store the number of processes or nodes that a key states in the attribute `slot` of `found`. A number below 1 is
+    an error.
+    """
     value = integer(entry)
     if value is None or value < 1:
         draft.error(entry, "it takes a whole number above 0")
@@ -215,8 +217,8 @@ def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
 def named_file(draft: Draft, entry: Entry, overrides: Overrides) -> None:
     """Import the DeepSpeed file that an argument names, or the mapping that it contains.
 
-    If the file does not exist here, import the file of the same name that LLaMA-Factory or axolotl publishes. If they
-    publish no such file, only the ZeRO stage is taken, from the name.
+    If the file does not exist here, import the file of the same name that LLaMA-Factory or axolotl publishes. If
+    neither publishes a file of this name, only the ZeRO stage is imported; it is taken from the name of the file.
     """
     if entry.mapping:
         zero.zero(draft, entry.mapping, f"{entry.key}.")

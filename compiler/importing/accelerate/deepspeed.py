@@ -1,5 +1,5 @@
-"""Import DeepSpeed's JSON: ZeRO, its buckets and offloading, and settings that the trainer also has. The value "auto"
-means that DeepSpeed takes the trainer's value.
+"""Import DeepSpeed's JSON: ZeRO, its buckets and offloading, and keys that state the same as an argument of the
+trainer, such as the learning rate. The value "auto" means that DeepSpeed takes the trainer's value.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ AUTO = "auto: it follows the trainer's arguments"
 
 
 def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
-    """Import a DeepSpeed configuration: a file of its own, or a mapping in another file. Keys of the mapping begin with
-    `prefix`.
+    """Import a DeepSpeed configuration, which is a separate file or a mapping inside another file. For a mapping, the
+    names of its keys begin with `prefix`.
     """
     for name, path in KEYS.column("setting").items():
         one = table.get(name)
@@ -82,7 +82,7 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
         draft.note(entry, AUTO)
         return
     head, _, last = key.rpartition(".")
-    # DeepSpeed still accepts these deprecated names
+    # replace deprecated names, which DeepSpeed still accepts
     older = KEYS.block("zero_optimization").column("renamed")
     name = f"{head}.{older[last]}" if last in older else key
     why = extras.removed(draft.stack, "deepspeed", name)
@@ -152,8 +152,8 @@ def precision(draft: Draft, table: Entries) -> None:
 
 
 def _optimizer(draft: Draft, block: Entry | None) -> None:
-    """Import the block `optimizer`. Adam and AdamW become `adamw`, for which a bundle with ZeRO also runs DeepSpeed's
-    AdamW. The value "auto" means that DeepSpeed takes the trainer's value.
+    """Import the block `optimizer`. Adam and AdamW become `adamw`: under ZeRO, a bundle with `optimizer adamw` runs
+    DeepSpeed's AdamW, too. A value of "auto" is left to the trainer's argument.
     """
     if block is None:
         return

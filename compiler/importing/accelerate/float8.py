@@ -20,8 +20,8 @@ STRATEGIES = ("ddp", "fsdp")
 def switch(draft: Draft, named: Entries, *more: str) -> None:
     """Set `precision fp8` if the key `fp8` is on. `more` lists further keys that are about fp8.
 
-    If the spec cannot train in fp8, for example because it has an adapter, it states bf16, and these keys are kept in
-    comments.
+    If the spec cannot train in fp8, for example because it has an adapter, its precision is bf16, and all keys about
+    fp8 are kept in comments.
     """
     on = named.get("fp8")
     others = [named[key] for key in more if key in named]

@@ -149,7 +149,7 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
     if name == "fsdp1" and version is not None and integer(version) == 2:
         name = "fsdp"
     if draft.has("strategy") and draft.settings["strategy"].text == "hsdp":
-        name = "hsdp"  # `parallelism_config` already chose hybrid sharding
+        name = "hsdp"  # keep the hybrid sharding that `parallelism_config` states
     draft.put("strategy", name, entry)
     if outer is not None:
         draft.put("strategy", name, outer)

@@ -25,8 +25,8 @@ ADAPTER_OPTIONS = {
 
 
 def adapter(draft: Draft, named: Entries) -> None:
-    """Set the adapter, its target modules, and the quantization of its base model. Unless `adapter` is lora or qlora,
-    keys about adapters are marked as irrelevant.
+    """Set the adapter, its target modules, and the quantization of its base model. If the key `adapter` is neither lora
+    nor qlora, the report says that keys about adapters have no effect.
     """
     kind, four, eight = named.get("adapter"), named.get("load_in_4bit"), named.get("load_in_8bit")
     word = "" if kind is None or kind.empty else str(text(kind)).lower()

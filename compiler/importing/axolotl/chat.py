@@ -61,8 +61,8 @@ def learned(draft: Draft, named: Entries) -> TrainedTurns:
 
 
 def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedTurns) -> bool:
-    """Set the chat template. Returns True if the template itself marks the turns that are trained on, which is
-    needed if `marks` asks for other turns than the assistant's.
+    """Set the chat template. `marks` are the turns that axolotl trains on. If these are not only the assistant's, the
+    template must mark them; the result is True if it does.
     """
     entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
     word = "" if entry is None or entry.empty else str(text(entry))
@@ -104,7 +104,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
         _repeated_first_token(draft, named, usual)
         return more
     elif more and axolotl_templates.end_of(usual) is not None and marks.entry is not named.get("train_on_inputs"):
-        pass  # the messages below say that this template cannot mark the turns
+        pass  # no message here: `_report_turns` reports below that this template cannot mark the turns
     else:
         draft.note(entry, "the tokenizer's own chat template")
         draft.differs(
@@ -154,8 +154,8 @@ def arguments(draft: Draft, named: Entries) -> None:
 
 
 def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
-    """The entry of a key about templates, such as `chat_template`. If any dataset states the key, it is the value in
-    `datasets`; otherwise the value at the top level of the file. Datasets with different values are an error.
+    """The entry of a key about templates, such as `chat_template`. The key may be stated for each dataset or at the top
+    level of the file. Values of datasets take precedence, and it is an error if they differ.
     """
     listed, shared = named.get("datasets"), named.get(key)
     parts = [] if listed is None else [one.mapping.get(key) for one in listed.items]
@@ -198,7 +198,7 @@ def _conversation(draft: Draft, entry: Entry) -> Entry | None:
 
 
 def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, known: ModelFacts | None) -> None:
-    """Use the tokenizer's own template, with axolotl's loss mask if the template is a known one.
+    """Use the tokenizer's own template. If it is one of the templates in BUILT_IN, write it with axolotl's loss mask.
 
     If the template is unknown, a difference is reported: TRL may train on the newline after an answer, and axolotl does
     not.
@@ -253,8 +253,8 @@ def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> N
 
 
 def _jinja(draft: Draft, body: Entry, overrides: Overrides) -> None:
-    """Set the template from `chat_template_jinja`. If a file with this name exists, the value is the name of the file,
-    as in axolotl; otherwise it is the Jinja text itself.
+    """Set the template from `chat_template_jinja`. As in axolotl, the value may be the name of a file or the Jinja text
+    itself. If a file with this name exists, the file is read.
     """
     written = text(body) or ""
     data: bytes | None = written.encode()

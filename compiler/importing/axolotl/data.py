@@ -97,7 +97,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
     files = table.get("data_files")
     names = [path]
     if files is not None and path.value in ("json", "csv", "parquet", "text") and files.items:
-        names = list(files.items)  # all files of the entry are read as one dataset, as in the datasets library
+        names = list(files.items)  # several files are one dataset, as in the datasets library
         draft.mark(path, "mapped", "the file name tells the format")
         draft.mark(files, "mapped", "data")
     elif files is not None and files.items and all(inside := [corpus.inside(path, one) for one in files.items]):
@@ -129,7 +129,8 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
         stated = shape and (
             shape != METHODS[draft.method].shapes[0]
             or (columns and draft.method == "sft")
-            or found.ref.startswith('"')  # a local file need not exist when the spec is written
+            # state the format, because a local file may be missing here, so that xpc cannot see it
+            or found.ref.startswith('"')
         )
         ref = axolotl_evaluation.revised(draft, found.ref, table["revision"]) if "revision" in table else found.ref
         draft.sources.append(Source(ref, columns, part or found.take, format=shape if stated else "", location=kind))
@@ -181,7 +182,7 @@ def _shape(draft: Draft, table: Entries, word: str, location: Entry) -> tuple[st
         )
         shape = _messages(draft, table, word.startswith("sharegpt"), location)
         return shape, (name,) if (name,) != SHAPES[shape] else ()
-    if word in ("alpaca", "alpaca:instruct"):  # this is the default style of prompts for alpaca
+    if word in ("alpaca", "alpaca:instruct"):  # axolotl's default prompts for alpaca are those of the spec's format `alpaca`
         draft.differs(
             "datasets.type",
             "axolotl tokenizes the question and the answer separately; the spec tokenizes both together: the first "
@@ -251,8 +252,8 @@ def _messages(draft: Draft, table: Entries, older: bool, location: Entry) -> str
 
 
 def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
-    """Set the names of roles from `roles`, such as `assistant: [bot]`. Names that the runtime knows
-    anyway are not set.
+    """Set the names of roles from `roles`, such as `assistant: [bot]`. Names that the runtime knows without a setting
+    are left out.
     """
     for role, one in ({} if entry is None else entry.mapping).items():
         names = words(one)
@@ -266,8 +267,8 @@ def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
 
 
 def _chat_template(draft: Draft, word: str, location: Entry, texts: bool) -> None:
-    """Set axolotl's chat template for types such as `chatml.intel`, in which plain columns become turns. `texts` is
-    true if the rows contain plain texts, so that turns must be made of them.
+    """Set axolotl's chat template for types such as `chatml.intel`, in which plain columns become turns. If the rows
+    contain plain texts (`texts` is true), the spec must make turns of them.
     """
     name = word.partition(".")[0]
     body = axolotl_templates.axolotl_template(name, stripped=draft.method != "reward")

@@ -15,8 +15,8 @@ from xpc.compiler.language.kinds import EPOCH, Amount
 def intervals(draft: Draft, named: Entries) -> None:
     """Set the intervals of evaluations and checkpoints. `evals_per_epoch: 4` with 1 epoch becomes 25% of the run.
 
-    If `evals_per_epoch` or `saves_per_epoch` asks for at most one in the whole run, axolotl reads `eval_strategy` or
-    `save_strategy` instead.
+    If `evals_per_epoch` asks for at most one evaluation in the whole run, axolotl ignores it and reads `eval_strategy`.
+    The same holds for `saves_per_epoch` and `save_strategy`.
     """
     length = named.get("num_train_epochs")
     epochs = (number(length) if length is not None else None) or 1
@@ -110,7 +110,7 @@ def evaluation(draft: Draft, named: Entries) -> None:
 
 
 def _counted(text: str) -> float | None:
-    """The value of a setting such as `100` (steps) or `25%` (of the run) as a float: 100.0 or 0.25. None for `epoch`
+    """The value of an interval as a float: 100.0 for `100` (steps), and 0.25 for `25%` (of the run). None for `epoch`
     and `never`.
     """
     try:

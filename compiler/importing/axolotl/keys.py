@@ -24,7 +24,7 @@ def names(of: str = "") -> frozenset[str]:
 
 
 def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
-    """Drop the keys that axolotl does not know, with a warning, because axolotl ignores such keys. With
+    """Return the keys that axolotl knows. Warn about all other keys, which axolotl itself ignores. With
     `of="datasets."`, `entries` are the keys of a dataset entry.
     """
     all_names = names(of)
@@ -70,8 +70,9 @@ def plugins(draft: Draft, entry: Entry, names: list[str]) -> None:
 
 
 def rest(draft: Draft, named: Entries) -> None:
-    """Import the switches of single Liger kernels, fp8, and `unfrozen_parameters`. Of the other keys in the key table,
-    `irrelevant` keys are noted, and `comment` keys are kept as comments of the spec.
+    """Import the switches of single Liger kernels, fp8, and `unfrozen_parameters`. Then handle the remaining keys by
+    their entries in the key table: for `irrelevant` keys, the report says that they have no effect; `comment` keys are
+    kept as comments of the spec.
     """
     for key, one in named.items():
         if key.startswith("liger_") and key not in KEYS:

@@ -17,8 +17,8 @@ NEUTRAL = {
 def configured(draft: Draft, named: Entries) -> None:
     """Import `model_config` and its newer name `overrides_of_model_config`.
 
-    The scaling of rotary positions becomes a setting. Any other change of config.json is an error, unless it
-    does not affect training, or the model or the trainer has this value anyway.
+    The scaling of rotary positions becomes a setting. Any other change of config.json is an error, with two exceptions:
+    a value that does not affect training, and a value that the model or the trainer already has.
     """
     known = registry.find_model(draft.model)
     for name in ("model_config", "overrides_of_model_config"):
@@ -40,7 +40,7 @@ def configured(draft: Draft, named: Entries) -> None:
 
 def mxfp4(draft: Draft, named: Entries) -> None:
     """Import `model_quantization_config`. `Mxfp4Config` with `dequantize: true` is kept in a comment, because
-    transformers decides how to read such weights. Anything else is an error.
+    transformers decides by itself how it reads MXFP4 weights. Any other value is an error.
     """
     config, more = named.get("model_quantization_config"), named.get("model_quantization_config_kwargs")
     opened = more is not None and "dequantize" in more.mapping and boolean(more.mapping["dequantize"]) is True

@@ -21,8 +21,8 @@ class Words:
     """The format strings of a prompt with an input, of a prompt without an input, and of the system prompt; and the
     names of the columns.
 
-    If a row has a column `system`, the system prompt is in this column. Otherwise it is `system_text`, or for a row
-    without an input, `system_text_without_input`.
+    `system` is the column that contains the system prompt of a row. If a row has no such column, its system prompt is
+    `system_text`; if the row also has no input, it is `system_text_without_input`.
     """
 
     with_input: str = ""
@@ -59,8 +59,8 @@ def types() -> dict[str, Words]:
 
 
 def words(draft: Draft, word: str, location: Entry) -> Words | None:
-    """The prompt of a dataset's `type`. If the key `location` has a mapping, the mapping defines a custom type.
-    Otherwise, `word` is the name of a type; returns None if axolotl has no such type.
+    """The prompt of a dataset's `type`. The key `location` may have a mapping as its value, which defines a custom
+    type. Otherwise, `word` is the name of one of axolotl's types; None if axolotl has no type of this name.
     """
     if not location.mapping:
         return types().get(word)

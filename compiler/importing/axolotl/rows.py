@@ -48,8 +48,9 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
 
 
 def _prepared(draft: Draft, entry: Entry | None) -> None:
-    """Import `skip_prepare_dataset`. In preference tuning and RL, it means that axolotl does not drop long rows. In sft
-    and in the training of reward models, it is an error: axolotl then passes the rows to the trainer unchanged.
+    """Import `skip_prepare_dataset`. In preference tuning and RL, the key means that axolotl does not drop long rows.
+    In sft and for reward models, it means that the rows are already prepared (images or tokens); such rows are not
+    imported, so the key is an error.
     """
     if entry is None:
         return
@@ -65,9 +66,9 @@ def _prepared(draft: Draft, entry: Entry | None) -> None:
 
 
 def long(draft: Draft, named: Entries) -> None:
-    """Set `data.max_tokens`, because axolotl drops rows longer than `sequence_len`. Nothing is set if axolotl drops no
-    row: with truncation (`excess_length_strategy`), with `skip_prepare_dataset`, for plain texts, which it splits, and
-    for methods that read only prompts.
+    """Set `data.max_tokens`, because axolotl drops rows longer than `sequence_len`. Nothing is set in the cases in
+    which axolotl drops no row: with `excess_length_strategy: truncate`, with `skip_prepare_dataset`, for plain texts
+    (axolotl splits them), and for methods that read only prompts.
     """
     way, length, as_it_is = (named.get(key) for key in ("excess_length_strategy", "max_length", "skip_prepare_dataset"))
     word = "drop" if way is None or way.empty else str(way.value).lower()

@@ -1,9 +1,10 @@
 """Write axolotl's chat templates with axolotl's loss mask, in which the text of an answer and its end-of-turn token are
 trained on.
 
-To find a turn in the rendered text, axolotl renders the conversation a second time with another content of the turn,
-and compares the two texts (`find_turn`). The end-of-turn token is trained on if it is the eos token or one of
-`eot_tokens`. Source: axolotl 0.18.0, utils/chat_templates/templates/ and prompt_strategies/chat_template.py.
+To find the position of a turn in the rendered text, axolotl renders the conversation twice: once as it is, and once
+with another text in this turn. The turn is where the two results differ (`find_turn`). The end-of-turn token is trained
+on if it is the eos token or one of `eot_tokens`. Source: axolotl 0.18.0, utils/chat_templates/templates/ and
+prompt_strategies/chat_template.py.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def end_of(name: str) -> str | None:
 def axolotl_template(
     name: str, roles: Sequence[str] = ASSISTANT, every_end: bool = False, stripped: bool = False
 ) -> str | None:
-    """axolotl's template with this name, with `{% generation %}` marks around the turns of `roles`.
+    """axolotl's template with the name `name`, in which `{% generation %}` marks enclose the turns of `roles`.
 
     With `every_end`, the end-of-turn tokens of all other turns are marked, too. With `stripped`, nothing follows the
     end-of-turn token of the last answer, because axolotl strips the answers of preference pairs. Returns None for an

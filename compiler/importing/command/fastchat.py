@@ -28,9 +28,10 @@ COMMENT = re.compile(r"#[^\n]*")
 
 
 def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides) -> bool:
-    """Whether a program is one of FastChat's scripts, or a copy of one. Its path contains `fastchat`, or it has an
-    argument of FastChat. In the second case, its source must use a FastChat conversation, if the source is in the
-    repository. The argument `data_path` alone is not enough, because many other scripts have it.
+    """Whether a program is one of FastChat's scripts, or a copy of one. It is one if its path contains `fastchat`. It
+    also is one if the command has an argument of FastChat; but if the program's source is in the repository, the source
+    must use a FastChat conversation, too. The argument `data_path` does not count as FastChat's, because many other
+    scripts have it.
     """
     text = programs.found(program, overrides)[1]
     return "fastchat" in program or (
@@ -39,9 +40,9 @@ def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides
 
 
 def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: Overrides) -> dict[str, Entry]:
-    """Import the arguments that only FastChat's scripts have. Also set what these scripts do without an argument: their
-    chat template, the loss on answers, their LoRA defaults and their attention. Returns the other arguments, which have
-    TRL's names.
+    """Import the arguments that only FastChat's scripts have. Also set what these scripts always do, whatever their
+    arguments are: their chat template, the loss on answers, their LoRA defaults and their attention. Returns the other
+    arguments, which have TRL's names.
     """
     draft.stack = load(overrides.target or DEFAULT)
     out = dict(entries)

@@ -33,8 +33,8 @@ class Line:
     (`rest`).
 
     If an argument occurs twice, `again` has its first value, which argparse ignores. `dropped` has words such as
-    `$EXTRA_ARGS` whose variable is not set, so that the shell replaces them by nothing. `file` is the script that has
-    the command, and `environment` the assignments of variables in this script, such as `X=1`.
+    `$EXTRA_ARGS` that consist of a variable which is not set: the shell would remove such a word. `file` is the shell
+    script that contains the command. `environment` are the assignments of variables in this script, such as `X=1`.
     """
 
     launcher: str
@@ -49,7 +49,9 @@ class Line:
 
     @property
     def cut(self) -> Word | None:
-        """The word ` #...` of a comment after a backslash; None without one. The command ends with the comment."""
+        """If a line of the command ends with a backslash and a comment, the shell ends the command there. Return the
+        word ` #...` of this comment; None without such a comment.
+        """
         return next((one for one in self.rest if one.text.startswith(" ")), None)
 
     def entry(self, word: Word) -> Entry:
@@ -97,8 +99,8 @@ COUNTS = ("nproc_per_node", "num_gpus", "nnodes", "num_nodes", "num_processes", 
 
 
 def _launchers(key: str) -> str:
-    """The option of a launcher that a word stands for. The word may be the beginning of the option's name, because
-    argparse takes `--nnode` for `--nnodes`.
+    """The name of the launcher's option that a word abbreviates: `nnodes` for `nnode`, because argparse accepts the
+    beginning of an option's name.
     """
     found = [one for one in COUNTS if one.startswith(key)] if len(key) > 3 and key not in KEYS else []
     return found[0] if len(found) == 1 else key
@@ -122,8 +124,8 @@ def _wrapped(words: list[Word]) -> list[Word]:
 
 
 def _is_left_out(words: list[Word], n: int) -> bool:
-    """Whether word `n` consists only of a variable that is not set, such as `$EXTRA_ARGS`, so that the shell replaces
-    it by nothing. False for the value of an option, as in `--lr $LR`.
+    """Whether the shell would remove word `n`, because the word consists only of a variable that is not set, such as
+    `$EXTRA_ARGS`. False if the word is the value of an option, as in `--lr $LR`.
     """
     one = words[n]
     if re.fullmatch(r"\$\{\w+\}", one.open):
@@ -173,7 +175,7 @@ def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[s
         key = name.replace("-", "_")
         values = [Word(value, word.line, word.open)] if equals else []
         while words and not words[0].text.startswith("--"):
-            # the option already has its value, so this word is positional: `lr=1e-5` in `--config-name=x lr=1e-5`
+            # `--key=value` has its value, so a word after it is positional: `lr=1e-5` in `--config-name=x lr=1e-5`
             if equals or (values and key in HYDRA):
                 rest.append(words.pop(0))
             else:

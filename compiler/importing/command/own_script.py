@@ -50,7 +50,7 @@ class Script:
     """The Python script that a command launches.
 
     - `draft`: the draft of the spec, or None if the script cannot be read
-    - `by_names`: whether the script passes its arguments to TRL's classes, so that they are read under TRL's names
+    - `by_names`: whether the command's arguments have TRL's names, because the script fills TRL's classes with them
     - `trainer`: the script's own trainer class, if the script uses neither TRL's nor transformers' trainers
     - `declared`: the defaults of the script's own classes
     - `unread`: why a script in the repository is not read
@@ -89,7 +89,7 @@ def imported(line: Line, entries: Entries, overrides: Overrides) -> Script:
         draft.warn(None, f"`{line.program}` is a path {whose}: the import reads `{program}`")
     draft.messages = [one for one in draft.messages if not one.text.startswith("`command line`")]
     explained = _report_variables(draft, line)
-    # the file that a word names is read by the script itself, as in `python train.py sft.yaml`
+    # if the script reads a positional word, it reads the configuration file itself, as in `python train.py sft.yaml`
     named = {"config"} if any(str(n) in launch.used for n in range(1, len(line.rest) + 1)) else set()
     _report_words(draft, line, launch.used)
     for key, one in entries.items():
@@ -110,10 +110,12 @@ def _launch(line: Line, entries: Entries, overrides: Overrides) -> Launch:
 
 
 def _started(line: Line, program: str, launch: Launch, overrides: Overrides) -> Overrides:
-    """The options for importing the script: the command's arguments by name and position, and its number of GPUs."""
+    """The options with which the Python importer reads the script: the command's arguments, by name and by position,
+    and the number of GPUs that the command uses.
+    """
     given = {key: _text(one) for key, one in line.arguments.items() if not one.unset}
     given |= {str(n): one.text for n, one in enumerate(line.rest, 1)}
-    # numbered arguments such as `1=x` are those of the shell script, and not those of the program it starts
+    # `--set 1=x` is an argument of the shell script, and not of the program that the shell script starts
     given |= {key: one for key, one in overrides.sets.items() if not key.isdecimal()}
     hardware = overrides.hardware
     if hardware is None and (count := _processes(line)) > 1:
@@ -142,8 +144,8 @@ NOT_GIVEN = re.compile(
 
 
 def _report_variables(draft: Draft, line: Line) -> set[str]:
-    """If the command gives a required argument by a variable that is not set, as in `--model $1`, name this variable as
-    the reason in each error about the argument. Returns the keys of these arguments.
+    """A command may give a required argument by a variable that is not set, as in `--model $1`. Then change each error
+    about the argument so that it names this variable as the reason. Returns the keys of such arguments.
     """
     unset = {key: one.unset for key, one in line.arguments.items() if one.unset}
     found: set[str] = set()
@@ -218,8 +220,8 @@ def _own_trainer(text: str, program: str) -> Entry | None:
 
 
 def _may_train(kind: str, text: str) -> bool:
-    """Whether a script may train although the Python importer refused it, for the reason `kind`. For example, another
-    module may create its trainer.
+    """The Python importer refused a script for the reason `kind`. Return whether the script may train nevertheless, for
+    example because another module creates its trainer.
     """
     if kind == NO_TRAINER:
         return "Trainer(" in text
@@ -232,8 +234,9 @@ def better(named: Draft, script: Draft | None) -> Draft:
     """Choose between two drafts for the same command. `named` reads the arguments by TRL's names, and `script` was read
     from the Python script.
 
-    If `script` has no errors, it is chosen. Otherwise `named` is chosen, provided that it has a model and data and that
-    TRL knows the names of all arguments; the settings that the script changes are added to it.
+    `script` is chosen if it has no errors, if the two drafts state different models or data, or if `named` is
+    incomplete (it lacks a model or data, or TRL does not know all arguments) and has at least as many errors. Otherwise
+    `named` is chosen, and the settings that the script changes in its code are added to it.
     """
     if script is None:
         return named
@@ -250,8 +253,8 @@ def better(named: Draft, script: Draft | None) -> Draft:
 
 
 def _doubt_data(named: Draft, script: Draft) -> None:
-    """Report an error if the argument for the data is a plain word such as `pure_bad`, and the script makes its rows in
-    a way that is not read: the word is probably a name of the script's own.
+    """Report an error if the argument for the data is a plain word such as `pure_bad`, and the importer cannot read how
+    the script makes its rows. The word is then probably a name that only this script understands, and not a dataset.
     """
     unread = next((one.entry for one in script.messages if one.severity == "error" and one.entry is not None
                    and GUESSED.match(one.entry.key) and not one.entry.key.startswith("model")), None)  # fmt: skip
@@ -303,7 +306,8 @@ def _add(named: Draft, script: Draft) -> None:
             named.settings[path] = written
             named.files.update({name: data for name, data in script.files.items() if f'"{name}"' in written.text})
             named.warn(written.entry, f"the script sets it, and the spec has its value: {path} = {written.text}")
-            if path == "data.holdout":  # the script evaluates on these rows, and not on the split of the arguments
+            # the script evaluates on the rows that it holds out, and not on the split that its arguments name
+            if path == "data.holdout":
                 named.settings.pop("eval.split", None)
 
 
@@ -321,7 +325,7 @@ def _contradicts(named: Draft, script: Draft) -> bool:
     """
     if any(one.entry is not None and GUESSED.search(one.entry.key) for one in script.messages
            if one.severity == "error"):  # fmt: skip
-        return False  # the script's data or model is only a guess
+        return False  # the model or data in `script` is uncertain, so a difference proves nothing
     other = named.model and script.model and _without_dot(named.model) != _without_dot(script.model)
     rows = [_without_dot(one.ref).partition("[")[0].partition(":")[0] for one in script.sources]
     stated = [_without_dot(one.ref).partition("[")[0].partition(":")[0] for one in named.sources]
@@ -334,8 +338,8 @@ def _without_dot(name: str) -> str:
 
 
 def _rank(one: Draft) -> tuple[int, int]:
-    """How incomplete a draft is; lower is better. The number of missing parts (model, data) is compared first, and then
-    the number of errors and decisions.
+    """A key for comparing drafts; the lower one is more complete. It is a pair: how many of model and data are missing,
+    and the number of errors and decisions.
     """
     errors = sum(each.severity == "error" for each in one.messages)
     return (not one.model) + (not one.sources), errors + len(one.decisions)

@@ -76,8 +76,8 @@ def _converted(call: Call, source: SourceFile, overrides: Overrides) -> Draft:
 
 
 def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, source: SourceFile, overrides: Overrides) -> None:
-    """Import the command once for each value of a loop's variable. Settings in which the results differ become the
-    lists of a sweep.
+    """A command in a loop is imported once for each value of the loop's variable. If the imported drafts differ in a
+    setting, its values become a list of the sweep.
     """
     changed: dict[str, list[str]] = {}
     commands: set[tuple[str, ...]] = set()
@@ -109,8 +109,8 @@ def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, source: Sour
 
 
 def _draft(line: Line, overrides: Overrides) -> Draft:
-    """Convert a parsed command. The names of its arguments are those of LLaMA-Factory, those that the started script
-    reads, or those of TRL.
+    """Convert a parsed command. Depending on the program, its arguments have LLaMA-Factory's names, the names that the
+    started Python script declares, or TRL's names.
     """
     if llamafactory_command.is_llamafactory(line.program, line.arguments):
         return _factory(line, overrides)
@@ -159,7 +159,7 @@ def _given(line: Line, overrides: Overrides) -> Given:
     named = tuple(one for one in rest if one.text.endswith((".yaml", ".yml", ".json")))
     if config is None and len(named) == 1 and len(rest) == 1 + len(empty):
         config = Entry("config", named[0].text, line.file, named[0].line, unset=named[0].open)
-        # the parser reads only the name of the file; an argument without a value, such as an unset `$5`, is ignored
+        # the file's name is the only positional word; variables that are not set, such as `$5`, are ignored
         rest, line = (), evolve(line, rest=named, dropped=(*line.dropped, *empty))
     exists = config is not None and overrides.read(text(config) or "") is not None
     inside = _file(config, overrides) if config is not None and exists else None
@@ -170,9 +170,9 @@ def _given(line: Line, overrides: Overrides) -> Given:
 
 
 def _present(entry: Entry, overrides: Overrides) -> Entry:
-    """Return an argument without its mark for an unset variable, if it nevertheless names a file that can be read: a
-    file of the repository after an unknown beginning, such as `/home/$USER/repo/sft.json`, or a file that the script
-    itself writes, such as that of `$(mktemp)`.
+    """If an argument contains a variable that is not set, but nevertheless names a file that can be read, return it
+    without the mark for the variable. Such a file is found in the repository by the end of its path
+    (`/home/$USER/repo/sft.json`), or the script itself writes it (`$(mktemp)`).
     """
     name = text(entry) or ""
     unknown = entry.unset and (name.endswith((".yaml", ".yml", ".json")) or name.startswith("$("))
@@ -285,8 +285,8 @@ def _abbreviated(entries: Mapping[str, Entry], script_text: str) -> dict[str, st
 
 
 def _dropped(draft: Draft, line: Line) -> None:
-    """Warn about words of the command that the import ignores. They are variables that are not set, or depend on a
-    condition whose outcome is unknown.
+    """Warn about words of the command that the import ignores: variables that are not set, and words that the script
+    adds only under a condition whose outcome is unknown.
     """
     for dropped in line.dropped:
         why = "the script does not set this variable; the import assumes that the variable is empty"

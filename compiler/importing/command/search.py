@@ -41,7 +41,7 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
     if there is no training command, or if there are several and no `--pick`.
     """
     training = training_commands(text_, overrides, loops)
-    # prefer commands that do not evaluate: a script often trains and then evaluates
+    # a script often trains and then evaluates, so leave out commands whose names are about evaluation
     if overrides.pick is None and len(training) > 1:
         kept = [one for one in training if not OTHER.search(_named(one).lower())]
         kept = kept if len(kept) == 1 else [one for one in kept if _makes_trainer(one, overrides)]
@@ -73,8 +73,8 @@ def _makes_trainer(call: Call, overrides: Overrides) -> bool:
 
 
 def _without_preparation(training: list[Call], overrides: Overrides) -> list[Call]:
-    """Drop commands that prepare data, such as `python prepare_pairs.py`. Such a command starts a file of this
-    repository that creates no trainer, while the file of another command creates one.
+    """Drop commands that prepare data, such as `python prepare_pairs.py`. A command counts as preparation if it starts
+    a file of this repository that creates no trainer, and if another command starts a file that creates one.
     """
     if len(training) > MOST_PROGRAMS:
         return training
@@ -86,7 +86,8 @@ def _without_preparation(training: list[Call], overrides: Overrides) -> list[Cal
 
 
 def training_commands(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]] | None = None) -> list[Call]:
-    """The training commands of a shell script, or, without any, those inside its quoted strings (`bash -c "..."`).
+    """The training commands of a shell script. If there are none, the training commands inside its quoted strings
+    (`bash -c "..."`).
 
     A command such as `python train.py` without arguments counts if the file creates a trainer. `loops` receives the
     values of `for` loops.
@@ -107,7 +108,7 @@ def training_commands(text_: str, overrides: Overrides, loops: dict[str, tuple[s
     inline = [one for one in found if _program(one).startswith(INLINE) and _program(one) in written]
     if inline:
         return inline
-    # a text that is only assigned may be incomplete: `CMD="python a.py"` comes before `CMD+=" --lr 1"`
+    # look at assigned texts last, because they may be incomplete: `CMD="python a.py"` comes before `CMD+=" --lr 1"`
     training = _inside(found, sets, assigned=False) or _inside(found, sets, assigned=True)
     return list({tuple(part.text for part in one.words): one for one in reversed(training)}.values())[::-1]
 

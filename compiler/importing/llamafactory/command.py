@@ -81,7 +81,9 @@ def factory(line: Line, inside: Entries, overrides: Overrides) -> Draft:
 
 
 def _counted(line: Line) -> Entry | None:
-    """The environment variable that decides how many processes `llamafactory-cli` starts."""
+    """The name and the value of the environment variable by which `llamafactory-cli` decides how many processes it
+    starts.
+    """
     seen = {one.key: one for _, one in line.variables()} if line.program.startswith("llamafactory-cli") else {}
     return seen.get(EACH, seen.get(VISIBLE))
 

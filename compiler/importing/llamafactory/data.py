@@ -77,7 +77,8 @@ def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
     """
     if mixed is None or mixed.empty or mixed.value == "concat":
         draft.note(mixed, "a bundle concatenates its sources")
-        # LLaMA-Factory itself refuses `interleave_probs` for datasets that are not interleaved.
+        # `interleave_probs` needs no message here, because LLaMA-Factory refuses it for datasets that are not
+        # interleaved.
         return
     end = ENDS.get(str(text(mixed)))
     if end is None:
@@ -137,8 +138,8 @@ def streamed(draft: Draft, packs: bool) -> None:
         "tokenizer",
         "LLaMA-Factory writes no first token (such as <s>) before a text; the spec does if the tokenizer has one",
     )
-    # `families.nearest` reported a difference in packing, but pretraining packs one stream of texts: drop that
-    # difference.
+    # `families.nearest` has reported a difference in packing that is wrong for pretraining, where texts are packed as
+    # one stream: drop this difference.
     dropped = draft.differences.pop("sample_packing", None)
     draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]
     if not packs:
@@ -254,8 +255,8 @@ def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stag
 
 
 def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
-    """The entries of `dataset_info.json` in `folder`. Entries of LLaMA-Factory's own file are added if the folder is
-    named `data`.
+    """The entries of `dataset_info.json` in `folder`. If the folder is named `data`, as in LLaMA-Factory's repository,
+    the entries of the file in that repository are added.
     """
     data = overrides.read(f"{folder}/dataset_info.json")
     own = read_table(__file__, "dataset_info.toml") if folder.rstrip("/").rpartition("/")[2] == "data" else {}

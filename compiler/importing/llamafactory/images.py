@@ -1,6 +1,6 @@
 """Import LLaMA-Factory's files about images: Qwen2.5-VL on conversations and on preference pairs.
 
-LLaMA-Factory freezes the vision tower and its projection unless told otherwise, as a run of a spec always does. Source:
+By default, LLaMA-Factory freezes the vision tower and its projection. A run of a spec always does so. Source:
 LLaMA-Factory 0.9.5, hparams/finetuning_args.py, hparams/model_args.py (`ProcessorArguments`), data/converter.py
 (`_find_medias`), data/mm_plugin.py (`_preprocess_image`).
 """
@@ -83,7 +83,9 @@ def _pixels(draft: Draft, named: Entries) -> None:
 
 
 def template(draft: Draft, entry: Entry | None) -> None:
-    """Import the chat template: only the one of the model's family is known to render images as the model's own."""
+    """Import the chat template. For rows with images, only LLaMA-Factory's template of the model's family is accepted,
+    because it is known to render them as the model's own template does.
+    """
     if entry is not None and not entry.empty and text(entry) != TEMPLATE:
         draft.error(entry, "conversations with images are rendered by the model's own template", f"write `{TEMPLATE}`")
     else:
@@ -118,7 +120,9 @@ def shape(draft: Draft, entry: Entry, name: str, named: Mapping[str, str], tags:
 
 
 def place(draft: Draft, media: Entry | None, folder: str) -> None:
-    """Import `media_dir`, the folder of the images: in a spec, their paths are relative to the file with the rows."""
+    """Import `media_dir`, the folder of the images. In a spec, the paths of images are relative to the file with the
+    rows, so any other folder is an error.
+    """
     if not reads_images(draft):
         return
     stated = None if media is None or media.empty else (text(media) or "").rstrip("/")

@@ -74,7 +74,7 @@ def newer(draft: Draft, optim: Entry) -> list[Entry]:
     if name is None or name.value != "muon":
         return [*optim.mapping.values()]
     unknown = []
-    # the layout's default of weight decay is for AdamW, so it is not used for Muon
+    # remove the weight decay that was set as a default: it is AdamW's
     draft.settings.pop("optimizer.weight_decay", None)
     for key, one in optim.mapping.items():
         betas = [number(each) for each in one.items] if key == "adamw_betas" else []

@@ -109,8 +109,8 @@ def llamafactory(entries: Entries, file: str, overrides: Overrides) -> Draft:
 
 
 def _stage(entries: Entries) -> tuple[str, Entries]:
-    """Return a pair: the stage of the training, and the entries. Until 0.7.1, orpo was a separate stage with its own
-    names; it becomes the stage dpo with the loss orpo.
+    """Return a pair: the stage of the training, and the entries. Until LLaMA-Factory 0.7.1, orpo was a separate stage
+    with keys such as `orpo_beta`. It is imported as the stage dpo with the loss orpo and keys such as `pref_beta`.
     """
     stage = entries.get("stage")
     word = str(text(stage)).lower() if stage is not None else "sft"
@@ -225,8 +225,8 @@ def _distributed(draft: Draft, key: str, one: Entry, overrides: Overrides) -> No
 
 
 def _liger(draft: Draft, kernels: Entry) -> None:
-    """Import `kernel_config`: Liger becomes a setting if `include_kernels` is set, too. Other kernels do not change
-    results.
+    """Import `kernel_config`. If it names Liger and sets `include_kernels`, it becomes the setting `liger`. Otherwise
+    it has no effect on the spec, because other kernels do not change results.
     """
     name, inside = kernels.mapping.get("name"), kernels.mapping.get("include_kernels")
     on = name is not None and name.value == "liger_kernel" and inside is not None and not inside.off
@@ -253,7 +253,9 @@ def _reference(draft: Draft, named: Entries) -> None:
 
 
 def _megatron(draft: Draft, named: Entries) -> None:
-    """Import Megatron's parallelism keys: irrelevant if they split nothing, otherwise an error."""
+    """Import Megatron's parallelism keys. A size of 0 or 1 splits nothing and has no effect; any other size is an
+    error.
+    """
     for key in SPLIT:
         one = named.get(key)
         if one is not None and integer(one) in (None, 0, 1):

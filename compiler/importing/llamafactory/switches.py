@@ -20,8 +20,8 @@ FAMILIES = ("ernie4_5_moe", "granitemoe", "jamba", "llama4", "mixtral", "olmoe",
 
 
 def switches(draft: Draft, named: Entries, stage: str) -> None:
-    """Import keys for which a spec can only express one value, and set the router's load-balancing loss. A key that
-    needs another key is marked as irrelevant if that key is missing.
+    """Import keys for which a spec can only express one value, and set the router's load-balancing loss. If such a key
+    has an effect only together with another key, and the other key is missing, the report says that it has no effect.
     """
     KEYS.apply_usual(draft, named)
     KEYS.note_unneeded(draft, named)
@@ -85,8 +85,8 @@ def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
 
 
 def recomputing(draft: Draft, named: Entries) -> None:
-    """Set activation checkpointing, which is on by default. `disable_gradient_checkpointing` turns it off;
-    `gradient_checkpointing: true` takes precedence and turns it on again.
+    """Set activation checkpointing, which is on by default. `disable_gradient_checkpointing` turns it off, but only if
+    the file does not also state `gradient_checkpointing: true`.
     """
     off, again = named.get("disable_gradient_checkpointing"), named.get("use_reentrant_gc")
     newer = named.get("enable_activation_checkpointing")
@@ -153,7 +153,8 @@ def packed(draft: Draft, named: Entries, stage: str) -> None:
         return
     attn, micro = draft.settings.get("model.attn"), draft.settings.get("batch.micro")
     if attn is not None and attn.text == "flash2" and micro is not None and micro.text == "1":
-        return  # flash attention separates packed documents by position ids
+        # no difference: with flash attention, LLaMA-Factory also keeps packed documents apart, by their position ids
+        return
     on = draft.settings.get("batch.packing")
     dropped = draft.differences.pop("sample_packing", None)
     draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]

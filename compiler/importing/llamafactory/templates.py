@@ -54,8 +54,8 @@ def templates() -> dict[str, Pieces]:
 
 
 def llamafactory_template(name: str, thinking: bool, last: bool = False) -> str | None:
-    """LLaMA-Factory's chat template with this name, as Jinja. The answers in it are marked; the string after an answer
-    is marked, too, because it is also trained on. None for an unknown name.
+    """LLaMA-Factory's chat template with this name, as Jinja. `{% generation %}` marks enclose each answer and the
+    string after it, because LLaMA-Factory trains on both. None for an unknown name.
 
     `thinking` is the key `enable_thinking`. If it is on, an answer without a thought gets an empty one, which is
     trained on. If it is off, thoughts are removed from the answers. `last` is the key `mask_history`. If it is on,

@@ -126,8 +126,8 @@ def _pissa(draft: Draft, table: Entries) -> None:
 
 
 def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bits: int | None) -> None:
-    """Set OFT (orthogonal rotations). One of `oft_rank` and `oft_block_size` states the size, and the
-    other one is 0.
+    """Set OFT (orthogonal rotations). Either `oft_rank` or `oft_block_size` states the size of the blocks; the other of
+    these two keys is 0.
     """
     draft.put("oft", True, kind)
     if bits in (4, 8):
