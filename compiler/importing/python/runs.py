@@ -1,4 +1,5 @@
-"""Find the training runs of a script: each trainer on which the script calls `train`, with the settings of this call.
+"""Find the training runs of a script: each trainer on which the script calls `train`, with the settings of this
+call.
 """
 
 from __future__ import annotations

@@ -96,7 +96,8 @@ def dating_entries(entries: Entries, own: set[str], model: program.Model, traine
 
 
 def _own_fields(value: object, method: str) -> set[str]:
-    """If the script defines a subclass of a configuration class: the fields of the subclass that no version of TRL has.
+    """If the script defines a subclass of a configuration class: the fields of the subclass that no version of TRL
+    has.
     """
     kind = value.attributes.get("<class>") if isinstance(value, Object) else None
     if not isinstance(kind, Class):

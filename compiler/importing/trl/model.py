@@ -337,7 +337,8 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
 
 
 def loaded_as(draft: Draft) -> None:
-    """If no key states the dtype of the weights, set it to fp32, TRL's default. A quantized base keeps xpc's default.
+    """If no key states the dtype of the weights, set it to fp32, TRL's default. A quantized base keeps xpc's
+    default.
     """
     if not draft.has("model.dtype") and (draft.has("qlora") or draft.has("lora.bits")) and draft.has("precision"):
         # for a quantized base, xpc and TRL have the same default dtype

@@ -181,7 +181,8 @@ ACCELERATOR: Mapping[str, tuple[object, ...]] = {
 
 
 def accelerator(draft: Draft, named: Entries) -> None:
-    """Import `accelerator_config`. A value that every bundle uses anyway needs no setting; any other value is an error.
+    """Import `accelerator_config`. A value that every bundle uses anyway needs no setting; any other value is an
+    error.
     """
     entry = named.get("accelerator_config")
     if entry is None or entry.empty:
@@ -362,7 +363,8 @@ def precision(draft: Draft, why: str) -> None:
 
 
 def follow(draft: Draft) -> None:
-    """If rows are packed and the attention is not flash attention, let an attention mask separate the packed documents.
+    """If rows are packed and the attention is not flash attention, let an attention mask separate the packed
+    documents.
     """
     attention, packed = draft.settings.get("model.attn"), draft.settings.get("batch.packing")
     apart = attention is not None and attention.text in ("flash2", "flash3")

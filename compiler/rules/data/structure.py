@@ -117,7 +117,8 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
 
 
 def _instead(forms: Mapping[str, Mapping[str, list[str]]], tallies: Mapping[str, Tally], kinds: set[str]) -> str:
-    """The help for rows with some content, such as tool calls, that the template refuses, leaves out or writes twice.
+    """The help for rows with some content, such as tool calls, that the template refuses, leaves out or writes
+    twice.
     """
     able = [
         name
@@ -192,7 +193,8 @@ def not_compared(spec: Spec) -> Iterator[Finding]:
 
 
 def masks_answers(spec: Spec) -> bool:
-    """Whether the run's method and target support `assistant_only`, with which only the assistant's turns are learned.
+    """Whether the run's method and target support `assistant_only`, with which only the assistant's turns are
+    learned.
     """
     return spec.text("method") == "sft" and spec.stack.facts.assistant_only_loss
 

@@ -144,7 +144,8 @@ def _with_word_before(case: Inside, word: str, is_head: bool) -> Suggestion | No
 
 
 def _setting_of_a_source(case: Inside) -> Suggestion | None:
-    """Handle a setting that belongs to a single data source (`take = 1000`), but is written in the `data` block itself.
+    """Handle a setting that belongs to a single data source (`take = 1000`), but is written in the `data` block
+    itself.
     """
     name, joined = case.name, case.joined
     if name not in schema.SOURCE_SETTINGS or (case.clause != "data" and f"data.{name}" in schema.BY_PATH):

@@ -86,7 +86,8 @@ def _misspelt_clause(case: Case) -> Suggestion | None:
 
 
 def _setting_of_a_source(case: Case) -> Suggestion | None:
-    """Handle a setting that belongs to a single data source, but is written outside of the `data` block: `take = 1000`.
+    """Handle a setting that belongs to a single data source, but is written outside of the `data` block: `take =
+    1000`.
     """
     alone = case.name in schema.SOURCE_SETTINGS and f"data.{case.name}" not in schema.BY_PATH
     return of_source(case) if alone else None

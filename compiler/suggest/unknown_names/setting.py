@@ -288,7 +288,8 @@ def _in_the_clause(case: Guessed) -> Suggestion | None:
 
 
 def _alone(case: Guessed) -> Suggestion | None:
-    """Handle a name that is replaced while the value after it stays: `gradient_accumulation = 8` becomes `accum = 8`.
+    """Handle a name that is replaced while the value after it stays: `gradient_accumulation = 8` becomes `accum =
+    8`.
     """
     row = case.row
     if case.clause or row.inner or case.guess.value:

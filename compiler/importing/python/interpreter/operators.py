@@ -218,7 +218,8 @@ def _undecided(machine: Machine, node: ast.AST, unclear: object, value: object) 
 
 
 def _unclear(machine: Machine, node: ast.AST, *values: object) -> Unknown:
-    """The result of an operator with an unknown operand: an unknown value with the reason and the line of this operand.
+    """The result of an operator with an unknown operand: an unknown value with the reason and the line of this
+    operand.
     """
     found = next((one for one in values if isinstance(one, Unknown)), None)
     if found is None:

@@ -129,7 +129,8 @@ def _bind(
     keywords: dict[str, Argument],
     local: dict[str, object],
 ) -> None:
-    """Store the value of each parameter of a function in `local`: the call's argument, or else the parameter's default.
+    """Store the value of each parameter of a function in `local`: the call's argument, or else the parameter's
+    default.
     """
     spec = function.node.args
     names = [*spec.posonlyargs, *spec.args]
