@@ -83,8 +83,8 @@ def wide_block(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP233", "vera-in-two-dtypes")
 def two_dtypes(spec: Spec) -> Iterator[Finding]:
-    """All layers with VeRA adapters share two float32 matrices. `vera` multiplies these matrices with tensors that may
-    have 16 bits, which needs autocast. So `vera` cannot be used in three cases. The first is a quantized base with
+    """`vera` cannot be used if its float32 matrices would be multiplied with 16-bit tensors without autocast. All
+    layers with VeRA adapters share two such matrices. There are three cases. The first is a quantized base with
     `precision fp32`, if the stack trains adapters in bfloat16. The second is ZeRO in bf16 or fp16, because DeepSpeed
     0.19 has no autocast. ZeRO-3 over a base that is not quantized is legal, because ZeRO-3 creates the shared matrices
     in 16 bits. The third is FSDP2 in bf16 or fp16: accelerate uses no autocast, and FSDP2 casts weights, but not the

@@ -168,9 +168,8 @@ def _count(one: Tally, found: Survey) -> str:
 
 @rule("XP538", "template-not-compared", "note")
 def not_compared(spec: Spec) -> Iterator[Finding]:
-    """This note says what `xpc check` did not check: whether the chat template writes the tool calls, tools and
-    reasoning of the rows. xpc knows this for its built-in templates only. The run compares rows with their rendered
-    text before its first step.
+    """`xpc check` could not check whether the chat template writes the tool calls, tools and reasoning of the rows. It
+    knows this for xpc's built-in templates only. The run compares rows with their rendered text before its first step.
 
     Why it is bad: content that the template leaves out is found only when the run starts.
 

@@ -140,8 +140,8 @@ def divergence_out_of_range(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP650", "student-that-is-not-gathered")
 def not_gathered(spec: Spec) -> Iterator[Finding]:
-    """On trl 0.18, a student cannot be trained under FSDP. Before the student generates, trl 0.18 gathers sharded
-    weights under ZeRO-3 only; trl 1.16 gathers them under FSDP, too.
+    """On trl 0.18, a student cannot be trained under FSDP, because it could not generate with sharded weights. Before
+    the student generates, trl 0.18 gathers the weights under ZeRO-3 only; trl 1.16 also gathers them under FSDP.
 
     Why it is bad: under FSDP, each process has only a shard of the weights, with which it cannot generate.
 

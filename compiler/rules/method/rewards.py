@@ -138,8 +138,8 @@ ANSWERS = (
 
 @rule("XP198", "reward-without-its-column", "warning")
 def without_its_column(spec: Spec) -> Iterator[Finding]:
-    """A reward function may have a parameter with the name of a usual column and the default None, such as
-    `answer=None`. The rows should then have a column of this name.
+    """If a reward function has a parameter such as `answer=None`, with the name of a usual column and the default None,
+    the rows should have a column of this name.
 
     Why it is bad: without the column, the parameter is None for each row, so the reward is the same for right and wrong
     completions.

@@ -94,7 +94,7 @@ def _backend(spec: Spec) -> str:
 
 @rule("XP353", "compile-before-ampere", "warning")
 def compile_before_ampere(spec: Spec) -> Iterator[Finding]:
-    """Compilation should run on a GPU of the Ampere generation or later; on older GPUs, this rule warns. On GPUs older
+    """Compilation should run on a GPU of the Ampere generation or later. On older GPUs, this rule warns. On GPUs older
     than Volta, it reports an error for the backend inductor.
 
     Why it is bad: compilation gains little before Ampere, and inductor's Triton has no kernels before Volta.

@@ -192,8 +192,8 @@ def _stays(spec: Spec) -> str | None:
 
 @rule("XP168", "dtype-of-stored-weights")
 def stored_dtype(spec: Spec) -> Iterator[Finding]:
-    """In a model that is stored in fp8, some weights are not quantized, such as the embeddings. The spec's `dtype` must
-    be the dtype of these weights, which config.json states. For a model in MXFP4 on trl-0.24, `dtype` must be bf16. If
+    """For a model that is stored in fp8, `dtype` must be the dtype of the weights that are not quantized, such as the
+    embeddings. The model's config.json states this dtype. For a model in MXFP4 on trl-0.24, `dtype` must be bf16. If
     the weights are in bf16, and neither `dtype` nor `precision` is bf16, the rule accepts any `dtype`, because the
     bundle's runtime then converts the weights to `dtype`.
 

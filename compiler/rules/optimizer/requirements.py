@@ -54,7 +54,7 @@ def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP221", "setting-of-another-optimizer")
 def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
-    """A setting that belongs to certain optimizers can be used only with one of them. `targets`, `rank`, `scale` and
+    """A setting such as `rank` or `momentum` needs an optimizer that reads this setting. `targets`, `rank`, `scale` and
     `update_proj_gap` are for GaLore and APOLLO. `momentum` is for sgd, rmsprop and Muon. `adamw_lr` and `adjust_lr` are
     for Muon.
 

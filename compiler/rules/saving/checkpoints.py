@@ -184,9 +184,9 @@ def save_over_a_file(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP706", "save-place")
 def save_place(spec: Spec) -> Iterator[Finding]:
-    """`save` must be an ordinary folder. System folders (`/etc`, `/usr`) are refused, and so are hidden folders outside
-    of the folder in which the run starts. `~` and variables are refused, because only a shell expands them. An address
-    such as `s3://bucket/run` is refused, because it is not a folder. To keep checkpoints in a bucket, mount it: `launch
+    """`save` must not be a system folder (`/etc`, `/usr`), a hidden folder, a path with `~` or variables, or an address
+    such as `s3://bucket/run`. A hidden folder is accepted inside of the folder in which the run starts. `~` and
+    variables are refused because only a shell expands them. To keep checkpoints in a bucket, mount it: `launch
     sky(volume="s3://bucket")`.
 
     Why it is bad: a run writes gigabytes into `save`, deletes old checkpoints there and leaves it readable for others.

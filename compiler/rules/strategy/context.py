@@ -118,7 +118,7 @@ def sizes(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP416", "context-parallel-attention")
 def attention(spec: Spec) -> Iterator[Finding]:
-    """Under FSDP2, context parallelism needs sdpa attention. Under ZeRO, it needs sdpa or flash attention.
+    """Context parallelism needs sdpa attention under FSDP2, and sdpa or flash attention under ZeRO.
 
     Why it is bad: under FSDP2 only sdpa can pass the keys and values of a sequence's pieces around the ranks. Under
     ZeRO, accelerate refuses eager and flex.

@@ -113,9 +113,9 @@ def secret(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP915", "variable-against-the-spec", "warning")
 def against_the_spec(spec: Spec) -> Iterator[Finding]:
-    """A variable in `env` must not contradict another setting: CUDA_VISIBLE_DEVICES must list at least as many GPUs as
-    a node has processes. WANDB_MODE=disabled and the like must not switch off the tracker that `track` names.
-    WANDB_PROJECT must not name another project than `project`. NVIDIA_TF32_OVERRIDE must not contradict `tf32`.
+    """A variable in `env` must not contradict another setting of the spec. CUDA_VISIBLE_DEVICES must list at least as
+    many GPUs as a node has processes. WANDB_MODE=disabled and the like must not switch off the tracker that `track`
+    names. WANDB_PROJECT must not name another project than `project`. NVIDIA_TF32_OVERRIDE must not contradict `tf32`.
     HF_HUB_OFFLINE=1 cannot be combined with `hub` or with rows that are streamed from the hub, TORCH_COMPILE_DISABLE=1
     not with `compile`, and NCCL_SOCKET_IFNAME=lo not with several nodes. PYTORCH_ALLOC_CONF=expandable_segments:True
     cannot be combined with vLLM's sleep mode in the training processes (`vllm(sleep=true)`).
