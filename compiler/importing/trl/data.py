@@ -54,8 +54,8 @@ def corpus(draft: Draft, named: Entries) -> None:
 
 
 def completions(draft: Draft, entry: Entry | None) -> None:
-    """State that the rows have a prompt and a completion, if the loss is on completions (`entry`) and no key states the
-    format. For rows of another format, TRL silently trains on all tokens.
+    """If the key `entry` limits the loss to completions and no key states the row format, state the format of prompt
+    and completion. For rows of another format, TRL silently trains on all tokens.
     """
     if entry is None or boolean(entry) is not True or draft.method != "sft" or draft.has("data.format"):
         return

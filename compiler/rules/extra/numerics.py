@@ -24,8 +24,8 @@ def half_evaluation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect, or ends the run.
 
-    Without this rule: evaluations stay in the run's precision. ValueError when the arguments are built, if both
-    arguments are set, or if `bf16_full_eval` is set on a GPU older than Ampere. Under ZeRO, a dtype other than that of
+    Without this rule: evaluations stay in the run's precision. If both arguments are set, or if `bf16_full_eval` is set
+    on a GPU older than Ampere, building the arguments raises ValueError. Under ZeRO, a dtype other than that of
     `precision` raises ValueError when training begins.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py` `evaluation_loop`,

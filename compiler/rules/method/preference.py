@@ -151,8 +151,8 @@ def no_beta(spec: Spec) -> Iterator[Finding]:
     """`beta` must not be 0 in dpo and kto. In cpo, `beta = 0` is accepted only if the loss also has a likelihood term
     (`likelihood` is not 0) and is not `ipo` or `simpo`.
 
-    Why it is bad: `beta` multiplies the term of the loss that compares the answers. Without a likelihood term, every
-    gradient is 0 if `beta` is 0. Some losses divide by `beta`.
+    Why it is bad: `beta` multiplies the term of the loss from which preferences are learned. Without a likelihood term,
+    every gradient is 0 if `beta` is 0. Some losses divide by `beta`.
 
     Without this rule: nothing is reported for most losses, but the loss stays the same and no weight changes. `ipo`,
     `simpo` and `sppo_hard` raise ZeroDivisionError in the first step.
