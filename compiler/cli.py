@@ -88,7 +88,7 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in APART:
         return _run_module(arguments[0], arguments[1:])
     if arguments and not arguments[0].startswith("-") and arguments[0] not in (*COMMANDS, *LATER):
-        from xpc.grammar.nearest import nearest  # imported late, because only misspelt commands need it
+        from xpc.grammar.nearest import nearest  # imported late, because only a misspelt command needs this module
 
         near = nearest(arguments[0], COMMANDS)
         suggestion = f": did you mean `xpc {near}`?" if near else ";"
@@ -137,8 +137,8 @@ def _options(arguments: list[str]) -> argparse.Namespace | SimpleNamespace:
 
 
 def _parser(first: str) -> argparse.ArgumentParser:
-    """Make the parser for a command line that begins with the word `first`: for that command, or for all commands if
-    `first` is not the name of one.
+    """Make the parser for a command line whose first word is `first`. If `first` is the name of a command, the parser
+    knows only this command, otherwise all commands.
     """
     from xpc.compiler import __version__
     from xpc.compiler.render.argument_parser import ArgumentParser
@@ -200,8 +200,8 @@ def _check(options: argparse.Namespace | SimpleNamespace) -> int:
 
 
 def _of_preview(checked: Checked, workspace: Workspace) -> list[Diagnostic]:
-    """A note with the token counts that an earlier `xpc preview --rows` stored for this spec's rows; empty if it never
-    ran.
+    """A note with the token counts that an earlier `xpc preview --rows` stored for this spec's rows. An empty list if
+    no counts are stored.
     """
     from xpc.compiler.files.private_folder import private_folder
 
@@ -279,7 +279,9 @@ def _import(arguments: list[str]) -> int:
 
 
 def _problems_of(text: str, path: str) -> list[Diagnostic]:
-    """The errors and warnings that `xpc check` finds in a text, as if it were the file `path`."""
+    """The errors and warnings that `xpc check` reports for the text `text`. Relative paths in the text are resolved as
+    if the text were the file `path`.
+    """
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.files.inputs import open_spec
     from xpc.compiler.pipeline import check_text

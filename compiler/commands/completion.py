@@ -23,7 +23,7 @@ FORMATS = r"sed -n 's/.*--format {\([^}]*\)}.*/\1/p' | sort -u | tr , '\n'"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
+    """Parse the options. Wrong options end the process with status 2, as argparse does."""
     parser = ArgumentParser("xpc completion", description="Print a completion script.", epilog=EPILOG)
     parser.add_argument("shell", choices=SHELLS)
     return parser.parse_args(list(arguments))

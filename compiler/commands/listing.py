@@ -69,7 +69,7 @@ def _text(row: Row) -> str:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    """Write rows as lines with aligned columns. The last column is not padded."""
+    """Write rows as lines with aligned columns. The last column gets no trailing spaces."""
     cells = [[_cell(value) for value in row.values()] for row in rows]
     heads = [name.replace("_", " ") for name in rows[0]]
     widths = [max(len(line[column]) for line in (heads, *cells)) for column in range(len(heads))]
@@ -129,7 +129,7 @@ def _templates() -> list[Row]:
 
 
 def _comment(template: str) -> str:
-    """The comment with which a chat template begins, on one line."""
+    """The comment at the beginning of a chat template, on one line."""
     comment, _, _ = template.removeprefix("{#").partition("#}")
     return " ".join(comment.strip("- \n").split()) if template.startswith("{#") else ""
 
@@ -168,8 +168,8 @@ def _stacks() -> list[Row]:
 
 
 def _advisories() -> list[Row]:
-    """The rows of `xpc list advisories`. Each is about versions of a library that are known to compute wrong results,
-    with the stacks that have these versions.
+    """The rows of `xpc list advisories`. A row describes a known bug of a library that makes results wrong: the
+    versions with the bug, and the stacks that have one of these versions.
     """
     from xpc.compiler.rules.core.advisory_table import table
 

@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def recipes() -> Mapping[str, str]:
-    """The recipes that are a part of xpc: the name of each, and the path of its spec."""
+    """The recipes that are installed with xpc: their names, each with the path of the recipe's spec."""
     names = sorted(one for one in os.listdir(SPECS) if one.endswith(".xp")) if os.path.isdir(SPECS) else []
     return {name.removesuffix(".xp"): os.path.join(SPECS, name) for name in names}
 

@@ -1,5 +1,5 @@
-"""Load a local data file for a check: its contents if the bundle gets a copy, or otherwise the stored survey of its
-rows (counts and first rows).
+"""Load a local data file for a check. If the bundle gets a copy of the file, load its contents; otherwise load the
+stored survey of its rows (counts and first rows).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ surveys of other files.
 
 
 def contents(source: DataSource, workspace: Workspace, remember: bool = True) -> tuple[DataSource, list[Diagnostic]]:
-    """Return a pair: the source with the contents of its file, and findings. If the bundle needs no copy of the file,
-    the source gets the stored survey of the file's rows instead of the contents.
+    """Return a pair: the source, and findings. If the bundle gets a copy of the file, the returned source has the
+    file's contents; otherwise it has the stored survey of the file's rows.
     """
     path = source.path
     if source.parts:
@@ -33,7 +33,7 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
         if workspace.size(path) > _most_copied(workspace):
             return evolve(source, sha256=workspace.digest(path)), []
     except OSError:
-        return source, []  # the file was deleted after it was found, and this is already reported
+        return source, []  # the file was deleted between two reads; another finding already reports the missing file
     hidden = workspace.outside_fault(path)
     if hidden:
         help = "put a copy into the spec's folder, if everybody may read it"
@@ -65,8 +65,8 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
 
 
 def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
-    """Return a pair: the source for a folder, with the contents of its files, and findings. If all files together are
-    too large to be copied into a bundle, only their digests are computed.
+    """Return a pair: the source for a folder, and findings. The returned source has the contents of the folder's files.
+    If all files together are too large to be copied into a bundle, it has only their digests.
     """
     parts: list[DataSource] = []
     problems = Problems()

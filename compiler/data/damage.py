@@ -35,8 +35,8 @@ def damage(values: Sequence[object]) -> set[str]:
 
 
 def texts(values: Sequence[object]) -> Iterator[tuple[int, dict[str, object] | None, str]]:
-    """The texts of a row that are not empty, from its cells and from the contents of its turns. Each comes with the
-    number of its cell, and with its turn, which is None for the text of a cell.
+    """Yield each text of a row that is not empty, as (number of the cell, turn, text). The turn is None if the cell
+    itself is the text, and not a list of turns.
     """
     for number, value in enumerate(values):
         if isinstance(value, str):

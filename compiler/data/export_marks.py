@@ -52,10 +52,10 @@ def export_marks(
     - `speaker`: an answer that begins with the name of a speaker, such as `Assistant:`
     - `missing`, `nothing`: a text that stands for a missing value, such as `nan` or `None`
     - `python_value`, `quoted`: an answer that is a list or dict of Python, or a text in quotation marks
-    - `open_thoughts`, `unopened_thoughts`: an answer has more marks `<think>` than `</think>`, or fewer
+    - `open_thoughts`, `unopened_thoughts`: an answer has more, or fewer, `<think>` than `</think>`
     - `placeholder`: a text contains the name of a column in braces, such as `{question}`
-    - `choice`: both answers of a pair are names of answers, such as `A` and `B`
-    - `joined`: no space between a prompt (which ends with a letter, digit or `?.!:`) and its answer
+    - `choice`: both answers of a pair are only labels such as `A` and `B`, not texts
+    - `joined`: a prompt ends with a letter, a digit or one of `?.!:`, and its answer begins without a space
     - `last_question`: a conversation that ends with a turn of the user
     - `template_argument:NAME`, `template_switch:NAME`: an argument of the chat template in `chat_template_kwargs`
     - `negative_margin`: a preference pair whose `margin` is below 0
@@ -94,7 +94,7 @@ def export_marks(
 
 
 def _spoken(values: Sequence[object], shape: str) -> Iterator[tuple[str, str]]:
-    """Each text of a row, with the role of its speaker."""
+    """Yield each text of a row, as (role of its speaker, text)."""
     for number, turn, text in texts(values):
         first = number == 0 and (shape in WITH_PROMPT or (shape == "preference" and len(values) > 2))
         of_cell = "user" if first else "" if shape in PLAIN else "assistant"
@@ -137,7 +137,8 @@ def token_marks(ids: Sequence[object], learned: Sequence[object], attention: obj
     """The properties of a tokenized row that rules report, as a set of names.
 
     - `learned_padding`: the row ends with at least four equal tokens that are learned
-    - `dropped_tokens`: `attention_mask` is 0 for different tokens, so they are not padding
+    - `dropped_tokens`: `attention_mask` is 0 for tokens that differ from each other; padding would be one token,
+      repeated
     - `unlearned_end`: the first token is learned, and several different tokens at the end are not
     """
     found: set[str] = set()

@@ -25,7 +25,9 @@ PROMPTED = ("preference", "unpaired", "prompt_completion")
 
 
 class FileCounts:
-    """The counts of the rows that were given to `add`. `characters` is the number of texts of each length."""
+    """Counts over all rows that were given to `add`. `characters` maps each length of a text to the number of texts
+    with this length.
+    """
 
     def __init__(self, shape: str, names: Sequence[str]) -> None:
         self.shape, self.names = shape, names
@@ -92,11 +94,12 @@ class FileCounts:
     def tallies(self) -> dict[str, Tally]:
         """The properties that the rows together have, as tallies:
 
-        - `constant:COLUMN`, `constant:answer`: the same text or turns in every row, of at least two
-        - `prompt_again`: rows whose prompt is that of an earlier row
-        - `various_ends`: tokenized rows of different lengths, of which less than a tenth end with the same token
-        - `wrapped`: lines that go on in the next line, which begins with a lowercase letter
-        - `objects`: texts that are JSON objects, if all are
+        - `constant:COLUMN`, `constant:answer`: the file has at least two rows, and all have the same text or turns in
+          this column
+        - `prompt_again`: rows with the same prompt as an earlier row
+        - `various_ends`: the tokenized rows have different lengths, and no token is the last one of a tenth of them
+        - `wrapped`: lines whose sentence continues on the next line, which begins with a lowercase letter
+        - `objects`: every text is a JSON object
         """
         same = self._same if self._rows > 1 else ()
         whole = {CONSTANT + (name or ANSWER): Tally(self._rows, 0) for name in same}

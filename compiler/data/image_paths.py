@@ -1,4 +1,4 @@
-"""Find the image files that the rows of a local source name by path."""
+"""Find the image files whose paths the rows of a local source contain."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def image_folder(source: DataSource) -> str:
 
 
 def image_paths(source: DataSource, workspace: Workspace) -> list[str] | None:
-    """The paths of all images, in the order of the rows and without repetitions. None if the compiler does not read
-    rows of this kind (Parquet, large JSON or CSV).
+    """The paths of all images, in the order of the rows and without repetitions. None if the compiler does not read the
+    rows (Parquet, large JSON or CSV).
 
-    Images that are embedded in the rows (data URLs) are left out, and so are other URLs.
+    URLs are left out, data URLs (images embedded in the rows) included.
     """
     found: dict[str, None] = {}
     for part in source.parts or (source,):
@@ -42,7 +42,7 @@ def image_paths(source: DataSource, workspace: Workspace) -> list[str] | None:
         column = (*written, *usual[len(written) :])[usual.index(IMAGES)]
         for row in rows:
             if not isinstance(row, dict):
-                break  # the check has already reported this row, which cannot be read
+                break  # the check has already reported this unreadable row
             found |= dict.fromkeys(_paths(row.get(column)))
     return list(found)
 
@@ -58,7 +58,7 @@ def _rows(part: DataSource, workspace: Workspace) -> Iterable[object] | None:
 
 
 def _lines(path: str) -> Iterator[object]:
-    """Yield the rows of a file that is too large to be copied. If a row cannot be read, the rows end before it."""
+    """Yield the rows of a file that is too large to be copied, up to the first row that cannot be read."""
     try:
         with open(path, "rb") as handle:
             while line := handle.readline(LONGEST):

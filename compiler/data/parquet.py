@@ -40,14 +40,14 @@ def footer(tail: Callable[[int], bytes]) -> tuple[list[str], int] | None:
 
 
 def keys(tail: Callable[[int], bytes]) -> tuple[str, ...] | None:
-    """The columns of a Parquet file with the keys inside them, such as `id` and `messages[].role`. None if they cannot
-    be read. `tail(n)` must return the last n bytes of the file.
+    """The columns of a Parquet file, with the keys of nested columns, such as `id` and `messages[].role`. None if they
+    cannot be read. `tail(n)` must return the last n bytes of the file.
     """
     return _read(tail, _keys)
 
 
 def _read(tail: Callable[[int], bytes], make: Callable[[Schema, int], T]) -> T | None:
-    """Call `make` with the elements of the schema and the number of rows, and return its result. None if the footer
+    """Return the result of `make`, called with the elements of the schema and the number of rows. None if the footer
     cannot be read.
     """
     try:
@@ -66,8 +66,9 @@ def _keys(schema: Schema, rows: int) -> tuple[str, ...]:
 
 
 def _add_keys(schema: Schema, at: int, above: str, skipped: int, found: dict[str, None]) -> int:
-    """Add the keys of the schema's element `at` and of those inside it; return the position of the next element. The
-    names of the two levels between a list and its elements are skipped, because each writer has its own.
+    """Add the keys of the schema's element `at`, and of all elements nested in it, to `found`. Return the position of
+    the element that follows. Between a list and its elements, Parquet has two levels whose names differ from writer to
+    writer; these names are skipped.
     """
     element = schema[at]
     name, many = element[NAME], element.get(CHILDREN, 0)

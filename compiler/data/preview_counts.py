@@ -25,7 +25,7 @@ DECISIVE = ("train", "model", "data", "method", "batch", "seed", "target")
 
 
 def keep(spec: Spec, workspace: Workspace, counts: Mapping[str, Any]) -> None:
-    """Store counts. Counts that are already stored are kept if they come from more rows. Never raises."""
+    """Store counts. If counts from more rows are already stored, they are kept instead. Never raises."""
     import json
 
     from xpc.compiler.files.private_folder import private_folder, write
@@ -50,7 +50,7 @@ def recall(spec: Spec, workspace: Workspace) -> Mapping[str, Any] | None:
 
 
 def note(spec: Spec, workspace: Workspace) -> list[Diagnostic]:
-    """A list with a note about the stored counts. Empty if there are no counts."""
+    """A list with one note about the stored counts, or an empty list if none are stored."""
     from xpc.compiler.language.codes import report
 
     found = recall(spec, workspace)
@@ -68,7 +68,7 @@ def sentence(counts: Mapping[str, Any], origin: str = "from a preview of") -> st
     """The counts as a sentence: `rows have 12 to 900 tokens (median 230); 3.1 % are longer than 512, from a preview of
     600 rows`.
 
-    `origin` is the text that stands before the number of rows.
+    `origin` is the text before the number of rows, here `from a preview of`.
     """
     rows, lengths, out = counts["rows"], counts["quantiles"], []
     if lengths:
@@ -84,8 +84,8 @@ def sentence(counts: Mapping[str, Any], origin: str = "from a preview of") -> st
 
 
 def _keep_digests(spec: Spec, workspace: Workspace) -> None:
-    """Store the digests of files that are too large to copy. A later check computes no digests of such files, and needs
-    these to find the counts.
+    """Store the digests of files that are too large to copy. The cache key of the counts contains these digests, and a
+    later check does not compute digests of such files.
     """
     from xpc.compiler.files.file_digests import file_digest
     from xpc.compiler.files.file_memory import user_memory
@@ -116,7 +116,7 @@ def _is_count(value: object) -> bool:
 
 
 def _key(spec: Spec, workspace: Workspace) -> str | None:
-    """The name of the cache entry for a spec; None if the rows of a source have no digest."""
+    """The name of the cache entry for a spec. None if no digest is known for the rows of one of its sources."""
     from xpc.compiler import __version__
     from xpc.compiler.files.digest import sha256
 

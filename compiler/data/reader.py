@@ -56,7 +56,7 @@ def _every_row(data: bytes, path: str, documents: str) -> Iterator[Row | Broken]
     line = text.count("\n") + 1
     row = 0
     for row, one in enumerate(_rows(text[: text.rfind("\n") + 1], ending), 1):
-        # this is no error: the text was cut here, so a list or a quoted cell may be open
+        # the text ends before the undecodable byte, so an open list or an open quoted cell at its end is no error
         if isinstance(one, Broken):
             row -= 1
             break
@@ -72,8 +72,7 @@ def _rows(text: str, ending: str) -> Iterator[Row | Broken]:
     if ending == "txt":
         from io import StringIO
 
-        # the lines are not put into a list: for a text with many empty lines, it would need fifty times the memory of
-        # the text
+        # a list of all lines would need fifty times the memory of the text, if many lines are empty
         lines = StringIO(text, newline="\n")
         return ({"text": line.removesuffix("\n").removesuffix("\r")} for line in lines)
     if ending == "csv":
@@ -95,8 +94,8 @@ def _documents(text: str, documents: str) -> Iterator[Row]:
 
 
 def _json_rows(text: str, at: int, comma: str) -> Iterator[Row | Broken]:
-    """The objects in a JSON text, from offset `at` on. If `comma` is ",", they are the elements of a list. If it is "",
-    they follow one another.
+    """Yield the objects in a JSON text, from offset `at` on. With `comma` ",", the objects are elements of a list. With
+    "", they follow one another, as in JSON Lines.
     """
     scan = json.JSONDecoder(object_pairs_hook=_unique_names).scan_once  # type: ignore[attr-defined]
     fast = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
@@ -165,8 +164,8 @@ def _reason(error: BaseException) -> str:
 
 
 def _has_lone_surrogate(value: Row) -> bool:
-    """Whether a string in the row contains half of a surrogate pair. Python's JSON parser accepts such strings, and the
-    library does not.
+    """Whether a string in the row contains half of a surrogate pair. Python's JSON parser accepts such strings; the
+    JSON parser of the datasets library refuses them.
     """
     try:
         json.dumps(value, ensure_ascii=False).encode()

@@ -42,8 +42,8 @@ def trained(spec: Spec) -> int | None:
 
 
 def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | str | None:
-    """Return two lists: the numbers of rows that a mixture with shares takes from each source for training, and for the
-    holdout.
+    """Return two lists with a number of rows for each source of a mixture with shares: the training rows, and the
+    holdout rows.
 
     If there are too few rows for the mixture, return a sentence instead. If the number of rows is unknown, or a source
     has no share, return None.
@@ -72,8 +72,8 @@ def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | str | None:
 
 
 def steps_of_rows(spec: Spec, rows: int) -> int:
-    """The number of optimizer steps in an epoch with `rows` rows. If `dataloader_drop_last` is set, an incomplete last
-    batch is dropped.
+    """The number of optimizer steps in an epoch of `rows` rows. An incomplete last batch counts, unless
+    `dataloader_drop_last` is set.
     """
     together = spec.integer("batch.micro") * spec.replicas
     dropped = spec.extra_value("trl", "dataloader_drop_last") is True

@@ -20,12 +20,12 @@ UNLEARNED = -100
 
 
 def with_roles(row: Row, roles: Mapping[str, str]) -> Row:
-    """The row, in which the names of speakers are replaced by their roles."""
+    """The row, with the names of speakers replaced by roles."""
     return {key: turn_names.with_roles(value, roles) for key, value in row.items()}
 
 
 def checker(shape: str, names: tuple[str, ...], context: str = "") -> Callable[[Row], str | None]:
-    """Return a function that checks a row: it returns the reason why the row does not fit the format, or None.
+    """Return a function that checks a row: it returns None if the row fits the format, otherwise the reason why not.
 
     `names` are the columns of the row, in the order in which the format lists them. `context` is a column whose text is
     appended to the prompt.
@@ -73,8 +73,8 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
 
 
 def _without_prompt(chosen: object, rejected: object) -> str | None:
-    """The reason why the two conversations of a pair do not begin with the same prompt, or None. The runtime
-    (`prompts.py`) splits the shared prompt off. Plain texts need no prompt.
+    """The reason why the two conversations of a preference pair do not begin with the same prompt, or None. The runtime
+    (`prompts.py`) removes the shared prompt from both. Plain texts need no shared prompt.
     """
     if isinstance(chosen, str) and isinstance(rejected, str):
         return None
@@ -140,7 +140,9 @@ def learned(parts: Mapping[str, object], tokens: int) -> list[bool]:
 
 
 def _wrong_text(value: object, name: str) -> str | None:
-    """The reason why a value is not a text, or None. A missing value, such as an empty cell of a CSV file, is empty."""
+    """The reason why a value is not a text, or None. A missing value, such as an empty cell of a CSV file, counts as an
+    empty text.
+    """
     return None if isinstance(value, str) else f"`{name}` is {'empty' if value is None else 'not text'}"
 
 
@@ -191,8 +193,8 @@ def _wrong_pictured(turns: object, images: object, name: str) -> str | None:
 
 
 def _without_places(turn: object, key: str) -> object:
-    """The turn with its content as one text, if the content is a list of texts and images; each image becomes
-    `<image>`. Any other turn is returned unchanged.
+    """If the content of the turn is a list of texts and images, return the turn with the list joined to one text, in
+    which each image is `<image>`. Any other turn is returned unchanged.
     """
     content = turn.get(key) if isinstance(turn, dict) else None
     if not isinstance(turn, dict) or not isinstance(content, list):
@@ -204,14 +206,14 @@ def _without_places(turn: object, key: str) -> object:
 
 
 def _is_place(part: object) -> bool:
-    """Whether a part of a content stands for the next image in the column of images."""
+    """Whether an element of a message's content is a placeholder for the next image of the column of images."""
     keys = ("image", "url", "path", "base64")
     return isinstance(part, dict) and part.get("type") == "image" and not any(map(part.get, keys))
 
 
 def _wrong_part(value: object, name: str) -> str | None:
-    """The reason why a value can be neither a prompt nor an answer, or None if it can. Legal values are a text, a
-    message, and a list of turns with `role` or `from`.
+    """The reason why a value can be neither a prompt nor an answer, or None. A prompt or an answer is a text, a
+    message, or a list of turns with `role` or `from`.
     """
     if isinstance(value, str):
         return None
@@ -221,8 +223,8 @@ def _wrong_part(value: object, name: str) -> str | None:
 
 
 def from_caller(turn: Row) -> Row:
-    """Convert a turn that contains a tool call as text (its speaker is one of `CALLERS`) to a turn of the assistant
-    with this tool call. Any other turn is returned unchanged.
+    """Convert a turn whose speaker is one of `CALLERS`, and whose text is a tool call, to a turn of the assistant with
+    this tool call. Any other turn is returned unchanged.
     """
     if turn.get("from") not in CALLERS:
         return turn
@@ -237,8 +239,8 @@ def from_caller(turn: Row) -> Row:
 
 
 def _wrong_part_of(content: list[object]) -> str | None:
-    """The type of the first part of a message's content that is not text, such as `image`. None if all
-    parts are text.
+    """The type of the first element of a message's content that is not text, such as `image`. None if all elements are
+    text.
     """
     for part in content:
         if isinstance(part, str):

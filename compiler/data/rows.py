@@ -25,7 +25,7 @@ def survey(source: DataSource) -> Survey | None:
 
 
 def valid_survey(source: DataSource) -> Survey | None:
-    """The survey of a source (`survey`); None also if the rows do not have the source's shape."""
+    """Like `survey`, but also None if the rows do not have the source's format."""
     found = survey(source)
     return None if found is None or found.wrong is not None else found
 
@@ -55,7 +55,7 @@ def _survey(
 
 
 def count(source: DataSource) -> int | None:
-    """The number of rows of a source, or None if it is unknown. It is unknown for a slice of a split."""
+    """The number of rows of a source. None if it is unknown, as it is for a slice of a split."""
     if source.slice is not None:
         return None
     if source.limit is not None:
@@ -71,14 +71,14 @@ def count(source: DataSource) -> int | None:
 
 
 def columns(source: DataSource) -> tuple[str, ...]:
-    """The columns that the format needs, in the order of the format and under the names that the dataset gives them."""
+    """The names of the columns that the format needs, as the dataset calls them. The order is that of `SHAPES`."""
     given = source.columns or SHAPES.get(source.shape, ())
     return tuple(name for name in given if name not in KEPT)
 
 
 def _with_prompt(source: DataSource) -> tuple[str, ...]:
-    """The columns of the format. If the spec names no columns of preference pairs, the column `prompt` is included,
-    because the runtime reads it.
+    """The columns of the format. A preference pair without `columns` in the spec also gets the column `prompt` if the
+    file has one, because the runtime reads this column.
     """
     names = columns(source)
     prompted = source.shape == "preference" and source.columns is None and "prompt" in (source.found or ())
@@ -95,7 +95,7 @@ def conversational(source: DataSource) -> bool | None:
     found = survey(first)
     if found is not None and found.talks is not None:
         return found.talks
-    if first.keys is not None:  # in a Parquet file, a text has no keys inside it, and messages have
+    if first.keys is not None:  # in a Parquet file, messages have nested keys, and texts have none
         names = _with_prompt(source)
         inside = any(key.partition("[]")[0] in names for key in first.keys if "[]" in key)
         return True if inside else False if {*names} <= {*first.keys} else None

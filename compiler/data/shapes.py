@@ -54,8 +54,8 @@ def of_text(shapes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def of_count(shapes: tuple[str, ...], count: int) -> str | None:
-    """The format among `shapes` that has this number of columns. None if no format has it, or if several have. A
-    preference pair counts with its prompt, as three columns.
+    """The one format among `shapes` that has `count` columns. None if no format has as many, or if several have. A
+    preference pair counts as three columns, the prompt included.
     """
     text = of_text(shapes)
     fitting = [one for one in text if count == (3 if one == "preference" else len(SHAPES[one]))]
@@ -127,7 +127,7 @@ def with_context(source: DataSource, context: str) -> tuple[DataSource, list[Dia
 
 
 def in_words(shape: str) -> str:
-    """The name of a format in messages: `preference` is "preference pairs"."""
+    """The words for a format in messages. For example, `preference` is "preference pairs"."""
     words = {
         "preference": "preference pairs",
         "unpaired": "judged completions",
@@ -140,8 +140,8 @@ def in_words(shape: str) -> str:
 
 
 def with_prompt(source: DataSource, prompt: str) -> tuple[DataSource, list[Diagnostic]]:
-    """Return a pair: the source, in which only the prompt column is changed to `prompt`; and a finding if its format
-    has no prompt column.
+    """Return a pair: a copy of the source whose prompt column is `prompt`, and a finding if its format has no prompt
+    column.
     """
     need = SHAPES[source.shape]
     if source.shape == "preference":
@@ -160,7 +160,9 @@ def with_prompt(source: DataSource, prompt: str) -> tuple[DataSource, list[Diagn
 
 
 def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagnostic]:
-    """A finding if `columns` does not list as many names as the format has columns. Otherwise, the result is empty."""
+    """Return a list with a finding if the number of names in `columns` is not the number of columns of the format.
+    Otherwise the list is empty.
+    """
     need = SHAPES.get(source.shape, ())
     given = [name for name in columns if name not in KEPT]
     if source.wording is not None:
@@ -169,9 +171,10 @@ def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagn
     # tokens
     more = {"preference": 1, "prompt": len(given), "tokens": 4}.get(source.shape, 0)
     if source.shape == "tokens" and len(token_columns([str(name) for name in given])) != len(given):
-        # several of the columns have unknown names, and each of them would be read as the labels
+        # only one unknown name can be the column of labels, and here are several
         more = 0
-    # rows with labels may lack a prompt column: the conversation then ends with the answer that the label rates
+    # rows with labels may lack a prompt column: the last turn of each conversation is then the answer that the label
+    # rates
     less = source.shape == "unpaired"
     if not need or len(need) - less <= len(given) <= len(need) + more:
         return []

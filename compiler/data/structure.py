@@ -27,18 +27,19 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
     """Return the properties of a conversation that rules report, as a set of names. Each element of `turns` is a role,
     the turn itself and its content.
 
-    - `tool_calls`; `several_calls` in one turn; `text_with_call`: a turn has both a text and a call
+    - `tool_calls`; `several_calls` in one turn; `text_with_call`: a turn with both a text and a call
     - `call_in_text`: a turn with a call both in its text and in a field
-    - `result_without_call`: a tool's result right after a question or a system prompt
+    - `result_without_call`: a tool's result that follows a question or a system prompt instead of a call
     - `odd_arguments`: a call whose arguments are not a JSON object; `unnamed_call`: a call without a function's name
     - `moved_arguments`: a call without `arguments` that has another key, such as `parameters`
     - `reasoning_twice`: a turn has reasoning both in a field and in its content
-    - `reasoning`: in a field of a turn; `early_reasoning`: before the last question
-    - `listed_reasoning`: the value of such a field is a list or an object instead of a text
-    - `inline_reasoning`, `early_inline_reasoning`: the same in the content, between <think> and </think>
-    - `tool`, `developer`: turns of these roles
-    - `untrained`: a turn that is marked as not learned; `turn_weight`: an answer with another weight than 0 and 1
-    - `turn_key:NAME`: a turn with a key that is ignored, although it seems to say whether the turn is learned
+    - `reasoning`: a turn has reasoning in a field; `early_reasoning`: such a turn stands before the last question
+    - `listed_reasoning`: a turn's field of reasoning contains a list or an object instead of a text
+    - `inline_reasoning`, `early_inline_reasoning`: like `reasoning` and `early_reasoning`, but the reasoning is in the
+      content, between <think> and </think>
+    - `tool`, `developer`: a turn with this role
+    - `untrained`: a turn that is marked as not learned; `turn_weight`: an answer with a `weight` other than 0 and 1
+    - `turn_key:NAME`: a turn with an ignored key whose name promises to decide whether the turn is learned
     - `unread_key:NAME`: a turn with another key, which only a chat template can read
     """
     last = max((number for number, (role, _, _) in enumerate(turns) if role == "user"), default=-1)
@@ -91,8 +92,8 @@ def _calls_of(turn: Mapping[str, object]) -> list[object]:
 
 
 def _wrong_call(call: object) -> str | None:
-    """The problem of a tool call, as a name that `structure` explains, or None. The runtime's `wrong_call` does the
-    same check.
+    """The fault of a tool call, as one of the names in `structure`'s list, or None. The runtime's `wrong_call` makes
+    the same check.
     """
     function = call.get("function", call) if isinstance(call, dict) else None
     if not isinstance(function, dict) or not visible(function.get("name")):
@@ -105,12 +106,14 @@ def _wrong_call(call: object) -> str | None:
 
 
 def is_tools(value: object) -> bool:
-    """Whether a value is a list of tools, or its JSON text, in which each tool has a name."""
+    """Whether a value is a list of tools, or the JSON text of such a list. Each tool must have a name."""
     return read_tools(value) is not None
 
 
 def read_tools(value: object) -> list[dict[str, object]] | None:
-    """The tools of a row (a list, or its JSON text), each in OpenAI's form; None for any other value."""
+    """The tools of a row, each in OpenAI's form. `value` is a list of tools or the JSON text of such a list; for any
+    other value, the result is None.
+    """
     # imported only here, because few rows have tools
     from xpc.runtime.core.errors import RunError
     from xpc.runtime.features.messages.call_forms import described_tools
@@ -123,8 +126,8 @@ def read_tools(value: object) -> list[dict[str, object]] | None:
 
 
 def calls_unknown_tool(turns: object, tools: Sequence[Mapping[str, object]]) -> bool:
-    """Whether a conversation has a call of a function that is not among the row's tools (`read_tools`). False if a tool
-    has no name.
+    """Whether a conversation calls a function that is not among the row's tools (see `read_tools`). False if one of the
+    tools has no name.
     """
     described = [one.get("function", one) for one in tools]
     known = {one.get("name") if isinstance(one, dict) else None for one in described}
@@ -140,8 +143,8 @@ def calls_unknown_tool(turns: object, tools: Sequence[Mapping[str, object]]) -> 
 
 
 def odd_arguments(call: object) -> bool:
-    """Whether the arguments of a tool call are neither a JSON object nor the text of a JSON object. Missing arguments
-    are allowed.
+    """Whether a tool call has arguments that are neither a JSON object nor the text of one. False if the arguments are
+    missing.
     """
     function = call.get("function", call) if isinstance(call, dict) else None
     given = function.get("arguments") if isinstance(function, dict) else None

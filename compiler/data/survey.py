@@ -1,7 +1,7 @@
-"""Survey all rows of a local file in one pass. The result has counts, and for each property that rules report, the
-first row that has it.
+"""Survey all rows of a local file in one pass. The result, a `Survey`, has counts, and for each property that rules
+report, the first row with this property.
 
-A `Survey` is small, so it can be stored for later commands, which then do not read the file (`survey_cache.py`).
+A `Survey` is small enough to be stored. Later commands read the stored survey and not the file (`survey_cache.py`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def survey(
     roles: Mapping[str, str] | None = None,
     documents: str = "line",
 ) -> Survey:
-    """Survey all rows of a file. `columns` are the dataset's own names for the columns of the format, in the format's
-    order. `context` is a column whose text is appended to the prompt. `roles` maps names of speakers to roles.
-    `documents` says what makes a row of a text file.
+    """Survey all rows of a file. `columns` are the columns of the format, under the dataset's own names and in the
+    order of `SHAPES`. `context` is a column whose text is appended to the prompt. `roles` maps names of speakers to
+    roles. `documents` says whether a row of a text file is a line, a paragraph or the complete file.
     """
     rows: Iterable[Row | Broken] = read(data, path, documents)
     if roles:
@@ -133,8 +133,8 @@ class _Pass:
 
 
 def _digest(same: object) -> int:
-    """A digest of a row's texts that is the same in every process, without the roles and however the words are divided
-    by white space. Of a long row, the two ends and the number of letters are digested.
+    """A digest of a row's texts. It does not depend on the process, on the roles, or on white space. Of a long row,
+    only the beginning, the end and the number of letters are digested.
     """
     text = same if isinstance(same, str) else " ".join(_texts(same))
     letters = len(text) - text.count(" ") - text.count("\n") - text.count("\t") - text.count("\r")
@@ -156,7 +156,7 @@ def _texts(same: object) -> Iterator[str]:
 
 
 def _next_to(values: list[object], row: Row) -> Iterator[str]:
-    """What a row has in addition to the columns of its format: tools and a system prompt."""
+    """The contents of a row outside the columns of its format: tools and a system prompt."""
     if tools := row.get("tools") or row.get("functions"):
         known = read_tools(tools)
         yield "odd_tools" if known is None else "tools"
@@ -184,7 +184,9 @@ def _label(cell: object) -> object:
 
 
 def _is_text(cell: object) -> bool:
-    """Whether a cell of CSV is a text. If no cell of a column is, pandas reads the column as numbers or bools."""
+    """Whether a cell of CSV is a text, and not a number or a bool. pandas reads a column without any text as numbers or
+    bools.
+    """
     if not isinstance(cell, str):
         return False
     try:

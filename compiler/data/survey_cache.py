@@ -1,4 +1,4 @@
-"""Store the survey of a data file, so that later commands do not have to read up to 64 MiB again."""
+"""Store the survey of a data file, so that later commands do not read the file again, which may have up to 64 MiB."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class CachedSurvey:
 
 
 def recall(memory: FileMemory, path: str, shape: str, names: tuple[str, ...]) -> CachedSurvey | None:
-    """The stored survey of a file that has not changed, for rows with this format and these columns. None if there is
-    none.
+    """The stored survey of an unchanged file, for rows with this format and these columns. None if no such survey is
+    stored.
     """
     found = memory.recall(path, _version(), _key(shape, names))
     try:
@@ -56,7 +56,7 @@ def recall(memory: FileMemory, path: str, shape: str, names: tuple[str, ...]) ->
 def keep(
     memory: FileMemory, path: str, before: Stamp | None, shape: str, names: tuple[str, ...], known: CachedSurvey
 ) -> None:
-    """Store the survey of a file. `before` is the stamp of the file when the reading began. Never raises."""
+    """Store the survey of a file. `before` is the stamp that the file had before it was read. Never raises."""
     memory.keep(path, before, _version(), _key(shape, names), known.digest, _plain(known.survey))
 
 

@@ -1,4 +1,4 @@
-"""Classify conversations by the order of their turns, because some chat templates refuse certain orders."""
+"""Find conversations whose turns are in an order that some chat templates refuse."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def roles_of(value: object) -> tuple[str, ...]:
 
 
 def role_of(turn: Mapping[str, object]) -> str:
-    """The role of a turn, from its key `role`, or from its key `from` if the speaker is known. Otherwise ""."""
+    """The role of a turn: its key `role`, or the role of the speaker in its key `from`. "" if neither gives a role."""
     if "from" in turn:
         who = str(turn["from"])
         return "assistant" if who in CALLERS else ROLES.get(who, "")
@@ -41,8 +41,9 @@ def role_of(turn: Mapping[str, object]) -> str:
 
 
 def of_pair(prompt: object, answer: object) -> set[str]:
-    """Like `order`, for a prompt and its answer together. If the answer has turns of other roles than the assistant's,
-    `turn_in_answer` is added. If it begins with such a turn, right after a question, `other_turn_first` is added.
+    """Like `order`, for a prompt and its answer together, with two more properties. `turn_in_answer`: the answer has a
+    turn that is not the assistant's. `other_turn_first`: the answer begins with such a turn, and the prompt does not
+    end with a turn of the assistant.
     """
     first, then = roles_of(prompt), roles_of(answer)
     if not then:

@@ -26,8 +26,9 @@ WHEN = any_of(names_an_engine, has_value("launch.retries"))
 @rule("XP890", "setting-of-another-launcher", reads=tuple(row.path for row in children("launch")))
 def another_launcher(spec: Spec) -> Iterator[Finding]:
     """The launcher must read every setting that `launch` states. For example, only Slurm has partitions, only
-    containers have images, and a run on this machine has no time limit. `requeue = false` is always allowed. If a spec
-    replaces the launcher of the spec that it extends, this rule ignores the inherited settings of the old launcher.
+    containers have images, and a run on this machine has no time limit. `requeue = false` is always allowed. A spec
+    that extends another one may choose another launcher; this rule then ignores the inherited settings of the base's
+    launcher.
 
     Why it is bad: the spec states something that does not happen.
 
@@ -53,9 +54,9 @@ def another_launcher(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP891", "requeue-from-nothing", "warning")
 def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
-    """`requeue`, which restarts a stopped run, and `retries`, which restarts a failed one, need checkpoints from which
-    the run can continue. Both should stay off, as they are by default, if the run saves no checkpoints, if its
-    checkpoints lack the optimizer's state, or with `resume = never`.
+    """`requeue` restarts a stopped run, and `retries` restarts a failed run. Both need checkpoints from which the run
+    can continue. Both should stay off, as they are by default, if the run saves no checkpoints, if its checkpoints lack
+    the optimizer's state, or with `resume = never`.
 
     Why it is bad: the run starts from the beginning each time.
 
@@ -82,8 +83,9 @@ def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
 @rule("XP892", "nodes-share-no-folder")
 def no_shared_folder(spec: Spec) -> Iterator[Finding]:
     """A run in pods or on rented machines needs a `volume` for its checkpoints and its model, because all nodes resume
-    from the same checkpoint. On a single node, a missing volume is only a warning, and no warning if the run pushes its
-    model to the hub. A local model or data file that is not in the bundle must be in the volume, too, or in the image.
+    from the same checkpoint. On a single node, a missing volume is only a warning, and it is not reported if the run
+    pushes its model to the hub. A local model or data file that is not in the bundle must be in the volume or in the
+    image.
 
     Why it is bad: without a volume, the files of the run are deleted together with the machine, and no node sees
     another node's files.
@@ -125,8 +127,7 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
     """`extra_args` of SkyPilot and Ray must be complete options (`--use-spot`, `--infra=aws`) of the command that
     submits the run, without characters that a shell interprets. README.md of the bundle prints that command.
 
-    Why it is bad: an option that the command or the job file already has, or that changes the number of nodes or GPUs,
-    would make a different job.
+    Why it is bad: an option may contradict the command or the job file, or change the number of nodes or GPUs.
 
     Without this rule: the option is given twice, or the job gets other resources than the spec states.
 
@@ -148,7 +149,7 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
 
 
 def _outside(spec: Spec) -> list[str]:
-    """The local files and folders that the run reads, and that are not copied into the bundle."""
+    """The local files and folders that the run reads and that the bundle has no copy of."""
     found = [spec.model.path] if spec.model.path else []
     return found + [
         one.path for one in spec.sources if one.path and any(part.bundled is None for part in one.parts or (one,))
@@ -174,8 +175,8 @@ def outside_of_the_volume(spec: Spec) -> Iterator[Finding]:
     """On Kubernetes and with SkyPilot, `save` should be a relative path, or a folder inside of /workspace, because
     /workspace is where the `volume` is mounted.
 
-    Why it is bad: a folder such as /data/out is only on the pod's or the rented machine's own disk, which is deleted
-    with it, and other nodes do not see it.
+    Why it is bad: a folder such as /data/out is on the disk of one pod or one rented machine. Other nodes cannot read
+    it, and it is deleted together with the machine.
 
     Without this rule: nothing is reported. A restarted run finds no checkpoint, and the model is lost at the end.
 

@@ -1,4 +1,6 @@
-"""The shared folder of containers, names of container images, and names of Kubernetes objects."""
+"""Names and paths that all engines with containers use: the shared folder, image names, and names of Kubernetes
+objects.
+"""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ class Engine:
     """
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """The files that the engine adds to a bundle, by name. `pin` is a digest: a job that starts checks that its
-        folder contains the bundle with this digest (`engines/pin.py`).
+        """The files that the engine adds to a bundle, by name. `pin` is the bundle's digest: when the job starts, it
+        checks that its folder still contains this bundle (`engines/pin.py`).
         """
         return {}
 
@@ -50,7 +50,9 @@ class Engine:
         return ["./launch.sh"]
 
     def commands(self, spec: Spec, out: str) -> list[str]:
-        """Shell lines that start the bundle in `out`: one command, or one commented command for each node."""
+        """Shell lines that start the bundle in `out`: a single command, or a command for each node with a comment above
+        it.
+        """
         return [self.command(spec, out)]
 
     def sweep_commands(self, spec: Spec, out: str) -> list[str]:
@@ -72,8 +74,8 @@ class Engine:
         return f"{quoted(out, 'launch.sh')} --all"
 
     def sweep_faults(self, members: Sequence[Spec], machines: Label, sweep: Label) -> Iterator[Diagnostic]:
-        """Errors that concern all members of a sweep together, such as members that need different machines. An error
-        about the hardware gets the position `machines`, and any other error the position `sweep`.
+        """Errors of a sweep that no single member has, for example if the members need different machines. An error
+        about the hardware is reported at `machines`, any other error at `sweep`.
         """
         return iter(())
 

@@ -40,8 +40,8 @@ class Local(Engine):
 
 
 def on_each_node(spec: Spec, command: str) -> list[str]:
-    """The lines to type on each node: a command for each node, and comments on what must be the same on all nodes. If
-    there is one node, only its command.
+    """The lines to type on each node: a command for each node, and comments that say what must be equal on all nodes.
+    For a single node, only the command.
     """
     nodes = spec.hardware.nodes
     if nodes == 1:

@@ -1,4 +1,6 @@
-"""Restarts of a stopped run: whether they are useful, how many there are, and how much time a run gets to stop."""
+"""Restarts of a stopped run: whether a restarted run could resume, how often a run is restarted, and how much time a
+run gets to stop.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ def reads_requeue(spec: Spec) -> bool:
 
 
 def requeues(spec: Spec) -> bool:
-    """Whether the engine restarts a run that was stopped. The setting `requeue` decides; if it is not set, the engine
-    restarts the run if there are checkpoints to resume from.
+    """Whether the engine restarts a run that was stopped. The setting `requeue` decides. Without this setting, the
+    engine restarts runs that can resume from a checkpoint.
     """
     return spec.flag("launch.requeue") if spec.written("launch.requeue") else restart_blocker(spec) is None
 

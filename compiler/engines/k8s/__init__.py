@@ -15,8 +15,8 @@ class Kubernetes(Engine):
     mounted = FOLDER
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """The files `jobset.yaml` and `trainjob.yaml`. A pod that starts checks that its bundle has the
-        digest `pin`.
+        """The files `jobset.yaml` and `trainjob.yaml`. When a pod starts, it checks that its folder contains the bundle
+        with the digest `pin`.
         """
         from xpc.compiler.engines.k8s.manifests import files
 
@@ -40,8 +40,7 @@ class Kubernetes(Engine):
         return ["", f"On Kubernetes, put the bundle at {where}:", "", "```", *lines, "```", *served]
 
     def command(self, spec: Spec, out: str) -> str:
-        """The `kubectl` command that applies the JobSet. It is used because every bundle has a JobSet, and not every
-        bundle has a TrainJob.
+        """The `kubectl` command that applies the JobSet. The TrainJob is not used here, because some bundles have none.
         """
         return f"kubectl apply -f {quoted(out, JOBSET)}"
 

@@ -1,6 +1,6 @@
 """Write `jobset.yaml` and `trainjob.yaml`: pods that find the bundle, set their rank, and start launch.sh.
 
-A pod's shell code contains only one text of the spec: the bundle's name, which has only letters, digits, dots and
+The only text of the spec in a pod's shell code is the bundle's name, which consists of letters, digits, dots and
 dashes. The code contains neither `$(` nor `$$`, because Kubernetes would expand these in a container's arguments before
 the shell runs.
 """
@@ -40,8 +40,8 @@ Put the bundle into {folder} of the volume, or into /opt of the image, as {place
 
 
 def files(spec: Spec, digest: str) -> dict[str, str]:
-    """The texts of `jobset.yaml` and `trainjob.yaml` by file name. A pod that starts checks that its bundle has the
-    digest `digest` (`engines/pin.py`).
+    """The texts of `jobset.yaml` and `trainjob.yaml` by file name. When a pod starts, it checks that its folder
+    contains the bundle with the digest `digest` (`engines/pin.py`).
 
     With a vLLM server there is only a JobSet, because a TrainJob cannot add a job to its runtime.
     """
@@ -70,8 +70,8 @@ def _comment(spec: Spec, text: str) -> str:
 
 
 def survived_failures(nodes: int) -> str:
-    """A phrase that says how many failures a TrainJob survives. It survives fewer than the limit of restarts, because
-    each failure restarts the containers of all nodes, and the Job counts each of these restarts.
+    """A phrase that says after how many failures a TrainJob still continues. The number is below the Job's limit of
+    restarts: one failure restarts the containers of all nodes, and the Job counts a restart for each node.
 
     Source: Kubernetes `pkg/controller/job/job_controller.go` (pastBackoffLimitOnFailure sums the restarts of all pods).
     """
@@ -92,8 +92,8 @@ def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START)
 
 
 def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
-    """The TrainJob as a nested dict. The parts of a pod that the TrainJob's `trainer` cannot express are patches of the
-    job `node`, the only job of the runtime.
+    """The TrainJob as a nested dict. The TrainJob's `trainer` cannot express some parts of a pod. These are written as
+    patches of the job `node`, the only job of the training runtime.
     """
     hardware = spec.hardware
     shell = read_sections(__file__, SHELL)
@@ -216,8 +216,8 @@ def _container(spec: Spec, name: str, script: str, env: list[Json]) -> dict[str,
 
 
 def _server(spec: Spec, digest: str) -> dict[str, Json]:
-    """The Job of the vLLM server on its own node, as a nested dict. The Job counts as ready when the server answers. It
-    is restarted together with the JobSet, and ends with the training.
+    """The Job of the vLLM server on its own node, as a nested dict. The Job counts as ready when the server answers.
+    The JobSet restarts the server together with the training, and stops it when the training ends.
     """
     start = read(spec, "$bundle") + read_sections(__file__, SHELL)["server"].format(options=server_options(spec))
     container = _container(spec, "vllm", _script(spec, JOBSET, digest, start=start), [])
@@ -228,8 +228,9 @@ def _server(spec: Spec, digest: str) -> dict[str, Json]:
 
 
 def _resources(spec: Spec) -> dict[str, Json]:
-    """The resource requests and limits of a pod: one GPU or one core for each process. Requests are stated although
-    limits would imply them, because Kubeflow Trainer 2.0 starts only one process on a node that has only limits.
+    """The resource requests and limits of a pod: one GPU or one core for each process. Kubernetes would take missing
+    requests from the limits. They are written all the same, because without requests Kubeflow Trainer 2.0 starts only
+    one process on a node.
     """
     count: dict[str, Json] = {"cpu" if spec.on_cpu else "nvidia.com/gpu": spec.hardware.processes}
     requests: dict[str, Json] = dict(count)

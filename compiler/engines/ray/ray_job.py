@@ -76,8 +76,8 @@ def main() -> int:
 
 
 def worker(expected: str | None, passed: dict[str, str]) -> Callable[[], int]:
-    """Return the function that Ray runs on each node. It has the variables for launch.sh (`passed`) in its closure,
-    because Ray would write arguments, and so secret tokens, into its records of the job.
+    """Return the function that Ray runs on each node. The variables for launch.sh (`passed`), such as secret tokens,
+    are in the function's closure, because Ray writes a function's arguments into its records of the job.
     """
 
     def node() -> int:
@@ -162,8 +162,8 @@ def run_supervised(bundle: str, folder: str, environment: dict[str, str]) -> int
 
 
 def supervise(status_out: int) -> None:
-    """Run as the supervisor between a worker and launch.sh. The next start on this node waits until this process has
-    ended.
+    """Run as the supervisor between a worker and launch.sh. As long as this process runs, the next supervisor on this
+    node waits.
     """
     if os.fork():
         os._exit(0)
