@@ -42,7 +42,7 @@ def requeues(spec: Spec) -> bool:
 
 
 def retries(spec: Spec) -> int:
-    """The largest number of restarts after failures. Restarts after a requested stop do not count."""
+    """The largest number of restarts after failures. A restart after a stop on request does not use up any of them."""
     written = spec.get("launch.retries")
     if isinstance(written, int):
         return written
@@ -51,8 +51,8 @@ def retries(spec: Spec) -> int:
 
 
 def grace(spec: Spec) -> int:
-    """The number of seconds that a run gets for stopping on request. This time is enough for one step and for a
-    checkpoint that is written at 500 MB/s; it is at least five minutes.
+    """The number of seconds that a run gets for stopping on request. In this time the run can finish its step and write
+    a checkpoint at 500 MB/s. The result is at least five minutes.
 
     For AdamW in mixed precision, a checkpoint has 14 bytes per parameter.
     """

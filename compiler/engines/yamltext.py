@@ -12,7 +12,7 @@ WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", 
 
 
 def document(table: Mapping[str, Json], comment: str) -> str:
-    """Write a table as a YAML document below the lines of `comment`. A parser returns the same table."""
+    """Write a table as a YAML document, below the lines of `comment`. Parsing the document gives the same table."""
     lines = [f"# {line}".rstrip() for line in comment.splitlines()]
     return "\n".join(lines + _mapping(table, "")) + "\n"
 
@@ -56,8 +56,8 @@ def _key(key: str) -> str:
 
 
 def _scalar(value: Json) -> str:
-    """Write a number, a keyword such as `true`, or a string in quotes. The escapes in a string are JSON's; only
-    characters above 16 bits need YAML's.
+    """Write a number, a keyword such as `true`, or a string in quotes. A string is escaped as in JSON; only characters
+    above 16 bits are escaped as in YAML.
     """
     if not isinstance(value, str):
         text = json.dumps(value, allow_nan=False)  # YAML 1.1 reads 1e-05 as a string, but 1.0e-05 as a number

@@ -6,8 +6,8 @@ from xpc.compiler.language.schema import BY_PATH, SOURCE_SETTINGS, TABLE, Settin
 
 
 def setting_rows(name: str) -> list[Setting]:
-    """The settings that a word names. The word may be a path, a name, a choice (`zero2`) or a clause (`memory`).
-    Settings of a data source are included.
+    """The settings that the word `name` stands for: the word is the path or the name of a setting, a choice (`zero2`),
+    or a clause (`memory`). Settings of a data source are included.
     """
     named = [row for row in TABLE if name in (row.path, row.name)]
     # if a setting and a clause have the same name, such as `eval`, the setting comes first
@@ -17,5 +17,5 @@ def setting_rows(name: str) -> list[Setting]:
 
 
 def source_setting(name: str) -> Setting | None:
-    """The setting of a data source that a word names (`take` or `data.take`), or None."""
+    """The setting of a data source whose name or path (`take` or `data.take`) the word is, or None."""
     return SOURCE_SETTINGS.get(name.removeprefix("data."))

@@ -76,12 +76,12 @@ def _dataset(name: str) -> str:
 
 
 def also(name: str, rows: Sequence[Setting]) -> str:
-    """The other meanings of a name that is the name of a setting, as text. It may also be a keyword, a choice, a
-    reward, or an argument of a library. `rows` are the settings with this name.
+    """The other meanings of a setting's name, as text: a keyword, a choice, a reward, or an argument of a library.
+    `rows` are the settings with this name.
     """
     chosen = bare_choices().get(name)
     output = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""
-    own = owner_of(name)  # `max_length` is a setting of vLLM, and is also TRL's name for `batch.seq`
+    own = owner_of(name)  # `max_length` is the name of a setting of vLLM, and TRL uses this name for `batch.seq`
     return _word(name) + output + _reward(name) + ("" if own is None or own in rows else _arguments(name))
 
 
@@ -119,8 +119,8 @@ def _reward(name: str) -> str:
 
 
 def _choices(name: str) -> str:
-    """The settings that have a choice or a loss with this name. Choices that are legal without the name of their
-    setting, such as `bf16`, are left out.
+    """A line for each setting that has a choice with this name, and for each method that has a loss with this name.
+    Choices that can stand in a spec without their setting, such as `bf16`, are left out.
     """
     lines = [f"{name}: a choice of `{row.path}`, {row.doc}\n" for row in BY_PATH.values() if name in row.choices]
     if name in AMOUNTS:
@@ -134,8 +134,8 @@ def _choices(name: str) -> str:
 
 
 def _arguments(name: str) -> str:
-    """Say for each target which setting decides an argument of a library, whether `extra` can set it, or why bundles
-    leave it out.
+    """Say for each target which setting decides an argument of a library, or that `extra` can set it, or why bundles do
+    not contain it.
     """
     lines: list[str] = []
     for target in stacks.every():
@@ -159,7 +159,9 @@ def _arguments(name: str) -> str:
 
 
 def _rules_about(name: str) -> list[str]:
-    """The rules whose first sentence names a library's argument, each with that sentence."""
+    """Lines with the rules that are about a library's argument: code and first sentence of each rule whose first
+    sentence names the argument.
+    """
     from textwrap import fill
 
     from xpc.compiler.language.codes import first_sentence
@@ -176,8 +178,8 @@ def _rules_about(name: str) -> list[str]:
 
 
 def _trainer(stack: stacks.Stack, name: str, method: str) -> str:
-    """Say which setting decides an argument of a method's trainer on this target, or whether `extra` can set it. "" if
-    the trainer does not have the argument.
+    """For an argument of a method's trainer on this target, say which setting decides it, or whether `extra` can set
+    it. "" if the trainer has no such argument.
     """
     fields = stack.fields(stack.config(method))
     new = name if name in fields else stack.rename(name) or name
@@ -194,8 +196,8 @@ def _trainer(stack: stacks.Stack, name: str, method: str) -> str:
 
 
 def _file(stack: stacks.Stack, library: str, name: str) -> str:
-    """Say which setting decides a key of accelerate.yaml or deepspeed.json on this target, or whether `extra` can set
-    it. `name` is the full name of the key, or its last part.
+    """For a key of accelerate.yaml or deepspeed.json on this target, say which setting decides it, or whether `extra`
+    can set it. `name` is the full name of the key, or only its last part.
     """
     legal, keys = extras.legal_names(stack, library), stack.launch_keys(library)
     owned = extras.owned_names(stack, library, "sft")

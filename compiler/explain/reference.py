@@ -37,7 +37,7 @@ def pages() -> Mapping[str, str]:
 
 
 def page_of(clause: str) -> str:
-    """The name of the page that contains the settings of a clause. For `qlora`, it is `lora`."""
+    """The name of the page with the settings of a clause. The settings of `qlora` are on the page `lora`."""
     return next((page for page, more in TOGETHER.items() if clause in more), clause)
 
 
@@ -105,7 +105,7 @@ def first_sentence(text: str) -> str:
 
 
 def write(folder: str, texts: Mapping[str, str]) -> None:
-    """Write pages below a folder. Other pages in the same subfolders are old, and are deleted."""
+    """Write pages below a folder. Any other page in the same subfolders is from an earlier version, and is deleted."""
     for location in {os.path.dirname(path) for path in texts} - {""}:
         os.makedirs(os.path.join(folder, location), exist_ok=True)
         for name in os.listdir(os.path.join(folder, location)):

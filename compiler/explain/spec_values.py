@@ -1,5 +1,5 @@
-"""`xpc explain FILE` and `xpc explain FILE:SETTING`: the values of a spec, the origin of each value, and the keys of
-the bundle that get it.
+"""`xpc explain FILE` and `xpc explain FILE:SETTING`: the values of a spec, with their origins and the keys of the
+bundle that contain them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def spec_values(path: str, name: str = "") -> str:
     Raises UsageError for an unknown name, with the nearest one, and SpecError if the spec has errors.
     """
     data, file, workspace = read_spec(path)
-    workspace.allow_oom = True  # runs that do not fit in their GPUs are explained as well
+    workspace.allow_oom = True  # a run that does not fit in its GPUs is explained, too, and not refused
     rows = _rows(name) if name else list(TABLE)
     checked = check_text(data, file, workspace)
     if checked.spec is None:
@@ -53,7 +53,7 @@ def _rows(name: str) -> list[Setting]:
     found, own = (
         setting_rows(name),
         owner_of(name),
-    )  # `max_length` is a setting of vLLM, and is also TRL's name for `seq`
+    )  # `max_length` is the name of a setting of vLLM, and TRL uses this name for `seq`
     if found or source_setting(name) is not None:
         return [*found, *([own] if own is not None and own not in found else [])]
     from xpc.compiler.suggest.meaning import SAME, meaning
@@ -66,8 +66,8 @@ def _rows(name: str) -> list[Setting]:
 
 
 def value_here(checked: Checked, path: str) -> str:
-    """The value of a setting in a checked spec as text, with its origin and the keys of the bundle that get it. "" if
-    the setting has no value.
+    """The value of a setting in a checked spec as text, with its origin and the keys of the bundle that contain it. ""
+    if the setting has no value.
     """
     if checked.spec is None or path not in checked.spec.values:
         return ""
@@ -75,8 +75,8 @@ def value_here(checked: Checked, path: str) -> str:
 
 
 def _written(trace: Trace) -> Iterator[tuple[str, str]]:
-    """The values that are not settings: the model, the data sources, and the arguments in `extra`. Each is a pair:
-    `model`, `data` or `extra`, and a text.
+    """The values that are not settings: the model, the data sources, and the arguments in `extra`. Each is a pair of
+    its kind (`model`, `data` or `extra`) and its text.
     """
     spec = trace.spec
     model = spec.model.location

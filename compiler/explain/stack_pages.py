@@ -82,7 +82,7 @@ def _methods(stack: Stack) -> str:
 
 
 def _differences(stack: Stack) -> str:
-    """A table of the facts in which a stack differs from at least one other stack, with their descriptions."""
+    """A table of the facts whose values differ between stacks, with the description of each fact."""
     described = _documented()
     others = [one for one in stacks.every() if one is not stack]
     rows = []
@@ -144,13 +144,13 @@ def _advised(stack: Stack) -> str:
 
 
 def with_links(text: str) -> str:
-    """The text of docs/stacks.md. The line that begins with `Pages:` contains links to the pages of all stacks."""
+    """The text of docs/stacks.md, in which the line `Pages:` links to the page of each stack."""
     links = ", ".join(f"[{name}]({file_name(name)})" for name in stacks.names())
     return re.sub(r"^Pages: .*$", f"Pages: {links}.", text, flags=re.MULTILINE)
 
 
 def with_menu(text: str) -> str:
-    """The text of mkdocs.yml. Its menu contains the pages of all stacks, the newest first."""
+    """The text of mkdocs.yml, in which the menu lists the page of each stack, the newest first."""
     first, *others = re.findall(r"^ +- stack-.*\n", text, flags=re.MULTILINE)
     for one in others:
         text = text.replace(one, "")

@@ -36,8 +36,8 @@ def explain(what: str) -> str | None:
 
 
 def _slug(name: str) -> str | None:
-    """The text for the slug of a code, such as `batch-does-not-divide`, which findings print next to the code. None for
-    any other word.
+    """The explanation of a code that is given by its slug, such as `batch-does-not-divide`. Findings print both. None
+    for any other word.
     """
     from xpc.compiler.language.codes import CODES
     from xpc.compiler.rules import every
@@ -65,7 +65,9 @@ def _code(code: str) -> str | None:
 
 
 def _with_example(text: str, code: str) -> str:
-    """Insert the example of a code before its source, and append the code's targets and proofs."""
+    """The text of a code with three additions: an example before the paragraph of the source, and the code's targets
+    and proofs at the end.
+    """
     found = read_json(__file__, "evidence.json").get(code, {})
     text, lead, source = text.partition(f"\n\n{SOURCE}")
     out = text + "\n"
@@ -81,7 +83,9 @@ def _with_example(text: str, code: str) -> str:
 
 
 def _of_source(row: Setting) -> str:
-    """The text for a setting of a single data source, which is written next to the source in a `data` block."""
+    """The text for a setting of a single data source, such as `take`. A spec writes such a setting next to the source
+    in a `data` block.
+    """
     from xpc.compiler.suggest.typed_form import typed
 
     # `context` and `chat` are settings of a data source with separate columns for prompt and completion

@@ -1,10 +1,10 @@
 """Replace a folder or files in one step. Other processes then see either the old or the new version, even if this
 process is killed meanwhile.
 
-The new folder is made next to its target under a hidden name, and then renamed. Meanwhile this process holds a lock on
-it, which the kernel releases if the process dies. So a hidden folder without a lock was left behind by a killed
-process. The next write to the target cleans up: if the target is missing, it restores the old folder from the hidden
-one; everything else is removed.
+The new folder is made next to its target under a hidden name, and then renamed. Until it is renamed, this process holds
+a lock on it. If the process dies, the kernel releases the lock, so a hidden folder without a lock is known to be a
+leftover of a killed process. The next write to the target cleans up: if the target is missing, the write restores the
+old folder from the leftover; everything else is removed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def replace_folder(
     was moved, or None if it was deleted.
 
     The old folder is kept as the first free `target.before-N` in two cases: if `aside` is true, or if `is_foreign`
-    finds files in it that the compiler did not write. If OSError is raised, the old folder is unchanged in its place.
+    finds files in it that the compiler did not write. If the function raises OSError, the old folder is still in its
+    place and unchanged.
     """
     with _work_folder(target) as hidden:
         new, old = os.path.join(hidden, NEW), os.path.join(hidden, OLD)
@@ -85,7 +86,8 @@ def replace_folder(
 
 def _step_by_step(new: str, target: str, old: str) -> None:
     """Replace the target by two renames, because the system cannot exchange two folders in one step. If the process is
-    killed between the renames, there is no target; the next write then restores the old folder (`recover`).
+    killed between the two renames, the target is missing until the next write, which first restores the old folder
+    (`recover`).
     """
     os.rename(target, old)
     try:
@@ -160,7 +162,7 @@ def _fill_file(held: int, data: bytes, target: str) -> None:
 
 @contextmanager
 def _work_folder(target: str) -> Iterator[str]:
-    """A context with a private folder next to the target, which is locked. At the end it is removed, unless it contains
+    """A context with a private, locked folder next to the target. At the end the folder is removed, unless it contains
     the only copy of the old target.
     """
     folder, held = _create(target, lambda prefix: tempfile.mkdtemp(prefix=prefix[prefix.rindex("/") + 1 :],
@@ -177,8 +179,8 @@ def _create(target: str, make: Callable[[str], str]) -> tuple[str, int]:
     """Make a new hidden file or folder next to the target. Returns its path and the file descriptor that holds its
     lock.
 
-    Until the file or folder is locked, another process may take it for a leftover and remove it. In this case, another
-    one is made.
+    Before this process has locked the new file or folder, another process may take it for a leftover and remove it. The
+    function then makes a new one.
     """
     for _ in range(100):
         path = make(_prefix(target))
@@ -218,7 +220,7 @@ def _locked(path: str) -> int | None:
         except BlockingIOError:
             os.close(held)
             return None
-        # the file system has no locks, so the path counts as locked by this process; `leftovers` skips it
+        # the file system has no locks: `path` then counts as locked by this process, and `leftovers` skips it
         except OSError:
             pass
         if os.path.samestat(os.fstat(held), os.lstat(path)):
@@ -230,8 +232,8 @@ def _locked(path: str) -> int | None:
 
 
 def leftovers(target: str) -> Iterator[str]:
-    """Yield each hidden folder that a killed process left next to the target, and remove the folder afterwards. Hidden
-    files that were left are removed without being yielded.
+    """Yield each hidden folder that a killed process left next to the target. After the caller has used a folder,
+    remove it. Hidden files of killed processes are removed without being yielded.
 
     Each folder stays locked until the caller asks for the next one.
     """
@@ -273,8 +275,9 @@ def _supports_locks(held: int) -> bool:
 
 
 def recover(target: str, is_foreign: Callable[[str], bool]) -> None:
-    """Restore or remove what killed processes left next to the target. If `is_foreign` is true for a folder, it is
-    moved to `target.before-N` instead of being removed.
+    """Clean up what killed processes left next to the target: restore the old folder if the target is missing, and
+    remove the rest. A folder for which `is_foreign` returns true is moved to `target.before-N` instead of being
+    removed.
     """
     for folder in leftovers(target):
         old = os.path.join(folder, OLD)

@@ -29,8 +29,8 @@ def write(files: Mapping[str, bytes], out: str, force: bool = False) -> str | No
     or None.
 
     Raises BundleError if `out` is not a bundle, or has files that the compiler did not write; with `force`, such a
-    folder is moved to the first free `out.before-N` instead. If the process is killed meanwhile, `out` is either the
-    old or the new folder. A hidden folder may then remain next to it; the next write removes it.
+    folder is moved to the first free `out.before-N` instead. If the process is killed while it writes, `out` is the old
+    folder or the new one, complete in both cases. A hidden folder may remain next to `out` until the next write.
     """
     try:
         target = os.path.realpath(out)
@@ -77,7 +77,7 @@ def _make_folder(folder: str, made: set[str]) -> None:
 
 
 def _linked(first: str, path: str) -> bool:
-    """Make a hard link at `path` to the file `first`. Returns False if the file system cannot do so."""
+    """Make `path` a hard link to the file `first`. Returns False if the file system cannot do so."""
     try:
         os.link(first, path)
     except OSError:  # the file system has no hard links, or this file has too many of them
@@ -96,14 +96,14 @@ def _enclosing_bundle(target: str) -> str:
 
 def _has_foreign_files(target: str) -> bool:
     """Whether a folder that a killed process left contains files that the compiler did not write. False for an
-    unfinished bundle, which has no manifest yet.
+    unfinished bundle: it has no manifest yet, and only the compiler has written into it.
     """
     return _digests(target) is not None and bool(why_foreign(target))
 
 
 def why_foreign(target: str) -> str:
     """The reason why the compiler must not replace a folder: it contains files that the compiler did not write, or that
-    were changed afterwards. "" if it may be replaced.
+    were changed after the compiler wrote them. "" if the folder may be replaced.
     """
     if not os.path.lexists(target):
         return ""
@@ -130,8 +130,8 @@ def why_foreign(target: str) -> str:
 
 
 def _why_foreign_file(path: str, relative: str, known: Mapping[str, str], read: dict[tuple[int, int], str]) -> str:
-    """The reason for one file inside of the folder. `known` are the digests of the bundle's files, `read` those of the
-    files that were read so far, by device and inode.
+    """Why one file of a folder must not be replaced, or "". `known` are the digests of the bundle's files. `read` has
+    the digests of the files that were already read, by device and inode.
     """
     if relative in MANIFESTS and relative not in known:
         return "" if _is_sealed(path) else "was changed since the compiler wrote it or is of an older xpc"
@@ -150,8 +150,8 @@ def _why_foreign_file(path: str, relative: str, known: Mapping[str, str], read: 
 
 
 def _raise(error: OSError) -> None:
-    """Raise the error of a folder that cannot be listed. Such a folder must not be replaced, because it may contain
-    anything.
+    """Raise the error of a folder that cannot be listed. Because its contents are unknown, such a folder must not be
+    replaced.
     """
     raise error
 
@@ -182,7 +182,7 @@ def _digests(target: str) -> dict[str, str] | None:
         if os.path.basename(name) != name:
             return None
         bundle = _table(os.path.join(target, "members", name, "bundle.toml"), "bundle")
-        if bundle is not None:  # a file that is missing or cannot be read is reported later, when digests are compared
+        if bundle is not None:  # a missing or unreadable file is not reported here but later, when digests are compared
             out |= {f"members/{name}/{file}": value for file, value in _files(bundle).items()}
         out[f"members/{name}/bundle.toml"] = str(member.get("bundle"))
     return out
@@ -206,7 +206,7 @@ def _table(path: str, head: str) -> dict[str, object] | None:
 
 
 def sealed(table: bytes) -> bytes:
-    """Add a last line to a manifest, which contains the digest of all lines above it. Later edits can
-    then be noticed.
+    """Return a manifest with a last line added: the digest of all lines above it. This line shows later whether
+    somebody edited the manifest.
     """
     return table + f"# The lines above: {shared_digest(table)}\n".encode()

@@ -30,11 +30,12 @@ executable script with the same contents.
 
 @mutable
 class BundleTree:
-    """The files below a folder. `digests` has the SHA-256 of each file, in hex, by the file's name. `bytecode` has
-    those of the .pyc files in `__pycache__` folders.
+    """The files below a folder. `digests` maps the name of each file to its SHA-256 in hex. `bytecode` has the digests
+    of the .pyc files in `__pycache__` folders.
 
     `foreign` are folders that contain no file of the manifest, such as the output of a run; their files are not read.
-    `listed` are the digests that the manifest states, and `weights` those of files of local models.
+    `listed` has the digests of the bundle's files as the manifest states them; `weights` has the stated digests of the
+    files of local models.
     """
 
     folder: str
@@ -53,7 +54,7 @@ def bundle_tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
     """Compute the digests of a bundle's files. Raises UsageError if the folder is not a bundle, or has a file that is
     not regular.
 
-    `known` is a cache of digests by device and inode. It saves time for a sweep, whose members share most files.
+    `known` is a cache of digests by device and inode. With it, a file that the members of a sweep share is read once.
     """
     listed, weights = _stated(folder)
     digests: dict[str, str] = {}
@@ -90,8 +91,8 @@ def bundle_tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
 
 
 def _stated(folder: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """The digests in the manifest of a bundle: those of the bundle's files, and those of files of local models. Raises
-    UsageError if there is no valid manifest.
+    """Read a bundle's manifest. Return two tables of stated digests: of the bundle's files, and of the files of local
+    models. Raises UsageError if there is no valid manifest.
     """
     path = os.path.join(folder, MANIFEST)
     if os.path.islink(path) or not os.path.isfile(path):
@@ -104,7 +105,7 @@ def _stated(folder: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
 
 
 def copies_spec(data: bytes, spec: bytes) -> bool:
-    """Whether the manifest `data` lists a `spec.xp` with these contents, so that the file belongs to a bundle."""
+    """Whether the manifest `data` lists a `spec.xp` with the contents `spec`. Such a spec belongs to a bundle."""
     table = parsed(data)
     return table is not None and table["files"].get(SPEC) == digest(spec)
 

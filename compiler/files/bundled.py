@@ -34,8 +34,8 @@ class BundleWorkspace(Workspace):
     """The workspace of a spec in a bundle. `copies_of` maps the names of files in the spec to their copies in the
     bundle.
 
-    A file that has no copy, such as a model's folder, is looked for below `data_root`, as in a run. If it is not there,
-    it is looked for next to the bundle (or its sweep), where the original spec was.
+    A file without a copy, such as a model's folder, is searched for in this order: in the bundle, below `data_root` (as
+    in a run), and next to the bundle or its sweep, where the original spec was.
     """
 
     copies_of: Mapping[str, str] = field(factory=dict)
@@ -47,7 +47,7 @@ class BundleWorkspace(Workspace):
         """
         name = Workspace.locate(self, written, base)[0]
         copy = self.copies_of.get(name)
-        # only the copy of the lock in the bundle is used, because a lock next to the bundle may be newer
+        # a lock next to the bundle may be newer, so only the bundle's copy of the lock is used
         if copy is not None or name == self.lock:
             return name, os.path.join(self.root, copy or name)
         inside = os.path.join(self.root, name)
@@ -56,8 +56,8 @@ class BundleWorkspace(Workspace):
         return name, next((one for one in locations if os.path.lexists(one)), inside)
 
     def locate_image(self, folder: str, written: str) -> str | None:
-        """Like Workspace.locate_image. Images are not copied, so their folder is looked for outside of the bundle, as
-        in a run.
+        """Like Workspace.locate_image, but the images are searched for outside of the bundle, as in a run, because a
+        bundle has no copies of images.
         """
         roots = [self.data_root] if self.data_root else []
         locations = [os.path.join(one, folder) for one in (*roots, *_folders_above(self.root))]
@@ -65,15 +65,15 @@ class BundleWorkspace(Workspace):
         return None if found is None else inside_of(found, written)
 
     def kind(self, written: str, base: str = "") -> str:
-        """Like Workspace.kind, but the files of a data folder are those that were copied."""
+        """Like Workspace.kind, but a data folder is known by the copies of its files."""
         return "folder" if self._inside(self.locate(written, base)[0]) else Workspace.kind(self, written, base)
 
     def walk(self, written: str) -> list[str] | str:
-        """Like Workspace.walk, but the files of a data folder are those that were copied."""
+        """Like Workspace.walk, but the files of a data folder are its copies in the bundle."""
         return self._inside(self.locate(written)[0]) or Workspace.walk(self, written)
 
     def outside_fault(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:
-        """Like Workspace.outside_fault, but a file that was copied is checked under its name in the spec."""
+        """Like Workspace.outside_fault, but a copied file is checked under its name in the spec."""
         name = self.locate(written, base)[0]
         if name not in self.copies_of:
             return Workspace.outside_fault(self, written, base, endings)
@@ -81,7 +81,7 @@ class BundleWorkspace(Workspace):
         return HIDDEN.format(written) if hidden and name.startswith(("../", "/")) else ""
 
     def _inside(self, name: str) -> list[str]:
-        """The files that the bundle has copied from the folder `name` of the spec, with names relative to it."""
+        """The copies of files from the folder `name` of the spec, with names relative to this folder."""
         prefix = name.rstrip("/") + "/"
         return sorted(one[len(prefix) :] for one in self.copies_of if one.startswith(prefix))
 
@@ -103,7 +103,7 @@ def manifest(folder: str) -> dict[str, dict[str, str]] | None:
 
 
 def parsed(data: bytes) -> dict[str, dict[str, str]] | None:
-    """Like `manifest`, for the bytes of a `bundle.toml`."""
+    """Like `manifest`, but `data` has the bytes of the `bundle.toml`."""
     found = tables(data)
     if found is None:
         try:
@@ -114,7 +114,7 @@ def parsed(data: bytes) -> dict[str, dict[str, str]] | None:
 
 
 def _own(table: dict[str, Any]) -> dict[str, dict[str, str]] | None:
-    """The table of a manifest; None if it does not have the parts that the compiler writes."""
+    """The table of a manifest if it has every table and text that the compiler writes, otherwise None."""
     weights = table.get("weights", {})
     if not all(isinstance(part, dict) for part in (*map(table.get, ("bundle", "files", "inputs")), weights)):
         return None
@@ -127,15 +127,15 @@ def _own(table: dict[str, Any]) -> dict[str, dict[str, str]] | None:
 
 
 def _leads_out(name: str) -> bool:
-    """Whether the name of a file leads out of the bundle, as `../x` does. This must be checked, because a bundle may
+    """Whether the name of a file leads out of the bundle, as `../x` does. The name is not trusted, because a bundle may
     come from a stranger.
     """
     return os.path.isabs(name) or any(part in ("", ".", "..") for part in name.split("/"))
 
 
 def workspace(folder: str, table: Mapping[str, Mapping[str, str]], data_root: str = "") -> BundleWorkspace:
-    """Make the workspace of a bundle with the manifest `table`. Files without a copy are first searched for below
-    `data_root`.
+    """Make the workspace of a bundle with the manifest `table`. Below `data_root`, the workspace searches for files
+    without a copy.
     """
     # maps (digest, name) to the first copy that has both, and (digest, "") to the first copy with this digest
     copied: dict[tuple[str, str], str] = {}
@@ -161,7 +161,7 @@ def as_written(data: bytes, copies_of: Mapping[str, str]) -> bytes:
     """Restore the user's spec from the `spec.xp` of a bundle. Lines that the compiler filled in are dropped, and the
     original names of files are restored.
 
-    Dropped lines become empty, so that the numbers of the other lines stay the same.
+    A dropped line stays as an empty line, so the other lines keep their numbers.
     """
     text = written(lines(data.decode("utf-8", "surrogateescape")), True)
     names = {copy: quoted(name)[:-1] for name, copy in copies_of.items()}
@@ -170,8 +170,8 @@ def as_written(data: bytes, copies_of: Mapping[str, str]) -> bytes:
 
 
 def bundle_name(path: str, digest: str) -> str:
-    """A safe name for the copy of a file in a bundle: `my reward.py` becomes `my_reward-1a2b3c4d.py`, which contains
-    the first digits of the file's digest.
+    """A safe name for the copy of a file in a bundle. The name contains the first digits of the file's digest: `my
+    reward.py` becomes `my_reward-1a2b3c4d.py`.
     """
     stem, dot, ending = path.replace("\\", "/").rpartition("/")[2].rpartition(".")
     clean = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem or ending)[:40]

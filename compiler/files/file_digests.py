@@ -1,5 +1,5 @@
-"""Compute the SHA-256 of files of any size. A process computes it once for each file, and prints lines about its
-progress if this takes seconds.
+"""Compute the SHA-256 of files of any size. A process reads each file once. If reading takes seconds, lines about the
+progress are printed.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def file_digest(path: str, memory: FileMemory | None = None, trusted: bool = Fal
 def size_and_digest(path: str, most: int, memory: FileMemory | None = None) -> tuple[int, str] | None:
     """The size in bytes and the SHA-256 of a regular file of at most `most` bytes; None for other files.
 
-    For a Git LFS pointer, they are the size and digest of the file that the pointer stands for. A digest in `memory` is
-    used without reading the file again.
+    For a Git LFS pointer, the size and the digest are those of the large file that the pointer stands for. If `memory`
+    has the digest, the file is not read.
     """
     from xpc.compiler.files import lfs
 
@@ -87,8 +87,8 @@ def _read(path: str) -> str | None:
                 if done - shown >= SHOWN:
                     shown = done
                     size = max(done, status.st_size)
-                    # the name of the file is not printed, because it may contain escape sequences, and this module
-                    # cannot remove them
+                    # the name of the file may contain escape sequences, which this module cannot remove, so it is not
+                    # printed
                     print(f"hashing: {done / 2**30:.0f} of {size / 2**30:.0f} GiB", file=sys.stderr, flush=True)
     except OSError:
         return None

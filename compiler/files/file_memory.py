@@ -1,9 +1,9 @@
 """Store facts that were computed from the contents of a file, such as counts over the rows of a data file, for later
 commands.
 
-An entry is used only if the size, the times of change and the inode of the file are those at the time when the file was
-read. If the file was changed within the last two seconds, nothing is stored, because another change within one tick of
-the file system's clock would not be noticed. The entries only save time: without them, commands read the file.
+An entry is used only if the file has the same size, times of change and inode as when it was read. For a file that was
+changed within the last two seconds, nothing is stored: a second change in the same tick of the file system's clock
+would leave its times as they are. Entries save only time. Without an entry, a command reads the file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FileMemory:
     folder: str
 
     def stamp(self, path: str) -> Stamp | None:
-        """The current stamp of a regular file; None for other files."""
+        """The current stamp of a regular file: its size, times and inode. None for other files."""
         try:
             found = os.stat(path)
         except (OSError, ValueError):
@@ -47,7 +47,9 @@ class FileMemory:
         return ":".join(map(str, parts)), max(found.st_mtime, found.st_ctime)
 
     def recall(self, path: str, version: str, key: str) -> tuple[str, object] | None:
-        """The digest of the file and the stored fact, if the file has not changed since then; otherwise None."""
+        """Return the digest of the file and the stored fact. None if nothing is stored, or if the file has changed
+        since then.
+        """
         from xpc.compiler.files.private_folder import read
 
         now = self.stamp(path)

@@ -1,7 +1,7 @@
 """List and read the files of a bundle that may come from an attacker.
 
-A bundle consists of folders and regular files. Links, pipes, devices and sockets are reported, and never opened. A file
-that is larger than the largest copy the compiler makes is not read.
+A bundle consists of folders and regular files. Links, pipes, devices and sockets are reported, and never opened. Files
+above the size limit for copies in bundles are not read.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Tree:
     """The contents of a folder and its subfolders, by path relative to the folder.
 
     `files` has the status of each regular file. `folders` are the folders that are empty. `bytecode` are the
-    `__pycache__` folders that contain only bytecode. `special_files` has all other entries, each with a phrase such
-    as `is a link`.
+    `__pycache__` folders that contain only bytecode. `special_files` maps entries such as links and pipes to phrases
+    such as `is a link`.
     """
 
     files: dict[str, os.stat_result] = field(factory=dict)
@@ -71,8 +71,8 @@ def tree(folder: str) -> Tree:
 
 
 def walk(folder: str, failed: Callable[[OSError], None] | None = None) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Like `os.walk`: yield each folder with its subfolders and its other entries. Links to folders are not entered,
-    nor are subfolders that the caller removes from the list.
+    """Like `os.walk`: yield each folder with its subfolders and its other entries. The function enters neither links to
+    folders nor subfolders that the caller removes from the yielded list.
 
     `os.walk` of Python 3.11 calls itself for each level, so a thousand nested folders end it with a RecursionError.
     """
@@ -117,7 +117,7 @@ def read(path: str, limit: int = LARGEST) -> bytes:
             raise OSError("it is not a regular file")
         # `read(limit)` is not used: it would first allocate a buffer of `limit` bytes
         data: bytes = handle.read(min(status.st_size, limit) + 1)
-        if len(data) > status.st_size:  # the file has become longer while it was read
+        if len(data) > status.st_size:  # the file grew while it was read
             data += handle.read(limit + 1 - len(data))
         if len(data) > limit:
             raise OSError(f"it is larger than {limit // 2**20} MiB")
@@ -125,14 +125,16 @@ def read(path: str, limit: int = LARGEST) -> bytes:
 
 
 def parts(folder: str, name: str) -> Iterator[str]:
-    """Yield the paths of the folders from the bundle down to a file, and at the end the path of the file."""
+    """Yield the paths of the folders from the bundle down to the folder of a file, and then the path of the file."""
     for part in name.split("/"):
         folder = os.path.join(folder, part)
         yield folder
 
 
 def read_inside(folder: str, name: str) -> bytes:
-    """Read a file of a bundle by its name in the bundle. Raises OSError if it is not a regular file or below a link."""
+    """Read a file of a bundle by its name in the bundle. Raises OSError if the file is not regular, or if one of its
+    folders is a link.
+    """
     if any(os.path.islink(path) for path in parts(folder, name)):
         raise OSError("it is a link")
     return read(os.path.join(folder, name))

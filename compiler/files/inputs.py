@@ -18,7 +18,7 @@ class UsageError(Exception):
 
 
 class SpecError(Exception):
-    """Raised if a command cannot answer because the spec has errors. The message is one sentence for the user."""
+    """Raised if a command has no answer because the spec has errors. The message is one sentence for the user."""
 
 
 def read_spec(path: str) -> tuple[bytes, str, Workspace]:
@@ -40,7 +40,9 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
 
 
 def open_spec(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
-    """Like `read_spec`, but the contents of the spec are given. A file at the absolute path need not exist."""
+    """Like `read_spec`, but the caller gives the contents of the spec, so no file needs to exist at `path`, which is
+    absolute.
+    """
     folder = os.path.dirname(full)
     workspace = Workspace(folder)
     if os.path.basename(full) == "spec.xp" and os.path.exists(os.path.join(folder, "bundle.toml")):
@@ -66,7 +68,7 @@ def located(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
 
 
 def located_silences(silenced: Sequence[Silenced], path: str) -> list[Silenced]:
-    """Like `located`, for findings that comments in the spec silence."""
+    """Like `located`, but for findings that a comment in the spec silences."""
     from xpc.grammar.record import evolve
 
     move = _mover(os.path.dirname(path))
@@ -80,8 +82,8 @@ def _moved(one: Diagnostic, move: Callable[[Label], Label]) -> Diagnostic:
 
 
 def _mover(base: str) -> Callable[[Label], Label]:
-    """Return a function that replaces the source of a label by one whose path is relative to the working directory.
-    Labels that have the same source get the same new source.
+    """Return a function that changes a label's path to one relative to the working directory: it returns the label with
+    a new source. Labels with the same source get the same new source.
     """
     from xpc.grammar.record import evolve
     from xpc.grammar.source import Source

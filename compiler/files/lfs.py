@@ -1,5 +1,5 @@
-"""Git LFS pointers: short texts that git stores instead of large files. In a checkout that was made without LFS, the
-files contain these texts.
+"""Git LFS pointers: short texts that git stores instead of large files. In a checkout without LFS, a file contains its
+pointer.
 """
 
 from __future__ import annotations

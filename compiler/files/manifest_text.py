@@ -1,7 +1,7 @@
 """Read the text of a manifest quickly, if it is written as the compiler writes it.
 
-`tomllib` takes milliseconds for a manifest, and a sweep has up to 10,000 members. If this module can read a text, the
-result is the same as that of `tomllib`. For all other texts, `tables` returns None, even for valid TOML.
+`tomllib` takes milliseconds for a manifest, and a sweep has up to 10,000 members. For the lines that the compiler
+writes, `tables` returns the same as `tomllib`. For any other text it returns None, even if the text is valid TOML.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ DATA = "data"
 
 
 def tables(data: bytes) -> dict[str, Any] | None:
-    """The tables of a manifest by name; None if it has a line that the compiler would not write, or if a table or a key
-    occurs twice.
+    """The tables of a manifest by name. None if the text has a line that the compiler would not write, or has a table
+    or a key twice.
     """
     try:
         lines = data.decode().split("\n")

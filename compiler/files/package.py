@@ -1,4 +1,4 @@
-"""Find out how xpc was installed, and name the command that installs a missing optional part in the same way."""
+"""Find out how xpc was installed, and make the command that installs a missing optional part in the same way."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an optional part of xpc (`lsp`, `import`), or the packages that it needs.
+    """The command that installs an optional part of xpc (`lsp`, `import`).
 
-    In a checkout, the command is `pip install -e '.[lsp]'`. For an installed wheel, it names the packages themselves,
-    because xpc is on no package index.
+    In a checkout, the command is `pip install -e '.[lsp]'`. For an installed wheel, the command names the packages that
+    the part needs, because pip cannot get xpc from a package index.
     """
     if os.path.isfile(os.path.join(ROOT, "pyproject.toml")):
         folder = "." if os.path.realpath(os.getcwd()) == os.path.realpath(ROOT) else ROOT

@@ -17,8 +17,8 @@ class Pin:
     default branch.
 
     For a model, `config` is the text of its config.json, `chat` tells whether its tokenizer has a chat template, and
-    `template` is the digest of this template. For a dataset, `part` is its configuration; `columns` and `rows` (the
-    number of rows in each split) are those of this configuration. A kernel has only a commit.
+    `template` is the digest of this template. For a dataset, `part` is its configuration; `columns` and `rows` are this
+    configuration's columns and its number of rows in each split. A kernel has only a commit.
     """
 
     kind: str
@@ -40,7 +40,9 @@ class Pin:
 
 @record
 class Environment:
-    """The packages that one pip command installs: its requirements, and all packages to which they resolve."""
+    """The packages of one pip command: `requirements` are the requirements in the command, and the other packages are
+    all that pip installs for them.
+    """
 
     requirements: tuple[str, ...]
     resolved: tuple[str, ...]
@@ -48,8 +50,8 @@ class Environment:
 
 @mutable
 class Lock:
-    """A lock file. While a spec is resolved with the lock, `lookups` collects every reference that was looked up, with
-    its pin.
+    """A lock file. `lookups` collects the references of a spec while the spec is resolved: each with the pin that the
+    lock has for it.
 
     `name` is the name of the lock file. `files` and `rows` map the name of a file in the spec to its digest and to its
     number of rows. `digest` is the digest of the bundle. `text` is the part of the lock file that a bundle copies.
@@ -67,8 +69,8 @@ class Lock:
     lookups: dict[tuple[str, str, str, str], Pin | None] = field(factory=dict)
 
     def find(self, kind: str, id: str, requested: str | None, part: str | None = None) -> Pin | None:
-        """The pin of a repository on the hub. None unless the spec names the branch for which the repository was
-        pinned, or the pinned commit itself.
+        """The pin of a repository on the hub. None, unless the spec's revision is the one for which the repository was
+        pinned, or is the pinned commit.
         """
         wanted = requested or ""
         for one in self.pins:

@@ -39,8 +39,8 @@ def read(folder: str, name: str) -> dict[str, Any] | None:
 
 
 def write(folder: str, name: str, text: str) -> None:
-    """Write an entry, and delete the oldest ones if there are more than MOST. An entry larger than 1 MiB is not
-    written. Never raises.
+    """Write an entry. If there are then more than MOST entries, delete the oldest ones. An entry larger than 1 MiB is
+    not written. Never raises.
     """
     from xpc.runtime.features.launch import private_entries
 
@@ -58,8 +58,7 @@ def write(folder: str, name: str, text: str) -> None:
 
 
 def _prune(folder: int) -> None:
-    """Delete the oldest entries until MOST remain. Parts of entries that killed processes left are deleted, too. Other
-    files stay.
+    """Delete the oldest entries until MOST remain, and the half-written entries of killed processes. Other files stay.
     """
     with os.scandir(folder) as inside:
         names = [one.name for one in inside if _is_entry(one.name) and one.is_file(follow_symlinks=False)]
@@ -70,8 +69,8 @@ def _prune(folder: int) -> None:
 
 
 def _is_entry(name: str) -> bool:
-    """Whether a file is an entry, or a part of one. The name of an entry is 64 hexadecimal digits, and the name of a
-    part is `DIGITS.PID`.
+    """Whether a file is an entry or a half-written entry. The name of an entry is 64 hexadecimal digits. A half-written
+    entry is called `DIGITS.PID`.
     """
     hexadecimal, _, number = name.partition(".")
     return len(hexadecimal) == 64 and not hexadecimal.strip("0123456789abcdef") and (not number or number.isdecimal())

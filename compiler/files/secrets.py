@@ -33,14 +33,16 @@ HEX = frozenset("0123456789abcdef")
 
 
 def pinned(revision: str | None) -> bool:
-    """Whether a revision is a full commit hash. Branches and tags can move, and the hub does not accept abbreviated
-    hashes.
+    """Whether a revision is a full commit hash. Only a commit hash always means the same files: branches and tags can
+    move. The hub does not accept abbreviated hashes.
     """
     return revision is not None and len(revision) == 40 and set(revision) <= HEX
 
 
 def suspect(text: str) -> bool:
-    """Whether a text may contain a secret. This fast test comes before `find`, because most texts contain no secret."""
+    """Whether a text may contain a secret. This fast test saves calls of the slower `find`, because most texts contain
+    no secret.
+    """
     if any(mark in text for mark in MARKS):
         return True
     return "://" in text and any(
@@ -69,10 +71,10 @@ digits). The rule XP791 reports such names.
 
 
 def masked(text: str, codes: Iterable[str] = ()) -> str:
-    """Replace the secrets in a text by stars. Its length stays the same.
+    """Replace each secret in a text by stars, so that the text keeps its length.
 
-    `codes` are the codes of the findings that are printed. The pattern KEY is used only if XP791 is one of them, and
-    NAMED only if XP911 is one of them, because only these rules report such secrets.
+    `codes` are the codes of the findings that are printed. The patterns KEY and NAMED are used only if XP791 or XP911,
+    respectively, is one of them, because only these rules report such secrets.
     """
     letters = list(text)
     for start, end, _ in find(text):
@@ -92,7 +94,7 @@ def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
 
     found = list(found)
     codes = {one.code for one in found}
-    shown: dict[int, Source] = {}  # search each source once, even if several findings are in it
+    shown: dict[int, Source] = {}  # several findings may be in the same source, which is searched once
 
     def label(one: Label) -> Label:
         source = shown.get(id(one.source))

@@ -1,5 +1,5 @@
-"""Handle standard streams that are closed or full, or whose reader has ended. Such an error is reported as a failed
-write, and not as an error in the spec.
+"""Handle standard streams that are closed, full, or no longer read by the other program. Such an error is reported as a
+failed write, and not as an error in the spec.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class Unwritable(Exception):
-    """Raised if standard output cannot be written. The message says why; it is "" if the reader has ended, because then
-    nobody would see it.
+    """Raised if standard output cannot be written. The message says why. It is "" if the program that reads the output
+    has ended, because then nobody would see the message.
     """
 
 
@@ -27,8 +27,8 @@ class Stream:
         self.to, self.reports = to, reports
 
     def write(self, text: str) -> int:
-        """Write a text. Raises Unwritable. A failure of standard error is ignored, because there is no place to report
-        it.
+        """Write a text. Raises Unwritable if that fails. On standard error, a failure is ignored, because it could be
+        reported nowhere.
         """
         try:
             return self.to.write(text)
@@ -44,8 +44,8 @@ class Stream:
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        """Send the output that is still buffered to the null device. Otherwise the interpreter would fail to flush it
-        at exit.
+        """Send the output that is still buffered to the null device. Without this, the interpreter would try to flush
+        the buffer at exit, and would fail.
         """
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.to.fileno())
@@ -73,7 +73,7 @@ class Guarded:
 
 
 def _guarded(stream: TextIO | None, reports: bool) -> TextIO:
-    if stream is None:  # the program that started xpc has closed this stream
+    if stream is None:  # xpc was started with this stream closed
         stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -1,9 +1,9 @@
-"""Read the files that a spec names. All of them are read by one class, so that each file that affects a bundle gets a
-digest.
+"""Read the files that a spec names. One class reads all of them, so the digest of every file that affects a bundle is
+known.
 
 The compiler asks a `Workspace` for a file by its name in the spec, which is relative to the file that contains the
-name. It gets the contents of the file, or a sentence that says what is wrong. Names in results are relative to the
-spec's folder and never absolute, so a bundle is the same on every machine.
+name. The `Workspace` returns the contents of the file, or a sentence that says what is wrong. Names in results are
+relative to the spec's folder and never absolute, so a bundle is the same on every machine.
 """
 
 from __future__ import annotations
@@ -64,18 +64,18 @@ class Workspace:
     """The files of a spec, relative to `root`, the spec's folder.
 
     - `located`: the names of all files that were looked up; `reads`: the digests of the files that were read
-    - `memory`: stores counts over data files for later commands; without it, every data file is read
+    - `memory`: stores counts over data files for later commands; if it is None, every command reads the data files
     - `trusts_memory`: whether the stored digest of a local model's file is used if its size, times and inode are the
       same as before
-    - `copies`: whether data files are copied into the bundle, and so always read; a file of more than `most_copied`
+    - `copies`: whether data files are read because the bundle gets copies of them; a file of more than `most_copied`
       bytes (None: MAX_DATA) is not copied
-    - `hashes`: whether files that are not copied are read for their digests
+    - `hashes`: whether a file that is not copied is read to compute its digest
     - `lock`: the name of the spec's lock, which need not exist; `pins`: the contents of the lock
     - `named`: for the spec of a bundle, the file that the bundle was compiled from
     - `allow_oom`: whether a run that does not fit its GPUs is reported as a note instead of an error
     - `most_members`: the number of a sweep's members that are checked; 0 means all
-    - `answers`: the results of reads, which all members of a sweep share, so that each file is read once; `reads` is
-      separate for each member
+    - `answers`: the results of reads. All members of a sweep share them, so each file is read once; each member has its
+      own `reads`
     """
 
     root: str
@@ -94,7 +94,9 @@ class Workspace:
     trusts_memory: bool = False
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
-        """Return the name and the path of a file that the file `base` names. The name is relative to `root`."""
+        """Return the name and the path of a file whose name stands in the file `base`. The returned name is relative to
+        `root`.
+        """
         if os.path.isabs(written):
             return written, written
         name = os.path.normpath(os.path.join(os.path.dirname(base), written)).replace(os.sep, "/")
@@ -113,8 +115,8 @@ class Workspace:
         """Read a file that is named by `file("x")` or `extends "x"` in the file `base`. Returns a sentence if that is
         not possible.
 
-        An absolute path is refused, because the file goes into the bundle and another machine may have another file
-        there. A file outside the spec's folder is also refused if it is not a text for a training run
+        An absolute path is refused, because the bundle gets a copy of the file, and another machine may have a
+        different file at this path. A file outside the spec's folder is refused unless it is a text for a training run
         (`outside_fault`).
         """
         if os.path.isabs(written):
@@ -126,12 +128,12 @@ class Workspace:
         outside if a link leads to it.
 
         A spec may come from a stranger. The files that it names are copied into a bundle that others can read, or
-        quoted in a diagnostic. So `../../.ssh/id_ed25519` is refused, and so is a link to it. Templates and bases in a
-        folder next to the spec's folder are allowed.
+        quoted in a diagnostic. Therefore `../../.ssh/id_ed25519` is refused, and a link to this file is refused, too.
+        Templates and bases in a folder next to the spec's folder are allowed.
         """
         try:
             home, path = os.path.realpath(self.root), os.path.realpath(self.locate(written, base)[1])
-        # no file can have such a name (it contains NUL, or half of a surrogate pair), so `read` refuses it anyway
+        # no file can have this name, which contains NUL or half of a surrogate pair, so `read` refuses it anyway
         except ValueError:
             return ""
         above = os.path.commonpath((home, path))
@@ -168,7 +170,7 @@ class Workspace:
                 data: bytes | None = handle.read(limit + 1) if size <= limit else b""
             if data is None:
                 return f"`{_shown(written)}` has nothing to read"
-            # the contents are checked, too, because files in /proc state a size of 0
+            # the size alone is not enough: files in /proc state a size of 0
             if len(data) > limit or size > limit:
                 return f"`{_shown(written)}` is larger than {limit // 2**20} MiB"
             if pointer(data) is not None:
@@ -205,8 +207,8 @@ class Workspace:
         """The file or folder that the name of a missing file probably misspells. None if there is none.
 
         Names outside the spec's folder are never suggested, because a spec may come from anybody and others may read
-        its diagnostics. A file of another kind is never suggested (not `rows.xp` for `rows.jsonl`), nor a name with
-        another number or word: `run-a.xp` is another experiment than `run-b.xp`.
+        its diagnostics. Two kinds of names are never suggested: a name with another ending (not `rows.xp` for
+        `rows.jsonl`), and a name with another number or word, because `run-a.xp` and `run-b.xp` are two experiments.
         """
         from xpc.grammar.nearest import misspelt_file  # imported only here, because only a wrong spec needs it
 
@@ -231,9 +233,9 @@ class Workspace:
         """The files below a folder, relative to it and sorted, without hidden files; or a sentence on why they are not
         read.
 
-        A link to a folder is refused, because it may lead to any folder, even to the same one again. A folder that
-        contains the spec is also refused: it may contain bundles, whose files are not rows, and `..` may be the user's
-        home folder.
+        A link to a folder is refused, because it may lead anywhere, even back to a folder that contains the link. A
+        folder that contains the spec is also refused: such a folder may also contain bundles, whose files are not rows,
+        and `..` may be the user's home folder.
         """
         _, path = self.locate(written)
         location = os.path.realpath(path)
@@ -253,7 +255,9 @@ class Workspace:
         return sorted(found)
 
     def listed(self, written: str) -> list[str]:
-        """The names of the files in the folder of a model, relative to it, as the launch lists them."""
+        """The names of the files in a model's folder, relative to this folder, as the bundle's launch script lists
+        them.
+        """
         from xpc.runtime.features.launch.model_folder import (
             files,  # imported here, because few specs have a local model
         )
@@ -261,8 +265,8 @@ class Workspace:
         return files(self.locate(written)[1])
 
     def digest(self, written: str) -> str | None:
-        """The SHA-256 of a file of any size, in hex. None if it cannot be read, or if `hashes` is off, because most
-        checks need no digests.
+        """The SHA-256 of a file of any size, in hex. None if the file cannot be read, or if `hashes` is off, as in most
+        checks.
         """
         if not self.hashes:
             return None
@@ -282,9 +286,9 @@ class Workspace:
         return os.path.getsize(self.locate(written)[1])
 
     def head(self, written: str) -> bytes:
-        """The first MiB of a local data file, to find the columns of its first row."""
+        """The first MiB of a local data file. The columns of the first row are found in it."""
         with open(self.locate(written)[1], "rb", opener=_without_waiting) as handle:
-            return handle.read(HEAD) or b""  # `read` returns None for a file that would make the process wait
+            return handle.read(HEAD) or b""  # `read` returns None if reading the file would make the process wait
 
     def tail(self, written: str, count: int) -> bytes:
         """The last `count` bytes of a local data file. Call `head` first."""
@@ -305,11 +309,11 @@ def inside_of(folder: str, written: str) -> str | None:
 
 
 def read_file(path: str, limit: int) -> bytes:
-    """Read a file that a command line names, at most `limit` bytes of it. The function never waits for a pipe or
-    device.
+    """Read a file that a command line names, at most `limit` bytes of it. Apart from these two, the function never
+    waits for a pipe or device.
 
-    There is one exception: /dev/stdin and /dev/fd/N may be pipes, because a shell makes them for `<(...)`. Other pipes
-    and devices are refused. Raises OSError, whose message is a sentence for the user.
+    Pipes and devices are refused, except /dev/stdin and /dev/fd/N, which a shell uses for `<(...)`. Raises OSError,
+    whose message is a sentence for the user.
     """
     own = path.startswith(("/dev/fd/", "/proc/self/fd/")) or path == "/dev/stdin"
     kind = os.stat(path).st_mode
@@ -328,8 +332,8 @@ def read_file(path: str, limit: int) -> bytes:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file without waiting. Some files look like regular files, but reading them never begins or never ends
-    (/proc/kmsg).
+    """Open a file, such that neither opening nor reading it waits for data. Some files look regular, but reading them
+    never begins or never ends (/proc/kmsg).
     """
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 

@@ -1,4 +1,6 @@
-"""Restore the user's spec from the `spec.xp` of a bundle, in which the compiler has filled in all settings."""
+"""Restore the user's spec from the `spec.xp` of a bundle. In the bundle's spec, the compiler has added all settings
+that the user left out.
+"""
 
 from __future__ import annotations
 
@@ -50,12 +52,12 @@ def lines(text: str) -> list[Line]:
 
 
 def written(found: Sequence[Line], in_place: bool = False) -> str:
-    """The text without the settings that the compiler filled in, and without the blocks that are then empty.
+    """The text without the settings that the compiler filled in. Blocks that become empty by this are removed, too.
 
-    With `in_place`, removed lines become empty lines.
+    With `in_place`, each removed line stays as an empty line.
     """
     out: list[str | None] = []
-    heads: list[int] = []  # the line numbers of the blocks that are open here
+    heads: list[int] = []  # the line numbers of the blocks that enclose the current line
     for at, line in enumerate(found):
         out.append(_kept(line))
         if line.code.endswith("{"):

@@ -1,8 +1,8 @@
 """The interface of advisors, which suggest corrections while a spec is read. For the unknown name `batch_size`, an
 advisor suggests `micro`.
 
-The pipeline passes an advisor to the reader of specs. The advisor that it passes is `xpc.compiler.suggest.advisor`,
-which is loaded when a finding first needs a suggestion.
+The pipeline passes `xpc.compiler.suggest.advisor` to the reader of specs. This advisor is loaded when the first finding
+needs a suggestion.
 """
 
 from __future__ import annotations
@@ -61,16 +61,14 @@ class Advisor:
         )
 
     def is_known(self, name: str) -> bool:
-        """Whether a name that is not a setting has a known meaning. The name `batch_size` has one, because other tools
-        use it.
-        """
+        """Whether a name is no setting but has a known meaning, because other tools use it: `batch_size`."""
         return False
 
     def missing_value(
         self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
     ) -> tuple[str, Span, str, str | None]:
-        """Return the message, the location, the help and the edit for a setting that has no value, or a block instead
-        of a value.
+        """For a setting without a value, or with a block in place of a value, return the message, the location, the
+        help and the edit.
         """
         return f"`{name.text}` needs a value", name.span, f"write `{name.text} = VALUE`", None
 
@@ -81,20 +79,20 @@ class Advisor:
         return None
 
     def length(self, amount: str, word: str) -> tuple[str, str | None]:
-        """Return the help for a run's length with an unknown unit, such as `for 500 iters`, and the unit to write
-        instead, or None.
+        """For a run's length with an unknown unit, such as `for 500 iters`, return the help and the unit to write
+        instead. None if no unit is known to be meant.
         """
         return "write `for 3 epochs` or `for 1000 steps`", None
 
     def joined_value(self, clause: str, parts: Sequence[str]) -> str | None:
-        """The single value that several words probably stand for: `4 x rtx-4090` for `4 x RTX 4090`. None if there is
-        no such value.
+        """The single value that several words were probably meant to be: `4 x rtx-4090` for `4 x RTX 4090`. None if
+        there is no such value.
         """
         return None
 
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
-        """The value of `take` that has the effect of another tool's setting, such as `fraction` or `ratio`, with the
-        given name and value. None if the effect is unclear.
+        """The value of `take` that has the effect of another tool's setting, such as `fraction` or `ratio`. `name` and
+        `value` are those of the other setting. None if its effect is unclear.
         """
         return None
 

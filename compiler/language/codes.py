@@ -99,7 +99,7 @@ def report(
     help: str | None = None,
     edits: tuple[Edit, ...] = (),
 ) -> Diagnostic:
-    """Make a diagnostic. Its slug and its severity are those that `CODES` has for its code."""
+    """Make a diagnostic with this code. `CODES` has the slug and the severity of each code."""
     slug, severity = CODES[code]
     return Diagnostic(code, slug, severity, message, primary, related, help, edits)
 
@@ -117,5 +117,5 @@ class Problems(list[Diagnostic]):
         help: str | None = None,
         edits: tuple[Edit, ...] = (),
     ) -> None:
-        """Append a diagnostic. Its slug and its severity are those that `CODES` has for its code."""
+        """Append a diagnostic with this code. `CODES` has the slug and the severity of each code."""
         self.append(report(code, message, primary, related=related, help=help, edits=edits))

@@ -10,8 +10,8 @@ from xpc.compiler.language.values import READERS, InvalidValue
 
 
 def convert(row: Setting, item: Item) -> object | InvalidValue:
-    """Convert the value of an item to a Python value of the kind that the table of settings states for its path. An
-    illegal value becomes an `InvalidValue`.
+    """Convert the syntax node of an item's value to a Python value. The table of settings states the kind of value for
+    the item's path. An illegal value becomes an `InvalidValue`.
     """
     kind = row.kind.name
     try:

@@ -101,8 +101,8 @@ def template(row: Setting, item: Item, node: Value | None) -> object:
 def _arguments(
     row: Setting, item: Item, node: Call, apart: tuple[str, ...] = ()
 ) -> tuple[tuple[str, bool | int | float | str], ...]:
-    """The arguments of a chat template or a reward function, in the order of the spec. Names in `apart`, such as
-    `weight`, are left out, because they are not arguments.
+    """The arguments of a chat template or a reward function, in the order of the spec. Names in `apart`, such as a
+    reward's `weight`, are skipped: they belong to the language and are not passed to the function.
     """
     found: dict[str, bool | int | float | str] = {}
     for part in node.args:
@@ -119,8 +119,8 @@ def _arguments(
 
 
 def rope(row: Setting, item: Item, node: Value | None) -> object:
-    """Read a scaling of rotary positions: `yarn(factor=4, original=4096)`. Each kind of scaling has
-    further parameters.
+    """Read a scaling of rotary positions: `yarn(factor=4, original=4096)`. Which other parameters are legal depends on
+    the kind of scaling.
     """
     if isinstance(node, Ref) and node.is_name:
         name = str(_choice(row, item, node))
@@ -170,8 +170,8 @@ def share(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def model(row: Setting, item: Item, node: Value | None) -> object:
-    """Return the syntax node of a model unchanged. `resolve` converts it later, with the help of the registry and of
-    local folders.
+    """Return the syntax node of a model unchanged. Later, `resolve` converts the node, because that needs the registry
+    and local folders.
     """
     if not isinstance(node, Ref | String):
         raise _wrong_kind(row, item, node)

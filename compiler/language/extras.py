@@ -72,8 +72,8 @@ MAPPING = "a mapping, which `extra` cannot write"
 
 def owner(library: str, name: str, method: str = "sft") -> str | None:
     """The path of the setting that decides a name in an `extra` block. None if no setting decides it, so that the block
-    may set the name. `library` is the library of the block: trl, accelerate or deepspeed. Settings that the spec's
-    method does not read are ignored.
+    may set the name. `library` is the library of the block: trl, accelerate or deepspeed. Only settings that the spec's
+    method reads are considered.
     """
     if library == "trl":
         row = owner_of(name)
@@ -107,8 +107,8 @@ def wrong_value(stack: Stack, library: str, name: str, value: object, method: st
 
 
 def _wrong_list(words: list[str], value: object) -> str | None:
-    """Describe the legal lists for an argument if `value` is none of them. None if `value` is legal, or if the type
-    `words` cannot be checked.
+    """If `value` is no legal list for an argument, describe the legal lists. None if the list is legal, or if the
+    argument's type `words` cannot be checked.
     """
     if words == ["list[str]"]:
         fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
@@ -124,7 +124,7 @@ def _number(value: object) -> bool:
 
 
 def _outside(legal: Mapping[str, Json], value: object) -> str | None:
-    """The values that the stack's policy allows, as text, if `value` is not one of them; otherwise None."""
+    """If the stack's policy does not allow `value`, the allowed values as text. Otherwise None."""
     choices = legal.get("one_of")
     if isinstance(choices, list):
         fits = any(type(value) is type(one) and value == one for one in choices)
@@ -135,7 +135,7 @@ def _outside(legal: Mapping[str, Json], value: object) -> str | None:
 
 
 def _one_of(choices: Iterable[str]) -> str:
-    """The choices as text: "one of a, b, c"."""
+    """Choices as text: "one of a, b, c"."""
     first, *others = choices
     return f"one of {', '.join([first, *others])}" if others else first
 
@@ -150,8 +150,7 @@ PLAIN: dict[str, tuple[type, ...]] = {
 
 
 def _wrong_key(stack: Stack, file: str, name: str, value: object) -> str | None:
-    """The legal values of a key of accelerate.yaml or deepspeed.json, as text, if `value` is illegal;
-    otherwise None.
+    """If `value` is illegal for a key of accelerate.yaml or deepspeed.json, the legal values as text. Otherwise None.
     """
     keys = stack.launch_keys(file)
     record = keys.get(name)
@@ -186,7 +185,7 @@ LIMITS = {
 
 
 def _out_of_bounds(record: Mapping[str, Json], value: object) -> str | None:
-    """The bounds of a key, as text, if the number is outside of them; otherwise None."""
+    """If the number is outside of a key's bounds, the bounds as text. Otherwise None."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     fits = all(holds(value, bound) for _, holds, bound in _limits(record))
@@ -217,8 +216,8 @@ def removed(stack: Stack, library: str, name: str) -> str | None:
 
 @cache
 def legal_names(stack: Stack, library: str, method: str = "sft") -> frozenset[str]:
-    """The names that an `extra` block accepts: the options that the library has in this stack, without those that a
-    setting decides. For `trl`, the options are the fields of the method's configuration class.
+    """The names that an `extra` block accepts: the library's options in this stack, except the options that a setting
+    decides. The options of `trl` are the fields of the method's configuration class.
     """
     if library == "trl":
         known = frozenset(stack.base_arguments(stack.config(method)))

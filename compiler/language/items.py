@@ -30,7 +30,8 @@ class Item:
 
 @record
 class Row:
-    """A data source in a `data` block, with its settings, such as `columns` and `take`."""
+    """A data source in a `data` block, with the settings that the spec writes next to it, such as `columns` and `take`.
+    """
 
     ref: Ref | String
     label: Label
@@ -48,8 +49,8 @@ class SweepBlock:
 
 @record
 class EvaluationBlock:
-    """A `data` block that `eval { data = ... }` names: its sources, and the settings that say how to
-    read their rows.
+    """A `data` block for evaluation, named in `eval { data = ... }`: its sources, and the settings that say how to read
+    its rows.
     """
 
     label: Label
@@ -59,8 +60,8 @@ class EvaluationBlock:
 
 @mutable
 class ParsedFile:
-    """The contents of one file. `data_name` is the location of the title of its `data` block. `blocks` are its `data`
-    blocks for evaluation, by title. `intended` are the settings that unknown names in the file probably stand for.
+    """The contents of one file. `data_name` is the location of the title of the training data's block. `blocks` maps
+    titles to the `data` blocks for evaluation. `intended` are the settings that were probably meant by unknown names.
     """
 
     source: Source
@@ -95,14 +96,14 @@ class Reporter:
         edit: str | None = None,
         related: tuple[Label, ...] = (),
     ) -> None:
-        """Report a finding with one of the `CODES`. If `edit` is given, an editor can replace the text at
-        `span` by it.
+        """Report a finding with one of the `CODES`. If `edit` is given, an editor can replace the text at `span` by
+        `edit`.
         """
         edits = () if edit is None else (Edit(span, edit),)
         self.problems.report(code, message, self.label(span, text), help=help, edits=edits, related=related)
 
     def again(self, message: str, span: Span, first: Label) -> None:
-        """Report that something is written twice in one file, and show both locations."""
+        """Report something that the file has twice. The finding shows both locations."""
         related = (evolve(first, text="first here"),)
         self.problem("XP103", message, span, "again here", "keep one of the two", related=related)
 
@@ -120,16 +121,14 @@ class Collector(Reporter):
         self.out = ParsedFile(file.source, file.train, problems=self.problems)
 
     def keep(self, table: dict[str, Item], path: str, node: Value | None, span: Span) -> None:
-        """Add a setting to a table. If the table already has its path, report that the setting is written twice."""
+        """Add a setting to a table. If the table already has a setting with this path, report the second one."""
         item = Item(path, node, self.label(span))
         first = table.setdefault(path, item)
         if first is not item:
             self.again(f"`{path.rpartition('.')[2]}` is written twice", span, first.label)
 
     def add(self, path: str, node: Value | None, span: Span) -> None:
-        """Add a setting. A setting whose number is malformed is not added, because the grammar has
-        already reported it.
-        """
+        """Add a setting. If its number is malformed, add nothing: the grammar has already reported the number."""
         if not (isinstance(node, Number) and _is_malformed(node)):
             self.keep(self.out.items, path, node, span)
 
@@ -139,7 +138,7 @@ class Collector(Reporter):
 
 
 def _is_malformed(number: Number) -> bool:
-    """Whether the grammar has already reported this number as malformed. Such a number has the value 0 in the tree."""
+    """Whether the grammar has already reported this number as malformed. The tree then has 0 in place of the number."""
     if number.value != 0 or number.unit is not None:
         return False
     try:

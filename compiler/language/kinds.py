@@ -57,17 +57,18 @@ BLOCK = Kind("block", "a block of settings", "{ }")
 
 @record
 class Amount:
-    """A number and its unit, which decides what the number means.
+    """A number and its unit. The unit decides what the number means.
 
-    The unit `count` means steps or rows, and `share` is a share (0 to 1), such as 3 % of the run. `absolute` is the
-    value itself, as in `min_lr = 1e-6`. `epoch` and `never` have no number.
+    With `count`, it is a number of steps or rows. With `share`, it is a fraction from 0 to 1, such as 0.03 for 3 % of
+    the run. With `absolute`, it is the value itself, as in `min_lr = 1e-6`. The units `epoch` and `never` have no
+    number.
     """
 
     unit: str
     value: int | float = 0
 
     def steps(self, run: int) -> int:
-        """Convert to a number of steps, for a run of `run` steps. A count stays as it is, and a share of the run is
+        """Convert to a number of steps in a run of `run` steps. A count is returned unchanged. A share of the run is
         rounded up, as in transformers.
         """
         return ceil(self.value * run) if self.unit == "share" else int(self.value)
@@ -75,8 +76,8 @@ class Amount:
 
 @record
 class Weighted:
-    """An entry in a list of losses, reward functions or tools. `weight` is None if the spec states no weight.
-    `arguments` are the arguments of a reward function, as in `cosine(max_len=1000)`.
+    """One loss, reward function or tool of a list. `weight` is None if the spec states no weight. `arguments` are the
+    arguments of a reward function, as in `cosine(max_len=1000)`.
 
     If the entry is a function or a class in a file, `function` is its name. `resolve` reads the file, and sets `file`
     to the path of the file's copy in the bundle, and `sha256` to its digest.
@@ -116,7 +117,9 @@ class Rope:
     parameters: tuple[tuple[str, float], ...] = ()
 
     def context(self, original: int) -> int:
-        """The length of the scaled context, in tokens, for a model whose own context is `original`."""
+        """The length of the context after the scaling, in tokens. `original` is the model's own length, which is used
+        if the spec states no length before the scaling.
+        """
         return int((self.original or original) * self.factor)
 
 

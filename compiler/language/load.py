@@ -1,5 +1,5 @@
-"""Merge a spec with its bases, setting by setting. `extends` names a base by its relative path. A chain of bases may be
-at most four bases deep, and must not form a cycle.
+"""Merge a spec with its bases, setting by setting. A spec names its base with `extends` and a relative path. A base may
+have a base of its own; such a chain has at most four bases and no cycle.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class MergedSpec:
     """The merged contents of a spec and its bases. `kinds` says for each path whether its value comes from the spec or
     a base ("spec" or "base").
 
-    `files` are the spec and its bases, the spec first. `broken` is true if a part of them could not be read. A setting
-    that seems to be missing may be in this part. `intended` are the settings that unknown names probably stand for; no
-    finding reports them as missing. `advisor` gives suggestions.
+    `files` are the spec and its bases, the spec first. `broken` is true if a part of these files could not be read; a
+    setting that seems to be missing may be in this part. `intended` are the settings that were probably meant by
+    unknown names; they are not reported as missing. `advisor` gives suggestions.
 
-    `sweep` is the sweep block of the first file that has one. `stated` are the other settings of that file, and `over`
-    are the settings of the files that extend it. For a run of a sweep, `member` is the name of the run, and
-    `model_source` is the text that names its model.
+    `sweep` is the sweep block of the first file that has one. `stated` are the other settings of the file with the
+    sweep block, and `over` are the settings of the files that extend this file. For a run of a sweep, `member` is the
+    name of the run, and `model_source` is the text that names its model.
     """
 
     file: File
@@ -57,8 +57,8 @@ class MergedSpec:
 
 
 def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) -> MergedSpec:
-    """Parse and merge a spec and its bases. Each setting of the spec replaces the same setting of a base. Values that
-    are lists, and the data sources, are replaced completely, and not merged.
+    """Parse and merge a spec and its bases. Each setting of the spec replaces the same setting of a base. A list, or
+    the data sources, of the spec replace those of the base completely; they are not merged.
     """
     file, problems = parse(source)
     out = MergedSpec(file, problems=Problems(problems), broken=bool(problems), advisor=advisor)
@@ -97,8 +97,8 @@ def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) ->
 
 
 def _evaluated(chain: list[File]) -> frozenset[str]:
-    """The titles of the `data` blocks that `eval { data = ... }` names in a spec and its bases. The training data's
-    title is left out.
+    """The titles of the evaluation sets: the `data` blocks that `eval { data = ... }` names in a spec and its bases. If
+    `eval` names the training data, this title is left out.
     """
     names: set[str] = set()
     for file in chain:
@@ -122,7 +122,9 @@ def _evaluated(chain: list[File]) -> frozenset[str]:
 
 
 def _replace_adapter(out: MergedSpec, written: ParsedFile) -> None:
-    """Remove the adapter of the bases, with the settings that depend on its kind, if the file has another adapter."""
+    """If the file has another adapter than its bases (`qlora` instead of `lora`), remove the adapter of the bases, and
+    those of its settings that depend on the kind of adapter.
+    """
     for path in (one for one in ADAPTERS if one in written.items):
         for other in ADAPTERS:
             if other not in written.items and out.items.pop(other, None) is not None and OF_KIND.keys() & {path, other}:
@@ -131,8 +133,8 @@ def _replace_adapter(out: MergedSpec, written: ParsedFile) -> None:
 
 
 def overlay(out: MergedSpec, written: ParsedFile, kind: str) -> None:
-    """Merge the contents of a file into `out`, which already has the contents of the file's bases. The file's settings
-    take precedence over theirs.
+    """Merge the contents of a file into `out`, which has the contents of the file's bases. The file's settings replace
+    those of the bases.
     """
     out.problems += written.problems
     out.intended |= written.intended

@@ -1,4 +1,4 @@
-"""The choices of two settings: `chat_template` (built-in chat templates) and `rope` (scalings of rotary positions)."""
+"""The choices of the settings `chat_template` (built-in chat templates) and `rope` (scalings of rotary positions)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The language's optimizers: their names, the packages that implement them, and the settings that each of them reads.
 
-A name has the form `[origin_]algorithm[bits]`, and its parts say which variant of the algorithm it is. `adamw8bit` has
-8-bit states. `paged_` keeps the states in CUDA's paged memory. `torchao_`, `galore_`, `apollo_`, `schedule_free_` and
-`bnb_` name the variant. `_layerwise` at the end updates each parameter as soon as its gradient is ready. The policy of
-each stack maps these names to transformers' names (`[optimizers]`), or says why the stack lacks an optimizer
+A name has the form `[origin_]algorithm[bits]`. For example, `adamw8bit` is AdamW with 8-bit states. `paged_` keeps the
+states in CUDA's paged memory. The prefixes `torchao_`, `galore_`, `apollo_`, `schedule_free_` and `bnb_` name the
+library or the algorithm's variant. `_layerwise` at the end updates each parameter as soon as its gradient is ready. The
+policy of each stack maps these names to transformers' names (`[optimizers]`), or says why the stack lacks an optimizer
 (`[optimizers_lacking]`).
 
 Source: transformers 5.23 `trainer_optimizer.py` and 4.52 `Trainer.get_optimizer_cls_and_kwargs`.
@@ -86,16 +86,17 @@ _READS = {
 
 
 def reads(name: str) -> tuple[str, ...]:
-    """The settings that have an effect with an optimizer, among `betas`, `eps`, `weight_decay` and `clip`.
+    """Those of the settings `betas`, `eps`, `weight_decay` and `clip` that have an effect with an optimizer.
 
-    `clip` has no effect with optimizers that update inside the backward pass, because a complete gradient never exists.
+    An optimizer that updates inside the backward pass ignores `clip`: it never has the complete gradient, whose norm
+    `clip` needs.
     """
     found = _READS.get(name, _MOMENTS)
     return tuple(one for one in found if one != "clip") if name in LAYERWISE else found
 
 
 def package(name: str) -> str | None:
-    """The name of the stack's extra requirements that an optimizer needs, such as "galore". None if torch or
-    transformers has the optimizer.
+    """The extra requirements of the stack that an optimizer needs, by their name, such as "galore". None if torch or
+    transformers contains the optimizer.
     """
     return next((extra for extra, names in PACKAGES.items() if name in names), None)

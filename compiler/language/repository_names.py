@@ -26,7 +26,9 @@ def fault(name: str) -> str:
 
 
 def nearest_name(name: str) -> str:
-    """Return a legal name that is similar to the illegal name of a repository; `model` if no character can be kept."""
+    """Return a legal name that is similar to a repository's illegal name. If none of its characters can be kept, return
+    `model`.
+    """
     parts = []
     for part in [one for one in name.split("/") if one][-2:]:
         kept = "".join(one if one.isascii() and (one.isalnum() or one in "_.") else "-" for one in part)
@@ -37,7 +39,7 @@ def nearest_name(name: str) -> str:
 
 
 def of_folder(path: str) -> str:
-    """The repository to which a run pushes by default. Its name is the last part of the output folder's path, as in
-    transformers.
+    """The repository to which a run pushes by default. As in transformers, its name is the last part of the output
+    folder's path.
     """
     return path.rstrip("/").rpartition("/")[2]

@@ -2,10 +2,9 @@
 
 A `Setting` states its path, kind, documentation, default, choices, bounds, and the trainer arguments that it decides.
 These arguments (`args`) have the names of the default stack; `xpc.compiler.stacks` renames them for other stacks. A
-default of `None` means that the value is derived, taken from the stack's table, or absent.
+default of `None` means that the table has no default: the value is derived, comes from the stack's table, or is absent.
 
-The resolver, the suggestions, the rules and the lowering all read this table. Facts about a setting are stated nowhere
-else.
+The resolver, the suggestions, the rules and the lowering all read this table, and no other table repeats its facts.
 """
 
 from __future__ import annotations
@@ -47,12 +46,12 @@ MAX_PROCESSES = 1024
 
 
 def _of_methods(path: Path, kind: k.Kind, doc: str, **more: Any) -> Setting:
-    """Make a setting that only some methods read, namely the methods that list its path in `reads`."""
+    """Make a setting that only those methods read whose `reads` contains its path."""
     return Setting(path, kind, doc, methods=readers(path), **more)
 
 
 TABLE: tuple[Setting, ...] = (
-    # the line `train`, for example `for 3 epochs`
+    # settings of the line `train`, such as `for 3 epochs`
     Setting("train.epochs", k.REAL, "passes over the data", low=0, args=("num_train_epochs",), inner=True),
     Setting("train.steps", k.INT, "number of optimizer steps", low=1, high=10**12, args=("max_steps",), inner=True),
     # model
@@ -363,14 +362,15 @@ OF_A_BLOCK = ("data.format", "data.prompt", "data.context", "data.columns")
 
 
 def path_of(text: str) -> Path:
-    """The text as a value of the type `Path`, for a path that is built at run time, such as `f"method.{name}"`. Raises
-    KeyError if there is no such setting.
+    """The text as a value of the type `Path`. It is for a path that is built at run time, such as `f"method.{name}"`.
+    Raises KeyError if there is no such setting.
     """
     return BY_PATH[text].path
 
 
 def children(clause: str) -> Iterator[Setting]:
-    """The settings directly inside a clause (`batch`) or a flag (`batch.packing`)."""
+    """The settings directly inside a clause (`batch`), or inside a setting with settings of its own (`batch.packing`).
+    """
     prefix = clause + "."
     for row in TABLE:
         if row.path.startswith(prefix) and "." not in row.path[len(prefix) :]:
@@ -379,22 +379,18 @@ def children(clause: str) -> Iterator[Setting]:
 
 @cache
 def outer_names() -> Mapping[str, str]:
-    """The names of settings that are legal outside of their clause (`gbs`, `liger`), each with the path
-    of the setting.
-    """
+    """Map the names that may stand outside of their clause (`gbs`, `liger`) to the paths of their settings."""
     return {row.name: row.path for row in TABLE if not row.inner}
 
 
 @cache
 def bare_choices() -> Mapping[str, str]:
-    """The choices that are legal without the name of their setting (`zero2`, `bf16`), each with the path of the
-    setting.
+    """Map the choices that may stand without the name of their setting (`zero2`, `bf16`) to the paths of their
+    settings.
     """
     return {name: row.path for row in TABLE if row.choices and row.bare for name in row.choices if name != "none"}
 
 
 def owner_of(argument: str) -> Setting | None:
-    """The setting that decides a trainer argument: `batch.micro` decides `per_device_train_batch_size`. None if no
-    setting decides the argument.
-    """
+    """The setting that decides a trainer argument, or None. For `per_device_train_batch_size`, it is `batch.micro`."""
     return next((row for row in TABLE if argument in row.args), None)

@@ -1,4 +1,4 @@
-"""The class `Setting`. The table of settings (`schema.py`) consists of its instances."""
+"""The class `Setting`. Each row of the table of settings (`schema.py`) is an instance of it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ ROLES = ("user", "assistant", "system", "tool")
 class Setting:
     """One setting of the language.
 
-    `methods` and `engines` are the training methods and the engines of `launch` that read the setting; empty means all.
-    A setting that is `inner` cannot be written outside of its clause. `alone` is the choice that the setting gets if
-    only its name is written. `example` is a value for messages and pages; it is set only if the example of the
-    setting's kind would not explain the setting.
+    `methods` are the training methods that read the setting, and `engines` the engines of `launch`; an empty tuple
+    means all of them. An `inner` setting may stand only inside of its clause. `alone` is the choice that a setting has
+    if the spec states only the setting's name. `example` is a value for messages and pages; without it, they show the
+    example of the setting's kind.
     """
 
     path: Path
@@ -58,8 +58,8 @@ class Setting:
 
     @property
     def clause(self) -> str:
-        """The clause that contains the setting: `batch` for `batch.micro`. A setting that is itself a clause, such as
-        `optimizer`, returns its own path.
+        """The clause that contains the setting: `batch` for `batch.micro`. For a setting that is a clause, such as
+        `optimizer`, it is the setting's own path.
         """
         return self.path if self.head else self.path.rpartition(".")[0]
 

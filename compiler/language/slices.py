@@ -14,8 +14,8 @@ _PART = re.compile(r"([0-9][0-9_]{0,15})(%|[kMB]|Ki|Mi)?")
 
 
 def part(node: Ref, label: Label) -> tuple[str | None, list[Diagnostic]]:
-    """Return a pair: the part of the split as text, and an empty list. The text is `20%`, or `1000` for `[train:1k]`.
-    If the part is illegal, the pair is None and a list with a finding.
+    """Read the part of a split. Return a pair: `20%`, or `1000` for `[train:1k]`, and an empty list. For an illegal
+    part, the pair is None and a list with a finding.
     """
     match = None if node.slice is None else _PART.fullmatch(node.slice)
     unit = "" if match is None else match[2] or ""
@@ -82,7 +82,9 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
 
 
 def _finding(node: Ref, label: Label, message: str, typed: str, near: str, why: str) -> Diagnostic:
-    """Make a finding that suggests the same reference, with the legal part `near` instead of the illegal one."""
+    """Make a finding whose help is the same reference, with `near`, a legal part of the split, in place of the illegal
+    part.
+    """
     text = label.source.slice(node.span)
     head, _, tail = text.partition("[")
     better = (

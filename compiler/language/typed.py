@@ -50,8 +50,8 @@ def _template(value: Template) -> str:
 
 
 def _weighted(one: Weighted) -> str:
-    """Write a loss or a reward function as in a spec. A function from a file is named by the file's copy
-    in the bundle.
+    """Write a loss or a reward function as in a spec. If the function is in a file, the text has the path of the file's
+    copy in the bundle.
     """
     weight = [] if one.weight is None else [f"weight={real(one.weight)}"]
     inside = [*weight, *(f"{name}={plain(value)}" for name, value in one.arguments)]
@@ -62,8 +62,8 @@ def _weighted(one: Weighted) -> str:
 
 
 def plain(value: object, exact: bool = False) -> str:
-    """Write plain data (texts, numbers, booleans, lists) as in a spec. With `exact`, 1.0 is not shortened to 1:
-    arguments of `extra` must keep their type.
+    """Write plain data (texts, numbers, booleans, lists) as in a spec. With `exact`, 1.0 stays 1.0 and does not become
+    1; arguments of `extra` need this to keep their type.
     """
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -14,8 +14,8 @@ LARGEST = 2**63 - 1
 
 
 class InvalidValue(Exception):
-    """Describes what is wrong with a value. `convert` returns an `InvalidValue`, and `xpc.compiler.suggest.legal`
-    makes a finding from it that suggests a legal value.
+    """Describes what is wrong with a value. `convert` returns an `InvalidValue`. From this,
+    `xpc.compiler.suggest.legal` makes a finding that suggests a legal value.
 
     `value` is the value that the user probably means, or None. `text` is the text of the label. `kind` is "value",
     "choice" (an unknown choice), "bounds" (a number that is too small or too large), "fraction" (a number of rows or a
@@ -33,14 +33,14 @@ class InvalidValue(Exception):
 def wrong(
     code: str, message: str, row: Setting, item: Item, node: Value | None, value: str | None = None, text: str = ""
 ) -> InvalidValue:
-    """Make an `InvalidValue` of kind "value". Its help suggests `value`; if `value` is None, it describes the legal
-    values.
+    """Make an `InvalidValue` of kind "value". Its help suggests `value`, or describes the legal values if `value` is
+    None.
     """
     return InvalidValue("value", code, message, row, item, node, value, text)
 
 
 def _qualified_name(row: Setting) -> str:
-    """The path of a setting inside its clause, such as `hub.strategy` for `save.hub.strategy`."""
+    """The part of a setting's path after the clause: `hub.strategy` for `save.hub.strategy`."""
     return ".".join(row.path.split(".")[1:]) or row.name
 
 
@@ -71,7 +71,7 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
         exact, binary = _scaled(row, item, node, scale), _scaled(row, item, node, 1024)
         found = _wrong_unit(row, item, node, f"{binary if unit == 'k' else exact:.0f}")
         readings = f"{binary:.0f}, {node.value:g}Ki or " if unit == "k" else ""
-        # the value is ambiguous, so the help names the choices and an editor applies none
+        # `2k` may mean 2000 or 2048: the help names both, and no quick fix is offered
         found.help, found.edit = f"write {readings}{exact:.0f}", not readings
         raise found
     if unit != (node.unit or ""):
@@ -82,7 +82,7 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
     value = _scaled(row, item, node, scale)
     if value != int(value):
         found = wrong("XP104", f"`{row.name}` takes a whole number", row, item, node, str(max(1, round(value))))
-        found.edit = False  # the value is only similar to a legal one, so an editor must not replace it automatically
+        found.edit = False  # the value only looks like a legal one, so an editor must not replace it automatically
         raise found
     _bounded(row, item, node, int(value))
     return int(value)
@@ -107,7 +107,7 @@ def _number(row: Setting, item: Item, node: Value | None) -> float | int:
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit:
-        # for `lr = 2k`, which is a mistake, no value is suggested
+        # the value that `lr = 2k` was meant to be is unknown, so none is suggested
         if node.unit in (*COUNT_UNITS, *TIME_UNITS, *BYTE_UNITS, "K"):
             raise _wrong_unit(row, item, node, None)
         intended = node.value / 100 if node.unit == "%" else node.value
@@ -145,8 +145,8 @@ def _count_or_share(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _may_be_a_share(value: float) -> bool:
-    """Whether a number that is written with a point or an exponent may be meant as a share. True for 1.0 and 2.5; false
-    for 40.0 and 1e3, which are counts.
+    """Whether the user may have meant a number as a share. True for 1.0 (100 %) and 2.5 (2.5 %), which are no plausible
+    counts; false for 40.0 and 1e3, which are whole numbers above 1.
     """
     return 0 < value <= 1 or (value > 1 and isfinite(value) and value != int(value))
 
@@ -170,7 +170,7 @@ def _every(row: Setting, item: Item, node: Value | None) -> object:
     assert isinstance(amount, Amount)
     if amount.value <= 0:
         raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, "never", "0 would mean never")
-    # a share of 100% is refused: transformers would read 1 as "every step", and not as "once per run"
+    # 100% is refused: as the number 1, transformers would read it as "every step", not "once per run"
     if amount.unit == "share" and amount.value >= 1:
         raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, None, "a share is below 100%")
     return amount
@@ -207,8 +207,7 @@ def _choices(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def plain_text(value: str) -> str | None:
-    """The reason why a text cannot be used as a name or a path, or None if it can. A name or a path has a single line
-    and is not empty.
+    """The reason why a text cannot be a name or a path, or None. A name or a path is a single line that is not empty.
     """
     if not value.strip():
         return "it is empty"
@@ -275,8 +274,8 @@ def _names(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _sources(row: Setting, item: Item, node: Value | None) -> object:
-    """Return the syntax node of data sources unchanged. `resolve` converts it later, with the help of the `data` blocks
-    and the files.
+    """Return the syntax node of data sources unchanged. Later, `resolve` converts the node, because that needs the
+    `data` blocks and the files.
     """
     for part in node.items if isinstance(node, List) else (node,):
         if not isinstance(part, Ref | String):
@@ -330,8 +329,8 @@ and adapters have are in convert_methods.py.
 
 
 def plain_value(node: Value | None) -> object | None:
-    """Convert the value of an `extra` argument to plain data: a text, number, boolean or list. A name without a value
-    is true. None for an illegal value.
+    """Convert the value of an `extra` argument to plain data: a text, number, boolean or list. For a name without a
+    value, return True. For an illegal value, return None.
     """
     if node is None:
         return True

@@ -32,7 +32,7 @@ WORDS = ("xpc 1", "train", "extends", "data")
 @record
 class Item:
     """One completion: the label that is shown, the text that is inserted, its kind (`setting`, `clause` or `value`),
-    and its documentation. The text of a `snippet` has placeholders, `${1:name}`.
+    and its documentation. With `snippet`, the inserted text has placeholders such as `${1:name}`.
     """
 
     label: str
@@ -83,7 +83,7 @@ def _names(location: CursorContext) -> Iterator[Item]:
     if head is not None and not location.first and (not location.chosen or head.kind is k.CHOICES):
         yield from _values(head)
     if head is not None and head.kind is k.HARDWARE and (location.follows == "x" or location.follows.isdecimal()):
-        # the user has written `hardware 8 x` or `hardware 8`
+        # the text before the word is `hardware 8 x` or `hardware 8`
         times = "" if location.follows == "x" else "x "
         yield from (Item(one, f"{times}{one}", "gpu") for one in registry.gpu_names())
     clause = "lora" if location.clause in ADAPTERS else location.clause
@@ -91,7 +91,7 @@ def _names(location: CursorContext) -> Iterator[Item]:
 
 
 def _is_legal(row: Setting, chosen: str) -> bool:
-    """Whether a setting can be used with the choice of its clause. The choice may be a method, an engine or a kind of
+    """Whether a setting can be used together with the choice `chosen` of its clause: a method, an engine or a kind of
     adapter.
     """
     if row.clause == "lora" and chosen in ADAPTERS:
@@ -126,7 +126,7 @@ def _registered() -> Iterator[Item]:
 
 
 def _values(row: Setting) -> Iterator[Item]:
-    """The legal values of a setting. For a number, the default and an example."""
+    """The legal values of a setting. A setting whose value is a number gets its default and an example."""
     if row.path == "target":
         yield from (Item(one, one, "value") for one in stacks.names())
     elif row.kind is k.HARDWARE:

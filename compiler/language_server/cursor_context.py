@@ -1,7 +1,7 @@
-"""Find the word at an offset of a text that is being edited, the block that contains the word, and, if the word is a
-value, the setting that gets this value.
+"""Find out what a word of a text means while the text is edited: the word at an offset, the block that contains the
+word, and, if the word is a value, the setting that gets this value.
 
-The text may have syntax errors before and after the offset, so this works on tokens, not on a syntax tree.
+An edited text may have syntax errors anywhere, so this module reads tokens and no syntax tree.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Token:
 class CursorContext:
     """A token and its context.
 
-    `clause` is the path of the block that contains the token, or of the clause on the same line; "" at the top level.
-    If the token is a value, `key` is the name before the `=`. `first` is true for the first word of a statement.
-    `chosen` is the choice that is already written for the clause: `sft` in `method sft(...)`, `qlora` in `qlora(...)`.
-    `follows` is the word before the token. `begins` is true if only comments stand before it in the text.
+    `clause` is the path of the block around the token, or of the clause on the token's line, or "" at the top level. If
+    the token is a value, `key` is the name before the `=`. `first` is true for the first word of a statement. `chosen`
+    is the choice that is already written for the clause: `sft` in `method sft(...)`, `qlora` in `qlora(...)`. `follows`
+    is the word before the token. `begins` is true if the text before the token has only comments.
     """
 
     token: Token
@@ -45,8 +45,8 @@ class CursorContext:
 
 @mutable
 class Frame:
-    """The state of reading the contents of an open bracket, or the top level: the path of its block, the choice before
-    the bracket, and the words of the current statement.
+    """The state while the inside of one open bracket, or the top level, is read: the path of the block, the choice
+    before the bracket, and the words of the current statement.
     """
 
     bracket: str
@@ -59,7 +59,7 @@ class Frame:
     value: bool = False
 
     def end(self) -> None:
-        """Forget the words of the statement, because it has ended."""
+        """End the statement: forget its words."""
         self.head = self.last = self.key = self.choice = ""
         self.value = False
 
@@ -90,7 +90,7 @@ def locations(text: str) -> Iterator[CursorContext]:
 
 
 def _context_of(here: Frame, token: Token) -> CursorContext:
-    """The context of a word. `here`, the state of the current statement, is updated with the word."""
+    """The context of a word. The word is also added to `here`, the state of the current statement."""
     if here.bracket == "[":
         return CursorContext(token, here.path, here.key)
     if here.value:
@@ -105,7 +105,7 @@ def _context_of(here: Frame, token: Token) -> CursorContext:
 
 
 def _statement_path(here: Frame) -> str:
-    """The path of the clause or block that contains the words which follow in this statement."""
+    """The path of the block or clause to which the next words of the current statement belong."""
     return (_path(here.path, here.head) if here.head else "") or here.path
 
 
@@ -117,8 +117,8 @@ def _opened_path(here: Frame, mark: str) -> str:
 
 
 def _path(inside: str, name: str) -> str:
-    """The path of the block or clause that begins with a name: `packing` in `batch` begins batch.packing, and `adamw(`
-    begins optimizer. "" if no block or clause begins with this name.
+    """The path of the block or clause that a name opens. `packing` inside of `batch` opens batch.packing, and `adamw(`
+    opens optimizer. "" if the name opens none.
     """
     nested = f"{inside}.{name}"
     if nested in BY_PATH:
@@ -159,8 +159,8 @@ def setting_of_value(location: CursorContext) -> str:
 
 
 def setting_named(location: CursorContext) -> str:
-    """The path of the setting or clause that the word names. "" if it names none. A choice that is legal without the
-    name of its setting, such as `adamw`, names this setting.
+    """The path of the setting or clause that the word stands for, or "". A choice such as `adamw`, which may stand
+    without its setting's name, stands for its setting.
     """
     if location.key:
         return ""

@@ -21,7 +21,7 @@ def hover(location: CursorContext, checked: Checked) -> str | None:
         value = value_here(checked, path)
         return _fenced(explain(path) or "") + (f"\n\nIn this spec:\n\n{_fenced(value)}" if value else "")
     about = None if word.startswith('"') else explain(path or re.split(r"[:\[]", word)[0])
-    if location.clause == "hardware" and not location.key:  # the word is a count, an `x`, or the name of a GPU
+    if location.clause == "hardware" and not location.key:  # a number of GPUs, an `x`, or the name of a GPU
         count = word == "x" or (word[:1].isdecimal() and about is None)
         about = explain("hardware") if count else about
         value = value_here(checked, "hardware")

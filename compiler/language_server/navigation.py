@@ -10,8 +10,8 @@ from xpc.grammar.record import record
 
 @record
 class Target:
-    """The result of "go to definition": a file, and the start and the end of the defined name. If the definition is in
-    another file, both are 0.
+    """The result of "go to definition": a file, with the start and the end of the name in its definition. Both are 0 if
+    the definition is in another file, whose beginning is then shown.
     """
 
     path: str
@@ -20,8 +20,8 @@ class Target:
 
 
 def definition(location: CursorContext, text: str, path: str) -> Target | None:
-    """The definition of a word: a file whose path is in quotes and relative to the spec, or the block `data NAME { }`
-    in the same text. None if there is no definition.
+    """The definition of a word: the file whose path the word is, in quotes and relative to the spec; or the block `data
+    NAME { }` in the same text. None if there is no definition.
     """
     word = location.token.text
     if word.startswith('"'):

@@ -1,8 +1,8 @@
 """Convert between offsets in a text and positions as editors have them: a line, and a number of code units in this
 line.
 
-A line ends only at a line feed, a carriage return or both. str.splitlines and pygls know more line ends, so they are
-not used.
+In this protocol, a line ends only at a line feed, a carriage return or both. `str.splitlines` and pygls also split at
+other characters, so they are not used.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def position(source: Source, offset: int, units: Units) -> tuple[int, int]:
 
 
 def offset(source: Source, line: int, character: int, units: Units) -> int:
-    """The offset of a position, which is a line and a number of code units in it. A position after the end of the line
-    or of the text is moved to this end.
+    """The offset of a position (a line and a number of code units). If the position is after the end of its line or of
+    the text, the result is the offset of this end.
     """
     if line >= source.lines:
         return len(source.text)

@@ -26,10 +26,10 @@ from xpc.grammar.format import format_file
 from xpc.grammar.parse import MAX_SIZE, parse
 from xpc.grammar.source import Source
 
-# the command line turns garbage collection off, because most commands end soon; this process runs for hours
+# the command line turns garbage collection off, because most commands end soon; the language server runs for hours
 gc.enable()
-# Editors send the full text with each change. Smaller changes would be applied at wrong lines, because pygls also ends
-# a line at a form feed and at U+2028.
+# Editors send the complete text after each change. If they sent only the changed part, pygls would apply it at wrong
+# lines, because it also ends a line at a form feed and at U+2028.
 SERVER = LanguageServer("xpc", __version__, types.TextDocumentSyncKind.Full)
 PAUSE = 0.2
 """Seconds without typing after which a text is checked."""
@@ -83,8 +83,8 @@ def _own(document: TextDocument, one: Diagnostic) -> bool:
 
 
 def as_protocol(document: TextDocument, one: Diagnostic) -> types.Diagnostic:
-    """Convert a finding to a diagnostic of the protocol. If the finding is in an extended spec, it is shown at line 1,
-    and its message contains the file and the line.
+    """Convert a finding to a diagnostic of the protocol. A finding in an extended spec is shown at line 1 of the open
+    document, and its message says in which file and line it is.
     """
     text = one.message + (f"\nhelp: {one.help}" if one.help else "")
     top = types.Position(0, 0)
@@ -126,7 +126,7 @@ def saved(server: LanguageServer, params: types.DidSaveTextDocumentParams) -> No
 
 @SERVER.feature(types.TEXT_DOCUMENT_DID_CHANGE)
 async def changed(server: LanguageServer, params: types.DidChangeTextDocumentParams) -> None:
-    """Check a document after it was changed, as soon as nobody has typed for PAUSE seconds."""
+    """Check a document after a change, but only when no other change has followed for PAUSE seconds."""
     uri, version = params.text_document.uri, params.text_document.version
     await asyncio.sleep(PAUSE)
     if server.workspace.get_text_document(uri).version == version:
@@ -198,7 +198,7 @@ def defined(server: LanguageServer, params: types.DefinitionParams) -> types.Loc
 
 @SERVER.feature(types.TEXT_DOCUMENT_FORMATTING)
 def formatted(server: LanguageServer, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
-    """The edit that formats a document as `xpc fmt` does. None if the text has syntax errors."""
+    """The edit that formats a document as `xpc fmt` does. None if the document has syntax errors."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source = as_source(document.source)
     tree, wrong = parse(source)
@@ -231,8 +231,8 @@ def actions(server: LanguageServer, params: types.CodeActionParams) -> list[type
 
 @SERVER.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, types.SemanticTokensLegend(list(TYPES), []))
 def tokens(server: LanguageServer, params: types.SemanticTokensParams) -> types.SemanticTokens:
-    """The kinds of all tokens as the protocol encodes them: five numbers for each token, relative to the token before
-    it.
+    """The kinds of all tokens in the protocol's encoding: five numbers for each token, whose position is relative to
+    the token before.
     """
     document = server.workspace.get_text_document(params.text_document.uri)
     source, units = as_source(document.source), units_of(document)

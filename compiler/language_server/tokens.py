@@ -1,4 +1,6 @@
-"""Highlight a spec by meaning: the kind of each token depends on what it means, and not only on how it is spelled."""
+"""Highlight a spec by meaning: the same word can be a setting in one place and a choice in another, and gets its color
+accordingly.
+"""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""`xpc lock`, the only command that accesses the hub and the package index. This package also compares a spec with its
-lock, for `compile --locked`.
+"""`xpc lock`, the only command that accesses the hub and the package index. For `compile --locked`, this package
+compares a spec with its lock.
 """

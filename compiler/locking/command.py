@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         return render(located(errors or checked.problems, options.file), "full"), 1
     lock = _complete(data, name, lock, again, options)
     path = os.path.join(workspace.root, workspace.lock)
-    # a repository from a stranger may contain a link to any of your files, so links are not followed
+    # links are not followed, because a stranger's repository may contain a link to any file of this user
     if os.path.islink(path):
         raise UsageError(f"{path} is a link, and is not followed: remove it first")
     try:
@@ -82,21 +82,23 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _before(workspace: Workspace) -> Lock:
-    """The lock that exists, or an empty one. A lock that cannot be read is replaced, so it counts as empty."""
+    """The existing lock. If there is no lock, or an unreadable one, which is going to be replaced, the result is an
+    empty lock.
+    """
     found, _ = lockfile.read(workspace) if workspace.kind(workspace.lock) == "file" else (None, [])
     workspace.reads.pop(workspace.lock, None)
     return Lock(workspace.lock) if found is None else found
 
 
 def _checked(data: bytes, name: str, workspace: Workspace, lock: Lock) -> Checked:
-    # runs that do not fit in their GPUs are locked as well; `xpc compile` refuses them
+    # a run that does not fit in its GPUs can be locked, although `xpc compile` refuses it
     workspace.pins, workspace.hashes, workspace.allow_oom = lock, True, True
     lock.lookups.clear()
     return check_text(data, name, workspace)
 
 
 def _pins(lock: Lock, options: argparse.Namespace) -> list[Pin]:
-    """A pin for each reference. It comes from the existing lock, from --pin, or from the hub."""
+    """A pin for each reference. A pin comes from --pin, from the existing lock, or from the hub."""
     by_hand = dict(_by_hand(one) for one in options.pin)
     names = {one for name in options.names for one in (name, *_ids(name))}
     known = {one[1] for one in lock.lookups}
@@ -143,8 +145,8 @@ def _unknown(kind: str, id: str) -> bool:
 
 
 def _complete(data: bytes, name: str, lock: Lock, checked: Checked, options: argparse.Namespace) -> Lock:
-    """Add to the lock what follows from the pins: files, rows, packages, and the digest of the bundle that is compiled
-    with the lock.
+    """Add to the lock everything that is computed from the pins: files, rows, packages, and the digest of the bundle
+    that the lock leads to.
     """
     workspace = Workspace(os.path.dirname(os.path.abspath(options.file)), lock=lock.name)
     lock = evolve(lock, target=state.specs(checked)[0].stack.name, lookups={}, text=b"")
@@ -175,7 +177,7 @@ def _environments(
 
 
 def _report(before: Lock, lock: Lock, path: str) -> tuple[str, int]:
-    """Return the text to print, which lists changed and missing pins, and the exit status, which is 1 if a pin is
+    """Return the text to print, which lists changed and missing pins, and the exit status. The status is 1 if a pin is
     missing.
     """
     was = {(one.kind, one.id, one.requested, one.part): one.revision for one in before.pins}

@@ -43,7 +43,8 @@ class ResolveError(Exception):
 
 
 def requirements(files: Mapping[str, bytes]) -> dict[str, tuple[str, ...]]:
-    """The lines of each requirements file in a bundle. For a sweep, the lines of all members together."""
+    """The lines of each requirements file in a bundle. If the bundle is a sweep, the lines of its members are joined.
+    """
     out: dict[str, tuple[str, ...]] = {}
     for name, data in sorted(files.items()):
         last = name.rpartition("/")[2]
@@ -65,22 +66,22 @@ def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, 
             continue
         try:
             out[name] = Environment(lines, _resolved((*base, *lines), python))
-        # these packages conflict with requirements.txt, so a separate command installs them, and they are resolved
-        # without requirements.txt
+        # these packages conflict with requirements.txt: they are installed by a separate pip command, and so also
+        # resolved separately
         except ResolveError:
             out[name] = Environment(lines, _resolved(lines, python))
     return out
 
 
 def _run(words: list[str], folder: str) -> tuple[int, str, str]:
-    """Run pip, and return its exit status, its output and its errors. If this process ends, pip is stopped. Raises
-    OSError and subprocess.SubprocessError.
+    """Run pip, and return its exit status, its standard output and its standard error. If this process is stopped, pip
+    is stopped, too. Raises OSError and subprocess.SubprocessError.
     """
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
         process_group=0,
     ) as process:  # fmt: skip
-        held, process.stdin = process.stdin, None  # `communicate` would close standard input, so it is not used
+        held, process.stdin = process.stdin, None  # not `communicate`, which would close standard input
         try:
             report, complaints = process.communicate(timeout=SECONDS)
             return process.returncode, report, complaints

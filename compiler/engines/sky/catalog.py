@@ -1,4 +1,4 @@
-"""SkyPilot's names for GPUs, and how it recognizes buckets."""
+"""SkyPilot's names for GPUs, and a test whether a volume is a bucket."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ BUCKETS = ("s3://", "gs://", "r2://", "cos://", "oci://", "nebius://", "cw://", 
 
 
 def gpu_names() -> dict[str, str]:
-    """SkyPilot's name for each GPU of the registry, by the registry's name, from `gpus.json`. GPUs that SkyPilot does
-    not know are left out.
+    """Map the registry's name of a GPU to SkyPilot's name, from `gpus.json`. GPUs that SkyPilot does not know are left
+    out.
 
     Source: SkyPilot's catalog v8 (`common/accelerators.csv`) and, for GPUs that no cloud lists,
     `sky/utils/gpu_names.py` of 0.14.1.

@@ -1,4 +1,5 @@
-"""Rules for SkyPilot: which names of GPUs, images and volumes it accepts, and what its nodes cannot share."""
+"""Rules for SkyPilot: names of GPUs, images and volumes that it refuses, buckets as shared folders, and vLLM servers.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ def unknown_gpu(spec: Spec) -> Iterator[Finding]:
 @rule("XP871", "server-on-skypilot")
 def server(spec: Spec) -> Iterator[Finding]:
     """A task of SkyPilot cannot include a vLLM server: every node runs the same command, and the task ends only when
-    all nodes have ended. A Kubernetes JobSet (`launch k8s`) can include one: it has a separate job for the server, and
-    ends this job together with the training.
+    all nodes have ended. `launch k8s` can include a server: its JobSet has a separate job for the server, and ends this
+    job when the training ends.
 
     Why it is bad: the task does not end after the training, so its nodes have to be paid for.
 
@@ -58,8 +59,8 @@ def bucket(spec: Spec) -> Iterator[Finding]:
     Why it is bad: on a mounted bucket, a node sees its own files at once but the files of other nodes only some time
     later.
 
-    Without this rule: one node renames the folder of a checkpoint when all nodes have written their files. On a bucket,
-    this node may not see all files yet, so the checkpoint may be incomplete.
+    Without this rule: when all nodes have written their files of a checkpoint, one node renames the checkpoint's
+    folder. On a bucket, this node may not see the other nodes' files yet, so the renamed folder may lack some.
 
     Source: skypilot 0.14.1, storage mode MOUNT_CACHED (rclone); read, not run.
     """
@@ -75,12 +76,12 @@ def bucket(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP873", "image-that-is-no-name-for-sky")
 def image_name(spec: Spec) -> Iterator[Finding]:
-    """`image` must be a legal name of an image, such as `ghcr.io/me/train:1`, without the prefix `docker:`. SkyPilot
-    needs this prefix, and xpc adds it.
+    """`image` must be a legal name of an image, such as `ghcr.io/me/train:1`, without the prefix `docker:`, which xpc
+    adds for SkyPilot.
 
     Why it is bad: the run never starts, but the cluster has to be paid for.
 
-    Without this rule: the cluster is rented, and then cannot pull the image.
+    Without this rule: SkyPilot rents the machines, and these then cannot pull the image.
 
     Source: skypilot 0.14.1 `resources.py`; read, not run.
     """

@@ -31,8 +31,8 @@ export NODE_RANK="$SKYPILOT_NODE_RANK" MASTER_ADDR="${{SKYPILOT_NODE_IPS%%[!0-9A
 
 
 def files(spec: Spec, pin: str) -> dict[str, str]:
-    """The file `sky.yaml`, a SkyPilot task that runs the bundle. `pin` is a digest: a node checks that its bundle has
-    this digest before it starts.
+    """The file `sky.yaml`, a SkyPilot task that runs the bundle. `pin` is the bundle's digest: before a node starts the
+    run, it checks that its copy of the bundle has this digest.
     """
     nodes = spec.hardware.nodes
     again = "and preemptions restart it." if requeues(spec) else "does not restart it; a preemption does."
@@ -97,8 +97,8 @@ def _resources(spec: Spec) -> dict[str, Json]:
 
 
 def _run(spec: Spec, pin: str) -> str:
-    """The shell code that every node runs. SkyPilot gives it the addresses of the nodes, one per line; the first is the
-    head node's.
+    """The shell code that every node runs. It reads the nodes' addresses from a variable of SkyPilot, one address per
+    line, that of the head node first.
     """
     nodes = spec.hardware.nodes
     lines = ["set -eu\nbundle=$PWD\n", check(pin, "$bundle", "sky.yaml"), RANKS.format(nodes=nodes)]

@@ -1,5 +1,5 @@
-"""`launch slurm`: `job.sbatch`, a Slurm job with one task per node. For a sweep, it is an array of jobs, one for each
-member.
+"""`launch slurm`: `job.sbatch`, a Slurm job with one task per node. A sweep gets an array job, with one element for
+each member.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Slurm(Engine):
         return f"sbatch {quoted(out, JOB)}"
 
     def sweep_files(self, members: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, str]:
-        """An array job for all members, and a file with the digests of their bundles. All tasks have as much time to
-        stop as the member that needs the longest.
+        """The script of an array job for all members, and a file with the digests of their bundles. Each member gets as
+        much time to stop as the slowest member needs.
         """
         from xpc.compiler.engines.pin import pin
         from xpc.compiler.engines.restarts import grace
@@ -61,7 +61,7 @@ class Slurm(Engine):
         return {RUNS: runs, JOB: job}
 
     def sweep_readme(self, members: Sequence[str]) -> list[tuple[str, str]]:
-        """The `sbatch` commands that submit all tasks of the array, or some of them."""
+        """The `sbatch` commands that submit all members of the sweep, or only some."""
         return [
             (f"sbatch {JOB}", "all members, each a task of an array"),
             (f"sbatch --array=0-{len(members) - 1}%8 {JOB}", "all, at most 8 at a time"),
@@ -74,8 +74,8 @@ class Slurm(Engine):
         return self.command(spec, out)
 
     def sweep_faults(self, members: Sequence[Spec], machines: Label, sweep: Label) -> Iterator[Diagnostic]:
-        """Errors of a sweep that cannot be one array job, because its members need different machines, or because there
-        are more members than an array may have tasks.
+        """Errors of a sweep that cannot be one array job: its members need different machines, or it has more members
+        than an array may have elements.
         """
         from xpc.compiler.engines.restarts import requeues
         from xpc.compiler.language.codes import report

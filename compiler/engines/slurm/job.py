@@ -1,8 +1,8 @@
 """Write `job.sbatch`: the job that starts launch.sh on each node of a Slurm cluster.
 
-sbatch itself reads the `#SBATCH` lines, before a shell does, so quotes would not protect their contents. Rules check
-them instead. The script below these lines contains no text of the spec except an image and its mounts, which rules
-check, too. All other values come from Slurm at run time.
+sbatch itself, and not a shell, reads the `#SBATCH` lines, so quotes do not make texts of the spec safe there. Therefore
+rules check these texts. The script below the `#SBATCH` lines contains only two texts of the spec: the image and the
+mounts, which rules check, too. All other values come from Slurm at run time.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ minutes.
 
 
 def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
-    """The text of `job.sbatch` for a run. With `members`, it is an array with one task for each member of a sweep.
-    `name` is the name of the job.
+    """The text of `job.sbatch` for a run. With `members`, the job is an array with one element for each member of a
+    sweep. `name` is the name of the job.
 
-    `pin` is the digest of `run.sha256`; for a sweep, the digest of the list of its members' digests. A sweep's script
-    is next to the sweep's `launch.sh`, and `launch.sh --list` prints the members, one per line, in the order of the
-    array. Each member is a bundle in `members/`.
+    `pin` is the digest of `run.sha256`; for a sweep, it is the digest of the list of all members' digests. A sweep's
+    script is next to the sweep's `launch.sh`, and `launch.sh --list` prints the members, one per line, in the order of
+    the array. Each member is a bundle in `members/`.
     """
     train = spec.hardware.nodes
     served = spec.asks_server
@@ -61,8 +61,8 @@ def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
 
 
 def container(spec: Spec) -> str:
-    """Shell lines that start the container of each node. "" for a run without containers. The lines contain the image
-    and the mounts of the spec, which rules have checked.
+    """Shell lines that start the container of each node, or "" for a run without containers. The lines contain the
+    spec's image and mounts, which rules have checked.
     """
     image = spec.get("launch.image")
     if not isinstance(image, str):
@@ -101,7 +101,7 @@ def options(spec: Spec, name: str, members: int = 0) -> list[str]:
     if not spec.on_cpu:
         words.append(f"gres=gpu:{hardware.processes}")
     if spec.flag("launch.exclusive"):
-        # --exclusive reserves all cores of a node, but not all of its memory; mem=0 does
+        # --exclusive alone reserves all cores of a node and not all of its memory; --mem=0 adds the memory
         words += ["exclusive", "mem=0"]
     else:
         words.append(f"cpus-per-task={cores(spec)}")
@@ -134,7 +134,8 @@ def limit(seconds: int) -> str:
 
 
 def lead(spec: Spec, seconds: int) -> int:
-    """The number of seconds between the stop signal and the time limit: enough for a step and a checkpoint.
+    """The number of seconds between the stop signal and the time limit: enough to finish a step and to write a
+    checkpoint.
 
     The result is at most half of the time limit, and at least one minute, because Slurm counts in minutes.
     """

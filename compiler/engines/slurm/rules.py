@@ -33,8 +33,8 @@ def names(spec: Spec) -> Iterator[Finding]:
     """Names of partitions, accounts, QOS and constraints cannot contain spaces, quotes and other characters with a
     meaning in an `#SBATCH` line, because each name is written into such a line.
 
-    Why it is bad: in an `#SBATCH` line a space ends the option, `#` begins a comment, and a quote joins the words after
-    it to the option.
+    Why it is bad: in an `#SBATCH` line a space ends the option, `#` begins a comment, and a quote makes the words after
+    it a part of the option.
 
     Without this rule: sbatch refuses the job, or reads an option that the spec does not state.
 
@@ -61,13 +61,13 @@ def names(spec: Spec) -> Iterator[Finding]:
 @rule("XP851", "time-before-a-checkpoint", "warning")
 def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
     """`time` should be at least twice the time that is reserved for the last checkpoint (five minutes, or more for a
-    large model). Slurm sends a signal that long before the limit, and the job then saves a checkpoint and ends. A
+    large model). When only this reserve is left, Slurm sends a signal, and the job saves a checkpoint and ends. A
     `time` below two minutes is an error, because it leaves no time to train.
 
     Why it is bad: a requeued job may start again and again without progress.
 
-    Without this rule: only half of such a short `time` is used for training; the other half is reserved for the last
-    checkpoint.
+    Without this rule: a job with such a short `time` trains for only half of it; the other half is reserved for the
+    last checkpoint.
 
     Source: `man sbatch` of Slurm 22.05 (`--signal`, `--time`); read, not run.
     """
@@ -129,7 +129,9 @@ OF_GPUS = ("gres", "gpus", "gpus-per-node", "gpus-per-task")
 
 
 def _instead(spec: Spec, name: str, value: str) -> str:
-    """What to write instead of an option that the job file states. `value` is the option's value."""
+    """The end of a help text: what to write instead of the option `name` with the value `value`, which the job file
+    states itself.
+    """
     count = value.rpartition(":")[2]
     if name in OF_GPUS and count.isdecimal() and spec.hardware.gpu is not None:
         return f"leave it out: `hardware {count[:6]} x {spec.hardware.gpu.name}` asks for GPUs"
@@ -178,7 +180,7 @@ def containers(spec: Spec) -> Iterator[Finding]:
     Without this rule: srun refuses an option that it does not know, or the run starts outside of any container.
 
     Source: pyxis in `srun --help` (`--container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH`,
-    `--container-mounts=SRC:DST[:FLAGS]`); tested on a Slurm without pyxis: "unrecognized option".
+    `--container-mounts=SRC:DST[:FLAGS]`); tested on a Slurm without pyxis, where srun says "unrecognized option".
     """
     image, started = spec.get("launch.image"), spec.get("launch.container")
     if (image is None) is not (started is None) and "launch.image" not in spec.wrong:
@@ -210,8 +212,8 @@ def containers(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP922", "part-of-a-whole-node")
 def part_of_a_node(spec: Spec) -> Iterator[Finding]:
-    """`exclusive` cannot be combined with `cpus` or `host_memory`, because it reserves complete nodes, with all cores
-    and all memory. So the job requests `--exclusive --mem=0`, and no number of cores.
+    """`exclusive` cannot be combined with `cpus` or `host_memory`, because `exclusive` reserves complete nodes, with
+    all cores and all memory. The job then requests `--exclusive --mem=0`, without a number of cores.
 
     Why it is bad: `cpus` and `host_memory` would have no effect.
 

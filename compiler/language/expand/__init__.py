@@ -17,11 +17,11 @@ BUDGETS = {"epoch": "train.epochs", "epochs": "train.epochs", "step": "train.ste
 
 
 def expand(file: File, evaluated: frozenset[str] = frozenset(), advisor: GetAdvisor = Advisor) -> ParsedFile:
-    """Turn one file into items. The result also contains the problems that were found. The file's bases (`extends`) are
-    not read.
+    """Turn one file into items. The result contains the items and the findings. The file's bases (`extends`) are not
+    read.
 
-    `evaluated` lists the titles of those `data` blocks that are used only for evaluation. `advisor` suggests
-    corrections of mistakes.
+    `evaluated` lists the titles of the `data` blocks for evaluation; a block with another title is the training data.
+    `advisor` suggests corrections of mistakes.
     """
     clauses = Clauses(file, advisor, {"data": partial(read_data, evaluated), "extra": _extra})
     if file.train is not None:

@@ -1,8 +1,8 @@
 """Turn the clauses of a file into items.
 
-The language has three shorthands. `with a k=v` is the same as a line `a k=v` of the body. A choice without the name of
-its setting sets the setting: `zero2` is `strategy zero2`. `name(k=v)` is `name { k = v }`. An item consists of the path
-of a setting, the syntax node of its value (None for a flag without a value), and its location.
+The language has three shorthands. `with a k=v` is the same as a line `a k=v` of the body. A choice may stand without
+the name of its setting: `zero2` is `strategy zero2`. `name(k=v)` is `name { k = v }`. An item consists of the path of a
+setting, the syntax node of its value (None for a flag without a value), and its location.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def _is_repository(value: Value) -> bool:
 
 class Clauses(Collector):
     """Reads the clauses of one file. `blocks` are the functions for blocks such as `data`, which contain more than
-    settings. `advisor` suggests corrections of mistakes. `header` is true while the settings after `with` are read.
+    settings. `advisor` suggests corrections of mistakes. `header` is true while the class reads the settings after
+    `with`.
     """
 
     def __init__(self, file: File, advisor: GetAdvisor, blocks: Mapping[str, BlockReader]) -> None:
@@ -48,7 +49,7 @@ class Clauses(Collector):
         self.guess: str | None = None
 
     def statement(self, node: Setting | Clause, clause: str | None) -> None:
-        """Read one line of the clause `clause`. If `clause` is None, the line stands outside of all clauses."""
+        """Read one line inside of the clause `clause`, or outside of all clauses if `clause` is None."""
         if isinstance(node, Setting):
             self.setting(node, clause)
             return
@@ -120,8 +121,8 @@ class Clauses(Collector):
             self.problem("XP104", message, node.span, help=help, edit=form or None)
 
     def implied_setting(self, clause: str, node: Value) -> str:
-        """The setting that a single value in a clause stands for: `every = epoch` in `eval epoch`. Empty if the value
-        stands for no setting.
+        """The setting that a single value after a clause's name sets, as a pair of name and value: `epoch` in `eval
+        epoch` sets `every = epoch`. Empty if the value sets nothing.
         """
         # imported here, because only a wrong spec needs it
         from xpc.compiler.language.expand.missing_equals import implied_setting
@@ -129,8 +130,8 @@ class Clauses(Collector):
         return implied_setting(clause, self.typed(node.span))
 
     def valued(self, node: Value, other: Value, form: str) -> None:
-        """Report two items that should be one setting, such as `lora 16` or `8 h100-80gb`. `form` is the legal way to
-        write it.
+        """Report two items that were meant to be one setting, such as `lora 16` or `8 h100-80gb`. `form` is the legal
+        text for the help.
         """
         span = Span(node.span.start, other.span.end)
         message = f"`{self.typed(span)}` is not a legal form"
@@ -175,8 +176,8 @@ class Clauses(Collector):
             self.add(path, node.value, node.span)
 
     def find(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
-        """The path of the setting that a name stands for in a clause, or outside of all clauses if `clause` is None. An
-        unknown name is reported, and the result is None.
+        """The path of the setting that has the name `name` in a clause, or outside of all clauses if `clause` is None.
+        An unknown name is reported, and the result is None.
         """
         text = name.text
         if clause is None:
@@ -190,12 +191,12 @@ class Clauses(Collector):
         return None
 
     def is_known(self, name: str) -> bool:
-        """Whether a name alone has a meaning after `with`: whether it is a setting, a choice or a clause."""
+        """Whether a name without a value may stand after `with`: the name of a setting, a choice or a clause."""
         return name in self.outer or name in self.choices or name in schema.CLAUSES
 
     def unknown(self, name: Name, clause: str | None, value: Value | None = None, equals: str = "") -> str | None:
-        """Report an unknown name. If a correction has to change only the name and not its value, the correct name is
-        returned. `equals` is `=` if the spec lacks this sign before the value.
+        """Report an unknown name. Return the correct name if the mistake is only in the name, and not in its value.
+        `equals` is `=` if the spec lacks this sign before the value.
         """
         typed = None if value is None else self.typed(value.span)
         unknown = UnknownName(name.text, clause, value, typed, self.label(name.span), self.header)
@@ -214,8 +215,8 @@ class Clauses(Collector):
         return None if found.replaces_value else found.edit
 
     def named(self, name: Name, body: list[Operand | Clause], clause: str | None, span: Span) -> None:
-        """Read a name together with the items after it that belong to it. The name is a clause with its contents, a
-        flag with its settings, or a choice with settings of its clause (`zero2 offload=cpu`).
+        """Read a name, and those of the following items that belong to it: the contents of a clause, the settings of a
+        flag, or further settings of a choice's clause (`offload=cpu` in `zero2 offload=cpu`).
         """
         text = name.text
         if clause is None and text in self.blocks:
@@ -254,7 +255,7 @@ class Clauses(Collector):
             self.missing_value(row, name, body, span)
 
     def missing_value(self, row: schema.Setting, name: Name, body: list[Operand | Clause], span: Span) -> None:
-        """Report a setting or a clause without its value, or with a block instead of it."""
+        """Report a setting or a clause that has no value, or a block in place of a value."""
         message, location, help, edit = self.advisor().missing_value(row, name, body, span, self.file.source)
         self.problem("XP104", message, location, f"expected {row.kind.phrase}", help=help, edit=edit)
 
@@ -267,7 +268,8 @@ class Clauses(Collector):
                 self.operand(node, clause)
 
     def head(self, clause: str, body: list[Operand | Clause], span: Span) -> None:
-        """Read a clause: first its own value, such as `"out"` in `save "out" keep=2`, and then its settings."""
+        """Read a clause. First comes its own value, such as `"out"` in `save "out" keep=2`, and then come its settings.
+        """
         home = "lora" if clause in schema.ADAPTERS else clause
         if any(isinstance(one, Ref) and f"{home}.{one.name}" in schema.BY_PATH for one in body[:-1]):
             body = self.with_equals(home, body)
@@ -283,7 +285,9 @@ class Clauses(Collector):
         self.inside(rest, clause)
 
     def switch(self, row: schema.Setting, body: list[Operand | Clause], home: str, span: Span) -> None:
-        """Read a clause that has no value, or only `true` or `false`: `lora { rank = 16 }`, `lora false`."""
+        """Read a clause whose only legal values are `true` and `false`. The value may be missing: `lora { rank = 16 }`,
+        `lora false`.
+        """
         first = body[0] if body else None
         on_or_off = isinstance(first, Ref) and first.is_name and first.name in ("true", "false")
         self.add(row.path, first if on_or_off and isinstance(first, Ref) else None, span)
@@ -296,8 +300,9 @@ class Clauses(Collector):
     def own_value(
         self, row: schema.Setting, heads: list[Value], rest: list[Operand | Clause]
     ) -> list[Operand | Clause]:
-        """Read a clause's own value, such as `"out"` in `save "out" keep=2`. `heads` are the values after the clause's
-        name. Returns the settings of the clause: values in `heads` that are settings, and then `rest`.
+        """Read a clause's own value, such as `"out"` in `save "out" keep=2`. `heads` are the items after the clause's
+        name that could be its value. Return the clause's settings: those items of `heads` that are settings after all,
+        and then `rest`.
         """
         if row.path == "track" and len(heads) > 1 and isinstance(heads[-1], String):
             typed = self.typed(heads[-1].span)
@@ -325,7 +330,9 @@ class Clauses(Collector):
         return rest
 
     def one_word(self, row: schema.Setting, heads: list[Value], written: Span) -> Ref | None:
-        """Join a choice that is written as several words, and report it: `adamw 8bit`. None for any other value."""
+        """If a choice is written as several words, such as `adamw 8bit`, report the mistake and return the joined
+        choice. None for any other value.
+        """
         joined = "".join(self.typed(each.span) for each in heads)
         joined = next((one for one in row.choices if one.replace("_", "") == joined), joined)
         if len(heads) > 1 and row.choices and joined not in row.choices:  # `zero stage 2`
@@ -337,8 +344,8 @@ class Clauses(Collector):
         return Ref(written, joined)
 
     def count_without_x(self, heads: list[Value], first: Value, written: Span) -> Count | None:
-        """Join a number and a GPU without an `x` between them, and report them: `hardware 8 h100-80gb`. None for any
-        other value.
+        """If the `x` between a number and a GPU is missing, as in `hardware 8 h100-80gb`, report the mistake and return
+        the joined value. None for any other value.
         """
         gpu = heads[1] if len(heads) == 2 else None
         if not isinstance(first, Number) or not isinstance(gpu, Ref) or self.is_reported(first):
@@ -350,7 +357,9 @@ class Clauses(Collector):
         return Count(written, first, gpu)
 
     def second(self, clause: str, heads: list[Value]) -> None:
-        """Report a second value of a clause, unless a syntax error in one of the two values is already reported."""
+        """Report a second value of a clause. If one of the two values already has a syntax error, nothing more is
+        reported.
+        """
         if len(heads) < 2 or any(self.is_reported(each) for each in heads):
             return
         joined = self.advisor().joined_value(clause, [self.typed(one.span) for one in heads])
@@ -365,7 +374,9 @@ class Clauses(Collector):
 def _values_and_settings(
     row: schema.Setting | None, body: list[Operand | Clause]
 ) -> tuple[list[Value], list[Operand | Clause]]:
-    """Divide the items after a clause into its own values, such as `"out"` in `save "out" keep=2`, and its settings."""
+    """Divide the items after a clause's name into two groups: the clause's own values, such as `"out"` in `save "out"
+    keep=2`, and its settings.
+    """
     if row is None:
         return [], body
     heads: list[Value] = []

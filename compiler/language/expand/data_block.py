@@ -29,8 +29,8 @@ SETTINGS = tuple(path[5:] for path in schema.BY_PATH if path.startswith("data.")
 
 
 def read_data(evaluated: frozenset[str], clauses: Clauses, name: Name, body: list[Operand | Clause]) -> None:
-    """Read a `data` block for training, or for an evaluation set that `eval` names. `evaluated` lists the titles of
-    blocks that are used only for evaluation.
+    """Read a `data` block: the training data, or an evaluation set that `eval` names. `evaluated` lists the titles of
+    the blocks for evaluation.
     """
     _DataBlock(clauses, evaluated).read(name, body)
 
@@ -78,9 +78,9 @@ class _DataBlock:
         self.sources(body if title is None else body[1:])
 
     def is_named(self, name: str, others: list[Operand | Clause]) -> bool:
-        """Whether the first name after `data` is legal. It may be a setting, a dataset, or the title of a block that
-        the header or `eval` names. Any other name is probably a typing error. It counts as a title only if the block
-        has sources among its contents (`others`), or if a base may contain the header.
+        """Whether the first name after `data` is legal. A setting, a dataset, and the title of a block that the header
+        or `eval` names are legal. Any other name is probably a typing error. Such a name is a title only if the block
+        has sources among its contents (`others`), or if the header may be in a base.
         """
         if f"data.{name}" in schema.BY_PATH or name in self.evaluated or registry.find_dataset(name) is not None:
             return True
@@ -89,7 +89,7 @@ class _DataBlock:
         if isinstance(data, Ref) and data.name == name:
             return True
         typo = nearest(name, SETTINGS) is not None
-        if others:  # the header that names this block may be in a base (`extends`), which is not read here
+        if others:  # a base (`extends`), which is not read here, may have the header that names this block
             return train is None or not typo or not all(map(_is_setting, others))
         elsewhere = name in self.clauses.outer or name in schema.CLAUSES or name in schema.bare_choices()
         return not isinstance(data, Ref) and not typo and not elsewhere  # `data(packing)` is no block called packing
@@ -131,7 +131,7 @@ class _DataBlock:
                 self.clauses.operand(node, "data")
 
     def row(self, head: Call | Ref | String, body: list[Operand | Clause], node: Clause) -> None:
-        """Read one item of a `data` block. The item is a source with its settings, or a setting of the block."""
+        """Read one item of a `data` block: a source with its settings, or a setting of the block."""
         if isinstance(head, Call):
             body = [*head.args, *body]
             head = Ref(head.name.span, head.name.text)
@@ -177,8 +177,8 @@ class _DataBlock:
         self.clauses.out.rows.append(Row(head, self.clauses.label(head.span), tuple(items)))
 
     def share(self, part: Setting) -> str:
-        """Suggest `share = 30%` for a source whose weight is written as in another tool. If the weights of all sources
-        do not sum to 1, they are divided by their sum.
+        """For a source whose weight has a name from another tool, suggest `share = 30%`. Weights that do not sum to 1
+        over all sources are divided by their sum.
         """
         weight, known = _number(part), [one for one in self.weights if one is not None]
         if weight is None or weight <= 0:
@@ -189,8 +189,8 @@ class _DataBlock:
         return f"share = {percent:g}%"
 
     def taken(self, value: Value) -> str:
-        """Suggest `take = 20%` for a source whose fraction of rows is written as in another tool, such as
-        `fraction=0.2`.
+        """For a source whose fraction of rows has a name from another tool, such as `fraction=0.2`, suggest `take =
+        20%`.
         """
         typed = self.clauses.typed(value.span)
         name = "ratio" if "." in typed else ""
@@ -198,7 +198,9 @@ class _DataBlock:
 
 
 def _weight(node: Operand | Clause) -> float | None:
-    """The weight of a source in the mixture, if it is written as in another tool; otherwise None."""
+    """The weight of a source in the mixture if the spec gives it by a name from another tool, such as `weight=0.3`.
+    Otherwise None.
+    """
     body = node.body if isinstance(node, Clause) else ()
     head = node.head if isinstance(node, Clause) else node
     parts = (*body, *(head.args if isinstance(head, Call) else ()))
@@ -219,7 +221,7 @@ def _is_setting(part: Operand | Clause) -> bool:
 
 
 def _flag(part: Operand | Clause) -> str | None:
-    """The name of a source's flag, such as `chat`, if the item consists only of this name; otherwise None."""
+    """The name of the flag if an item of a `data` block is only a source's flag, such as `chat`. Otherwise None."""
     node = part.head if isinstance(part, Clause) and not part.body else part
     name = node.name if isinstance(node, Ref) and node.is_name else ""
     row = schema.SOURCE_SETTINGS.get(name)

@@ -1,4 +1,4 @@
-"""Read the `extra` blocks of one file, which contain names and values to pass on to a library unchanged."""
+"""Read the `extra` blocks of one file. A block's names and values are passed on to a library unchanged."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
             continue
         if isinstance(value, Number) and (row is None or not row.head or row.kind in (FLAG, BLOCK)):
             form = clauses.implied_setting(node.name, value)
-            if form:  # the number stands for a setting of the clause: `lora 16`
+            if form:  # the number is the value of one of the clause's settings: in `lora 16`, of `rank`
                 clauses.valued(node, value, f"{node.name}({form.replace(' = ', '=')})")
                 at += 1
                 continue
@@ -84,8 +84,8 @@ def _is_number_before(clauses: Clauses, number: Number, after: tuple[Operand, ..
 
 def _belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
     """Whether an item after `with` belongs to the name before it: in `with track wandb name="x"`, the setting
-    `name="x"` belongs to `track`. An item may also be a setting outside of the clause, as `micro=8` is in `eval
-    every=100 micro=8`. Such an item is reported as ambiguous.
+    `name="x"` belongs to `track`. In `eval every=100 micro=8`, the item `micro=8` could be a setting of `eval` or of
+    the batch, so it is reported as ambiguous.
     """
     if not isinstance(node, Setting | Ref | Call):
         return False
@@ -112,8 +112,8 @@ def _belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
 
 
 def _length(clause: str, options: tuple[Operand, ...]) -> int:
-    """The number of items of the first setting after a clause: 1 for `lr=1e-5`, 2 for `lr 1e-5`, where the `=` is
-    missing, and 3 for `every 100 steps`, where a unit follows.
+    """How many items the first setting after a clause takes up: 1 for `lr=1e-5`, 2 for `lr 1e-5` (without `=`), and 3
+    for `every 100 steps` (without `=`, with a unit).
     """
     if len(options) < 2 or not isinstance(options[0], Ref) or isinstance(options[1], Setting):
         return 1
@@ -125,7 +125,9 @@ def _length(clause: str, options: tuple[Operand, ...]) -> int:
 
 
 def _is_unmarked(row: schema.Setting | None, value: Value) -> bool:
-    """Whether an item is the value of the setting before it, although the `=` is missing: `lr 1e-5`, `dtype bf16`."""
+    """Whether an item is the value of the setting before it, with the `=` missing: `1e-5` in `lr 1e-5`, `bf16` in
+    `dtype bf16`.
+    """
     if row is None or row.head or row.kind in (FLAG, BLOCK):
         return False
     # imported here, because it is needed only if a `=` may be missing
@@ -135,8 +137,9 @@ def _is_unmarked(row: schema.Setting | None, value: Value) -> bool:
 
 
 def _is_head(clauses: Clauses, row: schema.Setting, node: Operand) -> bool:
-    """Whether an item after `with` is the value that stands right after the clause's name, as `wandb` in
-    `with track wandb`."""
+    """Whether an item after `with` is a clause's own value, directly after the clause's name: `wandb` in `with track
+    wandb`.
+    """
     if isinstance(node, Setting):
         return False
     if not isinstance(node, Ref | Call):

@@ -26,8 +26,7 @@ class MissingEquals:
 
 
 def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operand], list[MissingEquals]]:
-    """Separate the items of a clause into two groups, and return both: the items that are written correctly, and the
-    settings that lack a `=`.
+    """Divide the items of a clause into two groups, and return both: the correct items, and the settings without `=`.
     """
     kept: list[Operand] = []
     found: list[MissingEquals] = []
@@ -57,8 +56,8 @@ def can_be_value(row: schema.Setting, value: Operand | None) -> bool:
 
 @record
 class ExtraWord:
-    """The finding for an unnecessary word after a number or a flag, such as `steps` in `every=10 steps`: its location,
-    message and help, and the correct text.
+    """An unnecessary word after a number or a flag, such as `steps` in `every=10 steps`: location, message, help and
+    correct text for a finding.
     """
 
     span: Span
@@ -72,8 +71,8 @@ OFF = ("off", "no", "none", "false", "disabled")
 
 
 def followed_by(last: Operand, node: Ref, text: str) -> ExtraWord | None:
-    """Return a finding if the word `node.name` after the item `last` is a unit (`every=10 steps`) or turns a switch on
-    or off (`packing off`); otherwise None.
+    """Whether the word `node.name` after the item `last` is unnecessary: a unit (`every=10 steps`) or a switch
+    (`packing off`). Return what a finding needs, or None for any other word.
     """
     if isinstance(last, Setting) and units.is_unit(node.name):
         count = text[last.value.span.start : last.value.span.end]
@@ -88,8 +87,8 @@ def followed_by(last: Operand, node: Ref, text: str) -> ExtraWord | None:
 
 
 def _is_switch(name: str, word: str) -> bool:
-    """Whether a name is a flag after which a switch such as `off` is a mistake: true for `packing`, false for `lora`,
-    because `lora false` is legal.
+    """Whether a switch such as `off` after the flag `name` is a mistake. True for `packing`. False for `lora`, because
+    `lora false` is legal.
     """
     row = schema.BY_PATH.get(name)
     if row is not None or name in schema.CLAUSES or name in schema.ADAPTERS:
@@ -108,8 +107,8 @@ NUMBERED = {
 
 
 def implied_setting(clause: str, typed: str) -> str:
-    """The setting that a single word or number in a clause stands for: `every = epoch` in `eval epoch`, and `rank = 16`
-    in `lora 16`. Empty if it stands for no setting.
+    """The setting that a single word or number after a clause's name sets: `every = epoch` for `eval epoch`, and `rank
+    = 16` for `lora 16`. Empty if it sets nothing.
     """
     if clause in ("lora", "qlora") and typed.lower().replace("-", "") in BITS:
         return f"bits = {typed[0]}"

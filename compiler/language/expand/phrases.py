@@ -24,8 +24,8 @@ JOINING = ("and", "plus", "using")
 
 
 def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Operand, ...]:
-    """Report and remove settings that are written as several words, and words such as `and`. Returns the remaining
-    items after `with`.
+    """Report and remove filler words such as `and`, and settings that are written as several words. Returns the
+    remaining items after `with`.
     """
     kept: list[Operand] = []
     at = 0
@@ -133,8 +133,7 @@ def _words(options: tuple[Operand, ...]) -> list[Ref]:
 
 
 def _is_phrase(clauses: Clauses, words: list[Ref]) -> bool:
-    """Whether several words are a setting together (`batch size`), although at least one of them has no
-    meaning alone.
+    """Whether several words together are a setting, as `batch size` is, and at least one of them has no meaning alone.
     """
     first, second, *_ = (one.name for one in words)
     clause = "lora" if first in schema.ADAPTERS else first

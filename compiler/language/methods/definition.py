@@ -13,7 +13,7 @@ Get = Callable[["Path"], object]
 
 
 def none(get: Get) -> int:
-    """The default of `Method.references`. It returns 0, for methods that need no frozen copy of the model."""
+    """The default of `Method.references`: 0, for methods without a frozen copy of the model."""
     return 0
 
 
@@ -21,7 +21,8 @@ def none(get: Get) -> int:
 class Method:
     """A training method, such as sft or dpo.
 
-    - `shapes`: the shapes of its rows, the usual shape first (compiler/data/shapes.py lists their columns).
+    - `shapes`: the formats of rows that it can train on, the usual format first (compiler/data/shapes.py lists their
+      columns).
     - `reads`: the paths of settings that the method shares with other methods.
     - `settings`: the settings that only this method has.
     - `sequences`: how many sequences a row consists of: 2 for preference pairs, otherwise 1.
@@ -29,15 +30,17 @@ class Method:
     - `generates`: whether the model writes completions while it trains.
     - `grouped`: whether the completions of one prompt are compared, so that a batch must have complete groups.
     - `scores`: whether the model returns a score instead of tokens.
-    - `scores_twice`: whether the trainer also computes the log-probabilities of completions before the step.
+    - `scores_twice`: whether the trainer computes the log-probabilities of completions twice: once before the step, and
+      in the step.
     - `weighs_losses`: whether the method adds up several losses, each with a weight.
-    - `cuts_rows`: what happens to rows longer than a sequence: "counted" (they are cut, and the run counts the cut rows
-      when it starts), "uncounted" (they are cut without a count) or "dropped".
+    - `cuts_rows`: what happens to rows longer than a sequence: "counted" (they are cut, and the run prints the number
+      of cut rows at its start), "uncounted" (they are cut without a count) or "dropped".
     - `references`: a function that counts the frozen copies of the trained model in a process.
     - `defaults`: default values of settings for this method, the same on every stack, even if TRL's defaults differ.
-    - `arguments`: arguments of TRL that no setting decides; every bundle states those that the configuration class has.
+    - `arguments`: TRL arguments that no setting decides. A bundle states each of them that the stack's configuration
+      class has.
     - `head`: what computes logits from hidden states: "fused" (the head that trl 1.16 puts into the model), "weight"
-      (the trainer, with the weight of the model's head), or "model" (the model itself).
+      (the trainer itself, with the weight of the model's head), or "model" (the model's unchanged `forward`).
     - `aliases`: the method's names in other tools and papers.
     """
 
@@ -67,7 +70,7 @@ class Method:
 
 
 def generates_itself(method: Method, get: Get) -> bool:
-    """Whether the trainer generates completions with the trained model itself: false if vLLM generates, or if all
+    """Whether the trainer generates completions with the model that it trains. False if vLLM generates, or if all
     completions come from the data (`lmbda = 0`).
     """
     return method.generates and get("method.vllm") is not True and get("method.lmbda") != 0

@@ -1,4 +1,6 @@
-"""Method `kto`: Kahneman-Tversky optimization, which learns from single answers, each labelled good or bad."""
+"""Method `kto`: Kahneman-Tversky optimization. A row is one answer with a label that says whether the answer is good or
+bad.
+"""
 
 from __future__ import annotations
 

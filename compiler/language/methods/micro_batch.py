@@ -15,8 +15,8 @@ OF_GRPO = {"bnpo"}
 def means_over_micro_batch(method: str, losses: Collection[str], likelihood: object, router: object) -> bool:
     """Whether a part of the loss is a mean over each micro-batch, and not over the complete step.
 
-    There are three such parts: the likelihood term of orpo, and of dpo and cpo if its weight `likelihood` is not 0; the
-    router loss, if its weight `router` is not 0; and the losses in `OF_DPO` and `OF_GRPO`.
+    Three parts of losses are such means: the likelihood term (always in orpo; in dpo and cpo if `likelihood` is not 0),
+    the router loss (if `router` is not 0), and the losses in `OF_DPO` and `OF_GRPO`.
     """
     named = {"dpo": OF_DPO, "grpo": OF_GRPO}.get(method, set())
     return method == "orpo" or bool(likelihood or router) or not named.isdisjoint(losses)

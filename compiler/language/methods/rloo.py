@@ -1,5 +1,5 @@
-"""Method `rloo`: REINFORCE leave-one-out. Each completion is compared with the mean reward of the other completions of
-its prompt.
+"""Method `rloo`: REINFORCE leave-one-out. The reward of each completion is compared with the mean reward of the
+prompt's other completions.
 """
 
 from __future__ import annotations
