@@ -111,7 +111,7 @@ def _resolved(lines: tuple[str, ...], python: str) -> tuple[str, ...]:
         found = [one["metadata"] for one in json.loads(report)["install"]]
         resolved = tuple(sorted(f"{one['name'].lower()}=={one['version']}" for one in found))
         wrong = next((one for one in resolved if PACKAGE.fullmatch(one) is None), None)
-        if wrong is not None:  # the answer is checked, because the index may be in the hands of an attacker
+        if wrong is not None:  # an attacker may control the index, so its answer is checked
             raise ResolveError(f"pip's answer has a package `{wrong[:60]}`, which is not `NAME==VERSION`")
         return resolved
     except (ValueError, KeyError, TypeError, AttributeError) as error:

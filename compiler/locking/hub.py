@@ -1,5 +1,5 @@
-"""Ask the hub for the commit of a model, dataset or kernel; for the configuration of a model; and for the columns and
-rows of a dataset.
+"""Ask the hub for the commit of a model, dataset or kernel, for a model's configuration, and for a dataset's columns
+and numbers of rows.
 
 As in the Hugging Face libraries, HF_ENDPOINT selects another hub and HF_TOKEN gives access to gated repositories.
 """
@@ -35,7 +35,7 @@ class HubError(Exception):
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follows redirects, but does not send the token to any other host."""
+    """Follows redirects. The token is sent only to the original host."""
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
         """Make the redirected request. Raises HTTPError if the redirect is not allowed."""
@@ -48,8 +48,8 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class Hub:
-    """The hub that the environment selects. Its methods raise HubError for a repository that does not exist, or to
-    which the token gives no access.
+    """The hub that the environment variables select. For a repository that does not exist, or that the token may not
+    read, its methods raise HubError.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
@@ -64,7 +64,8 @@ class Hub:
 
     def pin(self, kind: str, id: str, requested: str, part: str) -> Pin:
         """Pin a repository at the branch, tag or commit `requested`; "" means the default branch."""
-        # a kernel without a requested revision is looked up as a model repository
+        # a kernel without a requested revision is looked up as a model, because the hub has a model repository of this
+        # name
         repository = MODEL if kind == KERNEL and not requested else kind
         path = f"/api/{NAMES[repository]}/{quote(id)}/revision/{quote(requested or 'main', safe='')}"
         answer = self._json(path, f"{id}{f'@{requested}' if requested else ''}")
@@ -122,7 +123,8 @@ class Hub:
         found: list[bytes | BaseException] = []
         thread = Thread(target=lambda: found.append(self._answer(path)), daemon=True)
         thread.start()
-        # the timeout of a socket begins anew with each byte, so it does not limit the complete answer
+        # a socket's timeout starts again with each byte that arrives, so it does not limit the time for a complete
+        # answer
         thread.join(DEADLINE)
         try:
             if not found:
@@ -146,11 +148,13 @@ class Hub:
         return data
 
     def _answer(self, path: str) -> bytes | BaseException:
-        """Return the body of an answer, at most LARGEST + 1 bytes of it. An exception is returned, and not raised."""
+        """Return the body of an answer, at most LARGEST + 1 bytes of it. The method runs in a thread, so it returns an
+        exception instead of raising it.
+        """
         try:
             with self.opener.open(Request(self.endpoint + path, headers=self.headers), timeout=SECONDS) as answer:
                 data: bytes = answer.read(LARGEST + 1)
-                # if `read` gets a size, it does not notice that an answer is incomplete
+                # `read` with a size does not notice that an answer was cut short
                 if len(data) <= LARGEST and answer.length:
                     raise IncompleteRead(data, answer.length)
                 return data
@@ -163,8 +167,8 @@ class _Missing(Exception):
 
 
 def described(card: Mapping[str, Any], part: str) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The columns of a dataset's configuration, and the number of rows in each of its splits, as the card of the
-    dataset states them (`dataset_info`).
+    """Return what the dataset's card says about a configuration (`dataset_info`): its columns, and the number of rows
+    in each of its splits.
     """
     info = card.get("dataset_info")
     entries = [one for one in (info if isinstance(info, list) else [info]) if isinstance(one, dict)]
@@ -177,7 +181,7 @@ def described(card: Mapping[str, Any], part: str) -> tuple[tuple[str, ...], dict
 
 
 def _is_name(value: object) -> bool:
-    """Whether a lock may contain this name. It must be printable."""
+    """Whether a lock may contain the text `name` as a name: only printable text."""
     return isinstance(value, str) and value.isprintable()
 
 

@@ -58,14 +58,14 @@ def described(reference: tuple[str, str, str, str]) -> str:
 
 
 def unpinned(lock: Lock) -> list[tuple[str, str, str, str]]:
-    """The references that have a commit neither in the spec nor in the lock. Each consists of a kind, an id, a branch
+    """The references that have a commit neither in the spec nor in the lock. Each is a tuple of a kind, an id, a branch
     and a configuration.
     """
     return [reference for reference, pin in lock.lookups.items() if pin is None and not pinned(reference[2])]
 
 
 def refusals(lock: Lock | None, checked: Checked, workspace: Workspace, files: Mapping[str, bytes]) -> Iterator[str]:
-    """The reasons, as sentences, for which `--locked` refuses the spec. Empty if the lock is current."""
+    """The reasons, as sentences, why `--locked` refuses the spec. Empty if the lock fits the spec."""
     if lock is None:
         yield f"there is no {workspace.lock or 'lock'}: `xpc lock --update` writes it"
         return

@@ -28,8 +28,8 @@ MULTI_GPU with use_cpu is how accelerate starts several processes on one CPU mac
 
 
 def lower(spec: CheckedSpec) -> dict[str, bytes]:
-    """Every file of the bundle, by name; `bundle.toml` is the last. If the spec and the input files are the same, the
-    bytes are the same.
+    """Every file of the bundle, by name; `bundle.toml` is the last. The same spec and the same input files always give
+    the same bytes.
     """
     files = emitted(spec)
     files["bundle.toml"] = sealed(manifest(spec, files).encode("utf-8", "surrogatepass"))
@@ -37,8 +37,8 @@ def lower(spec: CheckedSpec) -> dict[str, bytes]:
 
 
 def emitted(spec: CheckedSpec) -> dict[str, bytes]:
-    """Every file of the bundle, by name, except `bundle.toml`. That file contains the digests of the others, so it is
-    made after them.
+    """Every file of the bundle, by name, except `bundle.toml`. `bundle.toml` is made later, because it contains the
+    digests of all these files.
     """
     plan = payload(spec)
     stated = plan["arguments"]

@@ -1,4 +1,4 @@
-"""Write `accelerate.yaml`: a table of plain values, in which blocks may be nested two levels deep."""
+"""Write `accelerate.yaml`. Its values are plain, and its blocks are nested at most two levels deep."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ATTENTION = {
 
 
 def distributed_type(spec: Spec) -> str:
-    """The distributed type, such as FSDP, that accelerate must report in the run. If accelerate reports another one,
-    the runtime stops the run.
+    """The distributed type, such as FSDP, that accelerate must report in the run. If accelerate reports a different
+    one, the runtime stops the run.
     """
     if spec.zero_stage:
         return "DEEPSPEED"
@@ -37,8 +37,8 @@ def accelerate(spec: Spec) -> dict[str, Json]:
 
     Several processes on one CPU machine are configured as MULTI_GPU with `use_cpu`, because accelerate's launcher
     starts only one process for MULTI_CPU (accelerate 1.4 and 1.15, `commands/launch.py`, checked by running it). For
-    DEEPSPEED, the file does not contain the key `mixed_precision`: accelerate refuses this key together with a
-    DeepSpeed file, even if its value is the default.
+    DEEPSPEED, the key `mixed_precision` is left out: together with a DeepSpeed file, accelerate refuses this key with
+    any value, the default included.
     """
     kind = distributed_type(spec)
     out: dict[str, Json] = {
@@ -79,7 +79,7 @@ def accelerate(spec: Spec) -> dict[str, Json]:
             block = out.setdefault("fsdp_config", {})
             assert isinstance(block, dict)
             block[name] = value.value
-            # accelerate cannot parse the text of its own default, 1e8
+            # accelerate's own default is the text 1e8, which it cannot parse
             if str(value.value).upper() == "SIZE_BASED_WRAP":
                 block.setdefault("fsdp_min_num_params", 100_000_000)
         else:
@@ -88,8 +88,8 @@ def accelerate(spec: Spec) -> dict[str, Json]:
 
 
 def _fp8(spec: Spec) -> dict[str, Json]:
-    """The configuration of torchao for fp8. Only FSDP gathers weights in fp8. Without FSDP, weights that are prepared
-    for such a gathering could not be saved (RuntimeError in safetensors).
+    """The configuration of torchao for fp8. The option `enable_fsdp_float8_all_gather` is on only under FSDP. Without
+    FSDP, it would give weights that safetensors cannot save (RuntimeError).
 
     Source: accelerate 1.15 `utils/dataclasses.py` (`AORecipeKwargs`); confirmed by running it on a CPU.
     """
@@ -97,10 +97,11 @@ def _fp8(spec: Spec) -> dict[str, Json]:
 
 
 def _mesh(spec: Spec) -> dict[str, Json] | None:
-    """The device mesh of FSDP2. None if all ranks shard one model together and none share a sequence.
+    """The device mesh of FSDP2. None if no mesh is needed: all ranks shard one model together, and each has its own
+    sequences.
 
-    accelerate shards the model over the ranks of `dp_shard` and of `cp`, so their product is the number of ranks that
-    xpc calls `shard`. Source: accelerate 1.15 `parallelism_config.py` (`dp_shard_cp`).
+    accelerate shards the model over `dp_shard` times `cp` ranks. xpc's `strategy.shard` is this product. Source:
+    accelerate 1.15 `parallelism_config.py` (`dp_shard_cp`).
     """
     hybrid = spec.text("strategy") == "hsdp" and spec.stack.facts.hsdp == "parallelism_config"
     if not hybrid and spec.context_parallel == 1:
@@ -119,8 +120,8 @@ def _mesh(spec: Spec) -> dict[str, Json] | None:
 
 
 def _ulysses(spec: Spec) -> dict[str, Json]:
-    """The groups of processes that share a sequence in a DeepSpeed run (Ulysses). ZeRO shards the model over all
-    processes, not within these groups.
+    """The settings of Ulysses, with which groups of processes share a sequence in a DeepSpeed run. ZeRO still shards
+    the model over all processes, and not within a group.
 
     Source: accelerate 1.15 `parallelism_config.py`, `utils/dataclasses.py` (`DeepSpeedSequenceParallelConfig`).
     """

@@ -1,8 +1,8 @@
 """Lower a spec to trainer arguments. The result contains every argument that can change the result of the run, under
-the name that it has on the target.
+the argument's name on the target.
 
-At first, all arguments have the values of the target's table of defaults. Then each setting of the spec overwrites the
-arguments that the table of settings lists for it.
+All arguments begin with the values of the target's table of defaults. Then each setting of the spec replaces the values
+of the arguments that the table of settings lists for it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def arguments(spec: Spec) -> dict[str, Json]:
     if spec.text("method") != "sft" or spec.get("method.loss") is not None:
         from xpc.compiler.lower.method import method_arguments
 
-        # Drop arguments of SFTConfig that the method's own configuration class lacks or deprecates. If a setting needs
-        # a dropped argument, a rule refuses the setting, or the runtime applies the setting to the rows.
+        # Drop the arguments of SFTConfig that the method's own configuration class lacks or deprecates. If a setting
+        # needs such an argument, either a rule refuses the setting, or the runtime does the setting's work on the rows.
         supervised = spec.stack.fields()
         taken = {name for name, field in known.items() if not field.deprecated}
         decided = {name: value for name, value in decided.items() if name in taken or name not in supervised}
@@ -41,8 +41,8 @@ def arguments(spec: Spec) -> dict[str, Json]:
 
 
 def _extra(spec: Spec) -> dict[str, Json]:
-    """The arguments in `extra trl`. `optim_args` is joined with the arguments that the optimizer's own settings give,
-    and strings of JSON are parsed.
+    """The arguments in `extra trl`. An `optim_args` of the spec is joined with the `optim_args` that the optimizer's
+    settings give. Strings of JSON are parsed.
 
     If the type of an argument is float, a whole number becomes a float: transformers 5 checks the types of values that
     it passes on to the model's configuration.
@@ -56,8 +56,8 @@ def _extra(spec: Spec) -> dict[str, Json]:
                 plain = float(plain)
             out[name] = plain
     config = out.get("accelerator_config")
-    # Each process reads the stream itself. Otherwise, accelerate would join the batches of all processes, whose rows
-    # differ in length (trl 1.16 sets the same).
+    # Each process reads the stream itself. With `dispatch_batches`, one process would read for all, and accelerate
+    # would join batches whose rows differ in length. trl 1.16 also turns it off.
     streamed = {"dispatch_batches": False} if spec.flag("data.streaming") else {}
     if isinstance(config, str) or streamed:
         import json  # imported here, because few specs need it
@@ -72,7 +72,7 @@ def _extra(spec: Spec) -> dict[str, Json]:
 
 
 def _compiled(out: dict[str, Json]) -> dict[str, Json]:
-    """Return the arguments, and add those of torch.compile that transformers would set: a mode or a backend turns
+    """Return the arguments with the ones for torch.compile as transformers would change them: a mode or a backend turns
     compilation on, and the default backend is inductor.
     """
     if out.get("torch_compile") is False:
@@ -81,8 +81,8 @@ def _compiled(out: dict[str, Json]) -> dict[str, Json]:
 
 
 def best(spec: Spec) -> dict[str, Json]:
-    """The arguments for the metric by which checkpoints are compared: the name of the metric, and whether a higher
-    value is better, which follows from the name.
+    """The arguments for the metric that decides which checkpoint is best: the name of the metric, and whether a higher
+    value is better. The name decides the latter.
     """
     metric = spec.extra_value("trl", "metric_for_best_model")
     needed = spec.extra_value("trl", "load_best_model_at_end") is True or spec.text("schedule") in METRIC_SCHEDULES
@@ -116,8 +116,8 @@ def _batch(spec: Spec) -> dict[str, Json]:
         "per_device_train_batch_size": spec.integer("batch.micro"),
         "per_device_eval_batch_size": spec.integer("eval.micro"),
         "gradient_accumulation_steps": spec.integer("batch.accum"),
-        # Truncation could cut off image tokens. So the trainer does not truncate rows with images, and the runtime
-        # checks their length.
+        # Truncation could cut off image tokens. Therefore the trainer does not truncate rows with images; the runtime
+        # checks the lengths of these rows instead.
         _named(spec, "seq"): None if uncut or spec.reads_images else spec.integer("batch.seq"),
         "packing": packing,
         "eval_packing": spec.flag("batch.packing.eval"),
@@ -157,8 +157,9 @@ def _memory(spec: Spec) -> dict[str, Json]:
 
 
 def _strategy_and_steps(amount: Amount, steps: Json) -> tuple[str, Json]:
-    """Convert an interval to a pair: transformers' strategy, and a number of steps. The pair is (`steps`, 100) or
-    (`steps`, 0.05); with the strategies `epoch` and `no`, transformers does not use the number.
+    """Convert an interval to a pair: transformers' strategy, and a number of steps. Examples are (`steps`, 100) and
+    (`steps`, 0.05), where 0.05 is a share of the run. With the strategies `epoch` and `no`, transformers ignores the
+    number.
     """
     if amount.unit == "never":
         return "no", steps
@@ -192,8 +193,8 @@ def _when(spec: Spec) -> dict[str, Json]:
 
 
 def _hub(spec: Spec) -> dict[str, Json]:
-    """The arguments for pushing to the hub. If the target has no argument for the branch, the branch is written to the
-    section `hub` of trainer_args.json, from which the runtime reads it.
+    """The arguments for pushing to the hub. Some targets have no argument for the branch. Their branch is in the
+    section `hub` of trainer_args.json, which the runtime reads.
     """
     out: dict[str, Json] = {
         "push_to_hub": True,
@@ -228,14 +229,15 @@ def _machine(spec: Spec) -> dict[str, Json]:
     if spec.zero_stage:
         out["deepspeed"] = "deepspeed.json"
     if spec.text("strategy") == "ddp" and spec.hardware.world > 1:
-        # If this argument is not set, the trainer makes DDP search for unused parameters in every step, except with
-        # gradient checkpointing. In a language model, only experts that get no tokens of a batch are unused.
+        # Without this argument, the trainer makes DDP search for unused parameters in every step, except with gradient
+        # checkpointing. Unused parameters exist only in models with experts: those of an expert that gets no token of
+        # the batch.
         facts = spec.model.facts
         sparse = facts is None or facts.experts > 0
         out["ddp_find_unused_parameters"] = sparse and not spec.flag("memory.checkpointing")
     if spec.on_cpu:
-        # With use_cpu, accelerate silently replaces DeepSpeed by DDP. Without use_cpu, accelerate uses the CPU if the
-        # machine has no GPU.
+        # With use_cpu, accelerate silently replaces DeepSpeed by DDP. On a machine without a GPU, accelerate uses the
+        # CPU even without use_cpu.
         out["use_cpu"] = not spec.zero_stage
         out["dataloader_pin_memory"] = False
         out["ddp_backend"] = "gloo" if spec.hardware.world > 1 and not spec.zero_stage else None

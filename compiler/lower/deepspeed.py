@@ -1,4 +1,6 @@
-"""Write `deepspeed.json`. Every value is stated, so that it agrees with the trainer arguments; no value is "auto"."""
+"""Write `deepspeed.json`. The file states every value as a number or a name that agrees with the trainer arguments, and
+never "auto".
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
     if not spec.zero_stage:
         raise ValueError(f"{spec.text('strategy')} does not use DeepSpeed")
     out: dict[str, Json] = {
-        # With context parallelism, transformers expects the batch size that would be right if each process had its own
-        # rows. accelerate corrects the number later.
+        # With context parallelism, several processes share a row. transformers expects the batch size as if they did
+        # not, and accelerate corrects the number later.
         "train_batch_size": spec.integer("batch.gbs") * spec.context_parallel,
         "train_micro_batch_size_per_gpu": spec.integer("batch.micro"),
         "gradient_accumulation_steps": spec.integer("batch.accum"),
@@ -55,16 +57,16 @@ def deepspeed_optimizer(spec: Spec) -> bool:
     """Whether deepspeed.json names the optimizer. If it does, DeepSpeed creates the optimizer; otherwise, transformers
     does.
 
-    If DeepSpeed creates the optimizer, it also steps the schedule, and passes the batch size to the schedule as if that
-    were the metric (runtime/engine.py, _take_model_step; checked by running it). So a run whose schedule needs a metric
-    uses transformers' AdamW. A run with LoRA+ also uses transformers' AdamW, because LoRA+ has two learning rates and
-    DeepSpeed's optimizer only one.
+    If DeepSpeed creates the optimizer, it also steps the schedule, and calls `step` with the batch size where the
+    metric belongs (runtime/engine.py, _take_model_step; checked by running it). Therefore a run whose schedule needs a
+    metric uses transformers' AdamW. A run with LoRA+ also uses transformers' AdamW, because LoRA+ has two learning
+    rates and DeepSpeed's optimizer only one.
     """
     return spec.owns_optimizer and spec.text("schedule") not in METRIC_SCHEDULES
 
 
 def deepspeed_extension(spec: Spec) -> Literal["fused_adam", "cpu_adam"] | None:
-    """The C++ extension that DeepSpeed compiles for its own AdamW. None if the optimizer is one of torch or
+    """The C++ extension that DeepSpeed compiles for its own AdamW. None if the run uses an optimizer of torch or
     transformers.
     """
     if not spec.zero_stage:
@@ -99,7 +101,7 @@ def _adamw(spec: Spec) -> dict[str, Json]:
         "weight_decay": spec.real("optimizer.weight_decay"),
     }
     if spec.on_cpu:
-        # DeepSpeed's fused Adam would need a CUDA extension, and torch's Adam computes the same
+        # DeepSpeed's fused Adam would need a compiled CUDA extension; torch's Adam gives the same result without one
         params["torch_adam"] = True
     return params
 
@@ -117,8 +119,7 @@ def _zero(spec: Spec) -> dict[str, Json]:
     if stage < 3:
         out["round_robin_gradients"] = spec.flag("strategy.round_robin_gradients")
     if facts is not None:
-        # These are the values that transformers would put in the place of "auto"
-        # (HfTrainerDeepSpeedConfig.trainer_config_finalize).
+        # transformers would write these values in place of "auto" (HfTrainerDeepSpeedConfig.trainer_config_finalize)
         out["reduce_bucket_size"] = facts.hidden**2
         if stage == 3:
             out["stage3_prefetch_bucket_size"] = int(0.9 * facts.hidden**2)

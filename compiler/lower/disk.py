@@ -3,8 +3,9 @@ the same time.
 
 For example, full training of 3B parameters on ZeRO-2 in bf16 saves 16 bytes per parameter: 2 bytes in
 model.safetensors, 2 bytes in DeepSpeed's own file, and 12 bytes in the optimizer's shards. This is 46 GiB per
-checkpoint. Adapters take only a few MiB. A part whose size is unknown counts as zero, so no run is refused for space
-that it might not need. tests/proof/test_checkpoint_sizes.py compares these sizes with real checkpoints of each kind.
+checkpoint. Adapters take only a few MiB. If the size of a part is unknown, it counts as zero, so that the run is not
+refused for space that it may not need. tests/proof/test_checkpoint_sizes.py compares these sizes with real checkpoints
+of each kind.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def disk(spec: Spec) -> Disk | None:
     if spec.zero_stage in (1, 2):
         # DeepSpeed also writes the weights into its own checkpoint
         full += model
-        # Tied weights are saved twice, once under each name: in the model's file, or, for adapters, in DeepSpeed's
+        # A tied weight is saved under both of its names: in the model's file or, for adapters, in DeepSpeed's
         # checkpoint.
         if facts.tied:
             twice = facts.vocab * facts.hidden * weight
@@ -67,7 +68,7 @@ def disk(spec: Spec) -> Disk | None:
 
 
 def _weight(spec: Spec) -> int:
-    """The bytes of a saved weight. DeepSpeed casts the model to the dtype in which it trains, so in half precision a
+    """The bytes of a saved weight. DeepSpeed casts the model to the dtype of the training, so in half precision a saved
     weight has 2 bytes.
     """
     if spec.zero_stage and spec.text("precision") in ("bf16", "fp16"):
@@ -79,7 +80,8 @@ def _weight(spec: Spec) -> int:
 
 
 def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
-    """The number of trained parameters. 0 if it is unknown, because of frozen parts, rotations (OFT) or experts."""
+    """The number of trained parameters. 0 if the number is unknown, as with frozen parts, rotations (OFT) or experts.
+    """
     if spec.flag("freeze") or spec.flag("oft"):
         return 0
     if spec.lora:
@@ -88,8 +90,8 @@ def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
 
 
 def adapters(spec: Spec, facts: ModelFacts) -> int:
-    """The number of trained parameters of the adapters, and of modules that are trained completely (`modules_to_save`).
-    0 if it is unknown.
+    """The number of trained parameters in a run with adapters: those of the adapters, and those of the modules in
+    `modules_to_save`. 0 if the number is unknown.
     """
     if not spec.low_rank and facts.experts:
         return 0
@@ -102,7 +104,9 @@ def adapters(spec: Spec, facts: ModelFacts) -> int:
 
 
 def _shared(spec: Spec, facts: ModelFacts) -> int:
-    """The number of parameters in the random matrices that VeRA's layers share. They are saved with the adapter."""
+    """The number of parameters in the random matrices that all layers of VeRA share. A checkpoint contains these
+    matrices.
+    """
     if not spec.flag("vera"):
         return 0
     linear, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"))
@@ -110,7 +114,7 @@ def _shared(spec: Spec, facts: ModelFacts) -> int:
 
 
 def _initial(spec: Spec, facts: ModelFacts, weight: int) -> int:
-    """The bytes of the initial matrices of PiSSA or OLoRA in float32. They are saved together with the adapter."""
+    """The bytes, in float32, of the matrices with which PiSSA or OLoRA starts. A checkpoint contains these matrices."""
     if not spec.changes_base:
         return 0
     linear, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"))
@@ -133,7 +137,7 @@ def _checkpoints(spec: Spec) -> int:
     elif every.unit == "epoch":
         saves = ceil(spec.real("train.epochs")) if spec.get("train.steps") is None else None
     elif every.value >= 1 and steps is not None:
-        saves = max(1, ceil(steps / every.value))  # rounded up, because the last step also saves a checkpoint
+        saves = max(1, ceil(steps / every.value))  # rounded up, because the last step saves a checkpoint, too
     if isinstance(keep, int):
         most = keep + (2 if best(spec) else 1)
         return most if saves is None else min(most, saves)

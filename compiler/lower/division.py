@@ -1,9 +1,9 @@
-"""Decide how a restarted run may divide its global batch in another way than before: into another number of processes
-or micro-batches.
+"""Decide in which ways a restarted run may divide its global batch differently than before: into another number of
+processes, or into other micro-batches.
 
-accelerate gives micro-batches to the processes in turn. So a step has the same rows in the same order, however the
-global batch is divided into processes, micro-batches and accumulation. A step may depend on other things as well, and
-this module lists these. At the start, `runtime/core/same_run.py` compares them with the earlier run.
+accelerate gives micro-batches to the processes in turn. Therefore a step has the same rows in the same order with every
+division into processes, micro-batches and accumulation. But other things in a step may depend on the division, and this
+module lists them. When a run resumes, `runtime/core/same_run.py` compares the list with the earlier run's.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ def division(
     method: Method, arguments: Mapping[str, Json], distributed_type: str, fsdp1: bool, context_parallel: int,
     extra: Iterable[str] = (),
 ) -> Division:  # fmt: skip
-    """The section `division` of trainer_args.json. For `step`, `processes` and `micro`, it has the reason why this part
-    of the division must stay the same, or None if it may change. `extra` are the keys in `extra deepspeed`.
+    """The section `division` of trainer_args.json. Its keys are `step`, `processes` and `micro`. The value is the
+    reason why this part of the division must stay the same, or None if this part may change. `extra` are the keys in
+    `extra deepspeed`.
     """
     ulysses = distributed_type == "DEEPSPEED" and context_parallel > 1
     if distributed_type == "DEEPSPEED" and not ulysses:
@@ -49,7 +50,7 @@ def division(
 
 
 def _step_obstacle(method: Method, arguments: Mapping[str, Json]) -> str | None:
-    """The reason why a step would have another result if the batch were divided in another way, or None."""
+    """The reason why the result of a step depends on how the batch is divided, or None."""
     grouped = arguments.get("group_by_length") or arguments.get("train_sampling_strategy")
     if method["generates"]:
         return "each process generates its completions from a random state of its own"
@@ -75,7 +76,7 @@ def _shard_obstacle(arguments: Mapping[str, Json], extra: Iterable[str]) -> str 
 
 
 def _process_obstacle(distributed_type: str, fsdp1: bool, context_parallel: int) -> str | None:
-    """The reason why a run with another number of processes cannot resume from the checkpoints, or None."""
+    """The reason why a run with another number of processes cannot load this run's checkpoints, or None."""
     if distributed_type == "FSDP" and fsdp1:
         return "loading a checkpoint of another number of processes was not tested with FSDP1"
     if context_parallel > 1:

@@ -1,8 +1,8 @@
-"""Write the section of `README.md` that compares the stack with others. It lists arguments that have another name or
-another default in an older or a newer stack.
+"""Write the section of `README.md` that compares the bundle's stack with other stacks. The section lists arguments that
+have another name or another default in an older or a newer stack.
 
 A bundle states every argument, so a default that changes between versions does not change the run. The section shows
-which values would change without this.
+which values would change if the bundle stated fewer.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) ->
 def _renamed(
     stack: Stack, config: str, other: Stack, theirs: str, written: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """The arguments of another stack that this stack has renamed or removed. Each has its new name, or a text on what
-    replaces it.
+    """The arguments that another stack has and this stack has renamed or removed. Each comes with its new name, or with
+    a text that says what replaces it.
     """
     here, there = stack.fields(config), other.fields(theirs)
     omitted = stack.omitted(config)
@@ -85,8 +85,8 @@ def _defaults(spec: Spec, stated: Mapping[str, Json], other: Stack, cell: Callab
 
 @cache
 def _changed_defaults(stack: Stack, config: str, other: Stack, theirs: str) -> Mapping[str, tuple[Field, Field]]:
-    """The arguments of a configuration class whose defaults differ between two stacks. The result maps the name of an
-    argument to a pair: its field in the first stack, and its field in the other stack.
+    """The arguments of a configuration class whose defaults differ between two stacks. The result maps an argument's
+    name to a pair: the argument in the first stack, and the argument in the other stack.
     """
     here, there = stack.fields(config), other.fields(theirs)
     pairs = ((new, there.get(name) or there.get(other.rename(name) or "")) for name, new in here.items())
@@ -105,8 +105,8 @@ def _config(spec: Spec, other: Stack) -> str:
 
 
 def same_value(one: object, other: object) -> bool:
-    """Whether two defaults have the same meaning. A value that is not set means the same as an empty one, and a name
-    means the same as a list with only this name.
+    """Whether two defaults have the same meaning: an unset value equals an empty one, and a name equals a list with
+    only this name.
     """
     return one == other or (one in (None, {}) and other in (None, {})) or one == [other] or other == [one]
 

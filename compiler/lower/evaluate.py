@@ -21,8 +21,8 @@ def tasks(spec: Spec) -> tuple[str, ...]:
 
 
 def requirement(spec: Spec) -> str:
-    """The requirement (`lm_eval==...`) for `requirements-eval.txt`. It is in a separate file, because training does not
-    need it.
+    """The requirement (`lm_eval==...`) for `requirements-eval.txt`. This file is separate, because training does not
+    need lm-evaluation-harness.
     """
     return harness.requirement(tasks(spec))
 
@@ -33,7 +33,7 @@ def script(spec: Spec) -> str:
     """
     processes = _processes(spec)
     words = '"$python"'
-    if processes > 1:  # with -P, Python does not import modules from the folder in which the user starts the script
+    if processes > 1:  # -P keeps Python from importing modules of the folder in which the user starts the script
         words = f'"$python" -P -m torch.distributed.run --standalone --nproc_per_node {processes}'
     head = read_text(__file__, "evaluate.sh").format(version=harness.version(), processes=processes)
     flags = start("evaluate.sh", "evaluated", {"--dry-run": "dry_run"})

@@ -14,7 +14,7 @@ PROGRAMS = (".sh", ".py", ".yaml", ".yml", ".jinja", ".jinja2", ".j2")
 
 
 def executes(spec: Spec, cell: Callable[[str], str]) -> list[str]:
-    """A line for each program that the run executes in addition to the trainer, or a sentence that there are none.
+    """A line for each program of the spec that the run executes besides the trainer, or a sentence that there is none.
     `cell` escapes a text for Markdown.
     """
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Write `launch.sh`. The script contains no free text of the spec; the values of settings are passed to programs in
+"""Write `launch.sh`. Free texts of the spec are never a part of the script; programs read the values of settings from
 files.
 """
 
@@ -42,8 +42,8 @@ FLAGS = {
 
 
 def launch(spec: Spec) -> str:
-    """The text of `launch.sh`. The user may call the script from any folder. It reads the files next to itself, and
-    writes to the folder from which it is called.
+    """The text of `launch.sh`, which the user may call from any folder. The script reads the files in its own folder,
+    and writes to the folder from which it is called.
     """
     hardware, multi = spec.hardware, spec.hardware.nodes > 1
     distributed = hardware.world > 1
@@ -76,8 +76,8 @@ def launch(spec: Spec) -> str:
         parts.append(shell["retries"].format(retries=again))
     if multi:
         parts.append(shell["nodes"].format(nodes=hardware.nodes, last=hardware.nodes - 1))
-    # If the port is 0, accelerate 1.15 looks for a free port, but accelerate 1.4 waits forever. `torchrun --standalone`
-    # needs no port. For several nodes, the script has already checked that MASTER_PORT is set.
+    # With port 0, accelerate 1.15 looks for a free port, but accelerate 1.4 waits forever. `torchrun --standalone`
+    # needs no port. For a run on several nodes, the script has already checked that MASTER_PORT is set.
     if ported:
         finds = bool(spec.stack.facts.fsdp2)
         if not (finds or multi):
@@ -119,23 +119,23 @@ def _variables(spec: Spec, again: int, ported: bool) -> str:
 
 
 def _has_growing_segments(spec: Spec) -> bool:
-    """Whether torch's allocator may use expandable segments. A vLLM in the same process does not support them, because
-    it shares memory with other processes and offloads it.
+    """Whether torch's allocator may use expandable segments. A vLLM in the same process does not support such segments,
+    because it offloads its memory and shares it with other processes.
     """
     return not (spec.on_cpu or spec.flag("method.vllm"))
 
 
 def environment(spec: Spec) -> str:
-    """Shell lines that source `environment.sh` and then look for python3. They do so in this order because
-    `environment.sh` may activate a virtual environment.
+    """Shell lines that source `environment.sh`, and then look for python3. The order matters: `environment.sh` may
+    activate a virtual environment, which changes python3.
     """
     lines = read(spec, "$here")
     return f"{lines}python=${{PYTHON:-python3}}\n" if lines else ""
 
 
 def batch_readers(spec: Spec) -> str:
-    """A phrase that says how many micro-batches are trained on at the same time: `8 processes`, or `4 groups of 2
-    processes that share a sequence`.
+    """A phrase for the number of micro-batches in parallel: `8 processes`, or `4 groups of 2 processes that share a
+    sequence`.
     """
     if spec.context_parallel == 1:
         return f"{spec.hardware.world} processes"
@@ -172,8 +172,8 @@ def _rendezvous_timeout(spec: Spec) -> str:
     """Options for how long the nodes wait for each other at the start. torch's defaults are 15 minutes
     (launcher/api.py), or ten minutes with c10d.
 
-    `is_host` tells c10d whether this node hosts c10d's store. Without `is_host`, c10d finds this out by the name of the
-    machine, which may have no address.
+    `is_host` tells c10d whether this node hosts c10d's store. Without `is_host`, c10d looks up the address of the
+    machine's name to find this out, and some names have no address.
     """
     if spec.text("launch.rendezvous") == "c10d":
         return '--rdzv_conf "is_host=$is_host,join_timeout=$wait"'

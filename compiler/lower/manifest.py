@@ -27,9 +27,9 @@ class Identity:
     """The identity of a bundle: its name, the version of xpc, the stack, and its spec. `spec` is the name of the spec's
     file, without its folder.
 
-    `spec_digest` is the digest of the spec's text. In a sweep, only sweep.toml has this digest, so a changed comment
-    changes only one line in all files. `allow_oom` is true if the run was compiled although the plan predicts that it
-    does not fit in its GPUs.
+    `spec_digest` is the digest of the spec's text. In a sweep, only sweep.toml has this digest. A changed comment then
+    changes one line of one file, and not a line of every member. `allow_oom` is true if the run was compiled although
+    the plan predicts that it does not fit in its GPUs.
     """
 
     format: int
@@ -44,7 +44,7 @@ class Identity:
 
 @record
 class ModelEntry:
-    """The resolved model. `architecture` says where its sizes come from, such as the registry."""
+    """The resolved model. `architecture` says from where its sizes are known, such as the registry."""
 
     id: str | None = None
     path: str | None = None
@@ -55,10 +55,11 @@ class ModelEntry:
 
 @record
 class DataEntry:
-    """One resolved data source. The digest of a folder is the digest of the lines that sha256sum prints for its files.
+    """One resolved data source. For a folder, `sha256` is the digest of the lines that sha256sum prints for the
+    folder's files.
 
-    If the rows name images by their paths, `images` is the digest of the list of these `image_files`. If the source is
-    for evaluation, `evaluated` is the name of its evaluation set.
+    If the rows contain paths of images, `image_files` lists these files, and `images` is the digest of the list. If the
+    source is for evaluation, `evaluated` is the name of its evaluation set.
     """
 
     id: str | None = None
@@ -114,8 +115,8 @@ def requirements(spec: Spec) -> str:
 def flash_requirement(spec: Spec) -> str | None:
     """The requirement of flash-attn in `requirements-flash.txt`. None if the run uses another attention.
 
-    flash-attn must be installed by a command of its own, after torch. It has no wheel, and its setup.py imports torch,
-    so pip can neither build flash-attn nor read its requirements before torch is installed.
+    flash-attn must be installed by a command of its own, after torch. It has no wheel, and its setup.py imports torch.
+    Before torch is installed, pip can therefore neither build flash-attn nor find out what it requires.
     """
     if spec.text("model.attn") != "flash2":
         return None
@@ -166,8 +167,8 @@ def written(table: Manifest) -> str:
     import toml
 
     class Encoder(toml.TomlEncoder):  # type: ignore[type-arg]
-        """A TOML encoder that quotes strings itself. toml 0.10 writes a backslash before an `x` in a way that no parser
-        can read.
+        """A TOML encoder that quotes strings itself. toml 0.10 escapes some strings with a backslash and an `x` such
+        that no parser can read them.
         """
 
         def dump_sections(self, o, sup):  # type: ignore[no-untyped-def]
@@ -175,7 +176,7 @@ def written(table: Manifest) -> str:
                 return super().dump_sections(o, sup)
             return "".join(f"{toml_text.key(key)} = {toml_text.value(value)}\n" for key, value in o.items()), {}
 
-    plain = {  # TOML has no null, so unknown values are left out
+    plain = {  # TOML has no null, so an unknown value is omitted
         name: [stated(one) for one in held]
         if isinstance(held, list)
         else held

@@ -51,7 +51,7 @@ def method_arguments(spec: Spec) -> dict[str, Json]:
 
 
 def _plain(value: object, kind: str) -> Json:
-    """The value of a setting, converted to the type (`kind`) of the argument."""
+    """The value of a setting, converted to the argument's type `kind`."""
     if isinstance(value, Amount):
         return value.value
     if kind == "bool" and isinstance(value, str):  # for example, scale_rewards is a bool in TRL 0.18
@@ -105,8 +105,8 @@ def _of_file(one: Weighted) -> OfFile:
 
 
 def method_facts(method: Method) -> Section:
-    """Properties of the method, such as whether it generates completions. The runtime reads them instead of comparing
-    names of methods.
+    """Properties of the method, such as whether it generates completions. The runtime asks for such a property and
+    never for the method's name.
     """
     return {
         "name": method.name,
@@ -134,9 +134,9 @@ def max_prompt(spec: Spec) -> int | None:
     """The largest number of tokens that a rendered prompt may have. None unless the runtime has to drop the rows with
     longer prompts.
 
-    The runtime drops such rows, and reports how many, if the trainer has no argument for this limit. The prompts are
-    not cut instead, for two reasons. TRL 0.18 cut prompts at their beginning, which removed the system prompt. And a
-    trainer that renders conversations itself cannot be given a prompt that is already cut.
+    The runtime drops such rows, and reports how many, if the trainer has no argument for this limit. It does not cut
+    the prompts, for two reasons. A cut at the beginning, as in TRL 0.18, removes the system prompt. And some trainers
+    render the conversation themselves, so the runtime cannot give them a cut prompt.
     """
     return None if "max_prompt_length" in spec.fields() else spec.get("method.max_prompt")
 
@@ -144,9 +144,9 @@ def max_prompt(spec: Spec) -> int | None:
 def lora_section(spec: Spec) -> Adapter | None:
     """The values for the adapters' PEFT configuration and for BitsAndBytesConfig; None if the run has no adapter.
 
-    By default, bitsandbytes stores 4-bit weights as bytes. Under FSDP and ZeRO-3, they are stored in the dtype of the
-    other weights instead, because these strategies cannot shard weights of different dtypes together (accelerate 1.15,
-    utils/fsdp_utils.py).
+    The storage dtype of 4-bit weights is that of the other weights under FSDP and ZeRO-3, because these strategies
+    cannot shard weights of different dtypes together (accelerate 1.15, utils/fsdp_utils.py). With other strategies it
+    is a byte, the default of bitsandbytes.
     """
     if not spec.lora:
         return None
@@ -213,7 +213,7 @@ def _shape(spec: Spec) -> AdapterShape:
 
 
 def freeze_section(spec: Spec) -> Freeze | None:
-    """The weights that `freeze` leaves trainable. None if the spec has no `freeze`."""
+    """The section `freeze` of trainer_args.json: which weights stay trainable. None if the spec has no `freeze`."""
     if not spec.flag("freeze"):
         return None
     return {

@@ -19,8 +19,8 @@ def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> st
     """The model card of the trained weights. For a run with adapters, `merged` asks for the card of the merged weights.
     `files` has the digests of the bundle's files.
 
-    A base in a local folder is named only in the text of the card, because the hub accepts only ids of the hub as
-    `base_model`.
+    If the base model is a local folder, only the text of the card contains its name. In the metadata, the hub accepts
+    as `base_model` only the id of a repository.
     """
     base, adapter, method = spec.model.id, spec.lora and not merged, spec.text("method")
     kind = ["lora" if spec.low_rank else spec.adapter] if spec.lora else []

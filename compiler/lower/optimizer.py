@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def optimizer(spec: Spec) -> dict[str, Json]:
-    """The arguments for the name and the hyperparameters of the optimizer. Hyperparameters that have no argument of
+    """The arguments for the optimizer's name and its hyperparameters. Hyperparameters without a trainer argument of
     their own are joined in the text `optim_args`.
     """
     beta1, beta2 = spec.reals("optimizer.betas")
@@ -41,8 +41,8 @@ def optimizer(spec: Spec) -> dict[str, Json]:
 
 
 def muon(spec: Spec) -> Muon | None:
-    """The two groups of weights that a run with Muon trains, which the runtime passes to the optimizer. None for other
-    optimizers.
+    """For a run with Muon, the hyperparameters of its two groups of weights: those that Muon trains and those that
+    AdamW trains. The runtime passes them to the optimizer. None for other optimizers.
     """
     if spec.text("optimizer") != "muon":
         return None
@@ -135,8 +135,8 @@ def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
                 kwargs["min_lr_ratio"] = _share(spec, "schedule.min_lr")
             return "warmup_stable_decay", kwargs
         case "polynomial":
-            # These are transformers' own defaults. They are replaced if the final rate would not be below the peak,
-            # which transformers refuses.
+            # transformers' own defaults, but an end of 0.0 if the peak is not above 1e-7: transformers refuses an end
+            # above the peak
             power = spec.get("schedule.power")
             end = 1e-7 if spec.real("optimizer.lr") > 1e-7 else 0.0
             if isinstance(floor, Amount):
@@ -150,8 +150,8 @@ def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
 
 
 def _metric(spec: Spec) -> dict[str, Json]:
-    """The keyword arguments of a schedule that follows a metric. Every bound of the learning rate is stated, because
-    the library's bounds (1e-3 to 1.0 for greedy) are too high for fine-tuning.
+    """The keyword arguments of a schedule that changes the learning rate when a metric stops improving. Every bound of
+    the learning rate is stated, because the library's bounds (1e-3 to 1.0 for greedy) are too high for fine-tuning.
     """
     out: dict[str, Json] = {
         "mode": "max" if maximized(spec) else "min",
@@ -165,8 +165,8 @@ def _metric(spec: Spec) -> dict[str, Json]:
 
 
 def maximized(spec: Spec) -> bool:
-    """Whether a higher value of the metric is better, for checkpoints and for schedules. This is decided in the same
-    way as in transformers.
+    """Whether a higher value of the metric is better, both for checkpoints and for schedules. The rule is that of
+    transformers.
     """
     higher, metric = spec.extra_value("trl", "greater_is_better"), spec.extra_value("trl", "metric_for_best_model")
     return higher if isinstance(higher, bool) else isinstance(metric, str) and not metric.endswith("loss")
@@ -182,7 +182,7 @@ def peak_unknown(spec: Spec) -> bool:
 
 
 def rate(spec: Spec, path: AmountPath) -> float:
-    """The learning rate that the setting `path` states. It may be stated as a number, or as a share of the peak."""
+    """The learning rate of the setting `path`, whose value is a number or a share of the peak."""
     value = spec.amount(path)
     return value.value * spec.real("optimizer.lr") if value.unit == "share" else float(value.value)
 

@@ -1,10 +1,10 @@
 """Compute how many bytes the states of an optimizer take in a checkpoint.
 
-AdamW keeps two numbers for each trained parameter. GaLore projects the gradient to a low rank, so it keeps the
-projection matrices, and two numbers for each element of the projected gradient. At rank 128, GaLore's states for a
-matrix of 2,048 x 11,008 take 28 MB, and AdamW's take 180 MB. Sources: the states of bitsandbytes 0.50, galore-torch
-1.0, apollo-torch 1.0.3 and torchao 0.18, and DeepSpeed's shards. tests/proof/test_checkpoint_sizes.py compares the
-result with real checkpoints.
+AdamW keeps two numbers for each trained parameter. GaLore projects each gradient to a low rank. It keeps its projection
+matrices, and two numbers for each element of the projected gradients. At rank 128, GaLore's states for a matrix of
+2,048 x 11,008 take 28 MB, and AdamW's take 180 MB. Sources: the states of bitsandbytes 0.50, galore-torch 1.0,
+apollo-torch 1.0.3 and torchao 0.18, and DeepSpeed's shards. tests/proof/test_checkpoint_sizes.py compares the result
+with real checkpoints.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def algorithm(name: str) -> str:
 
 
 def _unquantized(spec: Spec, facts: ModelFacts) -> int:
-    """The number of parameters whose states bitsandbytes keeps in 32 bits. These are embeddings, because transformers
-    asks for it, and small matrices (trainer.py; `min_8bit_size` of bitsandbytes' Optimizer2State).
+    """The number of parameters whose states bitsandbytes keeps in 32 bits. These are the embeddings (transformers
+    registers them so) and small matrices (trainer.py; `min_8bit_size` of bitsandbytes' Optimizer2State).
     """
     saved = {one.rpartition(".")[2] for one in spec.names("lora.modules_to_save")}
     embedding = facts.vocab * facts.hidden if not spec.lora or saved & {*TOKEN_EMBEDDINGS} else 0
@@ -71,16 +71,16 @@ def _unquantized(spec: Spec, facts: ModelFacts) -> int:
 
 
 def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> float:
-    """The bytes of GaLore's projection matrices and states. If the gradient is float32, GaLore keeps all singular
-    vectors; otherwise it keeps only `rank` of them.
+    """The bytes of GaLore's projection matrices and states. A projection matrix has all singular vectors if the
+    gradient is float32, and otherwise only `rank` of them.
     """
     name, wanted, targets = spec.text("optimizer"), spec.integer("optimizer.rank"), spec.get("optimizer.targets")
     apollo, factored = name in PACKAGES["apollo"], algorithm(name) == "adafactor"
     each: float = OF_BLOCK if name.endswith("8bit") else weight
     kept, projected = 0.0, 0
     for one in _matrices(spec, facts):
-        # A target may be any part of a module's path, as in transformers. Stacked experts are not linear modules, so
-        # they match no target.
+        # As in transformers, a target may be any part of a module's path. Stacked experts are not linear modules, so no
+        # target stands for them.
         if (one.count > 1 and spec.stack.facts.experts_stacked) or not spec.low_rank or not _named(one, targets):
             continue
         count = facts.layers * one.count if one.site else 1
@@ -94,8 +94,8 @@ def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> floa
 
 
 def _matrices(spec: Spec, facts: ModelFacts) -> Iterator[Linear]:
-    """The trained linear modules of a layer, and the head, whose `site` is "". If the run trains adapters, the result
-    has the matrices of the adapters instead.
+    """The linear modules of a layer that the run trains, and the head, whose `site` is "". For a run with adapters, the
+    matrices of the adapters.
     """
     if not spec.lora:
         yield from linear_layers(facts)

@@ -1,4 +1,4 @@
-"""Write `trainer_args.json`, which contains the trainer arguments and sections that only the runtime reads."""
+"""Write `trainer_args.json`: the trainer arguments, and sections that only the runtime reads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def payload(spec: Spec) -> Payload:
     """The content of `trainer_args.json`. Its key `format` is the version of the file's layout."""
     method, stated, groups = method_section(spec), arguments(spec), muon(spec)
     extra = spec.extra.get("deepspeed", {})
-    # for a run with Muon, `optim` names the AdamW that trains the other weights
+    # for a run with Muon, `optim` is the AdamW that trains the weights that Muon does not train
     divisible = {**stated, "optim": "muon"} if groups is not None else stated
     divided = division(method, divisible, distributed_type(spec), spec.by_fsdp1, spec.context_parallel, extra)
     plan: Payload = {
@@ -65,7 +65,7 @@ def payload(spec: Spec) -> Payload:
 
 
 def stack_section(stack: Stack) -> StackSection:
-    """Properties of the stack, for the runtime. It reads them instead of comparing the names of stacks."""
+    """Properties of the stack. The runtime asks for such a property and never for the stack's name."""
     facts = stack.facts
     out: StackSection = {
         "epoch_forgotten": facts.epoch_forgotten,
@@ -165,8 +165,8 @@ def _source(spec: Spec, source: DataSource, mixed: bool) -> Source:
 
 
 def _tokens(spec: Spec) -> str:
-    """The column that tells the trainer which tokens of a row count in the loss: "labels" or "completion_mask". "" if
-    the trainer drops both columns.
+    """The column with which the trainer learns which tokens of a row count in the loss: "labels" or "completion_mask".
+    "" if the trainer drops both columns.
     """
     if spec.stack.facts.reads_labels:
         return "labels"
@@ -193,9 +193,9 @@ def _data(spec: Spec) -> Data:
 
 
 def _words(spec: Spec) -> Words:
-    """Keys of the section `data` that are present only if the spec uses their settings: the prompt template, the column
-    of system prompts, the roles of speakers, what happens when a source of a mixture with shares is used up, what the
-    chat template may leave out, and how the rows are streamed.
+    """Those keys of the section `data` that are written only if the spec uses their settings: the prompt template, the
+    column of system prompts, the roles of speakers, what happens when a source of a mixture with shares is used up,
+    what the chat template may leave out, and how the rows are streamed.
     """
     out: Words = {}
     if spec.get("data.long") == "chunk":
@@ -220,8 +220,8 @@ def _words(spec: Spec) -> Words:
 
 
 def _evaluation(spec: Spec) -> Evaluation | None:
-    """The separate evaluation sets. None if there are none. If `named` is true, the metrics of each set are reported
-    under its name.
+    """The evaluation sets that have their own data. None if there are none. With `named`, the metrics of each set are
+    reported under the set's name.
     """
     if not spec.evaluated:
         return None

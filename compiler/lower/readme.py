@@ -36,8 +36,7 @@ STAGED = (
 def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str]) -> str:
     """The text of README.md. Texts of the spec are escaped, so that a name cannot become markup.
 
-    `stated` are the trainer arguments of the bundle. `submit` are the lines of the engine that say how to submit the
-    run.
+    `stated` are the trainer arguments of the bundle. `submit` are the engine's lines on how to submit the run.
     """
     lines = [
         f"# {cell(spec.name)}",
@@ -86,7 +85,7 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
 
 
 def _facts(spec: CheckedSpec) -> list[str]:
-    """The table of what is trained, on what and how."""
+    """The table that says which model is trained, on which data, and with which settings."""
     hardware = spec.hardware
     gbs, micro, accum = spec.integer("batch.gbs"), spec.integer("batch.micro"), spec.integer("batch.accum")
     return [
@@ -177,7 +176,7 @@ def _server(spec: Spec) -> list[str]:
 
 
 def _start_weights(spec: Spec) -> list[str]:
-    """Lines about the initial weights, if they come from an earlier run."""
+    """Lines about the initial weights, if these come from an earlier run."""
     if spec.continued is not None:
         what = f"with the weights of the adapter in {cell(spec.continued.path)}, over {cell(spec.model.name)}. Its"
         what += " rank, alpha, targets and all other parts of its shape apply. The tokenizer and chat template are the"
@@ -191,7 +190,7 @@ def _start_weights(spec: Spec) -> list[str]:
 
 
 def _method(spec: Spec) -> str:
-    """A sentence about the method: its loss, what a step contains, and which program generates the completions."""
+    """A sentence about the method: its loss, the contents of a step, and the program that generates completions."""
     parts = [spec.text("method")]
     losses = spec.weighted("method.loss")
     if losses:
@@ -217,7 +216,7 @@ def _method(spec: Spec) -> str:
 
 
 def _hub(spec: Spec) -> str:
-    """A sentence that says where the model is pushed to, and what the machine needs for the push."""
+    """A sentence that says to which repository the model is pushed, and what the machine needs for that."""
     name, revision = spec.text("save.hub.name"), spec.get("save.hub.revision")
     parts = [f"pushes to {cell(name)}" + (f", branch {cell(revision)}" if revision is not None else "")]
     if spec.flag("save.hub.checkpoint_branches"):
@@ -259,7 +258,7 @@ def _muon(spec: Spec) -> str:
 
 
 def _frozen(spec: Spec) -> str:
-    """A sentence that says which parts of the model are trained, if the spec freezes the others."""
+    """If the spec freezes parts of the model, a sentence that says which parts are trained."""
     only = spec.names("freeze.layer_modules")
     parts = [
         f"the {side} {count} layers" + (f" ({cell(', '.join(only))})" if only else "")
@@ -295,7 +294,7 @@ def _table(spec: Spec, written: bool) -> list[str]:
     lines = ["| setting | value | from |", "|---|---|---|"]
     for path, value in spec.values.items():
         if path.startswith("launch.") and spec.text("launch") not in readers(BY_PATH[path]):
-            continue  # the extended spec may state settings of another engine; this run does not use them
+            continue  # settings of another engine come from the extended spec, and this run does not use them
         if (value.origin.kind in (SPEC, BASE)) is written:
             lines.append(f"| {path} | {cell(_value(path, value))} | {cell(value.origin.name)} |")
     return lines

@@ -1,5 +1,5 @@
-"""Shell code that several scripts of a bundle need. The scripts run under bash and can be called from any folder. A
-call has at most one flag.
+"""Shell code that several scripts of a bundle share. The scripts run under bash, can be called from any folder, and
+accept at most one flag per call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def start(name: str, done: str, flags: Mapping[str, str], several: Sequence[str]
     """The first lines of a script, which find the script's folder and read its flags. `flags` maps each flag to the
     shell variable that the flag sets to true.
 
-    `name` is the file name of the script. `done` is a word for what the script has done, such as "trained". `several`
+    `name` is the script's file name. `done` is a word for what the script does to a model, such as "trained". `several`
     are the flags that take arguments.
     """
     words = f"{', '.join(flags)} and --help"
@@ -37,7 +37,7 @@ def start(name: str, done: str, flags: Mapping[str, str], several: Sequence[str]
 
 
 def command(words: list[str], program: str) -> str:
-    """Shell code that sets the array `command`, with one group of words on each line. `program` is the name of a file
-    in the bundle's trainer/.
+    """Shell code that sets the array `command` to the groups of words in `words`, one group per line, and a last word:
+    the path of the file `program` in the bundle's trainer/.
     """
     return "\ncommand=(\n" + "".join(f"  {word}\n" for word in words) + f'  "$here/trainer/{program}"\n)\n'

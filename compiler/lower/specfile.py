@@ -1,7 +1,7 @@
 """Write the bundle's `spec.xp`, which states the compiled experiment without `extends`, with one setting per line.
 
-A setting that the user's spec does not state itself has a comment with its origin: the extended spec, the default or a
-derivation.
+If the user's spec does not state a setting itself, the line of the setting has a comment with its origin: the extended
+spec, the default or a derivation.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ STRUCTURAL = ("train.epochs", "train.steps")
 
 
 def specfile(spec: CheckedSpec) -> str:
-    """The text of the bundle's `spec.xp`. Unless the spec names local files, compiling this text gives the same
-    arguments again.
+    """The text of the bundle's `spec.xp`. Compiling this text gives the same arguments again, unless the spec names
+    local files.
 
-    If the spec silences a finding, this text silences it, too, by a comment above the clause that the finding is about.
+    If the user's spec silences a finding, this text also silences it, with a comment above the clause with the finding.
     """
     lines = ["xpc 1", ""]
     model = quoted(spec.model.path) if spec.model.path is not None else str(spec.model.id)
@@ -48,7 +48,7 @@ def specfile(spec: CheckedSpec) -> str:
         rows = _clauses()["lora" if clause == adapter else clause]
         inner = [row for row in rows if row.path in spec.values and row.path not in out]
         if clause == "launch":
-            # the extended spec may state settings of another engine; this run does not use them
+            # settings of another engine come from the extended spec, and this run does not use them
             inner = [row for row in inner if spec.text("launch") in readers(row)]
         head = BY_PATH.get(clause) if clause in spec.values else None
         if head is None and not inner:
@@ -76,8 +76,8 @@ def _clauses() -> dict[str, list[Setting]]:
 
 
 def _clause_of(spec: Spec, location: Label | None) -> str:
-    """The beginning of the line above which a finding is silenced. This is the clause at the finding's position, or
-    `train ` if there is no setting at this position.
+    """The first word of the line above which a comment silences a finding: the clause at the finding's location. If no
+    setting is there, the result is `train `.
     """
     if location is None:
         return "train "
@@ -98,8 +98,8 @@ def _clause_of(spec: Spec, location: Label | None) -> str:
 
 
 def _excluded(spec: Spec) -> tuple[str, ...]:
-    """The settings that are left out: those in the `train` line, and a `batch.seq` that has no effect, because a rule
-    would refuse it.
+    """The settings that the text leaves out: those of the `train` line, and `batch.seq` if it has no effect, because a
+    rule would then refuse it.
     """
     if spec.online:
         return (*STRUCTURAL, "batch.seq")
@@ -146,8 +146,8 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
             out.append(f"  {row.name}({inside}){note}")
         else:
             out.append(f"  {row.name} = {show(row, value.value)}{note}")
-        # A flag's setting gets its own line if it has another origin than the flag. If the flag is off, only settings
-        # that the user wrote get a line. Such a setting may have an effect even then (`packing.eval`).
+        # A flag's setting gets its own line if its origin is not the flag's. If the flag is off, only settings that the
+        # user wrote get a line, because such a setting may have an effect without the flag (`packing.eval`).
         for one in parts:
             if one not in alike and (on or spec.written(one.path)):
                 found = spec.values[one.path]
@@ -168,7 +168,7 @@ def _data(spec: Spec) -> list[str]:
 
 
 def _one_format(sources: tuple[DataSource, ...]) -> str | None:
-    """The format of the rows, if all sources have the same; otherwise None."""
+    """The format of the rows if all sources have the same format, otherwise None."""
     found = {_format(source) for source in sources}
     return next(iter(found)) if len(found) == 1 else None
 
@@ -178,7 +178,7 @@ def _format(source: DataSource) -> str:
 
 
 def _corpus(spec: Spec) -> str:
-    """A title for the block of training data. It differs from the names of all evaluation sets."""
+    """A title for the block of training data that no evaluation set has."""
     taken, name = {one.name for one in spec.evaluated}, "corpus"
     while name in taken:
         name += "_"
@@ -228,8 +228,8 @@ def ref(source: DataSource) -> str:
 
 
 def _note(value: Value, before: str = "") -> str:
-    """The comment after a value that the user's spec does not state itself: where the value comes from, and why. "" for
-    a value that the spec states.
+    """The comment after a value that the user's spec does not state itself. It says where the value comes from, and
+    why. "" for a value that the user's spec states.
     """
     if value.origin.kind == SPEC:
         return ""

@@ -1,7 +1,7 @@
 """Lower a checked sweep: write the files of its folder, which are a bundle for each member, and scripts that start
 these bundles.
 
-`members/NAME/` is a bundle like any other, and can be run without the other files of the sweep. Next to `members/` are
+`members/NAME/` is a complete bundle, and can be run without the other files of the sweep. Next to `members/` are
 `launch.sh`, which starts one member or all of them; `members.txt` with the names of the members in order; `sweep.toml`;
 and README.md.
 """
@@ -30,8 +30,8 @@ FORMAT = 1
 
 
 def sweep(members: Sequence[Member]) -> dict[str, bytes]:
-    """All files in the folder of a sweep, by name; `sweep.toml` is the last. If the spec and the input files are the
-    same, the bytes are the same.
+    """All files in the folder of a sweep, by name; `sweep.toml` is the last. The same spec and the same input files
+    always give the same bytes.
     """
     first = members[0].spec
     assert first is not None  # the caller must not lower a sweep that has errors
@@ -74,7 +74,7 @@ def starters(specs: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[
 
 
 def named(spec: CheckedSpec, member: str) -> CheckedSpec:
-    """The spec of a member, with the name and the folder of the member's bundle."""
+    """The spec of a member, with the name and the output folder that the member's bundle gets."""
     folder = f"{spec.name}.bundle/{MEMBERS}/{member}"
     own = evolve(spec, name=f"{spec.name}-{plain_name(member)}", folder=folder)
     return CheckedSpec.of(own, spec.problems, spec.silenced)
@@ -155,8 +155,8 @@ def _readme(first: Spec, members: Sequence[Member]) -> str:
 
 
 def _findings(members: Sequence[Member]) -> list[str]:
-    """The findings of all members as items of a list, each finding once. An item names the members that have the
-    finding, unless all of them have it.
+    """The findings of all members as items of a list, each finding once. If only some members have a finding, its item
+    names these members.
     """
     names: dict[str, list[str]] = {}
     for member in members:

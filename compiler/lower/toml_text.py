@@ -13,5 +13,5 @@ def key(name: str) -> str:
 
 
 def value(plain: str | int) -> str:
-    """Write a number, or a string in quotes. TOML has the escapes of JSON, and DEL must be escaped, too."""
+    """Write a number, or a string in quotes. A string is escaped as in JSON, and DEL is escaped, too."""
     return encode_basestring(plain).replace("\x7f", "\\u007f") if isinstance(plain, str) else str(plain).lower()

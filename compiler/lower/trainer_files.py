@@ -1,7 +1,7 @@
 """Select the files of a bundle's trainer: those files of runtime/ that the run needs, unchanged.
 
-Only two files are shortened. enabled.py loses the lines of features that the run does not use. The table in README.md
-loses the rows about modules that the bundle does not contain.
+Two files are shortened: in enabled.py, the lines of features that the run does not use are removed, and in README.md's
+table, the rows about modules that the bundle does not contain.
 
 `runtime/core/conditions.py` decides which features a run uses. Modules that a selected module imports are also
 selected. The programs `main.py` and `launcher.py` are in every bundle.
@@ -43,7 +43,7 @@ TOUCHED = re.compile(rb"^\| `(\w+\.py)` \|.*\n", re.MULTILINE)
 
 def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
     """The files of the trainer, by their names in the bundle. `plan` is the content of trainer_args.json. `evaluates`
-    is true if the run names evaluation tasks.
+    is true if the spec names evaluation tasks.
     """
     runtime = _runtime()
     chosen = {"enabled.py": enabled(runtime["enabled.py"].decode(), plan).encode()}
@@ -89,7 +89,7 @@ def _serves(plan: Payload) -> bool:
 
 @cache
 def _runtime() -> dict[str, bytes]:
-    """All files of runtime/, by their names relative to it. They are read once per process."""
+    """All files of runtime/, by their names relative to this folder. A process reads them once."""
     out = {}
     for where, folders, names in os.walk(RUNTIME):
         folders[:] = sorted(name for name in folders if name != "__pycache__")

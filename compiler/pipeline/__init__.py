@@ -35,7 +35,7 @@ class Checked:
     """The result of checking a spec. `spec` is None if there is an error.
 
     `problems` are the findings. `silenced` are those findings that a comment in the spec silences. For a sweep,
-    `members` are all its members, and `spec` is that of the first.
+    `members` has the specs of all members, and `spec` is the first of these.
     """
 
     spec: CheckedSpec | None
@@ -45,7 +45,7 @@ class Checked:
 
 
 def _suggestions() -> Advisor:
-    """The advisor, which suggests names and values for a wrong spec. It is imported only here, because a spec without
+    """The advisor, which suggests names and values for a wrong spec. Its import stands here, because a spec without
     errors does not need it.
     """
     from xpc.compiler.suggest.advisor import Suggestions
@@ -72,8 +72,7 @@ def _check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     loaded = load(source, workspace, _suggestions)
     loaded.problems[:0] = problems
     lock = workspace.lock
-    # a lock that is a folder, a pipe or a broken link is an error, too: if it were ignored, the run would not be the
-    # pinned one
+    # a lock that is a folder, a pipe or a broken link is an error, too: a run without it would not be the pinned run
     if lock and workspace.pins is None and (workspace.kind(lock) or workspace.other_kind(lock)):
         from xpc.compiler.resolve import lockfile  # imported only here, because most specs have no lock
 
@@ -99,15 +98,17 @@ def _check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
 
 
 def error_codes(spec: Spec) -> set[str]:
-    """The codes of the errors in a spec. The plan uses this function to find out whether a choice would be legal."""
+    """The codes of the errors in a spec. The plan calls this function for a changed spec, to find out whether the
+    change is legal.
+    """
     from xpc.compiler.rules.core.legality import error_codes
 
     return error_codes(spec)
 
 
 def _relevant(found: list[Diagnostic]) -> list[Diagnostic]:
-    """Drop notes about assumed values if the spec has syntax errors or wrong names: the spec may state the value, but
-    in a line that could not be read.
+    """Drop notes about assumed values if the spec has syntax errors or wrong names: such a value may be stated in a
+    line that could not be read.
     """
     if any(one.severity == ERROR and one.code < FIRST_RULE for one in found):
         return [one for one in found if one.code != ASSUMED]
@@ -120,7 +121,7 @@ def _check_sweep(loaded: MergedSpec, grid: Grid, workspace: Workspace) -> Checke
 
     runs, found = members(loaded, grid, workspace, error_codes, _relevant)
     if any(one.severity == ERROR for one in grid.problems):
-        # notes about assumed values are dropped, because the wrong line may state these values
+        # notes about assumed values are dropped, because the line with the error may state these values
         found = [one for one in found if one.code != ASSUMED]
     checked = _checked(loaded, runs[0].spec, _relevant(found))
     return evolve(checked, members=tuple(runs) if checked.spec is not None else ())
@@ -164,8 +165,8 @@ def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str
 
 
 def _with_digests(spec: CheckedSpec, workspace: Workspace, images: Known) -> CheckedSpec:
-    """The spec with the digests of those files that are not copied into the bundle: files of local models, and images
-    that rows name.
+    """The spec with the digests of the files that the run reads and the bundle has no copy of: files of local models,
+    and images whose paths are in the rows.
     """
     from xpc.compiler.resolve.weights import with_weights
 

@@ -1,9 +1,9 @@
 """Drop findings that are only consequences of a misspelt name or a wrong value. This module is imported only for a spec
 with such an error.
 
-For example, in `hadrware 1 x a100-80gb` the name is unknown, so the default hardware is used, and `gbs=1` cannot be
-divided by its 8 GPUs. To find such consequences, the suggested edits are applied and the text is checked again: a
-finding that disappears was only a consequence.
+For example, `hadrware 1 x a100-80gb` is no hardware setting, so the default hardware with 8 GPUs is assumed, and a
+second error says that `gbs=1` cannot be divided by 8. To find such consequences, the suggested edits are applied and
+the changed text is checked: a finding that it does not have was only a consequence.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ MORE = "XP006"
 
 
 def causes(found: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
-    """The errors in the spec itself that have an edit. If two edits overlap, the later one's error is left out."""
+    """The errors of the spec itself, without those of its bases, that have an edit. Of two errors with overlapping
+    edits, only the first is returned.
+    """
     out: list[Diagnostic] = []
     end = 0
     for one in sorted((one for one in found if _is_cause(one, name)), key=lambda one: one.edits[0].span):
@@ -43,7 +45,7 @@ def without_cascades(
 ) -> tuple[Diagnostic, ...]:
     """Drop the findings that disappear when the suggested edits are applied.
 
-    `findings` checks a text and returns its findings. Nothing is dropped if no finding has an edit.
+    `findings` is a function that checks a text and returns its findings. If no finding has an edit, nothing is dropped.
     """
     mistakes = causes(found, name)
     if not mistakes or len(mistakes) == len(found):

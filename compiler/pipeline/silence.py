@@ -1,10 +1,10 @@
 """Silence findings by a comment: `# xpc: allow XP712 reason`. This module is imported only for a spec that contains
 `xpc:`.
 
-The comment silences the warnings and notes on its line that have one of its codes. A comment that is alone on its line
-applies to the next line instead. If the line opens or closes a bracket, the comment applies to everything in the
-bracket. The reason is required. Errors cannot be silenced, nor can findings that a reviewer must see. A comment that
-silences nothing is itself a finding.
+The comment silences the warnings and notes with one of its codes on one line: its own line or, if it stands alone on
+that, the next line. If the silenced line opens or closes a bracket, the comment applies to everything in the bracket.
+The reason is required. Errors, and findings that a reviewer must see, cannot be silenced. A comment that silences
+nothing is itself a finding.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Silence:
 
 
 def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], tuple[Silenced, ...]]:
-    """Return two lists: the findings that remain, together with findings about wrong comments; and the silenced
-    findings.
+    """Return two lists. The first has the remaining findings and findings about wrong comments. The second has the
+    silenced findings.
 
     `files` is the spec followed by the specs that it extends.
     """
@@ -73,15 +73,15 @@ def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diag
             continue
         left.append(finding)
         problems += [_of_an_error(one, finding) for one in holding]
-    # the finding that the comment is meant for may be missing because of an error
+    # an error may hide the finding for which the comment was written
     if not any(one.severity == ERROR for one in found):
         problems += [_unused(one, code) for one in silences if one.main for code in one.codes if code not in one.used]
     return [*left, *problems], tuple(silenced)
 
 
 def _holding(silences: Sequence[Silence], found: Sequence[Diagnostic]) -> list[list[Silence]]:
-    """Return for each finding the comments that silence it, in the order of the text. The findings and comments with
-    the same code are sorted and passed once, so the time does not grow with the number of pairs.
+    """Return for each finding the comments that silence it, in the order of the text. Findings and comments are sorted
+    by their codes and compared in one pass, so that the time does not grow with the number of pairs.
     """
     groups: dict[tuple[int, str], list[tuple[int, int]]] = {}
     for number, one in enumerate(silences):
@@ -139,7 +139,7 @@ def _removed(label: Label) -> Edit:
 
 
 def _without(silence: Silence, code: str) -> Edit:
-    """The edit that deletes one of several codes from a comment, together with the separator next to it."""
+    """The edit that deletes one code, together with the separator next to it, from a comment with several codes."""
     spans = list(silence.codes.values())
     at = spans.index(silence.codes[code])
     if at + 1 < len(spans):
@@ -174,9 +174,7 @@ def _silences(file: File, main: bool, given: Sequence[str]) -> Iterator[Silence 
 
 
 def _begin(comment: Comment) -> int | None:
-    """The offset at which `# xpc:` stands in a comment; other words may stand before it. None if the comment does not
-    contain it.
-    """
+    """The offset of `xpc:`'s `#` in a comment. Other words may precede it. None if the comment has no `# xpc:`."""
     text = comment.text
     at = text.find("#")
     while at >= 0:
@@ -198,8 +196,8 @@ def _words(text: str, offset: int) -> list[tuple[str, Span]]:
 
 
 def _read(file: File, span: Span) -> tuple[dict[str, Span], str] | Diagnostic | None:
-    """Parse a comment. Returns its codes and its reason; a finding if the comment is malformed; None if it is an
-    ordinary comment.
+    """Parse a comment. Returns its codes and its reason, or a finding if the comment is malformed, or None if the
+    comment does not begin with `xpc:`.
     """
     text = file.source.text
     after = text.index(MARK, span.start) + len(MARK)
@@ -248,8 +246,8 @@ def _misspelt(file: File, word: str, span: Span) -> Diagnostic | None:
 
 @lru_cache
 def _likelier(code: str, given: tuple[str, ...]) -> str | None:
-    """The known code that is most similar to an unknown one. Of several equally similar codes, the code of a finding in
-    the spec is preferred. Codes of syntax errors are never suggested, because errors cannot be silenced.
+    """The known code that is most similar to an unknown one. If several are equally similar, a code that the spec's
+    findings have is preferred. Codes of syntax errors are never suggested, because errors cannot be silenced.
     """
     from xpc.grammar.nearest import nearest
 
@@ -296,10 +294,10 @@ class _Lines:
         text = self.text
         start, end = line_bounds(text, comment.span.start, comment.span.start)
         first = start
-        if not text[start : comment.span.start].strip():  # nothing else is on the line of the comment
+        if not text[start : comment.span.start].strip():  # the comment stands alone on its line
             start, end = self._code_line(start, end)
             if text[start:end].lstrip()[:1] in ("}", "]", ")"):
-                # the comment is the last line of its block, so no line follows to which it could apply
+                # the comment is the last line of its block, so it applies to no line
                 return first, line_bounds(text, first, first)[1]
         else:
             first = min([opened for _, opened in _between(self.closed, start, end)], default=start)
@@ -307,8 +305,8 @@ class _Lines:
         return first, max([closed for _, closed in _between(self.opened, start, end)], default=end)
 
     def _code_line(self, start: int, end: int) -> tuple[int, int]:
-        """The bounds of the first line that contains code, searched from the line at `start` on. If no line contains
-        code, the bounds of the last line are returned.
+        """The bounds of the first line with code at or after the line that begins at `start`. If there is none, the
+        bounds of the last line.
         """
         passed = []
         while start not in self.below and end < len(self.text) and _is_idle(self.text[start:end]):
@@ -320,7 +318,8 @@ class _Lines:
 
 
 def _between(pairs: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
-    """The pairs whose first number, an offset, is from `start` to `end`. `pairs` must be sorted."""
+    """The pairs whose first number lies between the offsets `start` and `end`, both included. `pairs` must be sorted.
+    """
     return pairs[bisect_left(pairs, (start, -1)) : bisect_left(pairs, (end + 1, -1))]
 
 

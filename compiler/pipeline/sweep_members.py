@@ -1,8 +1,7 @@
 """Check the members of a sweep. Each member is a complete spec, and the findings of all members are merged.
 
-Each member has one value from every list of the sweep. If all members have a finding, it is reported once. If all
-members with a certain value have it, it is reported once, at that value. If only some members have it, the finding
-names them.
+Each member has one value from every list of the sweep. A finding of all members is reported once. A finding of all
+members with a certain value is reported once, at this value. Any other finding names the members that have it.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ def members(
     checker: Checker,
     relevant: Callable[[list[Diagnostic]], list[Diagnostic]],
 ) -> tuple[list[Member], list[Diagnostic]]:
-    """Check every member. Returns the members, and all findings about the sweep. `relevant` drops notes that mean
-    nothing because of an error.
+    """Check every member. Returns the members, and all findings about the sweep. `relevant` is a function that drops
+    notes which an error makes meaningless.
     """
     rows = list(product(*grid.groups)) if grid.size <= MOST else [tuple(group[0] for group in grid.groups)]
     rows = rows[: workspace.most_members or None]
@@ -68,7 +67,7 @@ def members(
 
 
 def _one(loaded: MergedSpec, grid: Grid, picks: Sequence[Pick], name: str) -> MergedSpec:
-    """The spec of one member, in which each list of the sweep is replaced by the value that the member has."""
+    """The spec of one member: each list of the sweep is replaced by the member's value from this list."""
     one = evolve(
         loaded, items=dict(loaded.items), kinds=dict(loaded.kinds), problems=Problems(), member=name, sweep=None
     )
@@ -102,7 +101,7 @@ def _names(rows: Sequence[tuple[Pick, ...]]) -> list[str]:
 
 
 def _fitted(found: Diagnostic, picks: Sequence[Pick]) -> Diagnostic:
-    """Return the finding. If it is about one value of a list, its edit is changed so that it replaces
+    """Return the finding with an edit that fits a sweep: if the finding is about one value of a list, its edit replaces
     only this value.
     """
     if not found.edits or found.primary is None:
@@ -149,7 +148,9 @@ def _location(label: Label | None) -> tuple[object, ...] | None:
 
 
 def _implied(one: Diagnostic, rows: Sequence[tuple[Pick, ...]]) -> int:
-    """The number of members that have the swept values at which a finding points; 0 if it points at no such value."""
+    """The number of members that have all swept values at which a finding points. 0 if the finding points at no swept
+    value.
+    """
     picks = {id(pick): pick for row in rows for pick in row}
     labels = [label for label in (one.primary, *one.related) if label is not None]
     held = [{key for key, pick in picks.items() if pick.holds(label)} for label in labels]
@@ -167,8 +168,8 @@ def _listed(names: Sequence[str], of: int) -> str:
 
 
 def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
-    """Findings that concern several members: two of them are the same run, two push to the same branch, or the members
-    need different machines in one job array.
+    """Findings that concern several members: two members are the same run, two members push to the same branch, or the
+    members of one job array need different machines.
     """
     specs = [(one.name, one.spec) for one in found if one.spec is not None]
     if len(specs) < 2:

@@ -1,4 +1,4 @@
-"""A quick estimate of the memory of one process, from which the micro-batch is chosen if the spec does not state it.
+"""A quick estimate of the memory of one process. If the spec states no micro-batch, it is chosen with this estimate.
 
 The micro-batch is the largest divisor of gbs / world size for which weights, gradients, optimizer states, saved
 activations and logits stay within 80 % of the GPU's memory. If the model's family was measured, `choice.py` replaces
@@ -34,7 +34,8 @@ def size(value: float) -> str:
 
 
 def packed_bytes(bits: int, nested: bool) -> float:
-    """Bytes of one quantized weight, including its share of the scale of its block.
+    """Bytes of one quantized weight. The scale of a block of weights is included, divided by the number of weights in
+    the block.
 
     4-bit weights have a float32 scale for each block of 64 weights. With nested (double) quantization, each scale takes
     one byte, plus a float32 for each 256 scales. 8-bit weights have a float32 for each row, which adds less than a
@@ -57,11 +58,11 @@ micro-batches are hardly faster, because all rows are padded to the longest row.
 class MemoryInputs:
     """The quantities that decide the memory of one process.
 
-    `stage` is what is sharded: 0 nothing, 1 optimizer states, 2 also gradients, 3 also weights. `rank` is the rank of
-    adapters on every linear layer, 0 if all weights are trained; `modules` counts the parameters of modules that are
-    trained in full in addition to adapters; `weight` is the bytes of a frozen weight. `references` counts frozen copies
-    of the model, `teacher` is the bytes of another frozen model, and `sequences` is the number of sequences in one
-    sample (two for a preference).
+    `stage` says what is sharded: 0 nothing, 1 optimizer states, 2 also gradients, 3 also weights. `rank` is the rank of
+    adapters on every linear layer, or 0 if all weights are trained. `modules` is the number of parameters in modules
+    that are trained in full besides the adapters. `weight` is the size of one frozen weight in bytes. `references`
+    counts frozen copies of the model, `teacher` is the bytes of another frozen model, and `sequences` is the number of
+    sequences in one sample (two for a preference).
     """
 
     facts: ModelFacts | None
@@ -125,8 +126,8 @@ def activations(inputs: MemoryInputs, facts: ModelFacts) -> float:
 
 
 def loss_head(inputs: MemoryInputs, facts: ModelFacts) -> float:
-    """The bytes of a fused loss head that do not depend on the batch: the gradients of the head's weight, and the
-    logits of one chunk.
+    """Bytes of a fused loss head that stay the same for every batch size: the gradient of the head's weight, and the
+    logits of one chunk of tokens.
     """
     if not inputs.fused_loss:
         return 0.0
@@ -155,10 +156,10 @@ def largest_micro(inputs: MemoryInputs, share: int) -> Micro:
 
 
 def verdict(peak: float, capacity: float, low: float | None = None) -> str:
-    """The verdict on a predicted peak in bytes. It is FITS if the peak is at most 80 % of the GPU's memory
-    (`capacity`). It is NO if even the lower bound of the peak (`low`) exceeds the GPU's memory. Otherwise it is TIGHT.
+    """The verdict on a predicted peak in bytes. FITS: the peak is at most 80 % of the GPU's memory (`capacity`). NO:
+    even the lower bound of the peak (`low`) exceeds the GPU's memory. TIGHT: anything between these two.
 
-    Of 95 public runs that ran out of memory, none had a predicted peak up to 80 % of the GPU's memory.
+    Of 95 public runs that ran out of memory, none had the verdict FITS.
     """
     if peak <= BUDGET * capacity:
         return FITS

@@ -2,9 +2,10 @@
 other kinds of adapters save in addition to LoRA's, and temporary tensors.
 
 The table was counted on real models with LoRA. DoRA, rotations (OFT) and LoHa save the tensors that LoRA saves, and
-further ones. For VeRA, LoHa and MiSS, the sum of table and this module is an upper bound: VeRA and MiSS do not save the
-inputs of the adapted layers, and under autocast LoHa does not save float32 copies of them. Tests count the bytes and
-the parameters of each kind on the same models (tests/plan/test_adapters_kept.py).
+further ones. For VeRA, LoHa and MiSS, the sum of the table and this module is an upper bound: the table contains
+tensors that they do not save. VeRA and MiSS do not save the inputs of the adapted layers, and LoHa under autocast does
+not save float32 copies of these inputs. Tests count the bytes and the parameters of each kind on the same models
+(tests/plan/test_adapters_kept.py).
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ def component(load: Load) -> str:
 
 
 def of_token(load: Load) -> float:
-    """The bytes that adapters save per token and layer, in addition to the bytes of LoRA in the measured table."""
+    """Bytes per token and layer that adapters save in addition to what LoRA saves. The measured table contains LoRA's
+    bytes.
+    """
     tuned = load.adapters
     if tuned is None:
         return 0.0
     facts, out = load.facts, 0.0
     if tuned.dropout and tuned.kind != "oft":
-        # Dropout saves its mask, one byte per element, and its output. Under autocast the output needs no further
-        # memory, because each adapted layer saves its input anyway.
+        # Dropout saves its mask, one byte per element, and its output. Under autocast, the output is already counted:
+        # each adapted layer saves it as its input.
         out += sum(one.inputs for one in tuned.linear) * (1.0 if load.amp else 1.0 + load.element)
     if tuned.kind in ("vera", "miss"):
         # The backward pass needs the inputs of trained tensors. VeRA's two vectors scale `rank` numbers and the
@@ -51,8 +54,8 @@ def of_token(load: Load) -> float:
         given = 4.0 if load.widened else load.element
         out += sum(one.outputs for one in tuned.linear) * (given + load.element)
     if tuned.bits == 8:
-        # 8-bit layers save their inputs. Inputs that another operation saves, too, are not counted again. Attention
-        # saves the input of its output layer. Without autocast, adapters save the inputs of their layers.
+        # 8-bit layers save their inputs. An input that another operation also saves, such as that of attention's output
+        # layer, is not counted again. Without autocast, the adapters save the inputs of their layers.
         again = facts.hidden if load.amp else 0
         mlp = facts.hidden + facts.intermediate if load.amp or tuned.sites != "all" else 0
         out += (again + mlp) * _of_an_input(load)
@@ -79,16 +82,17 @@ def _of_an_input(load: Load) -> float:
 
 
 def _computed(load: Load) -> float:
-    """The bytes of one number in the dtype in which adapters compute."""
+    """The bytes of one number in the dtype in which adapters compute: 2 or 4."""
     return 2.0 if load.amp or load.element == 2 else 4.0
 
 
 def of_layer(load: Load) -> float:
-    """The bytes of a layer that do not depend on the number of tokens: OFT's rotations, or copies of experts with their
-    adapters added.
+    """The bytes of a layer that do not depend on the number of tokens: OFT's rotations, or copies of experts and of
+    their adapters.
 
-    For experts, peft adds the product of each adapter to a copy of the stack of experts, and computes with this copy
-    (`ParamWrapper`). The adapters are also copied. The bytes were counted on a real model (tests/plan/test_experts.py).
+    For experts, peft copies the stack of experts, adds the product of each adapter's matrices to the copy, and computes
+    with the copy (`ParamWrapper`). The adapters are copied, too. The bytes were counted on a real model
+    (tests/plan/test_experts.py).
     """
     tuned = load.adapters
     if tuned is None:
@@ -111,8 +115,8 @@ def _copy(load: Load, tuned: Adapters) -> float:
 def in_forward(load: Load) -> float:
     """The largest temporary memory of one linear layer's forward pass, in bytes.
 
-    DoRA computes the norm of the sum of the weight and the adapter. For this sum, peft multiplies the adapter's
-    matrices with an identity matrix as wide as the layer's input, and then makes another copy for the sum
+    DoRA computes the norm of the sum of the weight and the adapter. To get the adapter's product, peft applies the
+    adapter to an identity matrix as wide as the layer's input; the sum is one more matrix of the weight's size
     (tuners/lora/dora.py). LoHa multiplies two products, each as large as the layer's weight, and scales the result
     (tuners/loha/layer.py).
     """
@@ -131,8 +135,8 @@ def in_backward(load: Load) -> float:
     """The largest temporary memory of one layer's backward pass in bytes, without the part that grows with the number
     of tokens.
 
-    - Stacked experts: peft adds the adapters to a copy of the weights, and the gradient of this copy is temporary. The
-      gradient of the gate and up projections, two thirds of the copy, is the largest at one time.
+    - Stacked experts: peft adds the adapters to a copy of the weights, and the gradient of this copy is temporary. Its
+      largest part at one time is the gradient of the gate and up projections, two thirds of the copy.
     - Quantized base: one weight at a time is unpacked to the computed dtype (bitsandbytes 0.50
       `autograd/_functions.py`, `MatMul4Bit`, `MatMul8bitLt`; FSDP gathers the packed weights).
     - LoHa: one of its two products is computed again, and the gradient of the other product exists twice, in float32
@@ -150,8 +154,8 @@ def in_backward(load: Load) -> float:
 
 
 def rotations(layers: Sequence[Linear], blocks: int | None, size: int) -> tuple[int, int]:
-    """Return two numbers for one decoder layer: OFT's parameters, and the elements of its rotation blocks if they are
-    stored as full matrices.
+    """Return two numbers for one decoder layer: the number of OFT's parameters, and the number of elements in its
+    rotation blocks, which are full matrices.
 
     A layer's inputs are rotated in `blocks` blocks, or in blocks of `size`. If `size` does not divide the number of
     inputs, peft takes the nearest divisor, and the smaller of two equally near ones (peft 0.21,

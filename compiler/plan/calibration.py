@@ -1,9 +1,9 @@
 """Correct a plan with the measured speed and peak memory of real runs (`xpc plan --calibration FILE`).
 
-If a run with the same settings was measured, the plan uses its values. For other runs with the same model, GPU and kind
-of training, the plan's values are multiplied by the median of measured / planned. `calibration_file.py` reads the file.
-The commands check, compile, diff and verify never load the file, because their results must depend only on the spec and
-on the version of xpc.
+If a run with the same settings was measured, the plan uses the measured values. If only other runs with the same model,
+GPU and kind of training were measured, the plan's values are multiplied by the median of their measured / planned.
+`calibration_file.py` reads the file. The commands check, compile, diff and verify never load the file, because their
+results must depend only on the spec and on the version of xpc.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Reading:
 
     `seconds` are the median, the 10th and the 90th percentile of the seconds per optimizer step. `tokens` are the
     measured tokens per second of one process, and `peak` the measured bytes on a GPU. `planned_tokens` and
-    `planned_peak` are the plan's predictions of these two.
+    `planned_peak` are the plan's predictions of `tokens` and `peak`.
     """
 
     run: Mapping[str, str]
@@ -58,8 +58,8 @@ class Measured:
 
 
 def identity(spec: Spec) -> dict[str, str]:
-    """The settings of a run that decide its speed and memory, as text. The last entry is a digest of all settings that
-    have no entry themselves.
+    """The settings of a run that decide its speed and memory, as text. Settings that have no entry of their own are
+    covered by the last entry, a digest.
     """
     hardware = spec.hardware
     gpu = "cpu" if hardware.gpu is None else hardware.gpu.name

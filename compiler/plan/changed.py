@@ -18,8 +18,8 @@ Checker = Callable[[Spec], "set[str]"]
 
 
 def changed(spec: Spec, settings: Settings) -> Spec:
-    """The spec, in which some settings have other values. Values that are derived from these settings change with them:
-    accumulation, the micro-batch of evaluations, and whether recomputation is reentrant.
+    """A copy of the spec with other values for some settings. Values that are derived from these settings change with
+    them: accumulation, the micro-batch of evaluations, and whether recomputation is reentrant.
     """
     values = dict(spec.values.items())
     for path, value in settings.items():
@@ -43,16 +43,16 @@ def changed(spec: Spec, settings: Settings) -> Spec:
 
 
 def legality(spec: Spec, checker: Checker) -> Callable[[Settings], bool]:
-    """Return a function that tests changed settings. They are legal if they cause no error that `spec` does not have
-    already.
+    """Return a function that tests changed settings. The settings are legal if they cause no error that `spec` does not
+    already have.
     """
     before = checker(changed(spec, {}))
     return lambda settings: checker(changed(spec, settings)) <= before
 
 
 def cache_key(spec: Spec) -> Iterator[object]:
-    """The values of a spec that can affect memory, speed, or whether a change is legal. Specs for which these values
-    are equal can share results.
+    """The values of a spec that can affect its memory, its speed, or the legality of a change. Two specs with the same
+    values can share results.
     """
     yield from (spec.model.name, spec.stack.name, spec.hardware.nodes)
     yield from (repr(value.value) for path, value in spec.values.items() if not path.startswith(WEIGHTLESS))

@@ -1,5 +1,5 @@
-"""Find changes of settings that make a run fit its GPUs or make it faster. A change is suggested only after the changed
-run was planned.
+"""Find changes of settings that make a run fit its GPUs or make it faster. Each suggestion is based on a plan of the
+changed run.
 
 With one exception (see `fitting`), no change affects what the model learns: the global batch, the lengths, the rows,
 the loss and the trained parameters stay the same. Changes are tried in tiers, the cheapest tier first: a higher stage
@@ -39,8 +39,8 @@ class Change:
     """A change: settings with their new values, and the plan of the changed run. `follows` are settings that the spec
     does not state, and for which the plan of the changed run chooses another value.
 
-    `pace` is the changed run's speed divided by the unchanged run's, in tokens per second, or None if no speed is
-    predicted. It does not include the cost of offloading, which was not measured.
+    `pace` is the ratio of the changed run's tokens per second to the unchanged run's, or None if no speed is predicted.
+    The ratio ignores the cost of offloading, which was not measured.
     """
 
     settings: Settings
@@ -65,11 +65,11 @@ class Change:
 
 
 def fitting(spec: Spec, checker: Checker, most: int = MOST) -> list[Change]:
-    """Find at most `most` changes that make a run fit, the cheapest first. Each is the best of its tier.
+    """Find at most `most` changes that make a run fit, the cheapest first: the best change of each tier.
 
-    If no change makes the run fit, the result contains changes with the verdict TIGHT. If there are none, it contains
-    one change that affects what the model learns, and the change's text says so. The result is empty if nothing helps.
-    Members of a sweep that differ only in a rate or a seed share one search.
+    If no change has the verdict FITS, changes with the verdict TIGHT are returned. If there are none of these, either,
+    one change that affects what the model learns is returned, and its text says so. If nothing helps, the result is
+    empty. Members of a sweep that differ only in a rate or a seed share one search.
     """
     return _searched(_fitting, spec, checker, most)
 
@@ -126,8 +126,8 @@ def _fitting(spec: Spec, checker: Checker, most: int) -> list[Change]:
 
 
 def _learning_otherwise(spec: Spec, checker: Checker, now: Plan) -> Iterator[Change]:
-    """Yield smaller micro-batches with which the run fits, the largest first. This is for methods whose result depends
-    on the micro-batch, so such a change is used only if nothing else fits.
+    """Yield smaller micro-batches with which the run fits, the largest first. They are for methods whose result depends
+    on the micro-batch, so they are used only if nothing else helps.
     """
     share, mine = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     legal = legality(spec, checker)
