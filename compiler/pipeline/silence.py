@@ -174,7 +174,7 @@ def _silences(file: File, main: bool, given: Sequence[str]) -> Iterator[Silence 
 
 
 def _begin(comment: Comment) -> int | None:
-    """The offset of `xpc:`'s `#` in a comment. Other words may precede it. None if the comment has no `# xpc:`."""
+    """The offset of `# xpc:` in a comment, in which other words may come first. None if the comment has no `# xpc:`."""
     text = comment.text
     at = text.find("#")
     while at >= 0:
@@ -196,8 +196,8 @@ def _words(text: str, offset: int) -> list[tuple[str, Span]]:
 
 
 def _read(file: File, span: Span) -> tuple[dict[str, Span], str] | Diagnostic | None:
-    """Parse a comment. Returns its codes and its reason, or a finding if the comment is malformed, or None if the
-    comment does not begin with `xpc:`.
+    """Parse a comment. Returns its codes and its reason, or a finding if the comment is malformed, or None if no word
+    follows `xpc:`.
     """
     text = file.source.text
     after = text.index(MARK, span.start) + len(MARK)

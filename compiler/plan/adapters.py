@@ -128,7 +128,7 @@ def in_forward(load: Load) -> float:
     cast = 2 if load.amp else 0
     each = tuned.element
     sizes = (one.inputs**2 * (each + cast) + one.inputs * one.outputs * (4 * each + cast) for one in tuned.linear)
-    return float(max(sizes, default=0))  # 0 if the model has none of the targeted layers; a rule refuses such a spec
+    return float(max(sizes, default=0))  # 0 if no layer of the model is targeted, which a rule refuses
 
 
 def in_backward(load: Load) -> float:

@@ -50,7 +50,7 @@ class Change:
 
     @property
     def known_pace(self) -> float | None:
-        """The relative speed `pace`; None if it is unknown because of offloading."""
+        """The relative speed `pace`. None if the change turns on offloading, whose cost is unknown."""
         return None if "strategy.offload" in self.settings else self.pace
 
     @property
@@ -156,30 +156,30 @@ def _faster(spec: Spec, checker: Checker, most: int) -> list[Change]:
 
 
 def _decided(one: Change) -> Settings:
-    """The settings that a change sets, together with those that the plan chose for the changed run. The caller tests
-    whether they are legal.
+    """The settings of the change and those that the plan chose for the changed run. The caller tests whether they are
+    legal together.
     """
     return {**{path: one.plan.spec.get(path) for path in CHOSEN}, **one.settings}
 
 
 def _written_micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """The micro-batches to try. If the spec does not state the micro-batch, this is only the current one, because the
-    plan then chooses a new micro-batch for each change.
+    """The micro-batches to try. If the spec does not state the micro-batch, only the current one: the plan of each
+    changed run chooses another one where it is better.
     """
     return [spec.integer("batch.micro")] if "batch.micro" in unset(spec) else micros(spec, most)
 
 
 def _with(spec: Spec, strategy: str, micro: int, toggles: Settings) -> Settings:
-    """The settings that change a spec to this strategy and micro-batch. Settings that the spec already has are left
-    out.
+    """The settings that give a spec this strategy and micro-batch. A setting that already has its value in the spec is
+    left out.
     """
     other: Settings = {} if strategy == spec.text("strategy") else {"strategy": strategy}
     return {**other, **micro_settings(spec, micro), **toggles}
 
 
 def _apart(found: Iterable[Change]) -> Iterator[Change]:
-    """Yield the changes, the fastest first. Two kinds are left out: a change that only adds settings to a faster one,
-    and a change that gives other values to the same settings as a faster one.
+    """Yield the changes, the fastest first, without two kinds of changes: those that only add settings to a faster
+    change, and those that give other values to the settings of a faster change.
     """
     seen: dict[frozenset[Path], Change] = {}
     for one in sorted(found, key=lambda one: (-(one.pace or 0.0), len(one.settings))):
@@ -195,8 +195,8 @@ def planned(spec: Spec, now: Plan, settings: Settings) -> Change:
 
 
 def as_typed(spec: Spec, checker: Checker, now: Plan, settings: Settings) -> Change:
-    """The change to these settings, as if a user had added them to the spec. For all settings that the spec then does
-    not state, the plan chooses again.
+    """The change to these settings, as if a user had written them into the spec. The plan chooses again all settings
+    that the changed spec does not state.
     """
     return _change(now, settings, plan(rechosen(spec, settings, checker)))
 
@@ -212,17 +212,17 @@ def _change(now: Plan, settings: Settings, found: Plan) -> Change:
 
 
 def _alternatives(spec: Spec, checker: Checker, now: Plan, tier: Settings, wanted: str) -> list[Change]:
-    """The changes that contain the settings of a tier (such as offloading) and reach the wanted verdict, fastest first.
-    Each change has the largest micro-batch with which it reaches the verdict.
+    """The changes with the settings `tier` (such as offloading) whose plans have the wanted verdict, the fastest first.
+    Each has the largest micro-batch with this verdict.
     """
     found: list[Change] = []
     base = changed(spec, tier)
     for toggles in _toggles(spec, more=True):
         left, best = _written_micros(base, base.integer("batch.micro")), None
-        # start with the unchanged micro-batch: with a smaller one, the run may need accumulation, which stores
-        # gradients between micro-batches
+        # The unchanged micro-batch comes first. A smaller one may force the run to accumulate, and so to store
+        # gradients between micro-batches.
         middle = 0
-        while left:  # bisection is possible, because a smaller micro-batch never needs more memory
+        while left:  # bisection works, because a smaller micro-batch never needs more memory
             tried = as_typed(spec, checker, now, {**tier, **micro_settings(base, left[middle]), **toggles})
             fits = tried.plan.verdict in (FITS, wanted)
             best = tried if fits else best
@@ -234,13 +234,13 @@ def _alternatives(spec: Spec, checker: Checker, now: Plan, tier: Settings, wante
 
 
 def _adds_fusing(one: Change, other: Change) -> bool:
-    """Whether the change `one` only adds Liger's kernels to the change `other`."""
+    """Whether the only difference between the changes `one` and `other` is that `one` also turns on Liger's kernels."""
     rest = {path: value for path, value in one.settings.items() if path != "memory.liger"}
     return len(rest) < len(one.settings) and rest == other.settings
 
 
 def tiers(spec: Spec) -> Iterator[Settings]:
-    """The settings of each tier, in this order: no change, another strategy, offloading, more nodes."""
+    """The settings of each tier. The tiers are, in this order: no change, another strategy, offloading, more nodes."""
     yield {}
     strategy, offload = spec.text("strategy"), str(spec.get("strategy.offload") or "none")
     spread, many = SPREADS.get(strategy, 0), spec.hardware.world > 1
@@ -256,16 +256,15 @@ def tiers(spec: Spec) -> Iterator[Settings]:
         for name in dict.fromkeys((strategy, "zero3" if spread < 3 else strategy)):
             if spec.integer("batch.gbs") % (spec.replicas * times) == 0:
                 more: dict[Path, object] = {"nodes": spec.hardware.nodes * times}
-                # the spec does not state gbs, and its derived value would change with the number of GPUs, so it is
-                # fixed here
+                # without this, a gbs that the spec does not state would grow with the number of GPUs
                 if not spec.written("batch.gbs"):
                     more["batch.gbs"] = spec.integer("batch.gbs")
                 yield more if name == strategy else {"strategy": name, **more}
 
 
 def _toggles(spec: Spec, more: bool) -> Iterator[Settings]:
-    """Combinations of two switches to try. One switches recomputation: on if memory must be saved (`more`), otherwise
-    off. The other switches fused kernels on.
+    """Combinations of two switches to try: recomputation and fused kernels. To save memory (`more`), recomputation is
+    switched on; to save time, it is switched off. Fused kernels are only ever switched on.
     """
     liger: Settings = {"memory.liger": True}
     fuses = not spec.flag("memory.liger") and _loss(changed(spec, liger)) != _loss(spec)
@@ -286,11 +285,12 @@ def _loss(spec: Spec) -> str:
 
 
 def alike(spec: Spec) -> tuple[str, ...]:
-    """The strategies that compute the same numbers as the spec's own strategy, up to the order of sums.
+    """The strategies that compute the same numbers as the spec's strategy, except for the order in which sums are
+    computed.
 
-    All stages of ZeRO compute the same weights; they only add gradients in another order. In fp32, DDP computes the
-    same weights, too. In half precision it does not: DDP computes under autocast, and DeepSpeed computes with
-    half-precision weights and an fp32 copy, which rounds differently.
+    All stages of ZeRO compute the same weights. DDP computes these weights, too, but only in fp32. In half precision,
+    its results are rounded differently: DDP computes under autocast, and DeepSpeed computes with half-precision weights
+    and an fp32 copy of them.
     """
     mine = spec.text("strategy")
     offload = spec.get("strategy.offload") not in (None, "none")
@@ -302,8 +302,8 @@ def alike(spec: Spec) -> tuple[str, ...]:
 
 
 def micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """The micro-batches up to `most`, the largest first, with which the global batch and the result of the training
-    stay the same.
+    """The micro-batches up to `most`, the largest first, that change neither the global batch nor what the model
+    learns.
     """
     share, now = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     if share < 1 or spec.learns_from_micro or spec.integer("batch.gbs") % spec.replicas:
@@ -327,8 +327,8 @@ def micro_settings(spec: Spec, micro: int) -> Settings:
 
 
 def forms(settings: Settings, offload: object = None) -> Iterator[str]:
-    """Yield the settings as a user would write them in a spec. If the strategy changes, the settings repeat the spec's
-    `offload`; otherwise the new strategy would not offload.
+    """Yield the settings as a user would write them in a spec. A new strategy is written together with the spec's
+    `offload`, because without it the new strategy would not offload.
     """
     for path, value in settings.items():
         if path == "strategy":

@@ -1,8 +1,9 @@
 """Choose strategy, recomputation and micro-batch if the spec does not state them.
 
-Of the combinations that compute the same numbers and fit, the plan takes the one with the most predicted tokens per
-second, including each strategy's communication. Strategies are tried in groups: DDP, then ZeRO-1 and ZeRO-2, then
-ZeRO-3, which communicates most. A choice depends only on the spec and on this version's tables.
+The plan compares combinations that compute the same numbers. Of those that fit, it takes the one with the most
+predicted tokens per second. The prediction includes the strategy's communication. Strategies are tried in groups: DDP,
+then ZeRO-1 and ZeRO-2, then ZeRO-3, which communicates most. A choice depends only on the spec and on this version's
+tables.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ at most this share.
 
 @record
 class Choice:
-    """The values that the plan chose. `values` maps each setting to a pair: its value, and the calculation as text.
-    `micro` is None if the spec states the micro-batch.
+    """The values that the plan chose. `values` maps each setting to a pair: the chosen value, and the calculation as
+    text. `micro` is None if the spec states the micro-batch.
     """
 
     values: dict[Path, tuple[object, str]]
@@ -42,8 +43,8 @@ class Choice:
 
 @record
 class Candidate:
-    """A combination of settings, with the peak of its run in GiB and with its tokens per second on one GPU (`pace`, 0
-    if unknown).
+    """A combination of settings, with the run's peak in GiB and its tokens per second on one GPU (`pace`, 0 if the
+    speed is unknown).
     """
 
     settings: Settings
@@ -67,9 +68,9 @@ learning rate, so they can use the same choices.
 def chosen(spec: Spec, unset: Sequence[Path], checker: Checker) -> Choice | None:
     """Choose values for settings that the spec does not state; None if the plan cannot decide, or nothing fits.
 
-    `unset` names the settings to choose, among `strategy`, `memory.checkpointing` and `batch.micro`. `checker` returns
-    the error codes of a spec; it is called only if nothing fits with the usual strategy. For a partly frozen layer, the
-    upper bound of its memory is used. The plan never chooses whether activations are offloaded, because the cost of
+    `unset` are the settings to choose: some of `strategy`, `memory.checkpointing` and `batch.micro`. `checker` returns
+    the error codes of a spec, and is called only if nothing fits with the usual strategy. A partly frozen layer counts
+    with the upper bound of its memory. The plan never chooses whether activations are offloaded, because the cost of
     copying them is unknown.
     """
     if spec.hardware.gpu is None:
@@ -87,8 +88,8 @@ def chosen(spec: Spec, unset: Sequence[Path], checker: Checker) -> Choice | None
 
 
 def _with_fixed_micro(spec: Spec, unset: Collection[Path], checker: Checker) -> Choice | None:
-    """Choose strategy and recomputation for a method whose result depends on the micro-batch. The micro-batch is fixed,
-    so that the result does not depend on the GPU's memory.
+    """Choose strategy and recomputation for a method whose result depends on the micro-batch. The micro-batch has a
+    fixed size and not the largest that fits, because otherwise the result would depend on the GPU's memory.
     """
     if "batch.micro" not in unset:
         return _search(spec, unset, checker)
@@ -105,14 +106,14 @@ def _fixed_micro(spec: Spec) -> Micro:
 
 
 def unset(spec: Spec) -> list[Path]:
-    """The settings of CHOSEN that the spec does not state, so that the plan chooses them."""
+    """Those settings of CHOSEN that the plan chooses, because the spec does not state them."""
     micro = [] if spec.written("batch.accum") else ["batch.micro"]
     return [path for path in CHOSEN if not spec.written(path) and (path != "batch.micro" or micro)]
 
 
 def rechosen(spec: Spec, settings: Settings, checker: Checker) -> Spec:
-    """The spec, as if a user had added these settings to it. The plan chooses again the settings that the spec then
-    does not state.
+    """The spec, as if a user had written these settings into it. The plan chooses again the settings that the changed
+    spec does not state.
     """
     left = [path for path in unset(spec) if path not in settings]
     usual: dict[Path, object] = {"strategy": "ddp"} if "strategy" in left else {}
@@ -133,8 +134,8 @@ def _search(spec: Spec, unset: Collection[Path], checker: Checker) -> Choice | N
     for group in _groups(spec, unset):
         tried += [str(one.get("strategy", spec.text("strategy"))) for one in group]
         found = [candidate for one in group for candidate in _candidates(spec, one, unset)]
-        # `sorted` keeps the order of combinations with the same speed. So a strategy that shards less comes first, and
-        # with the same strategy, the combination that recomputes activations comes first.
+        # `sorted` keeps the order of combinations with equal speed: the strategy that shards less comes first, and for
+        # one strategy, the combination with recomputation.
         for best in sorted(found, key=lambda candidate: -candidate.pace):
             if "strategy" not in best.settings or _legal(spec, best.settings, checker):
                 return _choice_of(spec, best, found, unset, tried)
@@ -150,8 +151,8 @@ def _search(spec: Spec, unset: Collection[Path], checker: Checker) -> Choice | N
 
 
 def _least(spec: Spec, strategy: Settings, unset: Collection[Path]) -> Candidate | None:
-    """The settings to use with a strategy if nothing fits: the largest micro-batch that needs hardly more memory than
-    the smallest one (by at most the share HARDLY).
+    """The settings to use with a strategy if nothing fits. Of the micro-batches that need at most the share HARDLY more
+    memory than the smallest one, they have the largest.
     """
     candidate: Candidate | None = None
     least = 0.0
@@ -165,8 +166,7 @@ def _least(spec: Spec, strategy: Settings, unset: Collection[Path]) -> Candidate
 
 
 def _least_choice(candidate: Candidate, room: float) -> Choice | None:
-    """The choice if nothing fits. Its calculation states the memory that the run would need. `room` is the GPU's memory
-    in GiB.
+    """The choice if nothing fits. Its text says how much memory the run would need. `room` is the GPU's memory in GiB.
     """
     why = f"nothing fits: the smallest choice needs {candidate.peak:.1f} GiB, more than {BUDGET:.0%} of {room:g} GiB"
     strategy, micro = candidate.settings.get("strategy"), candidate.settings.get("batch.micro")
@@ -179,7 +179,8 @@ def _groups(spec: Spec, unset: Collection[Path]) -> Iterator[tuple[Settings, ...
     """Yield groups of strategies to try, in order: for bf16, first ddp, then zero1 and zero2, then zero3. If the spec
     states a strategy, only this one is tried.
 
-    All strategies of a group compute the same numbers, up to the order of sums (`changes.alike`).
+    The strategies of one group compute the same numbers, except for the order in which sums are computed
+    (`changes.alike`).
     """
     own: Settings = {}
     alike: tuple[Settings, ...] = ({"strategy": "zero1"}, {"strategy": "zero2"})
@@ -196,14 +197,14 @@ def _groups(spec: Spec, unset: Collection[Path]) -> Iterator[tuple[Settings, ...
 
 
 def _legal(spec: Spec, settings: Settings, checker: Checker) -> bool:
-    """Whether these settings add no error to those that the spec already has."""
+    """Whether `settings` add no error to the errors that the spec already has."""
     found = checker(changed(spec, settings))
     return not found or found <= checker(spec)
 
 
 def _candidates(spec: Spec, strategy: Settings, unset: Collection[Path]) -> Iterator[Candidate]:
-    """Yield the best combination with recomputation, and, if the spec does not state recomputation and the speed is
-    known, the best combination without it.
+    """Yield the best combination with recomputation. If the spec does not state recomputation and the speed is known,
+    also yield the best combination without recomputation.
     """
     recomputes = _largest(spec, strategy, unset)
     if recomputes is not None:
@@ -215,13 +216,13 @@ def _candidates(spec: Spec, strategy: Settings, unset: Collection[Path]) -> Iter
 
 
 def _largest(spec: Spec, settings: Settings, unset: Collection[Path]) -> Candidate | None:
-    """The combination with the largest micro-batch that fits, which the plan predicts to be the fastest. None if no
-    micro-batch fits.
+    """The combination with the largest micro-batch that fits; the plan predicts that a larger micro-batch is faster.
+    None if no micro-batch fits.
     """
     left = _open_micros(spec, settings) if "batch.micro" in unset else []
     open_ = bool(left)
     left = left or [spec.integer("batch.micro")]
-    # start with the largest: if it needs no accumulation, no gradients are stored between micro-batches
+    # the largest micro-batch comes first: without accumulation, no gradients are stored between micro-batches
     best, middle = None, len(left) - 1
     while left:
         own: Settings = {**settings, "batch.micro": left[middle]} if open_ else settings
@@ -262,11 +263,11 @@ def _held(spec: Spec) -> tuple[Load, float] | None:
 def _choice_of(
     spec: Spec, best: Candidate, found: list[Candidate], unset: Collection[Path], tried: list[str]
 ) -> Choice:
-    """Return the best combination of settings as a Choice. Each value has its calculation as text, together with the
+    """Return the best combination of settings as a Choice. The text of each value has its calculation, and the
     calculations of the alternatives.
     """
     gpu, usual = spec.hardware.gpu, spec.text("strategy")
-    assert gpu is not None  # the plan chooses nothing for runs on the CPU
+    assert gpu is not None  # runs on the CPU never get here, because the plan chooses nothing for them
     values: dict[Path, tuple[object, str]] = {}
     mine = best.settings.get("strategy", usual)
     if mine != usual:
@@ -291,8 +292,8 @@ def _choice_of(
 
 
 def _compared(best: Candidate, others: Mapping[str, list[Candidate]]) -> str:
-    """A text that compares the best combination with the best one of each alternative: `20,305 tokens/s a GPU in 41.5
-    GiB; with it 18,026 tokens/s a GPU in 31.9 GiB`.
+    """A text that compares the best combination of all with the best combination of each alternative, here of
+    recomputation: `20,305 tokens/s a GPU in 41.5 GiB; with it 18,026 tokens/s a GPU in 31.9 GiB`.
     """
     parts = [best.arithmetic]
     for name, candidates in others.items():

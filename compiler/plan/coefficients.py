@@ -1,8 +1,8 @@
 """Read the bytes that autograd keeps per token and layer, by stack and model family (coefficients.json). `make
 coefficients` writes the files.
 
-The bytes are a sum of sizes of a layer, such as `hidden`, each with a whole number as its coefficient. The measuring
-program (tests/plan/oracle.py) counts them on real models, with the libraries of each stack.
+The bytes are a sum of a layer's sizes, such as `hidden`, each multiplied by a whole number: its coefficient. The
+measuring program (tests/plan/oracle.py) counts them on real models, with the libraries of each stack.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def _read(stack: str) -> dict[str, Any]:
 
 @cache
 def family(name: str, stack: str = DEFAULT) -> Mapping[str, Mapping[str, float]]:
-    """The coefficients of a model family, by mode such as `full/bf16/sdpa`. Empty if the family was not measured. To
-    save time, only the family's lines of the file are parsed.
+    """The coefficients of a model family, by mode such as `full/bf16/sdpa`. Empty if the family was not measured. Only
+    this family's lines of the file are parsed, which saves time.
     """
     text = _text(stack)
     head = f'\n  "{name}": {{'
@@ -60,7 +60,7 @@ def families(stack: str = DEFAULT) -> Mapping[str, Mapping[str, Mapping[str, flo
 
 
 def differences(stack: str = DEFAULT) -> Mapping[str, Mapping[str, str]]:
-    """Notes on how far the coefficients differ from the measurement, by family and mode. Modes without a difference are
+    """Notes on the differences between coefficients and measurement, by family and mode. Modes without a difference are
     left out.
     """
     found: Mapping[str, Mapping[str, str]] = _read(stack)["differences"]
@@ -68,9 +68,7 @@ def differences(stack: str = DEFAULT) -> Mapping[str, Mapping[str, str]]:
 
 
 def sizes(facts: ModelFacts, rank: int = 0) -> dict[str, float]:
-    """The sizes of a layer by which coefficients are multiplied. If the layer has no experts, the sizes of experts are
-    0.
-    """
+    """The sizes of a layer that coefficients multiply, by name. A layer without experts has sizes of 0 for experts."""
     each = facts.experts_per_token
     return {
         "hidden": facts.hidden,

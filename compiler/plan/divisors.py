@@ -1,7 +1,7 @@
 """Divisors of large numbers, from their prime factors.
 
-A spec may contain a number of any size, so the time of a loop must not be proportional to the number. This module is
-imported only if a batch does not divide evenly, or a micro-batch is chosen.
+A spec may contain a number of any size. Trying every smaller number would take time in proportion to the number, so its
+prime factors are used. This module is imported only if a batch does not divide evenly, or a micro-batch is chosen.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def largest(most: int, *numbers: int) -> int:
 
 
 def nearest(to: int, *numbers: int) -> int | None:
-    """The divisor (at least 2) of the product of `numbers` that is nearest to `to`, or the smaller of two equally near
-    ones. None for a product of 1.
+    """The divisor (at least 2) of the product of `numbers` that is nearest to `to`. Of two equally near ones, the
+    smaller. None for a product of 1.
     """
     primes = [prime for number in numbers for prime in factors(number)]
     if not primes:
@@ -42,9 +42,9 @@ def nearest(to: int, *numbers: int) -> int | None:
 
 
 def factors(number: int) -> list[int]:
-    """The prime factors of a positive number, repeated as often as they divide it. Only factors up to LARGEST are
-    searched for. The rest of the number counts as one factor: it is a prime, or all its factors are larger than any
-    micro-batch or number of processes.
+    """The prime factors of a positive number, a repeated factor as often as it divides the number. Only primes up to
+    LARGEST are found. What then remains counts as one factor; all its prime factors are larger than any micro-batch or
+    number of processes.
     """
     out: list[int] = []
     factor = 2

@@ -1,4 +1,4 @@
-"""Compute how often a run evaluates, on how many rows, and how much time this takes in comparison with training."""
+"""Compute how often a run evaluates, on how many rows, and how long an evaluation takes compared with training."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def times(spec: Spec, path: AmountPath, steps: int | None, last: bool = False) -> int | None:
-    """How often a run of `steps` steps evaluates or saves. `path` is `eval.every` or `save.every`. If `last` is true,
-    the last step always counts. None if the answer depends on an unknown number of steps or epochs.
+    """How often a run of `steps` steps evaluates (`path` is `eval.every`) or saves (`save.every`). With `last`, the run
+    also does so at its last step. None if the number of steps or epochs that this depends on is unknown.
     """
     every = spec.get(path)
     if not isinstance(every, Amount):
@@ -55,8 +55,8 @@ def evaluated_rows(spec: Spec) -> int | None:
 
 
 def forward_share(load: Load) -> float:
-    """The time to evaluate a row divided by the time to train on it. Training needs a forward and a backward pass, and
-    perhaps recomputation; an evaluation needs only a forward pass. The operations are counted as in `time.py`.
+    """The time to evaluate a row divided by the time to train on the row. Training needs a forward pass, a backward
+    pass and perhaps recomputation. An evaluation needs only the forward pass. Operations are counted as in `time.py`.
     """
     again = load.through if load.checkpointing else 0.0
     return 1.0 / (1.0 + load.through + load.trained_share + again)

@@ -22,7 +22,8 @@ from xpc.grammar.record import evolve, field, record
 
 @record
 class Span:
-    """A predicted value with a range. In nine of ten measured runs, the real value was within this range."""
+    """A predicted value with a range. For nine of ten measured runs, the measured value was within the predicted range.
+    """
 
     value: float
     low: float
@@ -51,8 +52,8 @@ class Assumptions:
 
 @record
 class Plan:
-    """The prediction for a run: its memory, steps and hours. An unknown value is None, and `unknown` has the reason
-    under the value's name.
+    """The prediction for a run: its memory, steps and hours. An unknown value is None, and `unknown` maps the value's
+    name to the reason.
 
     `hours` includes training and its `evaluations`; `evaluating` is the share of the hours that evaluations take.
     """
@@ -76,7 +77,7 @@ class Plan:
 
     @property
     def peak(self) -> Span | None:
-        """The peak bytes on one GPU. They are predicted, unless this run was measured."""
+        """The peak bytes on one GPU: measured, if this run was measured, and otherwise predicted."""
         found = self.measured
         if found is not None and found.peak is not None:
             return Span(found.peak, found.peak, found.peak)
@@ -129,7 +130,7 @@ def plan(spec: Spec, assumed: Assumptions | None = None) -> Plan:
         hours = Span(*(steps * seconds / 3600 for seconds in real.seconds))
     elif fast is not None and steps is not None:
         whole = steps * tokens / spec.replicas / spec.context_parallel / fast.tokens / 3600
-        # Rows shorter than assumed would take less time, but the lengths of the rows are unknown here.
+        # rows that are shorter than assumed would take less time, but their lengths are unknown here
         hours = Span(whole, 0.0 if full else whole * fast.low, whole * fast.high)
     number, aside = evaluations(spec, steps), 0.0
     if hours is not None and steps and not isinstance(load, str):
@@ -150,8 +151,8 @@ def plan(spec: Spec, assumed: Assumptions | None = None) -> Plan:
 
 
 def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int) -> Speed | None:
-    """The speed according to measurements. If this run was measured, it is the tokens of a step divided by the measured
-    seconds. If only similar runs were measured, it is the plan's speed times the factor `real.pace`.
+    """The speed according to measurements. If this run itself was measured, its tokens per step divided by the measured
+    seconds. If only similar runs were measured, the plan's speed times the factor `real.pace`.
     """
     if real.seconds is not None:
         middle, low, high = real.seconds
@@ -163,8 +164,8 @@ def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int)
 
 
 def _tokens(spec: Spec, given: Assumptions) -> tuple[int, bool]:
-    """Return a pair: the tokens of an optimizer step, and whether this number is an upper bound, which assumes that
-    every row has `seq` tokens.
+    """Return a pair: the tokens of an optimizer step, and whether this number is only an upper bound, because every row
+    counts with `seq` tokens.
     """
     sequences, length = spec.integer("batch.gbs") * spec.method.sequences, row_tokens(spec)
     packed = spec.flag("batch.packing")
@@ -174,7 +175,9 @@ def _tokens(spec: Spec, given: Assumptions) -> tuple[int, bool]:
 
 
 def _steps(spec: Spec, given: Assumptions) -> tuple[int | None, str]:
-    """Return a pair: the number of optimizer steps of the run, or None, and the reason if it is unknown."""
+    """Return a pair: the number of optimizer steps of the run, and "". If the number is unknown, the pair is None and
+    the reason.
+    """
     steps = spec.get("train.steps")
     if steps is not None:
         return int(steps), ""
@@ -186,9 +189,9 @@ def _steps(spec: Spec, given: Assumptions) -> tuple[int | None, str]:
         group = spec.get("method.generations") or 1
         rounds = spec.get("method.steps_per_generation") or spec.integer("batch.accum")
         together = max(1, spec.integer("batch.micro") * spec.replicas * rounds // group)
-        rows -= rows % together  # trl's RepeatSampler drops the last prompts if they do not fill a round of generation
-        rows *= group  # gbs counts completions, and each prompt has `group` of them
-        rows *= spec.get("method.iterations") or 1  # how often each prompt is trained on
+        rows -= rows % together  # trl's RepeatSampler drops prompts that do not fill a last round of generation.
+        rows *= group  # `gbs` counts completions, and a prompt has `group` completions.
+        rows *= spec.get("method.iterations") or 1  # The run trains `iterations` times on each completion.
     if spec.flag("batch.packing"):
         if given.tokens is None:
             return None, "the number of packed rows is not known: `--tokens N` states the average length of a row"
@@ -205,7 +208,7 @@ def _warmup(spec: Spec, steps: int | None) -> int | None:
 
 
 def _saves(spec: Spec, steps: int | None) -> int | None:
-    """The number of checkpoints that the run writes. A run that saves also saves at its last step
+    """The number of checkpoints that the run writes. If a run saves at all, it also saves at its last step
     (DefaultFlowCallback).
     """
     return times(spec, "save.every", steps, last=True)

@@ -1,5 +1,5 @@
-"""The floating-point operations per token, and the peak speed of a GPU. Together with a run's measured speed, they give
-its utilisation.
+"""The floating-point operations per token, and the peak speed of a GPU. From these two and a measured speed, a run's
+utilisation is computed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def flops(spec: Spec) -> Flops | None:
     """The operations per token, and the GPU's peak. None if the model's sizes are unknown.
 
-    In the forward pass, a token costs 2 operations for each active parameter, and 4 x layers x width x length for
-    attention. In the backward pass, each layer that a gradient passes through costs as much as in the forward pass (for
-    attention, twice as much). Each parameter with a gradient costs 2 further operations. Adapters are small and not
+    In the forward pass, a token costs 2 operations for each active parameter, and 4 x layers x width x length
+    operations for attention. In the backward pass, a gradient costs as much in each layer that it passes through (for
+    attention, twice as much), and 2 more operations for each parameter that gets a gradient. Adapters are small and not
     counted. The peak of a run in fp8 is unknown, because its attention and its first and last layer compute in bf16.
     """
     facts = spec.model.facts

@@ -1,4 +1,4 @@
-"""Collect what decides the memory of a checked spec's run, as a `Load` (load.py)."""
+"""Collect the quantities that decide the memory of a checked spec's run, as a `Load` (load.py)."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def load_of(spec: Spec) -> Load | str:
 
 
 def _quantized(spec: Spec, facts: ModelFacts, bits: int, wide: int) -> float:
-    """The bytes of a parameter on average, if the linear layers are quantized to `bits` and the others have `wide`
-    bytes.
+    """The average bytes of a parameter, if linear layers are quantized to `bits` bits and every other parameter has
+    `wide` bytes.
     """
     embeds = facts.vocab * facts.hidden * (1 if facts.tied else 2)
     whole = expert_parameters(facts) if stacked(spec.stack, facts) else 0.0  # stacked experts are not quantized
@@ -113,7 +113,9 @@ def _quantized(spec: Spec, facts: ModelFacts, bits: int, wide: int) -> float:
 
 
 def _other_models(spec: Spec, size: float) -> float:
-    """The bytes of the models that are not trained: copies of the model, which has `size` bytes, and the teacher."""
+    """The bytes of all models that are not trained: frozen copies of the trained model, which has `size` bytes, and the
+    teacher.
+    """
     total = spec.method.references(spec.get) * (0 if spec.lora else 1) * size
     if spec.teacher is not None and spec.teacher.facts is not None:
         total += spec.teacher.facts.params * (4 if spec.get("method.teacher_dtype") == "fp32" else 2)
@@ -170,16 +172,16 @@ def _offload(spec: Spec, stage: int) -> int:
 
 
 def _is_most(spec: Spec) -> bool:
-    """Whether a batch may need less memory than planned, so that the plan is an upper bound. True for VeRA, LoHa and
-    MiSS, for fp8, for offloaded activations, for padding-free batches (whose rows may be short), and for some arguments
-    of `extra`.
+    """Whether the plan is only an upper bound, because a batch may need less memory. True for VeRA, LoHa and MiSS, for
+    fp8, for offloaded activations, for padding-free batches (whose rows may be short), and for some arguments of
+    `extra`.
     """
     if spec.text("precision") == "fp8":
-        # in fp8, layers save the same inputs as in bf16, but no bf16 copies of float32 weights; this was measured on a
-        # CPU
+        # In fp8, layers save the same inputs as in bf16, but no bf16 copies of float32 weights, which the plan counts.
+        # This was measured on a CPU.
         return True
     if spec.adapter in ("vera", "loha", "miss"):
-        # the memory is computed as for LoRA, and VeRA, LoHa and MiSS save fewer activations than LoRA
+        # VeRA, LoHa and MiSS are planned as LoRA, which saves more activations than they do
         return True
     if spec.flag("memory.offload_activations") or (spec.flag("batch.padding_free") and not spec.flag("batch.packing")):
         return True
@@ -196,7 +198,8 @@ def row_tokens(spec: Spec) -> int:
 
 
 def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None = None) -> Speed | None:
-    """Trained tokens per second of one GPU; both sequences of a pair count. None if unknown.
+    """The tokens per second that one GPU trains on. Both sequences of a preference pair count. None if the speed is
+    unknown.
 
     `tokens` are the tokens of an optimizer step, and `row` the average tokens of a row before packing. By default,
     every row has the maximum length.
@@ -211,7 +214,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     precision = spec.text("precision")
     sequences = spec.integer("batch.gbs") * spec.method.sequences
     length = row_tokens(spec) if tokens is None else max(1, tokens // sequences)
-    # flash attention knows where packed rows end, and computes each of them separately
+    # flash attention keeps the rows of a packed sequence apart, so its cost depends on the length of a row
     attended = (
         min(length, row) if row is not None and spec.flag("batch.packing") and load.attention == "flash" else length
     )
@@ -228,17 +231,17 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     kinds = ["deepspeed"] * (load.engine == "deepspeed") + ["quantized"] * bool(spec.bits)
     kinds += ["experts"] * bool(facts.experts)
     if row is not None and row < row_tokens(spec) and not spec.flag("batch.packing"):
-        kinds.append("lengths")  # the other GPUs wait for the GPU with the longest rows
-    # PEFT may convert norms or embeddings of a quantized base to float32. The time that this costs is more than the
-    # time that fused kernels save.
+        kinds.append("lengths")  # In each step, all GPUs wait for the GPU with the longest rows.
+    # PEFT may convert norms or embeddings of a quantized base to float32. Such a conversion costs more time than fused
+    # kernels save.
     casts = load.widened or (load.norms_widened and load.amp)
     kind += " casts" if casts else " fused" if spec.flag("memory.liger") else ""
     return speed(done, gpu.capability[0], precision, kind, kinds)
 
 
 def moved(load: Load, accumulation: int) -> dict[str, float]:
-    """Two numbers of bytes for one micro-batch: those that one process sends (`sent`), and those of weights and
-    gradients that it reads and writes (`touched`).
+    """Two numbers of bytes for one micro-batch. `sent`: what one process sends to others. `touched`: the weights and
+    gradients that it reads and writes.
     """
     from xpc.compiler.plan.time import sent, touched
 
@@ -259,17 +262,17 @@ def _batch(spec: Spec) -> tuple[int, int]:
 
 
 def _evaluated(spec: Spec) -> float:
-    """The number of tokens in a micro-batch of an evaluation, divided by the number in a training micro-batch. With
-    context parallelism the two differ, because DeepSpeed splits sequences between processes only in training
-    (accelerate's `disable_in_eval`).
+    """The ratio of the tokens in a micro-batch of an evaluation to those in a training micro-batch. It is not always 1:
+    with context parallelism, DeepSpeed splits sequences between processes only in training (accelerate's
+    `disable_in_eval`).
     """
     whole = spec.context_parallel if spec.ulysses else 1
     return whole * (spec.get("eval.micro") or 0) / spec.integer("batch.micro") if spec.evaluates else 0.0
 
 
 def _attention(spec: Spec, micro: int, flattened: bool) -> str:
-    """The kind of attention that the layers compute, under its name in coefficients.json. If the batch is padded,
-    torch's kernel gets a mask, which is a separate kind.
+    """The kind of attention in the layers, under its name in coefficients.json. For a padded batch, torch's kernel gets
+    a mask; this is a kind of its own.
     """
     named = str(spec.get("model.attn"))
     if named == "eager":
@@ -280,8 +283,8 @@ def _attention(spec: Spec, micro: int, flattened: bool) -> str:
 
 
 def _loss(spec: Spec) -> str:
-    """The key of `heads.HEADS` for what computes logits and loss: TRL's head, which works in chunks; Liger's fused
-    loss; or the model itself.
+    """The key of `heads.HEADS` for the code that computes logits and loss: TRL's head (in chunks), Liger's fused loss,
+    or the model itself.
 
     Methods that compare log-probabilities compute them row by row from the logits without an fp32 copy
     (`selective_log_softmax`, trl/trainer/utils.py; all stacks). Liger's kernels replace a model's loss only if the

@@ -17,9 +17,9 @@ class Part:
     `trained` is the number of trainable parameters. `layers` is the number of layers, counted from the last one, that
     keep activations for the backward pass.
 
-    `exact` is false if a count is an upper bound. This happens if a pattern of names is used (it counts as all
-    parameters), if `layer_modules` is used (each named layer counts completely), or if a gradient passes through a
-    frozen layer (which counts as a trained one). Norms and biases count as 0.
+    `exact` is false if a count is an upper bound. There are three such cases: a pattern of names counts as all
+    parameters; with `layer_modules`, each layer counts completely; a frozen layer through which a gradient passes
+    counts as a trained one. Norms and biases count as 0.
     """
 
     trained: float
@@ -30,9 +30,9 @@ class Part:
 def trained_part(spec: Spec, facts: ModelFacts) -> Part:
     """Count the parameters and layers of a model that `freeze` leaves trainable.
 
-    Layers before the first trained weight (counted from the embeddings) save nothing, because their input needs no
-    gradient. With reentrant recomputation, however, all layers save, because the output of the embeddings then needs a
-    gradient.
+    Layers between the embeddings and the first trained weight save no activations, because their input needs no
+    gradient. With reentrant recomputation, the output of the embeddings needs a gradient, so all layers save
+    activations.
     """
     first, last = (spec.get("freeze.except_first") or 0), (spec.get("freeze.except_last") or 0)
     modules = {name.rpartition(".")[2] for name in spec.names("freeze.except_modules")}

@@ -18,7 +18,7 @@ HEADS: Mapping[str, tuple[int, int]] = {
     "in_place": (8, 8),  # a Triton cross entropy that overwrites the fp32 logits with the gradient
     # scaled logits and log-softmax of both the student and the teacher, the divergence, and its gradients (trl 0.24)
     "divergence": (22, 44),
-    # the same tensors as for "divergence", and those of the mixture of both models, for `beta` between 0 and 1
+    # the tensors of "divergence" and, for `beta` between 0 and 1, those of the mixture of both models' probabilities
     "mixture": (36, 72),
     "fused": (0, 0),  # this head computes logits in chunks; `_fused` counts its bytes
     "trl_fused": (0, 0),
@@ -38,15 +38,15 @@ def logits(load: Load) -> float:
     half, full = HEADS[load.loss]
     if load.loss in ("fused", "trl_fused"):
         return _fused(load)
-    # A loss that compares two models keeps the logits of both models and one gradient. It keeps them for the tokens of
-    # prompts, too.
+    # A loss that compares two models also keeps tensors for the tokens of prompts: the logits of both models, and one
+    # gradient.
     prompts = 3 * load.element * (load.tokens - tokens) if load.loss in ("divergence", "mixture") else 0
     return float(facts.vocab * (tokens * (half if load.element == 2 else full) + prompts) + 4 * tokens * facts.hidden)
 
 
 def _fused(load: Load) -> float:
     """Bytes of a head that computes logits in chunks: the gradients of the hidden states and of the head's weight, and
-    one chunk.
+    the logits of one chunk.
     """
     facts, tokens, element = load.facts, load.tokens, load.element
     weight = facts.vocab * facts.hidden if load.adapters is None and load.trained else 0

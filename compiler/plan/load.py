@@ -18,10 +18,11 @@ class Adapters:
 
     `sites` is the set of modules that have an adapter. `params` is the number of the adapters' parameters in the
     complete model, and `element` the bytes of one parameter. `linear` are the adapted linear layers of a decoder layer.
-    `merged` is the number of a layer's weights in stacks of experts; peft adds the adapters to a copy of these weights
-    in each forward pass. `kind` is lora, dora, oft, vera, loha or miss. `shared` is the number of frozen parameters
-    that VeRA's layers share. `blocks` is the number of elements in OFT's rotations of a layer, as full matrices. `bits`
-    is 4 or 8 for a quantized base, otherwise 0, and `nested` says whether its scales are quantized, too.
+    `merged` is the number of a layer's weights that are in stacks of experts. In each forward pass, peft adds the
+    adapters to a copy of these weights. `kind` is lora, dora, oft, vera, loha or miss. `shared` is the number of frozen
+    parameters that VeRA's layers share. `blocks` is the number of elements in OFT's rotations of a layer, as full
+    matrices. `bits` is 4 or 8 for a quantized base, otherwise 0, and `nested` says whether its scales are quantized,
+    too.
     """
 
     sites: str
@@ -42,25 +43,25 @@ class Adapters:
 class Load:
     """The memory-relevant quantities of one process of a run.
 
-    `engine` is "none" (one process or DDP), "deepspeed" or "fsdp"; `stage` is what is sharded over `shard` processes (0
-    nothing, 1 optimizer states, 2 gradients, 3 weights). `offload` is 0, 1 (optimizer states in host memory) or 2
+    `engine` is "none" (one process or DDP), "deepspeed" or "fsdp"; `stage` says what is sharded over `shard` processes
+    (0 nothing, 1 optimizer states, 2 gradients, 3 weights). `offload` is 0, 1 (optimizer states in host memory) or 2
     (weights as well). `element` is the bytes of a computed number, and `weight` the bytes of a stored weight; if the
     base is frozen, of a weight of the base. `amp` is true if the model has float32 weights and computes in half
-    precision. `moments` is the bytes of optimizer state per trained parameter, `temporary` the bytes that its step
-    needs temporarily. `tokens` counts the tokens of one micro-batch, `length` the tokens of one of its rows. `trained`
-    counts parameters with a gradient, without adapters. `loss` is a key of `heads.HEADS`. `frozen` is the bytes of
-    frozen models in addition to the trained one. `evaluated` is the tokens of an evaluation's micro-batch as a share of
-    `tokens`. `layers` counts the layers that a gradient passes through, None for all. `stack` names the libraries that
-    run them.
+    precision. `moments` is the bytes of optimizer state per trained parameter, and `temporary` the bytes per trained
+    parameter that only the optimizer's step needs. `tokens` counts the tokens of one micro-batch, `length` the tokens
+    of one of its rows. `trained` counts parameters with a gradient, without adapters. `loss` is a key of `heads.HEADS`.
+    `frozen` is the bytes of frozen models in addition to the trained one. `evaluated` is the tokens of an evaluation's
+    micro-batch as a share of `tokens`. `layers` is the number of layers that a gradient passes through, or None for
+    all. `stack` is the stack, whose libraries run the model.
 
-    The flags are true in these cases:
+    The booleans are true in these cases:
 
     - `selective`: recomputation keeps the outputs of attention
     - `reentrant`: recomputation is torch's older, reentrant kind
     - `widened`: embeddings, head and norms of a quantized base are float32 in half precision; `norms_widened`: only the
       norms
     - `fsdp1`: version 1 of FSDP shards the model
-    - `at_most`: memory that grows with the batch is an upper bound
+    - `at_most`: the memory that grows with the batch is only known as an upper bound
     - `looped`: experts are computed one by one
     """
 
@@ -112,7 +113,7 @@ class Load:
 
     @property
     def trained_share(self) -> float:
-        """The share of the parameters that have a gradient, from 0 to 1. Parameters of adapters are not counted."""
+        """The share of the model's parameters that have a gradient, from 0 to 1, without the parameters of adapters."""
         return self.trained / max(1, self.facts.params)
 
     @property
@@ -134,9 +135,9 @@ class Load:
                 precision = "norms"
             elif self.weight == 4:
                 precision = "amp32"
-        # Over a float32 base, there are measurements of LoRA, DoRA and OFT. All other kinds of adapters use the
-        # measurement of OFT, because they return the dtype of their input, as OFT does. Over any other base, the memory
-        # of each kind is computed from the bytes of LoRA (`adapters.py`).
+        # With a float32 base, LoRA, DoRA and OFT were measured. Every other kind of adapter uses OFT's measurement,
+        # because it returns the dtype of its input, as OFT does. With any other base, LoRA's bytes are used, and
+        # `adapters.py` adds the difference.
         kind = "lora"
         if precision == "amp32" and tuned.kind != "lora":
             kind = "dora" if tuned.kind == "dora" else "oft"
@@ -144,7 +145,5 @@ class Load:
 
     @property
     def rank(self) -> int:
-        """The rank by which coefficients are multiplied: that of LoRA or DoRA, and 0 for all other
-        kinds of adapters.
-        """
+        """The rank that coefficients multiply: that of LoRA or DoRA, and 0 for any other kind of adapter."""
         return 0 if self.adapters is None or self.adapters.kind not in ("lora", "dora") else self.adapters.rank

@@ -1,8 +1,8 @@
 """The memory of one GPU by component and phase, in bytes: closed forms, each with its source.
 
 The prediction is allocated memory, as `torch.cuda.max_memory_allocated` counts it. In public runs, the allocator
-reserved 1.25 to 1.5 times as much. This factor cannot be derived from the configuration, so the verdict leaves a margin
-for it.
+reserved 1.25 to 1.5 times as much as it allocated. This factor does not follow from the configuration, so the verdict
+leaves a margin for it.
 
 States: Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3), with the buffers of DeepSpeed 0.19.8 and torch
 2.13. Saved activations: coefficients.json of each stack, counted on real models.
@@ -40,8 +40,8 @@ STATES = ("weights", "gradients", "optimizer", "master", "other models")
 
 @record
 class Memory:
-    """The bytes of every component in every phase of a step. If `at_most` is true, components that grow with the batch
-    are upper bounds.
+    """The bytes of every component in every phase of a step. With `at_most`, components that grow with the batch are
+    only upper bounds.
     """
 
     phases: Mapping[str, Mapping[str, float]]
@@ -59,8 +59,8 @@ class Memory:
 
     @property
     def low(self) -> float:
-        """The lower bound of the peak, in bytes. It is at least the model states, because these are counted and not
-        estimated. If `at_most` is true, it contains only the components that do not depend on the batch.
+        """A lower bound of the peak, in bytes: at least the model states, which are counted and not estimated. With
+        `at_most`, it has only the components that do not depend on the batch.
         """
         doubtful = (*OF_BATCH, HELD_INPUTS) if self.at_most else (HELD_INPUTS,)
         most = self._largest(lambda name: name not in doubtful)
@@ -129,13 +129,13 @@ def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
 
 
 def _slides(load: Load) -> bool:
-    """Whether rows are longer than the sliding window of some layers (transformers 5.23, masking_utils.py)."""
+    """Whether some layers have a sliding window and rows are longer than it (transformers 5.23, masking_utils.py)."""
     return 0 < load.facts.window <= load.length
 
 
 def _masks(load: Load) -> float:
-    """Bytes of attention masks, which grow with the square of a row's length. Each kind of layer has one mask:
-    booleans, or numbers for eager attention.
+    """Bytes of attention masks, which grow with the square of a row's length. There is one mask for each kind of layer.
+    Its elements are booleans, or for eager attention numbers.
     """
     kinds = 2 if _slides(load) and load.facts.window_layers < load.facts.layers else 1
     if load.attention == "sdpa":
@@ -218,13 +218,15 @@ def _states(load: Load) -> States:
 
 
 def _gathered_weight(load: Load) -> float:
-    """Bytes of a gathered weight of a layer: in the computed dtype, or as it is stored if it is quantized."""
+    """Bytes of one weight of a layer that is gathered from all processes: a quantized weight as it is stored, any other
+    weight in the computed dtype.
+    """
     return float(load.element) if load.adapters is None else min(float(load.element), load.weight)
 
 
 def _casts(load: Load) -> float:
-    """The half-precision copies of fp32 weights that autocast makes. It caches them until the end of the forward pass
-    (torch 2.13).
+    """The half-precision copies of fp32 weights that autocast makes, and keeps until the end of the forward pass (torch
+    2.13).
     """
     tuned = load.adapters
     own = tuned.params * 2.0 if tuned is not None and load.amp and tuned.element == 4 else 0.0
@@ -239,7 +241,7 @@ def _casts(load: Load) -> float:
 
 
 def _kept(load: Load) -> float:
-    """The bytes per token of the hidden state that a recomputed layer saves. The hidden state is float32 if autocast
+    """The bytes per token that a recomputed layer saves: its hidden state. The hidden state is float32 if autocast
     leaves the residual stream in float32.
     """
     stays = load.amp and load.weight == 4 and load.engine == "none"
@@ -261,7 +263,7 @@ def _working(load: Load, layer: float) -> float:
     """The temporary memory of one layer's backward pass, for gradients as wide as the inside of the MLP.
 
     In half precision, an MLP with a gate needs twelve bytes at once for each token and each element of its inner width.
-    If experts are computed one after the other, only one expert counts, with an even share of the tokens.
+    If experts are computed one after the other, only the memory of one expert counts, for an even share of the tokens.
     """
     facts, per = load.facts, load.element / 2
     width = facts.intermediate * max(1, facts.experts_per_token) / (facts.experts if load.looped else 1)
@@ -276,11 +278,12 @@ def _working(load: Load, layer: float) -> float:
 
 
 def _tied(load: Load) -> float:
-    """The temporary bytes for the gradient of a tied embedding table: two gradients and their sum. The gradient that is
-    stored already is not counted.
+    """The temporary bytes for the gradient of a tied embedding table: two gradients and their sum. A gradient that the
+    optimizer keeps is counted elsewhere.
 
     Autograd keeps the gradient that comes from the head until the gradient from the embedding exists. It then adds the
-    two out of place (torch 2.13, input_buffer.cpp). In a model with frozen weights the table counts as frozen.
+    two out of place (torch 2.13, input_buffer.cpp). If some weights of the model are frozen, the table counts as
+    frozen, too.
     """
     facts = load.facts
     if not facts.tied or load.adapters is not None or load.trained < facts.params:
