@@ -115,7 +115,7 @@ def _fitting(spec: Spec, checker: Checker, most: int) -> list[Change]:
     for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
         found: dict[frozenset[Path], list[Change]] = {}
         for tier in tiers(spec):
-            kind = frozenset(tier)  # if a kind of change works in several sizes, only the smallest is kept
+            kind = frozenset(tier)  # if several sizes of a change help, only the smallest is kept
             if kind not in found and sum(map(len, found.values())) < most:
                 changes = [one for one in _alternatives(spec, checker, now, tier, wanted) if legal(_decided(one))]
                 if changes:

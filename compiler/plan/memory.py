@@ -82,7 +82,8 @@ def memory(load: Load) -> Memory | str:
         return plain
     average = most = plain
     if load.attention == "sdpa" and _slides(load):
-        # For layers with a sliding window, torch's kernel gets a mask, and then saves as much as for padded rows.
+        # For a layer with a sliding window, torch's kernel gets a mask. The layer then saves as much as with padded
+        # rows.
         sliding = _layer(load, "mask")
         if isinstance(sliding, str):
             return sliding
@@ -103,10 +104,10 @@ def _layer(load: Load, attention: str) -> float | str:
     if found is not None:
         return saved(found, load.facts, load.length, load.rank)
     if attention == "flash" and _row(load, f"full/{precision}", attention) is None:
-        # this kind was not measured; it saves as much as torch's fused kernel without a mask
+        # flash attention was not measured for this family; it saves as much as torch's fused kernel without a mask
         return _layer(load, "sdpa")
-    # With adapters, only one kind of attention was measured. For another kind, add the difference between both kinds
-    # in full training.
+    # With adapters, only one kind of attention was measured, here `measured`. The bytes of another kind are these
+    # bytes, plus what the two kinds differ by in full training.
     for measured in ("sdpa", "eager"):
         tuned, before = _row(load, load.mode, measured), _row(load, f"full/{precision}", measured)
         after = _row(load, f"full/{precision}", attention)
@@ -121,8 +122,8 @@ def _layer(load: Load, attention: str) -> float | str:
 
 def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
     found = row(load.family, f"{mode}/{attention}", load.stack)
-    # if only the norms are float32 and this was not measured, use the measurement with float32 norms and embeddings,
-    # which is an upper bound
+    # If the case of float32 norms alone was not measured, use the measurement of float32 norms and embeddings, which is
+    # an upper bound.
     if found is None and mode.endswith("/norms"):
         found = row(load.family, f"{mode.removesuffix('norms')}wide/{attention}", load.stack)
     return found
@@ -142,9 +143,9 @@ def _masks(load: Load) -> float:
         kinds = 1 if _slides(load) else 0
     if load.attention == "eager":
         return float(kinds * load.element * load.tokens * load.length)
-    # For each layer, torch's kernel makes a copy of the mask in the computed dtype, and frees it. The allocator then
-    # puts smaller tensors into the freed block, so the next copy needs another block. One additional block is counted,
-    # which agrees with TRL's longest row of gemma-3-1b: 107,520 tokens in 79 GiB (TRL 1.15, release notes).
+    # For each layer, torch's kernel copies the mask in the computed dtype, and then frees the copy. The allocator puts
+    # smaller tensors into the freed block, so the next copy needs a new block. One such block is counted. This agrees
+    # with TRL's longest row of gemma-3-1b: 107,520 tokens in 79 GiB (TRL 1.15, release notes).
     blocks = load.element if kinds else 0
     return float((kinds + blocks) * load.tokens * load.length) if load.attention != "flash" else 0.0
 
@@ -183,7 +184,8 @@ def _states(load: Load) -> States:
         # the gradient in fp32. Source: DeepSpeed 0.19.8, stage_1_and_2.py (single_partition_of_fp32_groups) and
         # stage3.py (fp32_partitioned_groups_flat)
         master = trained * 4.0 / spread[1]
-        # Stage 3 converts gradients sub-group by sub-group (stage3.py, _prepare_fp32_grad_for_sub_group).
+        # Stage 3 converts gradients to fp32 one sub-group of parameters at a time (stage3.py,
+        # _prepare_fp32_grad_for_sub_group).
         held = trained / spread[1]
         temporary += 0.0 if load.offload else 4.0 * (min(held, SUB_GROUP) if load.stage == 3 else held)
         # two buckets of reduce_bucket_size, which transformers sets to h^2
@@ -200,7 +202,7 @@ def _states(load: Load) -> States:
         outside = max(0.0, facts.params - facts.layers * facts.layer_params)
         each = _gathered_weight(load)
         gathered = 2 * facts.layer_params * each + outside * load.element if shard > 1 and load.stage == 3 else 0.0
-        # bitsandbytes keeps the scales of 4-bit weights outside of the parameters that FSDP shards (`quant_state`).
+        # bitsandbytes keeps the scales of 4-bit weights in `quant_state`, which FSDP does not shard
         if adapters is not None and adapters.bits == 4 and spread[3] > 1:
             packed = facts.layers * facts.layer_params * (packed_bytes(4, adapters.nested) - 0.5)
             weights += packed * (1 - 1 / shard)
@@ -230,12 +232,12 @@ def _casts(load: Load) -> float:
     """
     tuned = load.adapters
     own = tuned.params * 2.0 if tuned is not None and load.amp and tuned.element == 4 else 0.0
-    if load.widened and load.amp:  # a half-precision copy of the head's fp32 weights, which its backward pass reads
+    if load.widened and load.amp:  # the head's backward pass reads a half-precision copy of the head's fp32 weights
         return own + float(load.facts.vocab * load.facts.hidden * load.element)
     if not load.amp or load.engine != "none" or load.weight != 4:
         return own
     if tuned is not None and load.checkpointing:
-        # autocast does not cache casts of frozen weights, so one layer's copy exists at a time
+        # autocast keeps no copies of frozen weights, so only one layer's copy exists at a time
         return own + load.facts.layer_params * 2.0
     return own + load.facts.params * 2.0
 
@@ -272,7 +274,8 @@ def _working(load: Load, layer: float) -> float:
     mlp = load.tokens * per * float(inner * width + (2 * facts.hidden if trains_mlp else 0))
     # Eager attention has a matrix of scores. Its backward pass runs after the MLP's, so only the larger of the two
     # counts. CUDA's softmax backward needs three tensors at once: the float32 gradient, its product with the softmax
-    # (aten/native/cuda/SoftMax.cu), and the result. In half precision, the rounded softmax is freed before.
+    # (aten/native/cuda/SoftMax.cu), and the result. In half precision, the rounded softmax is freed before these three
+    # exist.
     scores = (8 if load.element == 2 else 12) * facts.heads * load.tokens * load.length
     return max(mlp, float(scores)) if load.attention == "eager" else mlp
 
@@ -288,7 +291,7 @@ def _tied(load: Load) -> float:
     facts = load.facts
     if not facts.tied or load.adapters is not None or load.trained < facts.params:
         return 0.0
-    # if no gradient of the table was stored before, the sum itself becomes the stored gradient
+    # if no gradient of the table is stored yet, the sum itself becomes the stored gradient
     stored = not load.accumulates and load.stage < 2 and not load.layerwise
     element = load.element if load.stage >= 2 else load.weight
     return (2.0 if stored else 3.0) * facts.vocab * facts.hidden * element
@@ -317,11 +320,13 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
         kept, again = layers * layer, 0.0
     working = _working(load, layer) * (sets if load.checkpointing else 1)
     casts, scores = _casts(load), logits(load)
-    # the adapters' memory that does not depend on tokens: in total, per layer, in a forward pass, in a backward pass
+    # the memory of adapters that does not depend on tokens: in total, per layer, in the forward pass, in the backward
+    # pass
     own, each, passing, backwards = component(load), of_layer(load), in_forward(load), in_backward(load)
     computed = 2 if load.engine == "fsdp" and load.shard > 1 else 1
     kept_adapters = each * (computed if load.checkpointing else layers)
-    # The backward pass begins at the head. So the head's gradient exists before the backward pass of any decoder layer.
+    # the backward pass begins at the head, so the head's gradient exists during the backward pass of every decoder
+    # layer
     first = 0.0 if adapted else min(held.gradients, float(facts.vocab * facts.hidden * load.element))
     out: dict[str, dict[str, float]] = {
         "load": {"weights": held.weights, "other models": load.frozen},
@@ -344,12 +349,12 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     if frozen_units and load.fsdp1 and load.checkpointing:
         # FSDP1 sets a hook on the inputs of a unit that has no trained weights. If the unit runs inside reentrant
         # recomputation (transformers before 4.52), this hook keeps each layer's input and its gradient until the
-        # backward pass ends (torch, _runtime_utils.py, `_register_post_backward_reshard_only_hook`). All of them exist
-        # before the next layer is gathered.
+        # backward pass ends (torch, _runtime_utils.py, `_register_post_backward_reshard_only_hook`). When the last
+        # layer has been recomputed, all these tensors exist.
         last["activations"] = kept
         last[HELD_INPUTS] = layers * load.tokens * _kept(load)
         last["gathered weights"] -= facts.layer_params * _gathered_weight(load)
-    # The backward pass ends at the embedding, when all other gradients exist.
+    # the backward pass ends at the embedding; all other gradients then exist
     summed = {
         **fixed, "gathered weights": held.gathered, "gradients": held.gradients,
         "gradients of tied tables": _tied(load), "activations": float(2 * load.tokens * facts.hidden * load.element),

@@ -29,8 +29,7 @@ def prices(written: str) -> dict[str, float]:
 
 
 def price_argument(written: str) -> dict[str, float]:
-    """Parse prices for the `type=` of an argparse option. This is `prices`, except that errors are ArgumentTypeErrors,
-    whose sentence argparse prints.
+    """Like `prices`, for the `type=` of an argparse option: errors are ArgumentTypeErrors, whose text argparse prints.
     """
     import argparse
 

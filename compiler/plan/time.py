@@ -1,13 +1,13 @@
 """Predict the time of a step. It is a sum of parts, each with a weight that was fitted to public measurements
 (utilisation.json).
 
-A token costs 2 operations for each parameter in the forward pass. In the backward pass it costs 2 for each parameter of
-the layers that a gradient passes through, and 2 more for each trained parameter. If layers are recomputed, the forward
-pass is counted twice. In each layer, the forward pass of attention costs 2 x width x length (Kaplan et al. 2020,
-arXiv:2001.08361, section 2.1, counting only the causal half of the scores).
+A token costs 2 operations for each parameter in the forward pass. In the backward pass, it costs 2 operations for each
+parameter of the layers that a gradient passes through, and 2 more for each trained parameter. If layers are recomputed,
+the forward pass is counted twice. In each layer, the forward pass of attention costs 2 x width x length (Kaplan et al.
+2020, arXiv:2001.08361, section 2.1, counting only the causal half of the scores).
 
-Communication costs its bytes divided by the bandwidth, inside a machine and between machines. The weights are fitted
-for one chip of each generation (A100, H100); `of_another_chip` converts them.
+The time of communication is the number of bytes divided by the bandwidth: that inside a machine, or that between
+machines. The weights are fitted for one chip of each generation (A100, H100); `of_another_chip` converts them.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Work:
     in operations per second.
 
     `through` is the share of the layers that a gradient passes through. `trained` is the share of the parameters with a
-    gradient; it is 0 for adapters, because they are small. `sent` is the number of bytes that the GPU sends in a
-    micro-batch. `link` and `network` are its bandwidths inside the machine and to other machines, in bytes per second,
-    and `machines` is the number of machines. `touched` is the number of bytes of weights and gradients that a
-    micro-batch reads and writes, and `bandwidth` the GPU's memory bandwidth in bytes per second. If `shared` is true,
-    several GPUs share one row. `loops` is the number of experts that a layer computes one after the other.
+    gradient, or 0 for a run with adapters, which are too small to count. `sent` is the number of bytes that the GPU
+    sends in a micro-batch. `link` and `network` are the GPU's bandwidths inside the machine and to other machines, in
+    bytes per second. `machines` is the number of machines. `touched` is the number of bytes of weights and gradients
+    that a micro-batch reads and writes, and `bandwidth` the GPU's memory bandwidth in bytes per second. If `shared` is
+    true, several GPUs share one row. `loops` is the number of experts that a layer computes one after the other.
     """
 
     params: float
@@ -123,16 +123,16 @@ def sent(stage: int, world: int, weights: float, gradients: float, accumulation:
 
 
 def touched(weights: float, gradients: float, checkpointing: bool) -> float:
-    """The bytes of weights and gradients that a micro-batch reads and writes, whatever its size is. The forward pass,
-    the recomputation and the backward pass each read the weights; the gradients are read and written.
+    """The bytes of weights and gradients that a micro-batch of any size reads and writes. The forward pass, the
+    recomputation and the backward pass each read all weights. Gradients are both read and written.
     """
     return weights * (3 if checkpointing else 2) + 2 * gradients
 
 
 def parts(work: Work) -> list[float]:
     """Seconds per token at peak speed, one number for each part: products of matrices, additional time for narrow
-    layers, attention, links inside the machine, the network, and reading the weights. Reading the weights costs most
-    per token if the micro-batch is small.
+    layers, attention, links inside the machine, the network, and reading the weights. The smaller the micro-batch is,
+    the more time per token the weights take.
     """
     again = work.through if work.checkpointing else 0.0
     products = 2.0 * (1.0 + work.through + work.trained + again) * work.params / work.peak
@@ -145,13 +145,13 @@ def parts(work: Work) -> list[float]:
 
 
 def of_another_chip(work: Work, measured: Sequence[float], share: float, least: float) -> float:
-    """The factor by which matrix products and attention take longer on a chip that was not measured than on the
-    measured one. Each time is relative to the peak speed of its own chip.
+    """The factor by which matrix products and attention take longer on the run's chip than on the measured chip. Both
+    times are relative to the peak speed of the chip in question.
 
-    The kernels between the products are limited by memory bandwidth. On the measured chip they take the share `share`
-    of the time. On another chip, this share grows with the ratio of its peak to its bandwidth. `least` is the factor if
-    only the products took time. `measured` has the measured chip's peak in operations per second and its bandwidth in
-    bytes per second. A GPU with the same peak counts as the same chip (H200, A800).
+    The kernels between the products are limited by memory bandwidth. On the measured chip, these kernels take the share
+    `share` of the time. On another chip, their time grows with the ratio of the chip's peak to its bandwidth. `least`
+    is the smallest factor that is returned. `measured` has the measured chip's peak in operations per second and its
+    bandwidth in bytes per second. A GPU with the same peak counts as the same chip (H200, A800).
     """
     peak, bandwidth = measured
     if work.peak == peak:
@@ -160,7 +160,7 @@ def of_another_chip(work: Work, measured: Sequence[float], share: float, least: 
 
 
 def seconds(work: Work, weights: Sequence[float], chip: float = 1.0) -> float:
-    """Seconds per token. Products of matrices and attention take `chip` times as long as on the measured chip
+    """Seconds per token. Matrix products and attention take `chip` times as long as on the measured chip
     (`of_another_chip`).
     """
     found = [weight * part for weight, part in zip(weights, parts(work))]
@@ -169,8 +169,8 @@ def seconds(work: Work, weights: Sequence[float], chip: float = 1.0) -> float:
 
 def starting(work: Work) -> float:
     """Seconds per token that the CPU needs to start kernels, for layers with adapters and for experts that are computed
-    one after the other. The fewer tokens a micro-batch has, the longer this time is per token, because the GPU waits
-    for the CPU.
+    one after the other. The time per kernel is fixed, so the fewer tokens a micro-batch has, the longer this time is
+    per token.
     """
     passes = 1.0 + 2.0 * work.through + (work.through if work.checkpointing else 0.0)
     each = LOOPED_EXPERT * work.loops + (0.0 if work.trained else ADAPTED_LAYER)
@@ -178,8 +178,8 @@ def starting(work: Work) -> float:
 
 
 def range_of(kinds: Sequence[str]) -> tuple[float, float]:
-    """The range of real time / predicted time in nine of ten measured runs. For some `kinds` of runs the range is wider
-    (`ranges` in utilisation.json; tests/plan/ranges.py).
+    """The range of real time / predicted time in nine of ten measured runs. For some kinds of runs, given as `kinds`,
+    the range is wider (`ranges` in utilisation.json; tests/plan/ranges.py).
     """
     found = [table()["ranges"][kind] for kind in ("base", *kinds)]
     return min(low for low, _ in found), max(high for _, high in found)

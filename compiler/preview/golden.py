@@ -1,4 +1,4 @@
-"""Golden previews: previews that are kept in files. If rows, tokens or loss masks change, the change shows up as a
+"""Golden previews: previews that are kept in files, so that a change of rows, tokens or loss masks shows up as a
 changed file.
 """
 
@@ -24,8 +24,8 @@ SHOWN = 200
 
 
 def content(found: Mapping[str, Any]) -> str:
-    """The text of a golden file, which lists every token with its id. It contains no versions of packages; otherwise,
-    an upgrade alone would change the file.
+    """The text of a golden file, which lists every token with its id. The text contains no versions of packages, so an
+    upgrade that changes no token does not change the file.
     """
     begin, end, padding = (found["tokenizer"][one] for one in ("begin", "end", "padding"))
     head = [
@@ -41,11 +41,11 @@ def _token(one: list[Any]) -> str:
 
 
 def compare(path: str, found: Mapping[str, Any], update: bool) -> tuple[str, bool]:
-    """Compare the preview `found` with the golden file. Returns the text to print, and whether the two differ. If the
-    golden file does not exist, it is written. Raises UsageError.
+    """Compare the preview `found` with the golden file, or write this file if it does not exist. Returns the text to
+    print, and whether the preview and the file differ. Raises UsageError.
     """
     new = content(found)
-    # a repository from a stranger may contain a link to any of your files, so links are not followed
+    # links are not followed, because a stranger's repository may contain a link to any file of this user
     if os.path.islink(path):
         raise UsageError(f"{path} is a link, and is not followed")
     if update or not os.path.lexists(path):

@@ -80,7 +80,7 @@ def _row(found: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _sequence(one: Mapping[str, Any]) -> Iterator[str]:
-    # one line of HTML without a space between its parts, because every space in it is shown
+    # all parts are on one line of HTML without spaces between them, because the page shows every space
     yield f"<div class=row>{''.join(_turns(one))}</div>"
     yield "<details><summary>tokens</summary><p class=tokens>"
     for token in one["tokens"]:

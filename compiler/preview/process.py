@@ -49,8 +49,8 @@ class Request:
 
     - `choice`: `first`, or a choice for which many rows are tokenized: the `longest` rows, truncated rows (`cut`), or
       the rows of the first steps (`order`).
-    - `scan`: the rows that are tokenized together and counted. It is a number of rows of each source, `all`, `local`
-      (all rows of local sources, and the first rows of sources on the hub), or None to count nothing.
+    - `scan`: which rows are tokenized to be counted: a number of rows of each source, `all`, `local` (all rows of local
+      sources, and the first rows of sources on the hub), or None to count nothing.
     - `rewards`: whether the reward functions are called.
     - `trust_code`: whether the tokenizer's own code may run.
     - `member`: the name of a sweep's member; None is the first member.
@@ -67,8 +67,9 @@ class Request:
 
 
 def preview(path: str, request: Request, python: str | None = None) -> dict[str, Any]:
-    """Prepare the requested rows of a spec, and return the worker's answer as JSON data. Each finding in it has its
-    slug and its severity. The counts are stored, so that later commands can use them. Raises UsageError and SpecError.
+    """Prepare the requested rows of a spec, and return the worker's answer as JSON data. The slug and the severity are
+    added to each finding in the answer. The counts are stored, so that later commands can use them. Raises UsageError
+    and SpecError.
     """
     spec, workspace = _checked(path, request)
     name = os.path.basename(path)
@@ -92,8 +93,8 @@ def preview(path: str, request: Request, python: str | None = None) -> dict[str,
 
 
 def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
-    """Check the spec to preview. Digests of weights are not computed. Digests of data are computed only if many rows
-    are prepared.
+    """Check the spec to preview. No digests of weights are computed, and digests of data only if many rows are
+    prepared.
     """
     data, name, workspace = read_spec(path)
     workspace.memory, workspace.allow_oom, workspace.hashes = user_memory(), True, request.scan is not None
@@ -105,8 +106,8 @@ def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
 
 
 def chosen_run(checked: Checked, path: str, name: str | None, verb: str) -> CheckedSpec:
-    """The run of a checked spec. For a sweep, the member with the given name or number, or else the first member.
-    `verb` is the verb for messages, such as `preview`.
+    """The run of a checked spec. For a sweep, this is the member with the name or number `member`, or the first member
+    if `member` is None. `verb` is the verb for messages, such as `preview`.
 
     Raises UsageError for an unknown member. If the spec does not compile, prints its errors and raises SpecError.
     """
@@ -129,8 +130,8 @@ def chosen_run(checked: Checked, path: str, name: str | None, verb: str) -> Chec
 
 
 def _without_errors(checked: Checked, path: str, verb: str) -> CheckedSpec:
-    """The checked spec; for a sweep, that of its first member. If the spec does not compile, its errors are printed,
-    and SpecError is raised.
+    """The checked spec or, for a sweep, the spec of its first member. If the spec does not compile, its errors are
+    printed, and SpecError is raised.
     """
     if checked.spec is None:
         errors = [one for one in checked.problems if one.severity == ERROR]
@@ -179,8 +180,8 @@ def ask(
     """Start the worker on a bundle, and return its answer. The lines about its progress are printed as soon as they
     arrive. Raises UsageError.
 
-    `scratch` is a folder for temporary files. `next_to` is the folder of the spec; the paths of data are relative to
-    it.
+    `scratch` is a folder for temporary files. `next_to` is the spec's folder, to which the paths of data files are
+    relative.
     """
     question = {
         "bundle": bundle, "scratch": scratch, "n": request.n, "row": request.row, "random": request.random,
@@ -234,8 +235,8 @@ def _of_rule(code: str) -> tuple[str, str]:
 
 
 def _last_message(lines: Any, bundle: str) -> dict[str, Any]:
-    """The last message of the worker. Paths in the temporary bundle are made relative to the folder of this bundle.
-    Progress that the worker reports is shown.
+    """The worker's last message. Paths in it are made relative to the temporary bundle. The worker's messages about its
+    progress are printed.
     """
     message: dict[str, Any] = {}
     for line in lines:

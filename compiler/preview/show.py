@@ -48,8 +48,8 @@ def as_json(found: Mapping[str, Any]) -> str:
 
 
 def text(found: Mapping[str, Any], *, color: bool = False, tokens: bool = False, complete: bool = False) -> str:
-    """The rows as text for a terminal or a file. If `complete` is true, long texts are not shortened. If `tokens` is
-    true, the id of each token is printed.
+    """The rows as text for a terminal or a file. With `complete`, long texts are not shortened. With `tokens`, the id
+    of each token is printed.
     """
     paint = Paint(color)
     lines: list[str] = []
@@ -64,7 +64,8 @@ def text(found: Mapping[str, Any], *, color: bool = False, tokens: bool = False,
 
 
 def order(found: Mapping[str, Any]) -> tuple[list[str], str]:
-    """One line for each of the first steps, which lists its rows, and a sentence that explains these lines."""
+    """For each of the first steps, a line that lists the rows of this step; and a sentence that explains these lines.
+    """
     steps = (" | ".join(", ".join(batch) for batch in step) for step in found["order"])
     explained = (
         "Each step lists the row numbers of its micro-batches, for all processes together; `|` separates micro-batches."
@@ -75,9 +76,9 @@ def order(found: Mapping[str, Any]) -> tuple[list[str], str]:
 
 
 def group(found: Mapping[str, Any]) -> str:
-    """A phrase that ends a line about a sequence. For methods with groups, it has the number of completions per prompt:
-    `, for a group of 8 completions`. For distillation, it has the share of the batches that have the rows' own answers:
-    `, in 40.0 % of the batches`. Empty for other methods.
+    """The phrase at the end of a line about a sequence. For methods with groups, it is the number of completions per
+    prompt: `, for a group of 8 completions`. For distillation, it is the share of the batches that train on the rows'
+    own answers: `, in 40.0 % of the batches`. Empty for other methods.
     """
     if 0 < (share := found.get("generated_share", 0)) < 1:
         return f", in {100 * (1 - share):.1f} % of the batches (the student generates the other answers)"
@@ -133,7 +134,9 @@ def title(row: Mapping[str, Any]) -> str:
 
 
 def counted(one: Mapping[str, Any], bears_loss: bool) -> str:
-    """A phrase about a sequence, such as `28 tokens, 6 bear loss, 4 are cut off`."""
+    """A phrase about a sequence, such as `28 tokens, 6 bear loss, 4 are cut off`. Tokens that "bear loss" count in the
+    loss.
+    """
     learned = sum(token[2] for token in one["tokens"])
     many = f"{len(one['tokens']):,} tokens" + (f", {learned:,} bear loss" if bears_loss else "")
     cut = len(one["cut"]["start"]) + len(one["cut"]["end"])
@@ -185,8 +188,8 @@ def images(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def rollout(played: Mapping[str, Any] | None) -> Iterator[str]:
-    """Lines about a made-up completion that calls tools. `played` is None unless `--rewards` is given, because only
-    then are the tools called.
+    """Lines about a made-up completion that calls tools. `played` is this completion, or None: without `--rewards`, no
+    tool is called.
     """
     if played is None:
         yield "tools: the prompt also gets their descriptions; --rewards calls the tools in a made-up completion"
@@ -202,8 +205,8 @@ def rollout(played: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def common_tokens(sequences: Sequence[Mapping[str, Any]]) -> int:
-    """The number of tokens with which both the chosen and the rejected answer begin. 0 for a row that is not such a
-    pair.
+    """The number of tokens that the chosen and the rejected answer share at their beginning. 0 for a row that is not a
+    preference pair.
     """
     if [one["name"] for one in sequences] != ["chosen", "rejected"]:
         return 0
@@ -212,8 +215,8 @@ def common_tokens(sequences: Sequence[Mapping[str, Any]]) -> int:
 
 
 def stretches(one: Mapping[str, Any]) -> Iterator[tuple[int, bool, list[Token]]]:
-    """Split a sequence into parts. A new part begins where the turn changes, and where tokens begin or cease to count
-    in the loss. Yields (index of the turn, whether the part counts in the loss, tokens).
+    """Split a sequence into stretches. A stretch ends where the turn changes, or where tokens begin or cease to count
+    in the loss. Yields (index of the turn, whether the stretch counts in the loss, tokens).
     """
     current: list[Token] = []
     for token in one["tokens"]:

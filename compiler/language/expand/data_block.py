@@ -92,7 +92,7 @@ class _DataBlock:
         if others:  # a base (`extends`), which is not read here, may have the header that names this block
             return train is None or not typo or not all(map(_is_setting, others))
         elsewhere = name in self.clauses.outer or name in schema.CLAUSES or name in schema.bare_choices()
-        return not isinstance(data, Ref) and not typo and not elsewhere  # `data(packing)` is no block called packing
+        return not isinstance(data, Ref) and not typo and not elsewhere  # `packing` in `data(packing)` is not a title
 
     def evaluation_set(self, title: Ref, body: list[Operand | Clause]) -> None:
         """Read a `data` block that is used for evaluation: its sources, and the format of its rows."""

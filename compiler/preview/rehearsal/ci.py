@@ -1,7 +1,7 @@
 """`xpc rehearse --ci`: rehearse the specs that a pull request changes, and sum up the results in Markdown.
 
-A spec that was rehearsed without a finding is not rehearsed again until something changes that affects its run: a file
-of its bundle, the digests of its rows or of its local model, or the packages of the interpreter.
+After a rehearsal without a finding, a spec is rehearsed again only if something that affects its run has changed: a
+file of its bundle, its rows, its local model, or the packages of the interpreter.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Outcome:
 
 
 def rehearse_changed(paths: Sequence[str], base: str | None, python: str | None) -> tuple[str, int]:
-    """Rehearse those specs below `paths` that are affected by the changes since the commit `base`. If `base` is None,
-    rehearse all specs below `paths`. Returns Markdown and the exit status. Raises UsageError.
+    """Rehearse those specs below `paths` that the changes since the commit `base` affect, or all specs below `paths` if
+    `base` is None. Returns Markdown and the exit status. Raises UsageError.
     """
     repository = of_folder()
     with ExitStack() as held:
@@ -85,8 +85,8 @@ def _chosen(repository: Repository, paths: Sequence[str], base: str | None) -> l
 
 
 def _outcome(repository: Repository, path: str, python: str | None, started: Callable[[str], Forks]) -> Outcome:
-    """Rehearse one spec. `started` takes the path of a Python interpreter and returns its warm interpreter (see
-    forks.py).
+    """Rehearse one spec. `started` is a function that maps the path of a Python interpreter to its warm interpreter
+    (see forks.py).
     """
     location = os.path.relpath(os.path.join(repository.top, path))
     try:
@@ -95,7 +95,7 @@ def _outcome(repository: Repository, path: str, python: str | None, started: Cal
         return Outcome(path, str(error), wrong=True)
     try:
         trains = interpreter(spec, python)
-    except UsageError as error:  # the specs may need several stacks, but the job of CI has only one of them
+    except UsageError as error:  # the specs may need several stacks, and the job of CI has only one stack installed
         return Outcome(path, f"not rehearsed: {error}")
     folder, key = private_folder(KIND), _key(spec, trains)
     if folder is not None and read(folder, key) is not None:

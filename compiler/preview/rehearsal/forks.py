@@ -26,9 +26,9 @@ HUNG = 1800
 class Forks:
     """A warm interpreter of one stack. `run` trains a bundle; `close` ends the interpreter.
 
-    `python` is a program that can be used instead of an interpreter, for example as PYTHON of launch.sh. It also runs
-    its programs as forks (worker/warm_python.py). Error messages go to the file `log`; by default, to the standard
-    error of this process.
+    `python` is the path of a program that behaves as a Python interpreter, for example as PYTHON of launch.sh, but runs
+    each program as a fork of the warm interpreter (worker/warm_python.py). Error messages are written to the file `log`
+    or, without it, to this process's standard error.
     """
 
     def __init__(self, python: str, environ: dict[str, str], log: str | None = None) -> None:
@@ -60,10 +60,10 @@ class Forks:
         program: str | None = None, **environ: str,
     ) -> dict[str, Any]:  # fmt: skip
         """Train the bundle in `world` processes, with `cwd` as their working folder. `words` are the arguments of the
-        program. As soon as the file `kill_at` exists, the processes are killed.
+        program. As soon as a file `kill_at` exists, all processes are killed.
 
         If `program` is given, this file is run instead of the bundle's trainer. Returns a dict with `status` (a list
-        with the exit status of each process), `out` and `err` (of all processes together), `killed`, and `late`
+        with the exit status of each process), `out` and `err` (the output of all processes), `killed`, and `late`
         (whether the time limit `seconds` was exceeded).
         """
         assert self.server.stdin is not None

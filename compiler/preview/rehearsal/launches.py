@@ -1,4 +1,4 @@
-"""Launch the bundle of the small run that a rehearsal trains. To test resuming, the caller can have the run killed or
+"""Launch the bundle of the small run that a rehearsal trains. For the test of resuming, the run can be killed or
 stopped as soon as it has written a checkpoint.
 """
 
@@ -27,8 +27,8 @@ LAST = 5
 
 @record
 class Launch:
-    """The result of a launch: its exit status, its output, its duration in seconds, and whether the run reached the
-    checkpoint at which it was to be killed or stopped.
+    """The result of a launch: its exit status, its output, its duration in seconds, and whether the run wrote the
+    checkpoint that triggers the signal.
     """
 
     status: int
@@ -52,7 +52,7 @@ class Launch:
 def launch(
     bundle: str, folder: str, environ: Mapping[str, str], at: str | None = None, number: int = signal.SIGKILL
 ) -> Launch:
-    """Run the launch.sh of the bundle in the folder `folder`. As soon as the folder `at`, a checkpoint, exists, the
+    """Run the launch.sh of the bundle in the folder `folder`. As soon as `at`, the folder of a checkpoint, exists, the
     processes get the signal `number`.
     """
     begin, reached = time.monotonic(), at is None

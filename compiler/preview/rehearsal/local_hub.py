@@ -4,7 +4,7 @@ model. Use it as `with Hub() as hub: ... hub.url`.
 It answers the requests of huggingface_hub 0.36 and 2.4 for `whoami`, `create_repo`, `list_repo_commits`,
 `create_branch` and `upload_folder` (pre-upload, git LFS's basic transfer, commits as newline-separated JSON).
 `hub.repositories` contains what was pushed, and `hub.requested` the requests. The client must set
-`HF_HUB_DISABLE_XET=1`, so that it uses LFS.
+`HF_HUB_DISABLE_XET=1`, because this server has only LFS uploads.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Repository:
 
 @define
 class Hub(LocalServer):
-    """A local server that replaces the hub. It refuses all writes to the repositories in `closed`, and all commits to
-    the branches in `broken`.
+    """A local server that replaces the hub. It refuses all writes to the repositories `closed`, and all commits to the
+    branches `broken`.
     """
 
     repositories: dict[str, Repository] = field(factory=dict)
@@ -185,9 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, {}, ""
 
     def _batch(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a batch request of LFS. It has an upload address for each object that the server does not have
-        yet.
-        """
+        """The answer to a batch request of LFS: for each object that the server lacks, an address for the upload."""
         answers = []
         for one in request["objects"]:
             oid, size = one["oid"], one["size"]

@@ -22,12 +22,12 @@ class LocalServer(ABC):
     @property
     @abstractmethod
     def handler(self) -> type[BaseHTTPRequestHandler]:
-        """The class that handles the requests. Its attribute `of` is the server. It does not log requests."""
+        """The class that handles the requests. Its attribute `of` is the server. Requests are not written to a log."""
 
     def __enter__(self) -> Self:
         handler = type("Handler", (self.handler,), {"of": self, "log_message": lambda *_: None})
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        # every 0.02 seconds, the server checks whether it should stop
+        # the server checks every 0.02 seconds whether it should stop
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 

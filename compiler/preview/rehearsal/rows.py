@@ -1,5 +1,5 @@
-"""Write the rows for a rehearsal: the first rows of the user's files, and made-up rows in the same format for a source
-that this machine lacks.
+"""Write the rows for a rehearsal: the first rows of the user's files. For a source that this machine lacks, write
+made-up rows in the source's format.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COLOURS = ("red", "green", "blue", "black", "white", "brown", "yellow", "grey")
 
 
 def copy_head(source: str, target: str) -> None:
-    """Copy the first rows of a local file. Folders, and files of other formats, are copied completely. Raises
+    """Copy the first rows of a local file. A folder, or a file in another format, is copied completely. Raises
     UsageError.
     """
     os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -67,9 +67,7 @@ def copy_head(source: str, target: str) -> None:
 
 
 def write_made(source: DataSource, target: str, more: Mapping[str, object]) -> list[str]:
-    """Write made-up rows with the columns of a source, and with the columns in `more`. Returns all texts that the rows
-    contain.
-    """
+    """Write made-up rows with the columns of a source and the columns in `more`. Returns all texts of these rows."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
     texts: list[str] = []
     with open(target, "w", encoding="utf-8") as out:
@@ -124,8 +122,8 @@ def _row(source: DataSource, number: int) -> dict[str, Any]:
 
 
 def columns_of_rewards(spec: Spec) -> dict[str, object]:
-    """The columns that the reward functions and the environment's `reset` read, each with a made-up value. Built-in
-    reward functions read `solution`.
+    """Map each column that the reward functions or the environment's `reset` read to a made-up value. Built-in reward
+    functions read the column `solution`.
     """
     found: dict[str, object] = {}
     for one in spec.get("method.rewards") or ():  # type: ignore[attr-defined]
@@ -142,8 +140,8 @@ def columns_of_rewards(spec: Spec) -> dict[str, object]:
 
 
 def _parameters(content: bytes, function: str, environment: str | None = None) -> list[str]:
-    """The parameters of a function that get columns of the data. Parameters that every trainer passes are left out. If
-    `environment` is given, `function` is a method of this class.
+    """The parameters of a function that get columns of the data. Parameters that every trainer passes are left out.
+    With `environment`, `function` is the name of a method of this class.
     """
     given = {"prompt", "prompts", "completions", "completion_ids", "prompt_ids", "trainer_state", "kwargs", "self"}
     try:

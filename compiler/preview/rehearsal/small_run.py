@@ -1,5 +1,5 @@
 """Rehearse one spec: write its twin (a small version of the experiment), a few rows and a small model, and run all
-steps in a warm interpreter, which has already imported the libraries.
+steps in a warm interpreter, which already has the libraries imported.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def rehearse(
     """Rehearse a checked spec in a warm interpreter, and return the report. `path` is the spec's file. Raises
     UsageError.
 
-    `rows` is a file with rows for those sources that this machine lacks. `keep` is a folder to which the small version
-    and its runs are copied.
+    `rows` is a file with rows for the sources that this machine lacks. `keep` is a folder into which the twin and its
+    runs are copied.
     """
     owner = str(spec.get("save.hub.name") or "").rpartition("/")[0]
     with tempfile.TemporaryDirectory(prefix="xpc-rehearse-") as folder, Hub(organizations=(owner or "team",)) as hub:
@@ -112,7 +112,7 @@ def _rehearsed(spec: CheckedSpec, root: str, warm: Forks, rows: str | None, fold
 
 
 def _write_rows(twin: Twin, given: str | None, root: str, folder: str) -> list[str]:
-    """Write the rows of each data source. Returns the texts of the made-up rows, on which a tokenizer can be trained.
+    """Write the rows of each data source. Returns the texts of the made-up rows, which a tokenizer can be trained on.
     Raises UsageError.
     """
     texts: list[str] = []
@@ -134,8 +134,8 @@ def _write_rows(twin: Twin, given: str | None, root: str, folder: str) -> list[s
 def _models(
     spec: CheckedSpec, twin: Twin, root: str, texts: list[str], folder: str, python: str
 ) -> list[dict[str, Any]]:
-    """Make the small models. Returns the worker's answer for each of them: whether it has the tokenizer of the large
-    model, and its number of parameters.
+    """Make the small models. Returns the worker's answer for each: whether it uses the tokenizer of the spec's model,
+    and its number of parameters.
     """
     wanted = [_wanted(spec, spec.model, root, os.path.join(folder, MODEL))]
     if spec.teacher is not None:
@@ -163,16 +163,16 @@ def _wanted(spec: CheckedSpec, model: Model, root: str, folder: str) -> dict[str
 
 
 def _end_of(template: str | None) -> str:
-    """An end token for a model whose own end token is unknown. It is a common end token that the chat template
-    contains, or `</s>`.
+    """An end token for a model whose own end token is unknown: a common end token that the chat template contains, or
+    `</s>` if it contains none.
     """
     known = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "</s>")
     return next((one for one in known if template and one in template), "</s>")
 
 
 def _compiled_twin(twin: Twin, folder: str) -> tuple[Twin, dict[str, bytes], CheckedSpec]:
-    """Compile the small version of the spec (its twin). If a rule refuses a setting on a CPU, the setting is omitted or
-    replaced. Raises UsageError.
+    """Compile the twin, the small version of the spec. If a rule refuses a setting because the twin runs on a CPU, the
+    setting is omitted or replaced. Raises UsageError.
     """
     for name, content in twin.spec.bundled.items():
         location = os.path.join(folder, name)
@@ -217,8 +217,8 @@ def _path_at(text: str, offset: int) -> str | None:
 
 
 def _place_of_results(spec: CheckedSpec, root: str, found: Rehearsal) -> None:
-    """Record a finding if the user may not write to the output folder of the spec. If the folder does not exist, the
-    user must be allowed to create it.
+    """Record a finding if the user cannot write to the spec's output folder, or cannot create this folder if it does
+    not exist.
     """
     location = spec.text("save")
     while location and not os.path.lexists(os.path.join(root, location)):

@@ -74,8 +74,8 @@ class Finding:
 
 @mutable
 class Rehearsal:
-    """A rehearsal in a folder. It has the small version of the experiment (`twin`), the compiled spec of the twin, and
-    the files of its bundle. `progress` prints a sentence about the progress.
+    """A rehearsal in a folder. `twin` is the small version of the experiment; its compiled spec and the files of its
+    bundle are kept, too. `progress` prints a sentence about the progress.
     """
 
     folder: str
@@ -113,7 +113,7 @@ class Rehearsal:
     # Steps ----------------------------------------------------------------------------------------------------------
 
     def rows(self) -> str:
-        """Prepare the first rows as the trainer gets them, and record every problem that they have."""
+        """Prepare the first rows as the trainer gets them, and record every problem of a row."""
         bundle = self.written("rows")
         request = Request(n=4 if len(self.spec.data) < 4 else 1)
         found = ask(self.python, bundle, os.path.join(self.folder, "scratch"), request, self.folder, self.environ)
@@ -125,15 +125,15 @@ class Rehearsal:
                               error=one["severity"] == "error")  # fmt: skip
         excluded = [row["excluded"] for row in found["rows"] if row["excluded"]]
         if len(excluded) == len(found["rows"]):
-            # the run would drop all rows: report this once, instead of a warning for each row
+            # the run would drop all rows, so there is one finding for all instead of a warning for each row
             self.findings = [one for one in self.findings if one.step != "rows and masks"]
             why = self.named(excluded[0]) if excluded else "there is none"
             raise UsageError(f"no row is trained on: {why}")
         return f"{len(found['rows']) - len(excluded)} rows prepared"
 
     def disturbed(self, bundles: list[str]) -> bool:
-        """Kill a run after its first checkpoint, resume it, stop it, and continue it. Its final weights must be equal
-        to those of a run that was never interrupted.
+        """Kill a run after its first checkpoint and resume it; then stop the run and continue it. Its final weights
+        must equal those of a run that was never interrupted.
         """
         out = os.path.join(os.path.dirname(bundles[1]), OUT)
         killed = self.launched("kill -9 after the first checkpoint", bundles[1], os.path.join(out, FIRST))
@@ -144,7 +144,7 @@ class Rehearsal:
             return False
         if stopped.status not in (0, STOPPED):
             return self.failed("resume, and stop", stopped)
-        if stopped.status == 0:  # the machine was busy, so the run ended before the signal reached it
+        if stopped.status == 0:  # the machine was busy, and the run ended before the signal reached it
             self.steps.append(Step("go on to the end", SKIPPED))
         elif self.launched("go on to the end", bundles[1]) is None:
             return False
@@ -171,8 +171,7 @@ class Rehearsal:
         step = self.steps[-1].name
         if any("loss" in one and number(one["loss"]) is None for one in events):
             self.find(step, "the loss is not a number", "precision")
-        # gradients are not checked for online methods: if no random completion of the small model gets a reward, they
-        # are 0
+        # an online method has gradients of 0 if no completion gets a reward, which is likely for a small random model
         if norms and not any(norms) and not self.spec.online:
             self.find(step, "every gradient is 0: nothing is learned", "method")
         if rates and max(rates) <= 0:
@@ -229,8 +228,8 @@ class Rehearsal:
         return spec.get("save.every") == EVERY and spec.get("save.resume") != "never" and spec.flag("save.full_state")
 
     def written(self, name: str) -> str:
-        """Write a copy of the bundle to the new folder `name`, so that each run has its own output. Returns the path of
-        the copy.
+        """Write a copy of the bundle to the new folder `name`. With its own copy, each run has its own output. Returns
+        the path of the copy.
         """
         location = os.path.join(self.folder, name)
         os.mkdir(location)
@@ -242,8 +241,8 @@ class Rehearsal:
         return bundle
 
     def launched(self, name: str, bundle: str, at: str | None = None, number: int = signal.SIGKILL) -> Launch | None:
-        """Launch a bundle, and record this as a step. Returns None if the launch failed. As soon as the folder `at`
-        exists, the run gets the signal `number`.
+        """Launch a bundle, and record the launch as a step. Returns None if the launch failed. As soon as the folder
+        `at` exists, the run gets the signal `number`.
         """
         self.progress(name)
         location = os.path.dirname(bundle)
@@ -272,7 +271,7 @@ class Rehearsal:
         return ADDED.sub("", text)
 
     def timed(self, name: str, action: Callable[[], str]) -> bool:
-        """Run `action` as a step, and measure how long it takes. If it raises an error, a finding is recorded. Returns
+        """Run `action` as a step, and measure its duration. If `action` raises an error, record a finding. Returns
         whether the step succeeded.
         """
         self.progress(name)
@@ -294,8 +293,8 @@ class Rehearsal:
 
 
 def run_worker(python: str, program: str, question: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
-    """Run a program of the worker folder. It gets `question` as JSON, and answers in JSON. Raises UsageError if the
-    program fails.
+    """Run a program of the worker folder. The program gets `question` as JSON, and its answer is JSON. Raises
+    UsageError if the program fails.
     """
     done = subprocess.run(
         [python, os.path.join(WORKER, program)], input=json.dumps(question), capture_output=True, text=True,
@@ -308,7 +307,7 @@ def run_worker(python: str, program: str, question: Mapping[str, Any], environ: 
 
 
 def _digests(folder: str) -> dict[str, str]:
-    """The SHA-256 of each file with weights in the output folder of a run, and in the folder `merged` in it."""
+    """The SHA-256 of each file with weights in a run's output folder and in the subfolder `merged`."""
     found = {}
     for location in ("", "merged"):
         inside = os.path.join(folder, location)

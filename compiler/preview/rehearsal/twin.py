@@ -2,8 +2,8 @@
 everything in the spec that is possible on a CPU.
 
 The twin has eight steps and a small model of the same family. Its rows are the first rows of the same data, or made-up
-rows in the same format. Everything else stays as in the spec: template, filters, mixture, method, rewards, adapters,
-optimizer, schedule, packing, evaluation, saving. `Twin.replaced` lists the exceptions.
+rows in the same format. The other settings stay as in the spec: template, filters, mixture, method, rewards, adapters,
+optimizer, schedule, packing, evaluation, saving. If one of them cannot stay, `Twin.replaced` lists what replaces it.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ value.
 
 @record
 class Replaced:
-    """A setting that a rehearsal changes: its value in the spec, its value in the small version (empty if the setting
-    is omitted), and the reason.
+    """A setting that a rehearsal changes: its value in the spec, its value in the twin (empty if the twin omits the
+    setting), and the reason.
     """
 
     setting: str
@@ -91,8 +91,8 @@ class Replaced:
 
 @record
 class Rows:
-    """The rows of one data source: the source in the spec, the path of the rehearsal's file, and whether the rows are
-    made up because this machine lacks the source.
+    """The rows of one data source: the source in the spec, the path of the rehearsal's file of rows, and whether these
+    rows are made up because this machine lacks the source.
     """
 
     source: DataSource
@@ -115,7 +115,7 @@ class Twin:
 
 
 class _Draft:
-    """The settings of the small version while it is being made."""
+    """The settings of the twin while it is being made."""
 
     def __init__(self, spec: CheckedSpec) -> None:
         self.spec = spec
@@ -127,8 +127,8 @@ class _Draft:
         self.replaced: list[Replaced] = []
 
     def put(self, path: str, value: object, why: str = "") -> None:
-        """Set a setting to a value. If `why` is given, and the value differs from the spec's value, the change is
-        listed in `replaced`.
+        """Set a setting to a value. If `why` is given and the value is not the spec's, the change is listed in
+        `replaced`.
         """
         before = self.values.get(path)  # type: ignore[call-overload]
         self.values[path] = Value(value, Origin(SPEC))  # type: ignore[index]
@@ -136,8 +136,8 @@ class _Draft:
             self._note(path, before.value, _shown(path, value), why)
 
     def omit(self, path: str, why: str = "") -> None:
-        """Omit a setting, and the settings nested in it. If `why` is given, the omission is listed in `replaced`; a
-        setting that is off is not listed.
+        """Omit a setting, and the settings nested in it. If `why` is given, the omission is listed in `replaced`,
+        except that of a setting that is off anyway.
         """
         for name in [one for one in self.values if one == path or one.startswith(path + ".")]:
             before = self.values.pop(name)
@@ -160,7 +160,7 @@ def _shown(path: str, value: object) -> str:
 
 
 def twin_of(spec: CheckedSpec, here: Callable[[DataSource], bool], rows_at_hand: bool = False) -> Twin:
-    """Make the small version of a checked spec. `here` returns whether the rows of a source are on this machine.
+    """Make the twin of a checked spec. `here` is a function that says whether the rows of a source are on this machine.
     `rows_at_hand` is true if the user gives a file of rows for the missing sources.
     """
     draft = _Draft(spec)
@@ -183,16 +183,16 @@ def twin_of(spec: CheckedSpec, here: Callable[[DataSource], bool], rows_at_hand:
 
 
 def _changed(spec: CheckedSpec, **changes: Any) -> CheckedSpec:
-    """The spec with other values of some settings. Its findings are dropped, because they were about the earlier
-    values.
+    """A copy of the spec with other values for some settings. It has no findings, because the spec's findings are about
+    the old values.
     """
     own = {name: value for name, value in vars(spec).items() if name not in CheckedSpec.__annotations__}
     return CheckedSpec.of(Spec(**{**own, **changes}))
 
 
 def without(twin: Twin, path: str, why: str) -> Twin | None:
-    """The small version of the experiment without a setting that a rule refuses on the CPU, or with the value that
-    FALLBACKS has for it. None if neither is possible.
+    """The twin without a setting that a rule refuses on the CPU, or with the setting's value in FALLBACKS. None if
+    neither is possible.
     """
     draft = _Draft(twin.spec)
     draft.replaced = list(twin.replaced)
@@ -232,7 +232,9 @@ def _machine(draft: _Draft) -> None:
 
 
 def _sizes(draft: _Draft) -> None:
-    """Set a micro-batch of two rows, and a short sequence length. The run accumulates gradients if the spec does."""
+    """Set a micro-batch of two rows, and a short sequence length. The twin accumulates gradients if and only if the
+    spec does.
+    """
     spec = draft.spec
     world = 2 if spec.hardware.world > 1 else 1
     micro = min(2, spec.integer("batch.micro"))
@@ -257,7 +259,7 @@ def _sizes(draft: _Draft) -> None:
 
 
 def _schedule(draft: _Draft) -> None:
-    """Keep the shape of the schedule: a number of steps becomes the same share of the short run."""
+    """Keep the shape of the schedule: a number of steps becomes the same share of the twin's eight steps."""
     steps = total_steps(draft.spec)
     for path, value in list(draft.values.items()):
         if path.startswith("schedule.") and isinstance(value.value, Amount) and value.value.unit == "count":
@@ -266,7 +268,7 @@ def _schedule(draft: _Draft) -> None:
 
 
 def _adapters(draft: _Draft) -> None:
-    """Set a small rank. The ratio of alpha to rank stays the same."""
+    """Set a small rank, and alpha such that its ratio to the rank stays that of the spec."""
     spec = draft.spec
     rank = spec.get("lora.rank")
     if isinstance(rank, int) and rank > 8 and spec.lora:
@@ -319,7 +321,7 @@ def _saving(draft: _Draft) -> None:
 def _data(
     draft: _Draft, here: Callable[[DataSource], bool], at_hand: bool
 ) -> tuple[tuple[DataSource, ...], tuple[EvalSet, ...], list[Rows]]:
-    """The data sources and evaluation sets of the small version, with one file in `data/` for each source."""
+    """The data sources and evaluation sets of the twin, with one file in `data/` for each source."""
     spec = draft.spec
     rows: list[Rows] = []
 

@@ -18,11 +18,11 @@ single row, this is the only row.
 def prepared(
     session: Session, source: Mapping[str, Any], number: int, stored: Any, rewards: bool = False
 ) -> dict[str, Any]:
-    """Prepare one row of a source. Returns its sequences of tokens and the findings about them (`verdicts`). If the run
-    drops the row, returns the reason instead.
+    """Prepare one row of a source. Returns the row's sequences of tokens and the findings about the row (`verdicts`),
+    or the reason why the run drops the row.
 
-    `number` is the index of the row in its source. `stored` is the row as it is stored, as a dataset of one row. If
-    `rewards` is true, the reward functions and the tools are called.
+    `number` is the index of the row in its source. `stored` is the row as it is stored, as a dataset of one row. With
+    `rewards`, the reward functions and the tools are called.
     """
     out: dict[str, Any] = {
         "source": session.core("rows").name(source), "row": number, "excluded": None, "sequences": [], "verdicts": [],
@@ -51,7 +51,8 @@ def prepared(
 
 
 def _refused(why: str) -> verdicts.Verdict:
-    """The finding about a row that the runtime does not convert: a run drops the row, or stops at it."""
+    """The finding about a row that the runtime does not convert. It says whether a run drops such a row or stops at it.
+    """
     if why.endswith(ALL_DROPPED):
         return verdicts.verdict("XP591", f"the run drops the row: {why.partition(':')[0].replace('every', 'the')}")
     return verdicts.verdict("XP554", f"the run stops at the row: {why}")
@@ -59,8 +60,8 @@ def _refused(why: str) -> verdicts.Verdict:
 
 @contextmanager
 def unchecked(session: Session) -> Iterator[None]:
-    """A context in which the runtime does not check whether a row loses content. In a run, lost content raises
-    RunError; a preview reports it as a finding instead.
+    """A context in which the runtime does not raise RunError for a row that loses content. A preview reports the lost
+    content as a finding instead.
     """
     features = map(session.optional, ("features.messages.turn_notes", "features.messages.unread_columns"))
     modules = [session.core("row_comparison"), *(one for one in features if one is not None)]
@@ -128,8 +129,8 @@ def _images(session: Session, images: Sequence[Mapping[str, Any]]) -> list[dict[
 
 
 def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
-    """Return a pair: the reason why the trainer drops a row, and a `seq` with which the trainer would keep it. This
-    `seq` is 0 if the row is not dropped because of its length.
+    """Return a pair: the reason why the trainer drops a row, and the smallest `seq` with which the trainer would keep
+    the row. The latter is 0 if the row is dropped for another reason than its length.
     """
     most = session.core("truncation").limit(session.bundle)
     longest = max(capture.full_lengths(), default=0)
@@ -140,8 +141,8 @@ def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
 
 
 def _own(session: Session, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with only those columns that its own format has. In a mixture of formats, a row also has the columns of
-    the other formats.
+    """The row with only the columns of its own format. In a mixture of formats, a row also has the other formats'
+    columns.
     """
     if "kind" in row and any(one.get("kind") for one in session.bundle.data["sources"]):
         return dict(importlib.import_module("trainer.features.rows.kinds").own_columns(row))
@@ -151,8 +152,8 @@ def _own(session: Session, row: Mapping[str, Any]) -> dict[str, Any]:
 def _shown(
     session: Session, trainer: Any, one: TokenSequence, row: Mapping[str, Any], at: int
 ) -> tuple[dict[str, Any], list[verdicts.Verdict]]:
-    """Return a pair: a sequence of tokens as JSON data, and the findings about it. `at` is the index of the sequence in
-    its row.
+    """Return a pair: a sequence of tokens as JSON data, and the findings about it. `at` is the sequence's index among
+    the sequences of its row.
     """
     texts = tokens.pieces(session.tokenizer, one.full, getattr(session.processor, "image_token_id", None))
     roles, contents, starts = _turns(session, trainer, one, row, at)
@@ -180,7 +181,7 @@ def _shown(
 
 
 def _excluded(session: Session, row: Mapping[str, Any], at: int) -> list[int]:
-    """The turns of a conversation that the row excludes from the loss."""
+    """The turns of a conversation that the row itself excludes from the loss."""
     fields, talks = session.optional("features.rows.message_fields"), session.bundle.row_format().conversations(row)
     turns = fields.unpacked(talks[min(at, len(talks) - 1)])[0] if fields is not None and talks else []
     return [number for number, turn in enumerate(turns) if fields.untrained(turn)]
@@ -189,8 +190,9 @@ def _excluded(session: Session, row: Mapping[str, Any], at: int) -> list[int]:
 def _turns(
     session: Session, trainer: Any, one: TokenSequence, row: Mapping[str, Any], at: int
 ) -> tuple[list[str], list[str], list[str | None]]:
-    """Return three lists with an entry for each turn of a sequence: its role, its content, and the conversation
-    rendered up to its end (None if the template cannot render this part).
+    """Return three lists with an entry for each turn of a sequence: the role, the content, and the rendered
+    conversation up to the end of the turn. This last entry is None if the template cannot render the conversation up to
+    there.
     """
     talks = session.bundle.row_format().conversations(row)
     if talks:
@@ -212,8 +214,8 @@ def _turns(
 def every(
     session: Session, chosen: Sequence[tuple[Mapping[str, Any], Mapping[int, Any]]], rewards: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Prepare the chosen rows of every source, one after the other. `chosen` has, for each source, the chosen rows by
-    their indices.
+    """Prepare the chosen rows of every source, one row after the other. `chosen` lists, for each source, the indices of
+    the chosen rows.
     """
     for source, rows in chosen:
         for number, stored in rows.items():

@@ -1,4 +1,4 @@
-"""Report the progress while many rows are prepared, and collect what the run prints about them."""
+"""Report the progress while many rows are prepared, and collect what the runtime prints about these rows."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -15,9 +15,9 @@ Say = Callable[[str], None]
 
 @contextmanager
 def collected(messages: list[str]) -> Iterator[None]:
-    """A context that collects what the run prints about the rows, such as how many it leaves out.
+    """A context that collects what the runtime prints about the rows, such as how many rows it leaves out.
 
-    One sentence is left out: how many rows the run compared with their rendered text. A scan compares no rows.
+    One sentence is not collected: how many rows were compared with their rendered text, because a scan compares none.
     """
     printed = io.StringIO()
     try:

@@ -20,8 +20,8 @@ FULL_LENGTHS = "full_lengths"
 
 
 class TokenSequence:
-    """A sequence of tokens: the ids that the model reads, for each id whether it counts in the loss, and the ids before
-    truncation.
+    """A sequence of tokens: the ids that the model reads, whether each of them counts in the loss, and the ids as they
+    were before truncation.
     """
 
     def __init__(self, name: str, ids: Sequence[int], learned: Sequence[bool], full: Sequence[int] | None) -> None:
@@ -32,7 +32,7 @@ class TokenSequence:
         self.head = 0
         if self.full[:many] != self.ids:
             self.head = len(self.full) - many if self.full[-many:] == self.ids else -1
-        # the trainer has also changed tokens, so the positions before and after truncation cannot be compared
+        # truncation is not the only change of the tokens, so positions before and after it cannot be compared
         if self.head < 0:
             self.full, self.head = self.ids, 0
 
@@ -43,7 +43,7 @@ class TokenSequence:
 
 
 class Capture:
-    """Captures the tokenized rows before they are truncated, while TRL's trainer is constructed."""
+    """Captures the tokenized rows before truncation, while TRL's trainer is constructed."""
 
     tokenized: Any = None
 
@@ -52,8 +52,8 @@ class Capture:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """A context that stores the first dataset with tokens that `Dataset.map` gets or returns. This is the tokenized
-        data before truncation.
+        """A context that stores the tokenized data before truncation. This is the first dataset with tokens that
+        `Dataset.map` gets or returns.
         """
         import importlib
 
@@ -70,8 +70,8 @@ class Capture:
             yield
 
     def full(self) -> dict[str, list[int]]:
-        """The tokens of each sequence in the first row, before truncation and together with the prompt. Empty if the
-        trainer does not tokenize.
+        """The tokens of each sequence in the first row, before truncation. The prompt is included. Empty if the trainer
+        does not tokenize.
         """
         if self.tokenized is None or len(self.tokenized) == 0:
             return {}
@@ -92,7 +92,7 @@ class Capture:
         """The length in tokens of each sequence before truncation; empty if the trainer does not tokenize."""
         if self.tokenized is None or len(self.tokenized) == 0:
             return []
-        # orpo truncates while it tokenizes, so the runtime stores the lengths before that in a column
+        # orpo truncates while it tokenizes; the runtime has stored the lengths before truncation in a column
         counted = self.tokenized[0].get(FULL_LENGTHS)
         return list(counted or map(len, self.full().values()))
 
@@ -129,7 +129,7 @@ CHOICES = ("chosen", "rejected")
 
 
 def _kept(ids: Any, mask: Any) -> tuple[list[int], list[int]]:
-    """Return a pair: those tokens whose attention mask is 1, and their positions."""
+    """Return a pair: the tokens whose attention mask is 1, and the positions of these tokens."""
     locations = [at for at, one in enumerate(mask.tolist()) if one]
     values = ids.tolist()
     return [values[at] for at in locations], locations
@@ -160,7 +160,7 @@ def _masked(name: str, batch: Any, at: int, full: Any) -> TokenSequence:
 
 def _supervised(batch: Any, full: Any) -> Iterator[TokenSequence]:
     """The sequences of a batch that has labels. A packed row contains several documents, one after the other; the
-    positions of each begin at 0.
+    position ids of each document begin at 0.
     """
     import torch
 
@@ -175,8 +175,8 @@ def _supervised(batch: Any, full: Any) -> Iterator[TokenSequence]:
 
 
 def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> list[TokenSequence]:
-    """The sequences of dpo before TRL 1.0, which truncates pairs only in the forward pass. They are captured where they
-    are passed to the model.
+    """The sequences of dpo before TRL 1.0, which truncates pairs only in the forward pass. The sequences are captured
+    when they are passed to the model.
     """
     import torch
 
@@ -198,7 +198,7 @@ def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> li
     for at, name in enumerate(CHOICES):
         kept, _ = _kept(ids[at], mask[at])
         one, prompt = TokenSequence(name, kept, [False] * len(kept), full.get(name)), len(batch["prompt_input_ids"][0])
-        if one.full == full.get(name):  # an earlier step may have cut the prompt
+        if one.full == full.get(name):  # the prompt may already have been cut when it was tokenized
             prompt = len(one.full) - len(batch[f"{name}_input_ids"][0])
         one.learned = [one.head + location >= prompt for location in range(len(kept))]
         out.append(one)
@@ -206,8 +206,8 @@ def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> li
 
 
 def _prompts(session: Session, trainer: Any, row: Mapping[str, Any]) -> list[TokenSequence]:
-    """The prompt from which an online method generates, as the trainer's own code prepares it. Distillation may also
-    train on the answer in the row; the sequence is then the prompt with this answer.
+    """The prompt from which an online method generates, as the trainer's own code prepares it. If distillation trains
+    on the row's own answer, the sequence is the prompt with this answer.
     """
     import torch
 

@@ -1,5 +1,6 @@
-"""Call the reward functions of a run on a row, as TRL does. Each function gets an empty answer and a made-up one. If it
-reads a text column of the row, such as `solution`, it also gets this text as an answer, plain and in `\\boxed{}`.
+"""Call the reward functions of a run on a row, as TRL does. Each function gets an empty answer and a made-up answer. A
+function that reads a text column of the row, such as `solution`, also gets the column's text as an answer, plain and in
+`\\boxed{}`.
 """
 
 import asyncio
@@ -65,8 +66,8 @@ def _values(
     session: Session, function: Callable[..., Any], row: Mapping[str, Any], name: str
 ) -> tuple[dict[str, float | None], str | None]:
     """Return a pair: the value of a reward function for each answer, and None. If the function fails or returns an
-    unusable result, there are no values, and the second item is the error message. If the call takes too long, there
-    are no values and no error message.
+    unusable result, the pair is an empty list and the error message. If the call takes too long, the pair is an empty
+    list and None.
     """
     column = next((one for one in _parameters(function) if isinstance(row.get(one), str) and one != "prompt"), None)
     answers = [EMPTY, MADE_UP, *([column, f"{BOXED} {column}"] if column else [])]
@@ -119,9 +120,7 @@ def _number(one: Any) -> float | None:
 
 
 def _own(name: str, values: Mapping[str, float | None]) -> list[Verdict]:
-    """Report a reward function whose value for the row's own answer is not higher than its value for an
-    empty answer.
-    """
+    """Report a reward function that gives the row's own answer no higher value than an empty answer."""
     column = next((one for one in values if one not in (EMPTY, MADE_UP)), None)
     if column is None:
         none = bool(values) and all(one is None for one in values.values())

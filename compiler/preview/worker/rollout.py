@@ -12,8 +12,8 @@ def played(session: Session, row: Mapping[str, Any], name: str) -> tuple[dict[st
     """Call each tool of a run once with made-up arguments. Returns the made-up completion and the findings.
 
     The completion is a dict: `calls` (with results, as text), `text` (the rendered conversation as a list of [text,
-    whether it counts in the loss]), `reward` (of the environment), and `prompt` (its number of tokens). The findings
-    name the row by ``name``.
+    whether it counts in the loss]), `reward` (of the environment), and `prompt` (the number of the prompt's tokens).
+    Findings call the row ``name``.
     """
     tools = importlib.import_module("trainer.features.method.tools")
     problems = tools.Tools().before_rows(session.bundle, session.tokenizer)
@@ -56,10 +56,10 @@ def played(session: Session, row: Mapping[str, Any], name: str) -> tuple[dict[st
 
 
 def _pieces(session: Session, called: list[Callable[..., Any]], parts: list[list[dict[str, Any]]]) -> list[list[Any]]:
-    """Render the conversation part by part: the prompt, the calls, the results. Returns, for each part, its text and
+    """Render the conversation part by part: the prompt, the calls, the results. Returns the text of each part, and
     whether it counts in the loss.
 
-    If the rendered prompt is not the beginning of the complete text, only two parts are returned: the prompt and the
+    If the complete text does not begin with the rendered prompt, only two parts are returned: the prompt and the
     complete text.
     """
     render, given = session.tokenizer.apply_chat_template, {"tools": called, "tokenize": False}

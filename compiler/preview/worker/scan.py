@@ -1,4 +1,4 @@
-"""Tokenize many rows together, and count them: their lengths, truncated and dropped rows, tokens in the loss, packed
+"""Tokenize many rows together, and count the results: lengths, truncated and dropped rows, tokens in the loss, packed
 sequences, and steps.
 """
 
@@ -30,7 +30,7 @@ MASKS = ("assistant_masks", "completion_mask")
 
 
 class Scan:
-    """Prepares all training rows, or the first rows of each source, with one trainer.
+    """Prepares all training rows, or the first rows of each source, in one trainer.
 
     At most `rows` rows are read of each local source, and at most `of_hub` rows of each source on the hub; None means
     all rows. `say` prints the progress.
@@ -96,8 +96,8 @@ class Scan:
 
     @contextmanager
     def _numbered(self) -> Iterator[None]:
-        """A context in which every row gets the column `ROW`. Rows of `unique` data do not get it, because duplicates
-        are found by comparing all columns, and this column would make all rows different.
+        """A context in which every row gets the column `ROW`. With `unique`, rows get no such column: duplicates are
+        found by comparing all columns, and this column would make all rows different.
         """
         if self.session.bundle.data.get("unique"):
             yield
@@ -150,7 +150,7 @@ class Scan:
     # -- counts -------------------------------------------------------------------------------------------------------
 
     def lengths(self) -> list[int]:
-        """The length of each row in tokens, before truncation. For a pair of answers, it is the length of the prompt
+        """The length of each row in tokens, before truncation. For a preference pair, it is the length of the prompt
         with the longer answer.
         """
         if self.session.processor is not None:
@@ -172,12 +172,12 @@ class Scan:
         return list(self.tokenized[ROW]) if ROW in self.tokenized.column_names else None
 
     def location(self, number: int) -> tuple[Mapping[str, Any], int]:
-        """Split the number of a row (see `ROW`) into the data source and the index of the row in it."""
+        """Convert the number of a row (see `ROW`) to the row's data source and the row's index in this source."""
         return self.sources[number // SOURCES], number % SOURCES
 
     def label(self, number: int) -> str:
-        """The name by which a row is printed: its index, and before it the name of its source if there are several
-        sources.
+        """The name by which a row is printed: its index or, if there are several sources, the name of its source and
+        its index.
         """
         source, row = self.location(number)
         return str(row) if len(self.sources) == 1 else f"{self.session.core('rows').name(source)}:{row}"
@@ -313,8 +313,8 @@ def _times(name: str, many: int) -> str:
 
 
 class _Places:
-    """A dataset that consists of the numbers 0, 1, 2, ... If the dataloader reads it, the result shows the order of the
-    rows.
+    """A dataset that consists of the numbers 0, 1, 2, ... A dataloader that reads it returns these numbers in the order
+    in which it would return rows.
     """
 
     def __init__(self, many: int) -> None:
@@ -335,7 +335,9 @@ def _answer_columns(names: Sequence[str]) -> Iterator[str]:
 
 
 def _flat(rows: Any) -> Any:
-    """The dataset without a mapping of indices. The columns of its Arrow table are then in the order of the rows."""
+    """A copy of the dataset without its mapping of indices, so that the columns of its Arrow table are in the order of
+    the rows.
+    """
     rows = rows.with_format(None)
     return rows.flatten_indices() if getattr(rows, "_indices", None) is not None else rows
 
@@ -358,8 +360,8 @@ def _ones(rows: Any, name: str, wanted: Callable[[Any], bool]) -> int:
 
 
 def _parts(locations: Sequence[int]) -> list[tuple[int, int, int]]:
-    """The parts of a packed sequence. For each row in it: the index of the row, the position of its first token, and
-    the number of its tokens.
+    """The parts of a packed sequence, one for each row in the sequence: the index of the row, the position of the row's
+    first token, and the number of the row's tokens.
     """
     out: list[tuple[int, int, int]] = []
     for row, location in (divmod(one, PLACES) for one in locations):

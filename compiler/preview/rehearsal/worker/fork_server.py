@@ -1,10 +1,10 @@
 """Run bundles one after another in one process, which imports the training libraries once and forks for each run.
 
-A run is the bundle's own trainer/main.py in separate processes, which get the environment variables that torchrun would
-set. So it trains, saves, is killed and resumes like any other run, but its start does not take ten seconds of imports.
-Other programs (``program``), such as one that inspects results, can be run in the same way. The server reads one JSON
-object per line (see ``forks.Forks.run``), and answers each with one line. Its argument is the file descriptor of a
-socket. Processes that run warm_python.py connect to this socket to get a fork; launch.sh and the launchers use them in
+A run is the bundle's own trainer/main.py in separate processes with the environment variables that torchrun would set.
+Such a run trains, saves, is killed and resumes like any other run, but starts without ten seconds of imports. Other
+programs (``program``), such as one that inspects results, can be run in the same way. The server reads one JSON object
+per line (see ``forks.Forks.run``), and answers each with one line. Its argument is the file descriptor of a socket. A
+process of warm_python.py connects to this socket to get a fork. launch.sh and the launchers call warm_python.py in
 place of Python. Until ``warm`` is called, the server imports only the standard library.
 """
 
@@ -52,8 +52,8 @@ LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 
 
 def warm() -> None:
-    """Import everything that a run imports. The imported objects are then excluded from garbage collection; otherwise,
-    a collection in a fork would copy their memory.
+    """Import everything that a run imports. Then exclude the imported objects from garbage collection, because a
+    collection in a fork would copy the memory of these objects.
     """
     import accelerate.commands.launch
     import datasets
@@ -69,7 +69,8 @@ def warm() -> None:
         with contextlib.suppress(ImportError):
             import_module(name)
     _look_up(transformers)
-    # Remove the launchers. accelerate runs a launcher as a program, so each fork must import its launcher again.
+    # Forget the imported launchers. accelerate runs a launcher as a program, so the launcher must be imported again in
+    # each fork.
     for name in LAUNCHERS:
         sys.modules.pop(name, None)
     assert all((accelerate, datasets, local_elastic_agent, transformers))
@@ -80,7 +81,7 @@ def _look_up(transformers: Any) -> None:
     """Cache the results of slow look-ups, which each run would repeat.
 
     - the metadata of packages
-    - the operators that DeepSpeed can build on this machine; to find out, it starts a C compiler
+    - the operators that DeepSpeed can build on this machine (DeepSpeed starts a C compiler to find out)
     - the NUMA nodes; DeepSpeed searches for the program numactl at each gradient
     - transformers' list of models, and its table of renamed weights
     """
@@ -99,13 +100,13 @@ def _look_up(transformers: Any) -> None:
 
 
 def forked(prepare: Callable[[], str]) -> int:
-    """Fork, and run a program in the fork. ``prepare`` is called in the fork, and returns the path of the program.
-    Returns the pid of the fork.
+    """Fork, and run a program in the fork. ``prepare`` is a function that is called in the fork and returns the path of
+    the program. Returns the pid of the fork.
     """
     pid = os.fork()
     if pid:
         return pid
-    status = 70  # the exit status if the program cannot be prepared or run
+    status = 70  # this status remains if the program cannot be prepared or run
     try:
         os.setsid()
         main = prepare()
@@ -130,7 +131,9 @@ def forked(prepare: Callable[[], str]) -> int:
 
 
 def child(job: dict[str, Any], rank: int, port: int) -> int:
-    """Fork, and run the program of a job as the process with this rank. Returns the pid of the fork."""
+    """Fork, and run the program of a job in the fork, as the process with the rank ``rank``. Returns the pid of the
+    fork.
+    """
 
     def prepare() -> str:
         os.chdir(job["cwd"])
@@ -144,14 +147,14 @@ def child(job: dict[str, Any], rank: int, port: int) -> int:
         os.environ.update(job["environ"])
         main = str(job["program"] or os.path.join(job["bundle"], "trainer", "main.py"))
         sys.argv = [main, *job["words"]]
-        sys.path.insert(0, os.path.dirname(main))  # as Python does when it runs a program as a file
+        sys.path.insert(0, os.path.dirname(main))  # set what Python sets when it runs a program from a file
         return main
 
     return forked(prepare)
 
 
 def free_port() -> int:
-    """A free port with a low number: it is below the range from which the kernel chooses ports automatically."""
+    """A free port below the range from which the kernel chooses ports for other programs."""
     while True:
         with socket.socket() as one, contextlib.suppress(OSError):
             one.bind(("", random.SystemRandom().randint(12000, 32767)))
@@ -188,8 +191,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
 
 class Commands:
-    """Serves the clients, which run warm_python.py. Each client gets a fork. The fork receives the signals that the
-    client gets, and is killed if the client ends.
+    """Serves the processes of warm_python.py, its clients. Each client gets a fork. The fork gets the signals that its
+    client gets, and is killed if its client ends.
     """
 
     def __init__(self, listener: socket.socket, selector: selectors.BaseSelector) -> None:
@@ -206,7 +209,7 @@ class Commands:
         """Fork the program that a client requests."""
         self.selector.unregister(connection)
         text, files, _, _ = socket.recv_fds(connection, 1 << 20, 16)
-        if not text:  # the client was killed before it sent its request, so there is nothing to start
+        if not text:  # the client was killed before it requested a program
             connection.close()
             return
         requested = json.loads(text)
@@ -227,7 +230,7 @@ class Commands:
             self.selector.unregister(connection)
 
     def end(self, connection: socket.socket, ended: int, pid: int) -> None:
-        """Send the exit status of a fork to its client."""
+        """Send the exit status of a fork to the fork's client."""
         self.selector.unregister(ended)
         os.close(ended)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -237,8 +240,8 @@ class Commands:
         except (KeyError, OSError):  # the client was killed, so nobody waits for the exit status
             connection.close()
             return
-        # Closing a socket discards the exit status if a signal of the client is unread. So everything is read until the
-        # client ends.
+        # If a client's signal is unread when the socket closes, the client does not get the exit status. Therefore
+        # everything is read until the client ends.
         self.selector.register(connection, selectors.EVENT_READ, lambda: self.drain(connection))
 
     def drain(self, connection: socket.socket) -> None:
@@ -253,8 +256,8 @@ class Commands:
 
 
 def enter(space: int) -> None:
-    """Join a namespace, which is given as a file descriptor. Without root this fails, but then server and client are in
-    the same namespaces anyway.
+    """Join a namespace, which is given as a file descriptor. Only root may do this. Without root, nothing needs to be
+    done: server and client are in the same namespaces.
     """
     ctypes.CDLL(None).setns(space, 0)
 
@@ -270,7 +273,7 @@ def as_command(requested: dict[str, Any], files: list[int]) -> str:
     os.chdir(requested["cwd"])
     for number, file in enumerate(files[:3]):
         os.dup2(file, number)
-    os.closerange(3, 1 << 16)  # this also closes the files of the server
+    os.closerange(3, 1 << 16)  # this also closes the server's own files
     os.environ.clear()
     os.environ.update(requested["environ"])
     # huggingface_hub reads the environment only when it is imported, so it is imported again
@@ -305,4 +308,4 @@ if __name__ == "__main__":
     os.dup2(2, 1)
     warm()
     serve(answers, socket.socket(fileno=int(sys.argv[1])))
-    os._exit(0)  # `os._exit` is used so that native modules print no messages about leaked objects
+    os._exit(0)  # `os._exit` keeps native modules from printing messages about leaked objects

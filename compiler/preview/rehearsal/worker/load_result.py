@@ -3,8 +3,8 @@ object:
 
     {"final": folder, "base": folder, "adapter": bool, "merged": folder or null, "scores": bool}
 
-and writes one: `loaded` is the name of the model's class, `changed` whether any weight differs from the start, `finite`
-whether the logits are numbers, `text` what the model writes after `Hello`.
+and writes one with four keys: `loaded` is the class of the model, `changed` whether any weight differs from its initial
+value, `finite` whether all logits are finite numbers, `text` what the model generates after `Hello`.
 """
 
 import json
@@ -34,7 +34,9 @@ def loaded(question: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def changed(question: dict[str, Any], model: Any) -> bool:
-    """Whether training has changed any weight. In a new adapter, a weight has changed if it began as 0 and is not 0."""
+    """Whether training has changed any weight. Of a new adapter, only weights that start as 0 are compared: one of them
+    must no longer be 0.
+    """
     import torch
 
     state = model.state_dict()

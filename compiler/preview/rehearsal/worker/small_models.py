@@ -4,9 +4,9 @@
                  "template"}],
      "texts": [...]}
 
-A model has the family's layers, at least one period of its pattern of layers, and a small width. It has the tokenizer
-of `source` (a folder or a hub id) if that is on this machine; otherwise a tokenizer is trained on `texts`. The answer
-says for each model whether it has its own tokenizer.
+A small model has the family's kinds of layers, at least one period of their pattern, and a small width. If the
+tokenizer of `source` (a folder or a hub id) is on this machine, the small model gets it. Otherwise it gets a tokenizer
+that is trained on `texts`. The answer says for each model which of the two it got.
 """
 
 import contextlib
@@ -74,9 +74,7 @@ def names_of(maker: Any) -> set[str]:
 
 
 def sizes_of(maker: Any, model_type: str, sizes: dict[str, Any]) -> dict[str, Any]:
-    """The sizes that a family's configuration class has. If a size has two names, it is passed under one
-    of them only.
-    """
+    """The sizes that a family's configuration class accepts. A size with two names is passed under only one of them."""
     known, mapped = names_of(maker), getattr(maker, "attribute_map", {})
     chosen = {name: value for name, value in sizes.items() if name in known} | OWN.get(model_type, {})
     return {name: value for name, value in chosen.items() if mapped.get(name, name) == name or name not in sizes
@@ -84,8 +82,8 @@ def sizes_of(maker: Any, model_type: str, sizes: dict[str, Any]) -> dict[str, An
 
 
 def small_config(model_type: str, own: dict[str, Any], **values: Any) -> Any:
-    """Make the configuration of a small model of a family. `own` is the configuration of the large model. `values` are
-    further arguments for the class.
+    """Make the configuration of a small model of a family. `own` is the configuration of the spec's model. `values` are
+    more arguments for the configuration class.
 
     Raises KeyError for a family that transformers does not have.
     """
@@ -106,9 +104,7 @@ def small_config(model_type: str, own: dict[str, Any], **values: Any) -> Any:
 
 
 def _layers(maker: Any) -> int:
-    """The number of layers. It is two, or, if the pattern of the family's layer types is longer than that, one period
-    of the pattern.
-    """
+    """The number of layers: two, or one period of the family's pattern of layer types if this is more than two."""
     kinds = list(getattr(maker(), "layer_types", None) or [])
     for period in range(1, MOST_LAYERS + 1):
         if kinds and all(kind == kinds[at % period] for at, kind in enumerate(kinds)):
@@ -117,14 +113,12 @@ def _layers(maker: Any) -> int:
 
 
 def own_tokenizer(source: str | None, revision: str | None) -> Any:
-    """The model's own tokenizer if it is on this machine; otherwise None. A tokenizer with custom code is not
-    loaded.
-    """
+    """The tokenizer of the spec's model, or None if it is not on this machine or needs custom code."""
     if not source:
         return None
     from transformers import AutoTokenizer
 
-    with contextlib.suppress(Exception):  # the tokenizer is not in the cache, or its class is unknown to transformers
+    with contextlib.suppress(Exception):  # the tokenizer is not in the cache, or transformers does not know its class
         return AutoTokenizer.from_pretrained(source, revision=revision, local_files_only=True)
     return None
 
@@ -158,7 +152,7 @@ def make(wanted: dict[str, Any], texts: list[str]) -> dict[str, Any]:
     tokenizer = own_tokenizer(wanted["source"], wanted["revision"])
     found = tokenizer is not None
     if not found and wanted["tools"]:
-        # this is a template from which TRL can parse calls of tools
+        # TRL can parse tool calls in the output of this template
         from trl.chat_template_utils import qwen2_5_chat_template as template
 
         wanted = {**wanted, "template": template, "end": "<|im_end|>", "special": ["<|im_start|>", "<|im_end|>"]}

@@ -1,7 +1,7 @@
 """The client of fork_server.py. It is used instead of a Python interpreter, for example as PYTHON of a launch.sh.
 
-`forks.Forks` writes this file next to the socket of the server, and puts the path of the stack's interpreter into the
-first line. It runs a program as a fork of the warm interpreter, with this process's folder, environment, open streams
+`forks.Forks` writes a copy of this file next to the server's socket, with the path of the stack's interpreter in the
+first line. The copy runs a program as a fork of the warm interpreter, with its own folder, environment, open streams
 and namespaces. Child processes that the program starts by sys.executable run in the same way. Signals are passed on to
 the fork, and this process ends with the exit status of the fork. If this process ends first, the fork is killed. The
 file imports only the standard library.
@@ -25,8 +25,8 @@ namespaces of its own.
 
 
 def main(words: Sequence[str]) -> int:
-    """Run `[-u] PROGRAM ARGUMENTS` in a fork. Any other command line is passed to the real interpreter. Returns the
-    exit status.
+    """Run `[-u] PROGRAM ARGUMENTS` in a fork. A command line of any other form is passed to the real interpreter.
+    Returns the exit status.
     """
     program = [word for word in words[:2] if word != "-u"][:1]
     if not program or not program[0].endswith(".py"):
@@ -58,8 +58,9 @@ def passed_on(server: socket.socket, number: int) -> None:
 
 
 def end_with_launcher() -> None:
-    """Ask the kernel to kill this process when its parent ends. A bundle's program does the same
-    (runtime/core/signals.py), but for a fork this would have no effect, because the parent of a fork is the server.
+    """Ask the kernel to kill this process when its parent ends. A bundle's program asks for the same
+    (runtime/core/signals.py). In a fork, this has no effect, because the fork's parent is the server and not the
+    launcher.
     """
     import ctypes
 
