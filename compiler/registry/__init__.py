@@ -45,7 +45,7 @@ def alias_key(name: str) -> str:
 
 
 def _named(table: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """Look up a name in a table: first as a hub id (case-sensitive), then as an alias (in any case)."""
+    """Look up a name in a table: first among the hub ids (case-sensitive), then among the aliases (in any case)."""
     return _row(table, table["ids"].get(name) or alias_key(name))
 
 
@@ -62,7 +62,8 @@ def find_dataset(name: str) -> DatasetFacts | None:
 
 
 def find_gpu(name: str) -> Gpu | None:
-    """Return the GPU with this name (in any case), or with this provider's name for a GPU (`t4-16gb`), or None."""
+    """Return the GPU with this name (in any case), or the GPU that a provider calls by this name (`t4-16gb`), or None.
+    """
     row = _row(_table("gpus"), alias_key(name))
     if row is None:
         if not any(map(str.isdigit, name)) or len(name) > 60:
@@ -79,8 +80,8 @@ def find_gpu(name: str) -> Gpu | None:
 
 
 def family_named(id: str, among: tuple[str, ...] | None = None) -> str | None:
-    """Return the `model_type` whose name is contained in the last part of a hub id: falcon_h1 for `Falcon-H1-7B`. None
-    if there is no such family.
+    """Return the `model_type` that the last part of a hub id contains: falcon_h1 for `Falcon-H1-7B`. None if it
+    contains none.
 
     Separators and case are ignored, so the family of `gpt-oss-20b` is gpt_oss. The longest match wins. `among` lists
     the families to look for; by default, these are the families of the registry.
@@ -119,8 +120,8 @@ def multimodal(name: str) -> bool:
 
 
 def encoder(model_type: str | None, name: str) -> str | None:
-    """The family of an encoder such as BERT, by its `model_type`; if that is unknown, by a word in its hub name. None
-    for other models.
+    """The family of an encoder such as BERT. It is found by the `model_type` or, if that is unknown, by a word in the
+    hub name. None for any other model.
     """
     known = _table("families")["encoders"]
     if model_type is not None:
@@ -160,8 +161,8 @@ def facts_from_config(
 
 
 def uncounted(config: Mapping[str, object]) -> str | None:
-    """The reason why the parameters of a config.json cannot be counted, or None. `architecture` is imported only when
-    this function is called.
+    """The reason why the parameters of a model with this config.json cannot be counted, or None. `architecture` is
+    imported only when this function is called.
     """
     from xpc.compiler.registry.architecture import uncounted
 

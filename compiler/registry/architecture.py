@@ -8,8 +8,8 @@ from xpc.compiler.registry.types import IMAGE_FAMILIES, Decoder, ModelFacts
 from xpc.compiler.registry.windows import window, windowed
 from xpc.grammar.record import fields
 
-# Keys that a configuration like Llama's does not have. If one of them is present, the formula for Llama must not be
-# used.
+# Keys that the configuration of a Llama-like model never has. If a configuration has one of them, Llama's formula must
+# not be used.
 _FOREIGN_KEYS = (
     "kv_lora_rank", "num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size", "state_size",
     "ssm_cfg", "mamba_d_state", "conv_kernel", "linear_num_key_heads", "layer_types", "vision_config", "text_config",
@@ -31,7 +31,9 @@ _OTHER_SHAPES = frozenset(
 
 
 def uncounted(config: Mapping[str, object]) -> str | None:
-    """The reason why the parameters of a configuration cannot be counted, or None if there is a formula for them."""
+    """The reason why the parameters of a model with this configuration cannot be counted. None if xpc has a formula for
+    them.
+    """
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type in FAMILIES:
         return None
@@ -44,8 +46,8 @@ def uncounted(config: Mapping[str, object]) -> str | None:
 
 
 def _flat(config: Mapping[str, object]) -> Mapping[str, object]:
-    """Move the keys under `text_config` to the top level. For models that read images, transformers 5 saves the keys of
-    the language model under `text_config`, while older versions save them at the top level.
+    """Move the keys under `text_config` to the top level. transformers 5 saves the language model's keys of a model
+    that reads images there; older versions save these keys at the top level.
     """
     text = config.get("text_config")
     if config.get("model_type") not in IMAGE_FAMILIES or not isinstance(text, Mapping):
@@ -59,9 +61,9 @@ def facts_from_config(
 ) -> ModelFacts | str:
     """Read a Hugging Face `config.json` and compute the exact parameter count from it.
 
-    If xpc has no formula for a `model_type`, the formula for Llama is used, provided that the configuration has all of
-    Llama's keys and no key of another architecture. The arguments `chat` and `gated` are facts that a config.json does
-    not contain. If the parameters cannot be counted, returns the reason as a sentence.
+    For a `model_type` without a formula of its own, Llama's formula is used if the configuration has all of Llama's
+    keys and no key of another architecture. The arguments `chat` and `gated` are facts that a config.json does not
+    contain. If the parameters cannot be counted, returns the reason as a sentence.
     """
     model_type = config.get("model_type")
     if not isinstance(model_type, str):

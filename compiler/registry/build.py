@@ -25,8 +25,8 @@ def read(name: str) -> dict[str, dict[str, Any]]:
 
 
 def model_config(models: dict[str, dict[str, Any]], alias: str) -> dict[str, Any]:
-    """Return the `config.json` keys of a registered model. If its entry names another model in `like`, the keys of that
-    model are used, overwritten by the model's own keys.
+    """Return the `config.json` keys of a registered model. An entry with `like` gets the keys of the model that `like`
+    names; its own keys replace these.
     """
     entry = models[alias]
     base = model_config(models, entry["like"]) if "like" in entry else {}
@@ -52,8 +52,8 @@ def models() -> list[ModelFacts]:
 
 
 def _compact(kind: type, key: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a table in a form without repetition: the names of the columns (once), a list of values for each alias,
-    and an index from hub ids to aliases.
+    """Return a table in a compact form: the names of the columns once, a list of values for each alias, and an index
+    from hub ids to aliases.
     """
     columns = [field.name for field in attrs.fields(kind)]
     rows = sorted(rows, key=lambda row: str(row[key]))

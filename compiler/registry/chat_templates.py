@@ -1,8 +1,8 @@
 """The built-in chat templates. They are written for xpc and render the same text as the published templates. In
 addition, they mark the assistant's answers with `{% generation %}`.
 
-`TEMPLATES` in `model_choices.py` lists their names. The first line of each file says which published template it
-follows.
+`TEMPLATES` in `model_choices.py` lists the names of the built-in templates. The first line of a template's file says
+which published template it follows.
 """
 
 from __future__ import annotations
@@ -78,14 +78,16 @@ def text(name: str) -> bytes:
 
 
 def forms() -> dict[str, dict[str, Any]]:
-    """For each built-in template, the kinds of rows that it refuses or omits, and whether a run can train on its tool
-    calls.
+    """For each built-in template: the kinds of rows that it refuses, the kinds that it omits, and whether a run can
+    train on its tool calls.
     """
     return read_json(__file__, "template_forms.json")
 
 
 def callable_templates() -> tuple[str, ...]:
-    """The built-in templates whose tool calls trl can read out of a completion, the one of most models first."""
+    """The built-in templates whose tool calls trl can parse in a completion. The template of the most models comes
+    first.
+    """
     return tuple(sorted((name for name, form in forms().items() if form["calls_trained"]), reverse=True))
 
 
@@ -95,8 +97,9 @@ def writes_calls(name: str) -> bool:
 
 
 def argument_lines(arguments: Sequence[tuple[str, bool | int | float | str]]) -> str:
-    """Return Jinja lines that set default values for a template's arguments. A value in `chat_template_kwargs` of a
-    row, or in a request to a server, takes precedence over the default. transformers drops the newline after each line.
+    """Return Jinja lines that set default values for a template's arguments. A row's `chat_template_kwargs`, or a
+    request to a server, may replace a default. The lines add no newlines to the rendered text, because transformers
+    drops the newline after each.
     """
     return "".join(
         f"{{% set {name} = {name} if {name} is defined else {json.dumps(value, ensure_ascii=False)} %}}\n"
@@ -111,7 +114,7 @@ def with_arguments(data: bytes, arguments: Sequence[tuple[str, bool | int | floa
 
 
 def base_end(model: str) -> str | None:
-    """The end token of a registered base model with this alias. None for any other model."""
+    """The end token of the registered base model with this alias. None for any other alias."""
     if TUNED.search(model) or (model.startswith(("qwen3-", "smollm3-")) and not model.endswith("-base")):
         return None
     return next((token for token, begins in BASE_ENDS if model.startswith(begins)), None)
@@ -125,13 +128,13 @@ def native(model: str) -> str | None:
 
 
 def alike(template: str) -> str | None:
-    """The name of a built-in template that puts the same control tokens around turns as the given template. None if
-    there is no such template.
+    """The name of a built-in template whose control tokens around turns are those of the given template. None if there
+    is none.
     """
     known = (("chatml", CHATML), ("llama3.1", LLAMA), ("gemma", GEMMA))
     return next((name for name, tokens in known if all(token in template for token in tokens)), None)
 
 
 def new_tokens(template: str, model: str) -> tuple[str, ...]:
-    """The control tokens in a template that a registered model's vocabulary is known to lack."""
+    """The control tokens of a template that a registered model's vocabulary is known not to have."""
     return tuple(token for tokens, lack in LACK if model.startswith(lack) for token in tokens if token in template)

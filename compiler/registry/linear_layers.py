@@ -1,8 +1,8 @@
 """The linear layers of one decoder layer, by family: which of them get adapters, and how many parameters the adapters
 have.
 
-A fused projection has a single adapter: Phi-3 has one for `qkv_proj`, where other families have three for `q_proj`,
-`k_proj` and `v_proj`. The names of layers are those of transformers 5.23.
+A fused projection gets a single adapter: in Phi-3, `qkv_proj` gets one adapter; in other families, `q_proj`, `k_proj`
+and `v_proj` get three. The names of layers are those of transformers 5.23.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ experts, have Llama's names.
 
 @record
 class Linear:
-    """A linear layer: the name of its module, its site (such as `q` or `up`), its widths, and how many such layers a
-    decoder layer has: one, or one for each expert.
+    """A linear layer: the name of its module, its site (such as `q` or `up`), its widths, and its number in a decoder
+    layer (1, or 1 for each expert).
     """
 
     name: str
@@ -92,8 +92,8 @@ def matrix_numbers(facts: ModelFacts) -> float:
 
 
 def targeted(facts: ModelFacts, targets: object) -> tuple[Linear, ...]:
-    """The linear layers of a decoder layer that `targets` names. A target may be the end of a layer's name, as in PEFT.
-    If `targets` is not a list, all linear layers are returned.
+    """The linear layers of a decoder layer that `targets` selects. As in PEFT, a target may be only the end of a
+    layer's name. If `targets` is not a list, all linear layers are returned.
     """
     if not isinstance(targets, Sequence) or isinstance(targets, str):
         return linear_layers(facts)
@@ -101,12 +101,12 @@ def targeted(facts: ModelFacts, targets: object) -> tuple[Linear, ...]:
 
 
 def _means(target: str, name: str) -> bool:
-    """Whether one of two dotted names is the end of the other."""
+    """Whether one of two dotted names ends with the other."""
     return f".{name}".endswith(f".{target}") or f".{target}".endswith(f".{name}")
 
 
 def tables(names: Sequence[str]) -> int:
-    """Count those modules that are embeddings or output heads."""
+    """The number of those modules that are embeddings or output heads."""
     return sum(name.rpartition(".")[2] in TABLES for name in names)
 
 
@@ -121,8 +121,8 @@ def lora_parameters(facts: ModelFacts, rank: int, layers: Sequence[Linear], dora
 def layer_parameters(kind: str, rank: int, layers: Sequence[Linear]) -> int:
     """The number of trained parameters of VeRA, LoHa or MiSS for these linear layers, in one decoder layer.
 
-    For each linear layer, VeRA trains two vectors (of length rank and outputs), LoHa two pairs of matrices, and MiSS
-    one matrix of rank x outputs. Source: peft 0.21 and 0.17 `tuners/{vera,loha,miss}/layer.py`.
+    For each linear layer, VeRA trains two vectors (with rank and outputs elements), LoHa two pairs of matrices, and
+    MiSS one matrix of rank x outputs. Source: peft 0.21 and 0.17 `tuners/{vera,loha,miss}/layer.py`.
     """
     if kind == "vera":
         return sum((rank + one.outputs) * one.count for one in layers)
@@ -132,7 +132,7 @@ def layer_parameters(kind: str, rank: int, layers: Sequence[Linear]) -> int:
 
 
 def shared_parameters(rank: int, layers: Sequence[Linear]) -> int:
-    """The number of parameters in the two random matrices of VeRA. They are frozen and shared by all layers, and as
+    """The number of parameters in the two random matrices of VeRA. All layers share these frozen matrices, which are as
     wide as the widest adapted layer.
     """
     return rank * (max((one.inputs for one in layers), default=0) + max((one.outputs for one in layers), default=0))

@@ -13,7 +13,7 @@ from xpc.grammar.record import evolve, record
 
 @record
 class Shape(Decoder):
-    """The dimensions of a decoder, and those numbers of parameters that do not follow from the dimensions."""
+    """The dimensions of a decoder, and the numbers of parameters that do not follow from them."""
 
     outside: int = 0
     """The number of parameters outside of the layers: embeddings, head, last norm, image tower."""
@@ -48,8 +48,8 @@ def _other_dimensions(
     """The dimensions of families older than Llama. Their MLP has no gate, each head has its own keys and values, and
     config.json has other names.
 
-    `intermediate` lists the possible keys for the width of the MLP; the first key that exists counts. If none exists,
-    the width is `times` x hidden size. `context` is the default for the length of the context.
+    `intermediate` lists the possible keys for the width of the MLP; the value of the first existing key is used.
+    Without such a key, the width is `times` x hidden size. `context` is the default length of the context.
     """
     hidden = c.integer("hidden_size", "n_embd")
     heads = c.integer("num_attention_heads", "n_head")
@@ -92,15 +92,15 @@ def llama(
 
 
 def _plain(c: Config) -> Shape:
-    """The shape of Mistral and Phi-3: like Llama's, but never with biases. Phi-3 joins several matrices into one, which
-    does not change the number of parameters.
+    """The shape of Mistral and Phi-3: that of Llama without biases. Phi-3 joins several matrices into one, which does
+    not change the number of parameters.
     """
     s = _dimensions(c)
     return evolve(s, layer_params=_attention(s) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden)
 
 
 def _qwen2(c: Config) -> Shape:
-    """The shape of Qwen2: Llama with biases on q, k and v, but not on the output projection."""
+    """The shape of Qwen2: that of Llama with biases on q, k and v, and none on the output projection."""
     s = _dimensions(c)
     return evolve(
         s, layer_params=_attention(s, qkv_bias=True) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden
@@ -142,7 +142,7 @@ def _glm(c: Config, norms: int = 2) -> Shape:
 def _experts(
     s: Shape, layer_without_mlp: int, per_token: int, experts: int, dense_layers: int = 0, dense: int = 0
 ) -> Shape:
-    """Return a shape in which each MLP is replaced by `experts` MLPs and a router without bias."""
+    """The shape with `experts` MLPs and a router without bias in place of each MLP."""
     expert = _mlp(s)
     return evolve(
         s,
@@ -170,7 +170,7 @@ def _qwen3_moe(c: Config) -> Shape:
     step = c.integer("decoder_sparse_step", default=1)
     listed = c.values.get("mlp_only_layers")
     only = {n for n in listed if isinstance(n, int) and 0 <= n < s.layers} if isinstance(listed, list) else set()
-    # every `step`-th layer has experts, unless config.json lists it as a layer without experts
+    # every `step`-th layer has experts, except the layers that config.json lists as layers without experts
     sparse = s.layers // step - sum(1 for n in only if (n + 1) % step == 0)
     plain = s.layers - (sparse if experts else 0)
     return _experts(s, without, c.integer("num_experts_per_tok", default=8), experts, plain, dense)
@@ -178,7 +178,7 @@ def _qwen3_moe(c: Config) -> Shape:
 
 def _apertus(c: Config) -> Shape:
     """The shape of Apertus: norms of q and k as wide as one head, and an MLP without a gate. The activation function
-    xIELU has two trained numbers. One switch adds the biases of all four attention projections.
+    xIELU has two trained numbers. All four attention projections have biases, or none, as one switch says.
     """
     s = evolve(_dimensions(c), gated_mlp=False)
     bias = c.flag("attention_bias", False)
@@ -216,8 +216,8 @@ def _hunyuan(c: Config) -> Shape:
 
 
 def _seed_oss(c: Config) -> Shape:
-    """The shape of Seed-OSS: Llama with one switch for the biases of q, k and v, and another switch for the bias of the
-    output projection.
+    """The shape of Seed-OSS: that of Llama with two switches, one for the biases of q, k and v, and one for the bias of
+    the output projection.
     """
     s = _dimensions(c, head_dim=128)
     attention = _attention(s, c.flag("attention_bias", True), c.flag("attention_out_bias", False))
@@ -241,8 +241,8 @@ def _gpt2(c: Config) -> Shape:
 
 
 def _gpt_bigcode(c: Config) -> Shape:
-    """The shape of GPT-BigCode: GPT-2 with a single head for keys and values. If `multi_query` is off, each head has
-    its own.
+    """The shape of GPT-BigCode: that of GPT-2 with a single head for keys and values. Without `multi_query`, each query
+    head has its own keys and values, as in GPT-2.
     """
     s = _gpt2(c)
     s = evolve(s, kv_heads=1 if c.flag("multi_query", True) else s.heads)
@@ -278,8 +278,8 @@ def _gpt_neox(c: Config) -> Shape:
 
 
 def _opt(c: Config) -> Shape:
-    """The shape of OPT: learned positions, two more than the context has. If the embedding is narrower than the layers,
-    projections connect the two.
+    """The shape of OPT. It has learned positions: two more than the context is long. If the embedding is narrower than
+    the layers, there is one projection before the layers and one after them.
     """
     s = _other_dimensions(c, ("ffn_dim",))
     hidden = s.hidden
@@ -291,8 +291,8 @@ def _opt(c: Config) -> Shape:
 
 
 def _falcon(c: Config) -> Shape:
-    """The shape of Falcon. The 7B model has one head for keys and values; the 40B model has one for each group of
-    heads, and two norms; the RW models have one for each head.
+    """The shape of Falcon. For keys and values, the 7B model has one head, the 40B model one head per group of query
+    heads, and the RW models one head per query head. The 40B model also has two norms per layer.
     """
     s = _other_dimensions(c, ("ffn_hidden_size",), times=4, context=2048)
     new = c.flag("new_decoder_architecture", False)

@@ -37,8 +37,8 @@ OTHER_MAKERS = ("mi", "instinct", "radeon", "rx", "gfx", "apple", "mps", "tpu", 
 
 @record
 class Shape:
-    """The parts of a GPU's name: its model (`a100`), its memory in GB if the name has it, and its form factor, which is
-    a card (`pcie`, `nvl`) or a socket.
+    """The parts of a GPU's name: its model (`a100`), its memory in GB (None if the name does not contain it), and its
+    form factor, which is a card (`pcie`, `nvl`) or a socket.
     """
 
     model: str
@@ -68,8 +68,8 @@ def shape(name: str) -> Shape | None:
 
 
 def _is_memory(number: int, model: str) -> bool:
-    """Whether the number after `model` is the memory, as in `v100-32`, and not a part of the model's name, as in
-    `rtx-4090`.
+    """Whether the number after `model` in a name is the memory, as in `v100-32`. In `rtx-4090`, the number is a part of
+    the model's name.
     """
     return number in (8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 80, 94, 96, 141, 180, 192) and any(
         c.isdecimal() for c in model
@@ -82,7 +82,7 @@ def _shapes() -> dict[str, Shape]:
 
 
 def of_model(name: str) -> list[str]:
-    """The registered GPUs whose model is the one in a name, whatever their memory is: `4090` gives the RTX 4090."""
+    """The registered GPUs of the model in a name, with any memory: `4090` gives the RTX 4090."""
     parsed = shape(name)
     if parsed is None:
         return []
@@ -109,8 +109,8 @@ def fitting(name: str) -> list[str]:
 
 
 def _holds(name: str, found: Shape, memory: int) -> bool:
-    """Whether a GPU has about `memory` GB. This is true if the GPU's own name contains this number, or if the memory
-    that its driver reports is between 12 % less and 2 % more.
+    """Whether a GPU has about `memory` GB: its own name contains this number, or the memory that its driver reports is
+    at most 12 % below `memory` and at most 2 % above it.
     """
     if found.memory is not None:
         return found.memory == memory

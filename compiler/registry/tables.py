@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 def table(name: str) -> dict[str, Any]:
-    """Return one table. It has `columns`, `rows` by alias, and, if its entries have hub ids, `ids` (from hub id to
-    alias).
+    """Return one table as a dict: `columns`, `rows` by alias, and `ids`, which maps hub ids to aliases. Tables without
+    hub ids have no `ids`.
     """
     found: dict[str, Any] = read_json(__file__, "tables.json")[name]
     return found

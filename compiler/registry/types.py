@@ -11,8 +11,8 @@ class Decoder:
     """The dimensions of a decoder. `layer_params` is the number of parameters of one layer, or of the largest layer if
     layers differ.
 
-    `intermediate` is the width of one MLP, which in a mixture of experts is the width of one expert. `context` is the
-    length in tokens, including the extension by a rope scaling in the published config.json.
+    `intermediate` is the width of one MLP; in a mixture of experts, that of one expert. `context` is the length of the
+    context in tokens, as extended by the rope scaling in the published config.json.
     """
 
     layers: int
@@ -35,7 +35,7 @@ class ModelFacts(Decoder):
     """One causal language model, as its published `config.json` describes it.
 
     Parameter counts are exact for the model that transformers builds; a weight that two modules share is counted once.
-    `windowed` is true if some layer does not attend to the complete past. `window_layers` is the number of layers with
+    `windowed` is true if some layer does not attend to all earlier tokens. `window_layers` is the number of layers with
     a sliding window of `window` tokens.
     """
 
@@ -53,7 +53,7 @@ class ModelFacts(Decoder):
 
     @property
     def language_params(self) -> int:
-        """The number of parameters without the vision tower, which is frozen in training."""
+        """The number of parameters without the vision tower, which is never trained."""
         if self.model_type not in IMAGE_FAMILIES:
             return self.params
         return self.layers * self.layer_params + self.vocab * self.hidden * (2 - self.tied) + self.hidden
@@ -65,9 +65,9 @@ class Gpu:
     the bandwidth of its memory in GB/s.
 
     `link_gbs` is the bandwidth between this GPU and the other GPUs of its machine, and `network_gbs` its share of the
-    network between machines. `bf16_tflops` is None if the hardware has no bfloat16 (compute capability below 8.0).
-    `device_names` are texts that `torch.cuda.get_device_name()` may contain; any one of them identifies the card.
-    Variants of a card may have the same names.
+    network between machines. `bf16_tflops` is None if the hardware has no bfloat16 (compute capability below 8.0). A
+    card is recognized if `torch.cuda.get_device_name()` contains one of the texts in `device_names`. Variants of a card
+    may share these texts.
     """
 
     name: str
@@ -94,10 +94,10 @@ class DatasetFacts:
 
     `columns` are the names of the dataset's columns, in the order in which the shape lists them: messages (the list),
     conversations (the list), prompt_completion (prompt, completion), text (the text), preference ([prompt,] chosen,
-    rejected), prompt (only the prompt, for reinforcement learning). `context` is a second column of the prompt, which
-    may be empty and is put after the prompt (alpaca's `input`). `rows` is the number of rows in the default split of
-    the default configuration; None if it is not certain. `gated` means that the hub asks users to accept a licence.
-    `note` explains the defaults.
+    rejected), prompt (only the prompt, for reinforcement learning). `context` is a column whose text, which may be
+    empty, is appended to the prompt (alpaca's `input`). `rows` is the number of rows in the default split of the
+    default configuration, or None if the number is not certain. `gated` means that the hub asks users to accept a
+    licence. `note` explains the defaults.
     """
 
     alias: str

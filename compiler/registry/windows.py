@@ -17,8 +17,8 @@ LATE = ("qwen2", "qwen2_5_vl", "qwen3")
 
 
 def windowed(config: Mapping[str, object]) -> bool:
-    """Whether some layer does not attend to the complete past, because it has a window, chunks or a state. False if
-    config.json does not say so.
+    """Whether some layer does not attend to all earlier tokens, because it has a window, chunks or a recurrent state.
+    False if config.json does not show such a layer.
 
     A window of null or 0 counts as no window. Source: `layer_types` and `sliding_window` of transformers 5.23's
     configuration classes, as accelerate 1.15 `big_modeling._attach_context_parallel_hooks` reads them.
@@ -34,7 +34,7 @@ def windowed(config: Mapping[str, object]) -> bool:
     if model_type in LATE:
         layers, full = config.get("num_hidden_layers"), config.get("max_window_layers", 28)
         return isinstance(layers, int) and isinstance(full, int) and layers > full
-    # by default, every fourth layer has no rotary positions, and only these layers have a sliding window
+    # by default, every fourth layer has no rotary positions; only the layers without them have a sliding window
     if model_type == "smollm3":
         layers, every = config.get("num_hidden_layers"), config.get("no_rope_layer_interval", 4)
         return isinstance(layers, int) and isinstance(every, int) and layers >= every
@@ -61,7 +61,7 @@ def window(config: Mapping[str, object]) -> tuple[int, int]:
         whole = layers // 2
     elif model_type == "olmo3":
         whole = layers // 4
-    # in these families, the first of each four layers attends to the complete past; in other families, the last
+    # in these families, the first of every four layers attends to all earlier tokens; in others, the last of every four
     elif model_type == "cwm":
         whole = -(-layers // 4)
     elif model_type in ("cohere2", "exaone4", "gemma3_text"):

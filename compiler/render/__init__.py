@@ -1,9 +1,9 @@
 """Render findings as text. Each format has its own module, which is imported only when it is needed, so that commands
 start fast.
 
-Every format gets the same list of findings. It contains no duplicates, and is sorted by file, line, column and
-severity; the notes of a file come after its errors and warnings. Findings without a position come last, in the order in
-which they were found. Silenced findings are left out, except in SARIF, which has a field for them.
+All formats get the same list of findings, without duplicates and sorted by file, line, column and severity. The notes
+of a file come after its errors and warnings. Findings without a position come last, in the order in which they were
+found. Silenced findings are left out, except in SARIF, which has a field for them.
 """
 
 from __future__ import annotations

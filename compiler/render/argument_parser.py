@@ -1,5 +1,5 @@
-"""The parser of all command lines. Its messages escape the texts that they quote, because the name of a file may
-contain escape sequences.
+"""The parser of all command lines. In its messages, quoted texts are escaped, because the name of a file may contain
+escape sequences for a terminal.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@
       |                                                  ^^^^^^^ 512 / (11 x 8) = 5.82
     help: the nearest global batches are gbs=440 (accumulation 5) and gbs=528 (accumulation 6)
 
-The first line of an error begins with its code; the first line of a warning or a note begins with its severity. If the
-finding is about several positions, the further ones follow after `:::`. If several notes in a row are about the same
-position, its source line is shown once. The last line counts the findings.
+The first line of an error begins with its code; the first line of a warning or a note begins with its severity. If a
+finding has several positions, all but the first follow after `:::`. If consecutive notes have the same position, its
+source line is shown only once. The last line counts the findings.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def render(diagnostics: Sequence[Diagnostic], color: bool) -> str:
 
 
 def _same_location(previous: Diagnostic, this: Diagnostic) -> bool:
-    """Whether a note is about the same position as the note before it. The source line is then not shown again."""
+    """Whether a note has the same position as the note before it, so that its source line need not be shown again."""
     return previous.severity == this.severity == NOTE and not this.related and previous.primary == this.primary
 
 

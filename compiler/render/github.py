@@ -2,7 +2,7 @@
 changed lines.
 
 Escaping follows actions/toolkit, packages/core/src/command.ts: `%`, CR and LF everywhere, and in properties also `:`
-and `,`. If a span covers several lines, GitHub ignores its columns, so they are left out.
+and `,`. For a span of several lines, GitHub ignores the columns, so none are written.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ def _where(at: Position) -> dict[str, object]:
 
 
 def _data(text: str) -> str:
-    # the end of a line is escaped as workflow commands require; other unprintable characters are replaced as in all
-    # formats
+    # line ends are escaped as workflow commands require, and other unprintable characters as in all formats
     return visible(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
 
 

@@ -1,5 +1,5 @@
-"""Show the difference of two texts line by line, like difflib. Unlike difflib, this is fast even if lines repeat many
-times.
+"""Show the difference of two texts line by line, as difflib does. difflib is slow if lines repeat many times; this
+module is fast.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def line_difference(old: Sequence[str], new: Sequence[str], before: str, after: str, context: int = 2) -> list[str]:
-    """A unified diff, as difflib writes it, with the names `before` and `after`. A long part in which many lines repeat
-    is shown as if all its lines were replaced.
+    """A unified diff in difflib's format, with the names `before` and `after`. A long part with many repeated lines is
+    shown as if all its lines were replaced.
     """
     lines: list[str] = []
     hunk: list[Block] = []

@@ -1,8 +1,8 @@
 """The only module that prints. Text that others have written, such as a spec, is escaped by `show` before it gets to a
 terminal or a log.
 
-A test (tests/security/test_security_prints.py) finds every print in other modules, and lists the modules that may use
-the other functions.
+A test (tests/security/test_security_prints.py) finds every print in another module. It also lists the modules that may
+call the functions other than `show`.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ def show(text: str, to: TextIO | None = None) -> None:
 
 
 def colored() -> bool:
-    """Whether to print colours: only if standard output is a terminal, and the environment does not turn colours off
+    """Whether to print colours. True if standard output is a terminal and no environment variable turns colours off
     (`NO_COLOR`, `TERM=dumb`).
     """
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def show_json(text: str) -> None:
-    """Print JSON. JSON already escapes control characters, which could affect a terminal. In addition, texts that
-    GitHub's runner would execute as commands are escaped.
+    """Print JSON. Control characters, which could affect a terminal, are already escaped in JSON. Texts that GitHub's
+    runner would execute as commands are escaped here.
     """
     sys.stdout.write(in_json(text))
 
 
 def show_rendered(text: str, to: TextIO | None = None) -> None:
-    """Print the result of `render` unchanged. `render` has already escaped every text of the user. Escaping the result
-    again would damage the colours and the commands for GitHub's runner that `render` adds.
+    """Print the result of `render` unchanged. `render` has already escaped the user's texts, and has added colours and
+    commands for GitHub's runner, which a second escape would damage.
     """
     (to or sys.stdout).write(text)
 

@@ -13,7 +13,8 @@ _RANK = {ERROR: 0, WARNING: 1, NOTE: 2}
 
 @record
 class Position:
-    """A position. Lines and columns count from 1, columns in code points; `end_column` is exclusive."""
+    """A position in a text. Lines and columns count from 1, and columns count code points. `end_column` is exclusive.
+    """
 
     file: str
     line: int
@@ -23,7 +24,9 @@ class Position:
 
 
 def clamp(source: Source, span: Span) -> Span:
-    """The part of a span that is inside of the text. So a message is shown even if its span is too long by one."""
+    """The part of a span that is inside of the text. With it, a message can be shown even if its span is too long by
+    one character.
+    """
     start = min(max(span.start, 0), len(source.text))
     return Span(start, min(max(span.end, start), len(source.text)))
 
@@ -53,7 +56,7 @@ def _order(diagnostic: Diagnostic) -> tuple[bool, str, bool, int, int, int]:
 
 
 def _identity(diagnostic: Diagnostic) -> object:
-    # two reads of a file give two Sources, which are unequal, so findings are compared by their positions
+    # two reads of the same file give two Sources that are not equal, so findings are compared by their positions
     locations = tuple((position(label.source, label.span), label.text) for label in labels(diagnostic))
     return (
         diagnostic.code,

@@ -1,9 +1,9 @@
 """Write findings as SARIF 2.1.0 (OASIS), for code scanning services and editors.
 
-A silenced finding is a result with a suppression (3.35), so that viewers hide it. The suppression is `inSource`, and
-its justification is the reason in the comment. The log contains no time, host or directory, so the same findings give
-the same bytes. The name of a file stays as it was given: a relative name is a relative reference, and an absolute name
-becomes a `file:` URI.
+A silenced finding gets a suppression (3.35), so that viewers hide the finding. The kind of the suppression is
+`inSource`, and its justification is the reason that the comment in the spec gives. The log contains no time, host or
+directory, so the same findings give the same bytes. The name of a file stays as it was given: a relative name is a
+relative reference, and an absolute name becomes a `file:` URI.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 
 
 def render(diagnostics: Sequence[Diagnostic], silenced: Sequence[Silenced] = ()) -> str:
-    """The SARIF log of one check. It lists only rules that have findings, sorted by code."""
+    """The SARIF log of one check. Of the rules, it lists only those with findings, sorted by code."""
     slugs: dict[str, str] = {}
     for diagnostic in (*diagnostics, *(one.finding for one in silenced)):
         slugs.setdefault(diagnostic.code, diagnostic.slug)
@@ -87,8 +87,7 @@ def _region(source: Source, span: Span) -> dict[str, object]:
 
 def uri(name: str) -> str:
     """The name of a file as a URI reference (RFC 3986). If the name is not UTF-8, its bytes are kept."""
-    # Python represents bytes of a name that are not UTF-8 as surrogates U+DC80..U+DCFF; other surrogates stand for no
-    # bytes
+    # in Python, the surrogates U+DC80..U+DCFF of a name are bytes that are not UTF-8; other surrogates are not bytes
     try:
         data = name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -33,8 +33,8 @@ class Snippet:
 
 
 def snippet(label: Label) -> Snippet:
-    """The snippet for the first line of the label's span. The line is found by offsets, so that a line of a megabyte is
-    never copied completely.
+    """The snippet for the first line of the label's span. The ends of the line are searched from the span, so that a
+    line of a megabyte is never copied.
     """
     source, span = label.source, clamp(label.source, label.span)
     number, column = source.position(span.start)

@@ -1,9 +1,10 @@
 """Escape text for a terminal or a log, and compute its width on the screen.
 
 A spec, a file name or a quoted value may contain escape sequences, bidirectional overrides (which reorder the text that
-a reviewer sees, CVE-2021-42574) or lone surrogates (which cannot be encoded). They are printed as `<U+202E>`. GitHub's
-runner executes a line of a log that begins with `::` or contains `##[` (actions/runner, ActionCommand.cs). In such a
-line, one `:` or the `[` is printed in the same form, so that the runner does not execute the line.
+a reviewer sees, CVE-2021-42574) or lone surrogates (which cannot be encoded). Each such character is printed in the
+form `<U+202E>`. GitHub's runner executes a line of a log that begins with `::` or contains `##[` (actions/runner,
+ActionCommand.cs). In such a line, one `:` or the `[` is printed in the same form, so that the runner does not execute
+the line.
 """
 
 from __future__ import annotations
@@ -40,15 +41,14 @@ def _without_commands(text: str) -> str:
 
 
 def in_json(text: str) -> str:
-    """Change JSON so that GitHub's runner finds no command in it. A program that parses the JSON gets
-    the same values.
+    """Change JSON such that GitHub's runner finds no command in it. For a program that parses the JSON, the values stay
+    the same.
     """
     return text.replace(COMMAND, "##\\u005b")
 
 
 def cells(line: str) -> tuple[str, list[int]]:
-    """Return a pair: a source line as it is printed, and the column on the screen (from 0) of each code point and of
-    the end of the line.
+    """Return a pair: a source line as it is printed, and the screen columns (from 0) of its code points and of its end.
     """
     if line.isascii() and line.isprintable() and COMMAND not in line:
         return line, list(range(len(line) + 1))

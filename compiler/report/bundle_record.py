@@ -31,7 +31,7 @@ MOST = 200
 @record
 class BundleRecord:
     """A bundle: its trainer_args.json (`stated`), its pins, and its spec with the plan. If this version of xpc cannot
-    compile the spec, spec and plan are None, and `broken` has the reason.
+    compile the spec, `broken` has the reason, and the spec and the plan are None.
     """
 
     folder: str
@@ -45,15 +45,15 @@ class BundleRecord:
 
 
 def digest_of(folder: str) -> str:
-    """The digest of a bundle, as a run records it. "" if the folder is not a bundle that can be read."""
+    """The digest of a bundle, in the form in which a run records it. "" if the folder is no readable bundle."""
     data = partial(contents, folder)
     there = all(data(name) is not None for name in (DECISIVE[0], bundled.MANIFEST))
     return decisive_digest(data) if there else ""
 
 
 def bundle_of(run: RunRecord) -> BundleRecord | None:
-    """Find the bundle that a run used. It is looked for at the path that the run recorded, next to the run, and in the
-    current folder. If there are several copies, one whose spec compiles here is taken. None if there is no bundle.
+    """Find the bundle that a run used: at the path that the run recorded, next to the run, or in the current folder. Of
+    several copies, one whose spec compiles here is preferred. None if there is no copy.
 
     The bundle must have the digest that the run recorded. Without this condition, a stranger's run could make the
     report read any folder of this machine.
@@ -63,7 +63,7 @@ def bundle_of(run: RunRecord) -> BundleRecord | None:
         if digest_of(location) == run.digest:
             try:
                 one = read_bundle(location)
-            except UsageError:  # the folder looks like a bundle, but is not one
+            except UsageError:  # the folder only looks like a bundle
                 continue
             if one.spec is not None:
                 return one
@@ -89,7 +89,7 @@ def _locations(run: RunRecord) -> Iterator[str]:
 
 
 def members_of(folder: str) -> list[str]:
-    """The folders of a sweep's members, in the order of the spec. Empty if the folder is not that of a sweep."""
+    """The folders of a sweep's members, in the order of the spec. Empty if the folder is no sweep."""
     members = os.path.join(folder, "members")
     if os.path.islink(members) or not os.path.isfile(os.path.join(folder, "sweep.toml")):
         return []
@@ -102,8 +102,8 @@ def members_of(folder: str) -> list[str]:
 
 
 def position(bundle: BundleRecord | None) -> int:
-    """The number by which bundles are sorted: the position of a member in the `members.txt` of its sweep, or a higher
-    number for any other bundle.
+    """The number by which bundles are sorted. For a member of a sweep, its position in `members.txt`; for any other
+    bundle, a higher number.
     """
     above, name = os.path.split(os.path.abspath(bundle.folder if bundle else ""))
     return _order(os.path.dirname(above)).get(name, MOST) if os.path.basename(above) == "members" else MOST
@@ -119,8 +119,8 @@ def _order(folder: str) -> dict[str, int]:
 
 
 def output_of(folder: str) -> str:
-    """The output folder of a bundle. If the path is relative, it is relative to the current folder, or to the folder
-    that contains the bundle. Raises UsageError.
+    """The output folder of a bundle. A relative path is searched for in the current folder, and in the folder that
+    contains the bundle. Raises UsageError.
     """
     arguments = read_json(os.path.join(folder, DECISIVE[0])).get("arguments")
     stated = arguments.get("output_dir") if isinstance(arguments, dict) else None

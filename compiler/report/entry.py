@@ -27,7 +27,7 @@ NAMED = 6
 @mutable
 class Entry:
     """A run, or a bundle that has not been run yet. `label` is its name in the report. `diff` compares its spec with
-    that of the first run (None for the first run itself). `notes` are sentences that say what is missing.
+    the first run's spec, and is None for the first run. `notes` are sentences about missing files.
     """
 
     label: str
@@ -39,7 +39,7 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """One line about the run, which says how far it got, and which of its values differ from the plan."""
+        """One line about the run: how far it got, and which of its values differ from the planned values."""
         if self.run is None:
             return "has not run yet"
         seconds = self.run.seconds
@@ -81,8 +81,8 @@ def entry(folder: str, bundle: str | None) -> Entry:
 
 
 def entries(folders: Sequence[str], bundle: str | None) -> list[Entry]:
-    """Make the entries of a report. A folder may be that of a run, of a bundle, or of a sweep (with its bundles, or
-    with its runs). The members of a sweep become entries in the order of the spec. Raises UsageError.
+    """Make the entries of a report. A folder may be a run's, a bundle's or a sweep's; a sweep's folder may contain
+    bundles or runs. The members of a sweep become entries in the order of the spec. Raises UsageError.
 
     Runs that have the same name are labelled by their paths. The spec of each run is compared with that of the first
     run.

@@ -122,5 +122,5 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _marked(words: str) -> str:
-    """Text as HTML, with what is between backticks as code."""
+    """Text as HTML, in which the words between backticks are code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", text(words))

@@ -1,6 +1,4 @@
-"""Table rows about time, memory and data, in which the predictions of the plan stand next to the measurements of the
-run.
-"""
+"""Table rows about time, memory and data. Each row has the plan's prediction and the run's measurement."""
 
 from __future__ import annotations
 
@@ -93,7 +91,8 @@ def _hours(run: RunRecord | None, one: BundleRecord | None) -> Row:
 
 
 def _slow(run: RunRecord) -> str:
-    """Why a run took longer than planned, according to its measurements: `12 % of training waited for data`."""
+    """The reasons why a run took longer than planned, from the run's measurements: `12 % of training waited for data`.
+    """
     seconds = table(run.measured.get("seconds"))
     training = number(seconds.get("train")) or 0.0
     aside = sum(number(seconds.get(name)) or 0.0 for name in ("evaluate", "save"))
@@ -133,7 +132,7 @@ def _speed(run: RunRecord | None, one: BundleRecord | None) -> Row:
 
 
 def _utilisation(run: RunRecord | None, one: BundleRecord | None) -> Row:
-    """The row for the utilisation of model FLOPs. The peak of a CPU is unknown, so for a CPU the row has only the
+    """The row for the utilisation of model FLOPs. For a run on a CPU, whose peak is unknown, the row has only the
     operations per second.
     """
     row = Row("Time", "utilisation (MFU)")
@@ -184,8 +183,8 @@ def _saves(run: RunRecord, one: BundleRecord | None, seconds: Mapping[str, float
 
 
 def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """Rows for the highest peak among all processes (in total, and in each phase), and for the peak of each process. On
-    a GPU, the peak is what torch allocated and reserved; on a CPU, it is the resident set size.
+    """Rows for peaks of memory: the highest among all processes (in total, and in each phase), and that of each
+    process. On a GPU, the peak is what torch allocated and reserved; on a CPU, it is the resident set size.
     """
     plan = None if one is None else one.plan
     measured = {} if run is None else table(run.measured.get("memory"))
@@ -228,8 +227,8 @@ def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row
 
 
 def of_each(peaks: Sequence[int]) -> str:
-    """The peaks of the processes as text: "3.1 GiB, 2.9 GiB". If there are many processes, the text has only the
-    lowest, the median and the highest peak.
+    """The peaks of all processes as text: "3.1 GiB, 2.9 GiB". For many processes, only the lowest, the median and the
+    highest peak.
     """
     if len(peaks) <= LISTED:
         return ", ".join(map(size, peaks))
@@ -248,7 +247,7 @@ def _memory_why(real: float, peak: Span) -> str:
 
 
 def data_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """Rows for how many rows the data has, and how many of them lost tokens or have nothing to learn."""
+    """Rows for the number of rows in the data, and for how many of these lost tokens or have nothing to learn."""
     counts = {} if run is None else run.data
     rows = number(counts.get("rows"))
     row = Row("Data", "rows", actual="" if rows is None else f"{rows:,.0f}")
@@ -277,5 +276,5 @@ def _span(found: Span) -> str:
 
 
 def _hours_text(hours: float) -> str:
-    """Hours as text. Less than an hour is also written as a time: `0.0261 (0:01:34)`."""
+    """Hours as text. Below one hour, hours, minutes and seconds follow: `0.0261 (0:01:34)`."""
     return f"{hours:.3g} ({time(hours * 3600)})" if hours < 1 else f"{hours:,.1f}"

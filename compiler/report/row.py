@@ -13,10 +13,10 @@ LONGEST = 120
 
 @record
 class Row:
-    """One row of the table. It has the stated, the planned and the actual value as texts, and, if they differ, the
-    reason.
+    """One row of the table: the stated, the planned and the actual value as texts, and the reason why the last two
+    differ.
 
-    `differs` is true if the actual value differs from the planned one. A missing value does not count as a difference.
+    `differs` is true if the actual value is not the planned one. A missing value does not count as a difference.
     """
 
     group: str
@@ -29,12 +29,12 @@ class Row:
 
 
 def cut(value: object, quoted: bool = True) -> str:
-    """A value as a short text. A string stays as it is. Any other value becomes JSON, or `str(value)` if `quoted` is
-    false.
+    """A value as a short text. A string is returned unchanged. Any other value becomes JSON or, if `quoted` is false,
+    `str(value)`.
     """
     try:
         text = str(value) if isinstance(value, str) or not quoted else json.dumps(value)
-    except RecursionError:  # the value is nested too deeply to come from a run
+    except RecursionError:  # such a deeply nested value cannot come from a run
         text = "..."
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 

@@ -1,5 +1,5 @@
-"""Make the rows of a report's table. They show what the spec states, what was planned, what happened, and the reason
-for each difference.
+"""Make the rows of a report's table: what the spec states, what was planned, what happened, and why the last two
+differ.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _machine(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
 
 
 def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """A row for each setting. If the spec is unknown, a row for each trainer argument."""
+    """A row for each setting or, if the spec is unknown, for each trainer argument."""
     seen: Mapping[str, Any] = {} if run is None else run.arguments
     if one is None or one.spec is None:
         stated = {} if one is None else one.stated["arguments"]
@@ -131,10 +131,10 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     for path, value in spec.values.items():
         setting = BY_PATH[path]
         if path.startswith("launch.") and spec.text("launch") not in readers(setting):
-            continue  # the extended spec may state settings of another engine; this run does not use them
+            continue  # settings of another engine come from the extended spec, and this run does not use them
         text, written = cut(show(setting, value.value), quoted=False), value.origin.kind in (SPEC, BASE)
         row = Row("Settings", path, text if written else "", text, why="" if written else value.origin.name)
-        # no trainer argument shows the value of this setting, so the value in the bundle is taken as the run's
+        # no trainer argument shows the setting's actual value, so the run is taken to have the bundle's
         if same:
             row = evolve(row, actual=text)
         names = [name for name in setting.args if name in arguments and name not in LAUNCH]
@@ -146,8 +146,8 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
 
 
 def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> Row:
-    """Add the actual value to a row. If the arguments of the run are those of the bundle, this is the planned value;
-    otherwise, it is the value in the run's arguments.
+    """Add the actual value to a row. If the run had the arguments of its bundle, this is the planned value; otherwise
+    it is the value among the run's arguments.
     """
     known = [name for name in stated if name in seen]
     if not known:
@@ -162,5 +162,5 @@ def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> R
 def _same(name: str, stated: object, seen: object) -> bool:
     try:
         return same_argument(name, stated, seen)
-    except (OverflowError, RecursionError):  # the value is too large, or nested too deeply, to come from a run
+    except (OverflowError, RecursionError):  # such a large or deeply nested value cannot come from a run
         return False

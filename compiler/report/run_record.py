@@ -1,7 +1,8 @@
 """Read the output of a run: metrics.jsonl, measured.jsonl, summary.json, xpc_run.json and the names of its checkpoints.
 
-The folder may come from a stranger, and the run may be active, or may have died. So links are not followed, pipes are
-not read, and each read has a limit. If a file is malformed, it counts as missing, and a note says so.
+The folder may come from a stranger, so links are not followed, pipes are not read, and each read has a limit. The run
+may still be active, or may have died, so any file may be incomplete. If a file is malformed, it counts as missing, and
+a note says so.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ def _values(
     session: Session, function: Callable[..., Any], row: Mapping[str, Any], name: str
 ) -> tuple[dict[str, float | None], str | None]:
     """Return a pair: the value of a reward function for each answer, and None. If the function fails or returns an
-    unusable result, the pair is an empty list and the error message. If the call takes too long, the pair is an empty
-    list and None.
+    unusable result, the pair is an empty dict and the error message. If the call takes too long, the pair is an empty
+    dict and None.
     """
     column = next((one for one in _parameters(function) if isinstance(row.get(one), str) and one != "prompt"), None)
     answers = [EMPTY, MADE_UP, *([column, f"{BOXED} {column}"] if column else [])]

@@ -200,8 +200,8 @@ class Scan:
         return out
 
     def _tokens(self) -> tuple[int | None, int | None]:
-        """The number of tokens that the trainer keeps, and how many of them count in the loss. None if TRL decides this
-        only during training.
+        """Return a pair: the number of tokens that the trainer keeps, and how many of these count in the loss. None if
+        TRL decides this only during training.
         """
         rows = _flat(self.prepared)
         names = rows.column_names
@@ -235,11 +235,11 @@ class Scan:
     # -- chosen rows --------------------------------------------------------------------------------------------------
 
     def longest(self, many: int) -> list[int]:
-        """The `many` longest rows, as values of the column `ROW`, the longest first."""
+        """The numbers (values of the column `ROW`) of the `many` longest rows, the longest first."""
         return self._sorted(lambda length: True)[:many]
 
     def cut(self, many: int) -> list[int]:
-        """The numbers of the first `many` rows that exceed the length limit, as in the column `ROW`."""
+        """The numbers (values of the column `ROW`) of the first `many` rows that exceed the length limit."""
         most = self.session.core("truncation").limit(self.session.bundle)
         return [] if most is None else sorted(self._sorted(lambda length: length > most))[:many]
 
@@ -259,8 +259,8 @@ class Scan:
         return [number for length, number in both if wanted(length)]
 
     def order(self, steps: int) -> list[list[list[str]]]:
-        """The names of the rows in the first steps. The result is a list of steps; a step is a list of micro-batches,
-        and a micro-batch is a list of rows or packed rows.
+        """The names of the rows in the first steps, as nested lists: steps, micro-batches of a step, and rows (or
+        packed sequences of rows) of a micro-batch.
         """
         if not len(self.prepared):
             return []
@@ -278,14 +278,14 @@ class Scan:
                 out.append([])
             locations: list[int] = batch["places"] if isinstance(batch, Mapping) else batch
             shown = [_times(names[location], many) for location, many in Counter(locations).items()]
-            # several micro-batches share the completions of one generation batch, which is shown once
+            # several micro-batches train on the completions of one generation batch, so this batch is shown once
             if not (generates and shown in out[-1]):
                 out[-1].append(shown)
         return out
 
     def _names(self) -> list[str]:
-        """The name by which each prepared sequence is printed: the name of its row, or the names of all rows that are
-        packed in it, with their numbers of tokens.
+        """The name by which each prepared sequence is printed. It is the name of the sequence's row or, for a packed
+        sequence, the names of all its rows with their numbers of tokens.
         """
         numbers = self.numbers()
         if self.packs is None:

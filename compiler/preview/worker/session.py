@@ -1,8 +1,8 @@
 """A bundle that is opened for a preview: its features, its tokenizer, and trainers for chosen rows.
 
-Rows are read, converted, rendered, tokenized, truncated and packed by the bundle's own code and by TRL. Only what needs
-a GPU, weights or several processes is replaced: the model is tiny, there is a single process, and the trainer calls no
-reward functions.
+Rows are read, converted, rendered, tokenized, truncated and packed by the bundle's own code and by TRL. Three things
+differ from a run, because a preview has no GPU, no weights and no other processes: the model is tiny, there is a single
+process, and the trainer calls no reward functions.
 """
 
 import importlib
@@ -23,7 +23,7 @@ class Session:
     def __init__(self, folder: str, scratch: str, trust_code: bool) -> None:
         sys.path.insert(0, folder)
         importlib.import_module("trainer")
-        del sys.path[0]  # so that no library imports a file of the bundle in place of a package of the same name
+        del sys.path[0]  # no library may import a file of the bundle in place of its namesake
         self.core: Callable[[str], Any] = lambda name: importlib.import_module(f"trainer.core.{name}")
         enabled = importlib.import_module("trainer.enabled")
         self.trainer_class = enabled.trainer_class
@@ -59,8 +59,8 @@ class Session:
         for name in self.preparing["DROPPED"]:
             arguments.pop(name, None)
         arguments |= {"output_dir": self.scratch, "use_cpu": True, "report_to": [], "disable_tqdm": True}
-        # The preview has one process. Its micro-batch is as large as the micro-batches of all processes of the run
-        # together, so that steps and rounds of generation have the same rows as in the run.
+        # The preview has one process. Its micro-batch is the sum of the micro-batches of all processes of the run, so
+        # that steps and rounds of generation have the same rows as in the run.
         arguments["per_device_train_batch_size"] = run["micro"] * self.world
         for name in ("dataset_num_proc", "dataloader_num_workers"):
             if arguments.get(name):
@@ -94,15 +94,17 @@ class Session:
 
     @property
     def bears_loss(self) -> bool:
-        """Whether the loss is computed per token of the rows. False for reward models, and for online methods that
-        generate all answers.
+        """Whether the loss is computed for single tokens of the rows. False for reward models, and for online methods
+        whose answers are all generated.
         """
         generates = self.plan["method"]["generates"] and self.generated_share == 1
         return not self.plan["method"]["scores"] and not generates
 
     @property
     def generated_share(self) -> float:
-        """The share of the batches for which the model generates the answers; below 1 only in distillation."""
+        """The share of the batches for which the model generates the answers. It is 1 for every online method except
+        distillation, where it may be lower.
+        """
         return float(self.stated.get("lmbda", 1)) if self.plan["method"]["generates"] else 0.0
 
     @property
@@ -111,8 +113,8 @@ class Session:
         return getattr(getattr(self.tokenizer, "apply_chat_template", None), "processor", None)
 
     def uncut(self, text: str, kept: Sequence[int]) -> list[int]:
-        """The tokens of a prompt before truncation. Trainers before trl 1.0 cut off the beginning of a long prompt, and
-        `kept` are the remaining tokens.
+        """The tokens of a prompt before truncation. `kept` are the tokens after truncation: trainers before trl 1.0 cut
+        off the beginning of a long prompt.
         """
         if self.stated.get("max_prompt_length"):
             full = list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -135,7 +137,7 @@ class Session:
         from transformers import set_seed
 
         arguments, trainers = self.core("arguments"), self.core("trainer")
-        # skip the check of processes, precision and weights that a run makes
+        # a run checks its processes, precision and weights here; a preview has none of these
         self.core("made").check = lambda *_: None
         args = arguments.build_arguments(self.bundle)
         set_seed(args.seed)
@@ -147,8 +149,8 @@ class Session:
 
     @contextmanager
     def only(self, source: Mapping[str, Any], numbers: Sequence[int], stored: Any) -> Any:
-        """A context in which the data consists only of certain rows of one source. They are neither mixed, held out nor
-        shuffled.
+        """A context in which the data consists of chosen rows of one source. These rows are not mixed with others, not
+        held out and not shuffled.
 
         `stored` are the rows as a dataset, and `numbers` their indices in the source.
         """
@@ -159,8 +161,8 @@ class Session:
         if "unique" in data:
             data["unique"] = False
         self.chosen.stored, self.chosen.numbers = stored, list(numbers)
-        # A mixture with shares uses the tokenizer to leave out the rows that the trainer drops. The preview takes the
-        # tokenizer away, so that the mixture keeps these rows and the preview can report each as dropped.
+        # With the tokenizer, a mixture with shares leaves out the rows that the trainer drops. The preview hides the
+        # tokenizer, so that the mixture keeps these rows and the preview can report each of them as dropped.
         drawing = [one for one in self.chosen.others if type(one).__name__ == "Shares"]
         for one in drawing:
             one.tokenizer = None
@@ -176,7 +178,9 @@ class Session:
 
 @contextmanager
 def _without_warnings() -> Any:
-    """A context without warnings of the libraries. They would be about the tiny model and the missing GPU."""
+    """A context in which the libraries print no warnings. Their warnings would be about the tiny model and the missing
+    GPU.
+    """
     import warnings
 
     with warnings.catch_warnings():
@@ -185,7 +189,7 @@ def _without_warnings() -> Any:
 
 
 def _chosen_rows(base: Any) -> Any:
-    """Make a runtime feature that returns the chosen rows, with their indices, in place of reading the source."""
+    """Make a runtime feature that returns chosen rows, with their indices, instead of reading the source."""
 
     class ChosenRows(base):  # type: ignore[misc]  # a class of the bundle
         """A feature that replaces the reader of a source in the context of `Session.only`."""
@@ -201,7 +205,9 @@ def _chosen_rows(base: Any) -> Any:
             return None if found is None else lambda *_: found
 
         def row_converter(self, bundle: Any, convert: Callable[..., Any]) -> Callable[..., Any]:
-            """Pass the index of each row in its source to the converter, because error messages contain it."""
+            """Give the converter the index of each row in its source, because the converter's error messages contain
+            this index.
+            """
             numbers = self.numbers
             if numbers is None:
                 return convert

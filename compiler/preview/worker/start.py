@@ -14,17 +14,17 @@ if not __package__:
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)
     __import__(__package__)
-    # remove the folder from sys.path, so that no library imports a file in it in place of a package of the same name
+    # without its folder in sys.path, no library imports a file of this folder in place of a package with the same name
     del sys.path[0]
 
 from . import session as sessions
 
 
 def main() -> int:
-    """Handle one request. The exit status is 0 if an answer was written, even if it is an error message."""
+    """Handle one request. The exit status is 0 if an answer was written; an error message is also an answer."""
     request = json.load(sys.stdin)
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
-    os.dup2(2, 1)  # the libraries now print to standard error, so their output does not mix with the answer
+    os.dup2(2, 1)  # from here on, the libraries print to standard error, so that standard output has only the answer
 
     def send(kind: str, value: Any) -> None:
         output.write(json.dumps({kind: value}) + "\n")

@@ -20,19 +20,20 @@ def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:
     datasets.disable_progress_bars()
     try:
         rows = sources.reader(bundle, source, session.chosen.others)(bundle, source, source["split"], True)
-        # images and audio are not decoded; the columns of a stream of JSON are unknown, and nothing would be decoded
+        # images and audio are not decoded; for a stream of JSON the columns are unknown, but such a stream has nothing
+        # to decode
         if rows.features is not None and hasattr(rows, "decode"):
             rows = rows.decode(False)
         yield from rows.with_format("arrow").iter(BATCH)
     except session.errors:
         raise
-    except Exception as error:  # the errors of the datasets library are of many classes
+    except Exception as error:  # the datasets library raises errors of many classes
         raise session.errors(sources.unreadable(bundle, source, None, error)) from error
 
 
 def pick(session: Session, source: Mapping[str, Any], numbers: Sequence[int]) -> dict[int, Any]:
-    """Read the stored rows with these indices. Returns each row as a dataset of one row; a row that does not exist is
-    left out. Raises RunError.
+    """Read the stored rows with these indices. Returns each row as a dataset of one row. An index without a row is
+    skipped. Raises RunError.
     """
     import datasets
 

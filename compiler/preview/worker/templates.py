@@ -29,7 +29,9 @@ class Clock:
 
 
 def changing(session: Session, row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence if the template writes the current date into a row, and one if it writes a random value."""
+    """Yield a sentence if the template writes the current date into a row, and another sentence if it writes a random
+    value.
+    """
     turns = next(iter(session.bundle.row_format().conversations(row)), None)
     if turns is None:
         return
@@ -42,7 +44,7 @@ def changing(session: Session, row: Mapping[str, Any]) -> Iterator[str]:
         for seed in range(DRAWS):
             random.seed(seed)
             texts.add(str(session.tokenizer.apply_chat_template(turns, tokenize=False)))
-    except Exception:  # a template may raise any exception, which is reported elsewhere
+    except Exception:  # any exception of a template is reported elsewhere
         return
     finally:
         module.datetime = real
@@ -54,8 +56,8 @@ def changing(session: Session, row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def moved(session: Session, row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each conversation whose user and assistant turns the template writes in another order. The
-    template may write the system prompt anywhere.
+    """Yield a sentence for each conversation in which the template changes the order of the user's and the assistant's
+    turns. The position of the system prompt does not matter.
     """
     comparison, render = session.core("row_comparison"), session.tokenizer.apply_chat_template
     for messages in session.bundle.row_format().conversations(row):
@@ -63,7 +65,7 @@ def moved(session: Session, row: Mapping[str, Any]) -> Iterator[str]:
         turns, options = getattr(render, "marked", comparison.marked)(messages, marks)
         try:
             text = str(render(turns, tokenize=False, **options))
-        except Exception:  # a template may raise any exception, which is reported elsewhere
+        except Exception:  # any exception of a template is reported elsewhere
             continue
         begun = [(text.find(mark), loss) for mark, loss in marks.found if loss.how == "missing"]
         begun = [(at, loss) for at, loss in begun if at >= 0 and loss.kind == "content" and loss.role in SPEAKING]
@@ -74,6 +76,8 @@ def moved(session: Session, row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def prompt_end(session: Session) -> tuple[str, bool]:
-    """A sentence about prompts that do not end with the beginning of an answer, and whether it stops the run."""
+    """If prompts do not end with the beginning of an answer, return a sentence about this, and whether the run stops
+    because of it.
+    """
     module = session.optional("features.method.generation_prompt")
     return ("", False) if module is None else module.wrong(session.tokenizer)

@@ -1,4 +1,4 @@
-"""The text of tokens, and the turn of a conversation that each token belongs to."""
+"""The text of tokens, and the turn of the conversation to which each token belongs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,8 @@ OPENING = -1
 
 
 def pieces(tokenizer: Any, ids: Sequence[int], image: int | None = None) -> list[str]:
-    """The text of each token. If several tokens form one character, the first of them gets the character, and the
-    others get "".
+    """The text of each token. If several tokens form one character, the text of the first is this character, and the
+    texts of the rest are "".
 
     `image` is the id of the token that stands for a part of an image. Of several such tokens in a row, only the first
     gets a text.
@@ -53,8 +53,8 @@ def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str
     """The index of the turn that each token belongs to, or `OPENING`.
 
     `texts` are the texts of the tokens, and `contents` the contents of the turns. `starts` has, for each turn, the
-    conversation rendered up to the end of the turn. If the template cannot render this part, the entry is None, and the
-    turn is found by its content instead.
+    conversation rendered up to the end of the turn. This entry is None if the template cannot render the conversation
+    up to there; the turn is then found by its content.
     """
     joined, ends, location = "".join(texts), list[int](), 0
     for content, start in zip(contents, starts, strict=True):
@@ -76,8 +76,8 @@ def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str
 
 
 def _end_of(joined: str, start: str, location: int) -> int | None:
-    """The offset in `joined`, the text of all tokens, at which the rendered part `start` ends. None if `joined` does
-    not begin with `start`; a BOS token may stand before it.
+    """The offset at which the rendered part `start` ends in `joined`, the text of all tokens. None if `joined` does not
+    begin with `start`. A BOS token before `start` is allowed.
     """
     if joined.startswith(start):
         return len(start)
@@ -98,8 +98,8 @@ def content_of(turn: Mapping[str, Any]) -> str:
 
 
 def beginnings(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> Any:
-    """Render the conversation up to the end of each turn. The result is None for a turn at which the template refuses
-    the incomplete conversation.
+    """Render the conversation up to the end of each turn. If the template refuses such an incomplete conversation, the
+    result for this turn is None.
     """
     tools = row.get("tools")
     tools = json.loads(tools) if isinstance(tools, str) and tools else tools
@@ -110,6 +110,6 @@ def beginnings(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str
             out.append(
                 str(tokenizer.apply_chat_template(list(turns[:many]), tools=tools or None, tokenize=False, **options))
             )
-        except Exception:  # for a conversation that is not complete, a template may raise any exception
+        except Exception:  # a template may raise any exception for an incomplete conversation
             out.append(None)
     return out

@@ -15,7 +15,7 @@ Verdict = dict[str, str]
 
 
 def verdict(code: str, message: str, help: str = "") -> Verdict:
-    """Make a finding. `help` is a sentence that says how to solve the problem; it may be empty."""
+    """Make a finding. `help` is a sentence on how to solve the problem, or ""."""
     return {"code": code, "message": message, "help": help}
 
 
@@ -77,7 +77,8 @@ def _nothing(read: Read) -> Iterator[Verdict]:
 
 
 def _all_learned(read: Read) -> Iterator[Verdict]:
-    """Report that every token counts in the loss, although the spec or the method is to train only on answers."""
+    """Report that every token counts in the loss, although the spec or the method says that only answers should count.
+    """
     stated = read.session.stated
     requested = stated.get("assistant_only_loss") or stated.get("completion_only_loss") or read.one.name != "text"
     if requested and read.answers and read.one.ids and all(read.one.learned):
@@ -90,15 +91,15 @@ def _all_learned(read: Read) -> Iterator[Verdict]:
 
 
 def _wrong_turns(read: Read) -> Iterator[Verdict]:
-    """With `assistant_only`, report a turn of the user or the system that bears loss, and an answer that bears no loss.
-    Answers that the row excludes from the loss are not reported.
+    """With `assistant_only`, report a turn of the user or the system that counts in the loss, and an answer that does
+    not count in it. An answer that the row itself excludes from the loss is not reported.
     """
     learned = Counter(turn for turn, one in zip(read.kept_turns, read.one.learned, strict=True) if one)
     if not read.session.stated.get("assistant_only_loss") or not learned or all(read.one.learned):
         return
     help = "put {% generation %} marks around every answer of the chat template, and around nothing else"
     for turn, role in enumerate(read.roles):
-        if role not in ANSWERING and learned[turn] > 1:  # one token may contain the end of a turn and the next one
+        if role not in ANSWERING and learned[turn] > 1:  # one token may belong to the end of a turn and to the next one
             yield verdict(
                 "XP597", f"turn {turn} ({role}) bears loss, but `assistant_only` limits the loss to answers", help
             )
@@ -116,7 +117,7 @@ def same_answers(sequences: Sequence[TokenSequence]) -> Iterator[Verdict]:
 
 
 def _end(read: Read) -> Iterator[Verdict]:
-    """Report that no end token follows the last answer. If the answer is truncated, this is not reported."""
+    """Report that no end token follows the last answer, except if the answer is truncated."""
     one, tokenizer = read.one, read.session.tokenizer
     end, last = tokenizer.eos_token_id, read.last_answer
     if one.cut or end is None or last is None or not any(one.learned):
@@ -144,7 +145,7 @@ def _end(read: Read) -> Iterator[Verdict]:
         yield verdict("XP592", what, "put the end token inside the {% generation %} marks of the chat template")
     else:
         what = f"no end token {name} follows the answer{_name(read)}: the model does not learn to stop"
-        texts = read.roles == ["text"]  # TRL adds no end token to rows that were tokenized before
+        texts = read.roles == ["text"]  # the rows were tokenized before the run, and TRL adds no end token to such rows
         help = "end each row" if texts else "name a chat_template that ends each answer"
         yield verdict("XP592", what, f"{help} with the end token")
 
@@ -187,7 +188,7 @@ def _cut(read: Read) -> Iterator[Verdict]:
     if last is not None and last in turns and last not in kept:
         yield verdict("XP595", f"the answer{name} is cut away: {limit:,} of the row's {many:,} tokens are kept", help)
         return
-    if not one.cut:  # the number of lost tokens is known, but not their positions
+    if not one.cut:  # how many tokens are lost is known, but not which
         yield verdict("XP596", f"the sequence{name} is cut: {limit:,} of its {many:,} tokens are kept", help)
         return
     end = one.head + limit
@@ -218,8 +219,8 @@ def unread_columns(session: Session, source: Mapping[str, Any], stored: Any) -> 
 
 
 def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
-    """Report content of the row that its rendered text does not contain. The runtime finds such content by comparing
-    the row with the text.
+    """Report content of the row that is missing in the row's rendered text. The runtime finds such content by comparing
+    the two.
     """
     comparison = session.core("row_comparison")
     if not session.tokenizer.chat_template:
@@ -234,14 +235,14 @@ def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
 
 
 def _of_template(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
-    """Report a chat template that writes the date or a random value, that changes the order of the turns, or whose
-    prompts end within the user's turn.
+    """Report three faults of a chat template: it writes the date or a random value, it changes the order of the turns,
+    or its prompts end within the user's turn.
     """
     for what in templates.changing(session, row):
         yield verdict("XP529", what, "write a text into the chat template in place of the changing value")
     for what in templates.moved(session, row):
         found = verdict("XP599", what, "write the turns in the order of the row, or name another chat_template")
-        yield {**found, "severity": "warning"}  # only a warning, because a run does not stop at such a row
+        yield {**found, "severity": "warning"}  # a run does not stop at such a row, so this is only a warning
     what, stops = templates.prompt_end(session)
     if what:
         found = verdict("XP528", what, "end the chat template with the beginning of an answer, as `chatml` does")
@@ -257,7 +258,7 @@ OF_TOKENIZER = {
 
 
 def of_tokenizer(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
-    """Report a tokenizer of a local model that does not fit the other files of the model."""
+    """Report a tokenizer of a local model that does not fit the model's other files."""
     module = session.optional("features.launch.tokenizer_files")
     for kind, what in () if module is None else module.notes(session.bundle, [row], session.tokenizer):
         code, help = OF_TOKENIZER[kind]
@@ -265,7 +266,7 @@ def of_tokenizer(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
 
 
 def without_embedding(session: Session, one: TokenSequence) -> Iterator[Verdict]:
-    """Report a token that the embeddings of a local model do not have. The run stops at such a row."""
+    """Report a token that the embeddings of a local model do not have. A run stops at a row with such a token."""
     module = session.optional("features.launch.tokenizer_files")
     most = None if module is None else module.beyond(session.bundle, session.tokenizer)
     if most is not None and max(one.ids, default=0) >= most:
@@ -283,11 +284,11 @@ HELPS = {
 
 
 def _notes(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
-    """Report keys of turns that have no effect, turns that count in the loss although they should not, and reasoning
-    that is rendered twice.
+    """Report three things: keys of turns that have no effect, turns that count in the loss although they should not,
+    and reasoning that is rendered twice.
     """
     turn_notes = session.optional("features.messages.turn_notes")
-    if turn_notes is None:  # the messages of this bundle have only a role and a text, so there is nothing to report
+    if turn_notes is None:  # the bundle's messages have only a role and a text, so they can have none of these faults
         return
     learned = turn_notes.learned_columns(session.method, bool(session.stated.get("assistant_only_loss")))
     for kind, what in dict(turn_notes.notes(row, session.tokenizer, learned)).items():
