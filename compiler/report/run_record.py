@@ -68,7 +68,7 @@ class RunRecord:
 
     @property
     def seconds(self) -> float | None:
-        """The seconds of training in all starts together, as far as they are logged. None if they are unknown."""
+        """The total seconds of training in all starts of the run, as far as they are logged. None if unknown."""
         logged = [number(event.get("seconds")) for event in self.events[-1:]]
         return number(self.summary.get("seconds")) or next(iter(logged), None)
 
@@ -85,7 +85,7 @@ class RunRecord:
 
     @property
     def versions(self) -> Mapping[str, Any]:
-        """The versions of packages that the last start used."""
+        """The versions of packages in the run's last start."""
         return table(self.summary.get("versions")) or table((self.starts or [{}])[-1].get("versions"))
 
     @property
@@ -96,8 +96,8 @@ class RunRecord:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The trainer arguments of the run. If the run has finished, they are those that it recorded at its end;
-        otherwise, they are those of its bundle.
+        """The trainer arguments of the run: those that a finished run recorded at its end, or, for an unfinished run,
+        those of its bundle.
         """
         stated = {
             name.removeprefix("arguments."): one for name, one in self.settings.items() if name[:10] == "arguments."
@@ -110,7 +110,9 @@ class RunRecord:
 
 
 def number(value: object) -> float | None:
-    """The value if it is a finite number, otherwise None. This check is for files that may come from a stranger."""
+    """The value if it is a finite number, otherwise None. The check is needed because a run's files may come from a
+    stranger.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -121,14 +123,14 @@ def number(value: object) -> float | None:
 
 
 def table(value: object) -> Mapping[str, Any]:
-    """The value if it is a table with at most `MOST_VALUES` entries, otherwise an empty table. This check is for files
-    that may come from a stranger.
+    """The value if it is a table with at most `MOST_VALUES` entries, otherwise an empty table. The check is needed
+    because a run's files may come from a stranger.
     """
     return value if isinstance(value, dict) and len(value) <= MOST_VALUES else {}
 
 
 def read_run(folder: str) -> RunRecord | None:
-    """Read what the run in a folder wrote; None if the folder contains no run. Raises UsageError."""
+    """Read the output of the run in a folder. None if the folder contains no run. Raises UsageError."""
     try:
         names = _names(folder)
     except OSError as error:
@@ -157,7 +159,7 @@ def read_run(folder: str) -> RunRecord | None:
 
 
 def runs_inside(folder: str) -> list[str]:
-    """The output folders of runs that lie directly in a folder, as in the output folder of a sweep."""
+    """The output folders of runs directly inside a folder, for example inside a sweep's output folder."""
     try:
         names = _names(folder)
         if names & FILES:
@@ -201,8 +203,8 @@ def _object(run: RunRecord, folder: str, name: str, names: set[str]) -> Mapping[
 
 
 def _lines(run: RunRecord, folder: str, name: str, names: set[str], limit: int) -> list[dict[str, Any]]:
-    """The objects in a file of JSON lines. If the last line is incomplete, it is ignored: this is normal for a run that
-    is active or was killed.
+    """The objects in a file of JSON lines. An incomplete last line is ignored, because it is normal for a run that is
+    active or was killed.
     """
     lines = _bytes(run, folder, name, names, limit).split(b"\n")
     found, bad = [], 0
@@ -244,8 +246,8 @@ def _measured(line: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _locked(path: str) -> bool:
-    """Whether a process is training in this output folder. Such a process holds a lock on `path`, the run's marker
-    file. Always false on a file system without locks.
+    """Whether a process is training in this output folder. Such a process locks the run's marker file `path`. Always
+    false on a file system without locks.
     """
     import fcntl
 

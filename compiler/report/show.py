@@ -26,8 +26,8 @@ second for a table of several runs.
 
 
 def as_text(found: Sequence[Entry]) -> str:
-    """The report for a terminal, in the same order as in Markdown. If there are several runs, it contains only the rows
-    that differ from the plan.
+    """The report for a terminal, in the same order as in Markdown. For several runs, it has only the rows in which the
+    actual value is not the planned one.
     """
     several = len(found) > 1
     lines = [visible(", ".join(one.label for one in found))]
@@ -60,7 +60,9 @@ def as_text(found: Sequence[Entry]) -> str:
 
 
 def _aligned(table: Sequence[Sequence[str]], widest: int = WIDEST) -> list[str]:
-    """The rows as lines with aligned columns. If a cell is wider than `widest`, the rest of its line is shifted."""
+    """The rows as lines with aligned columns. A cell that is wider than `widest` shifts the rest of its line to the
+    right.
+    """
     shown = [[visible(one) for one in row] for row in table]
     count = max(map(len, shown), default=0)
     widths = [min(max(len(row[at]) for row in shown if row), widest) for at in range(count)]
@@ -68,8 +70,8 @@ def _aligned(table: Sequence[Sequence[str]], widest: int = WIDEST) -> list[str]:
 
 
 def markdown(found: Sequence[Entry]) -> str:
-    """The report as Markdown. If there are several runs, it begins with a table of all runs, and with the differences
-    between their specs.
+    """The report as Markdown. For several runs, it begins with a table of all runs and with the differences between
+    their specs.
     """
     lines = [f"# {cell(', '.join(one.label for one in found))}"]
     if len(found) > 1:
@@ -98,8 +100,8 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def overview(found: Sequence[Entry]) -> list[tuple[str, str, list[str]]]:
-    """The table of several runs. Each of its rows is (group, name, a text for each run). It has every measured row, and
-    those settings that differ between the runs.
+    """The table of several runs. Each of its rows is (group, name, a text for each run). It has all measured values,
+    and of the settings those that differ between the runs.
     """
     groups = list(dict.fromkeys(row.group for one in found for row in one.rows))
     listed = dict.fromkeys((row.group, row.name) for one in found for row in one.rows)

@@ -30,8 +30,8 @@ CHANGES_THE_BASE = ("corda", "loftq", "olora", "pissa")
 
 
 def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> AdapterFolder | None:
-    """Read the adapter that `lora.from` names, and take from it the settings that the spec leaves out. Returns None
-    after an error.
+    """Read the adapter in the folder `lora.from`. Settings of the adapter that the spec leaves out get their values
+    from this adapter. Returns None after an error.
     """
     value = values["lora.from"]
     path, label = str(value.value), value.origin.label
@@ -57,7 +57,7 @@ def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Prob
         options.append("init_lora_weights")
     if kind == "LOHA" and config.get("module_dropout"):
         options.append("module_dropout")
-    # these initializations save matrices whose shape differs from the rank
+    # with these initializations, the saved matrices have other widths than the rank
     if kind == "MISS" and config.get("init_weights") in ("bat", "mini"):
         options.append("init_weights")
     if kind == "VERA" and config.get("save_projection") is False:
@@ -88,8 +88,8 @@ def _no_adapter(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
 
 
 def _state(values: dict[Path, Value], config: dict[str, object], kind: str, folder: str) -> str:
-    """Set the settings that the spec does not state, from adapter_config.json. Returns the name of a required key that
-    is missing or unusable; "" if there is none.
+    """Set the settings that the spec leaves out to their values in adapter_config.json. Returns the name of a required
+    key that is missing or unusable, or "".
     """
     for name, theirs in SHAPES[kind].items():
         path, found = path_of(f"lora.{name}"), stated(config, name)
@@ -101,8 +101,8 @@ def _state(values: dict[Path, Value], config: dict[str, object], kind: str, fold
 
 
 def _bits(folder: str, workspace: Workspace) -> int | None:
-    """The number of bits of the base on which an adapter of xpc was trained: 4 or 8, None if the base was not
-    quantized, and 0 if this is unknown.
+    """To how many bits the base was quantized when xpc trained the adapter: 4 or 8. None if the base was not quantized,
+    and 0 if this is unknown.
     """
     marker = f"{folder}/xpc_run.json"
     read = workspace.read(marker) if workspace.kind(marker) else ""

@@ -48,12 +48,12 @@ UNCUT = ("wrapped", "bfd_split")
 
 
 class Derivation(OpenSpec):
-    """Derives the values that a spec does not state. It changes `values` in place and collects notes on assumed values.
-    `run` calls the other methods in the order in which values depend on each other.
+    """Derives the values that a spec does not state. The class changes `values` in place, and collects notes on assumed
+    values. `run` calls the other methods such that a value is set before the values that depend on it.
 
-    If the spec does not state the strategy, recomputation or the micro-batch, the plan chooses them. `run` first sets
-    usual values for these settings, so that every setting has a value, and then calls `choose` with the names of the
-    missing ones.
+    If the spec does not state the strategy, recomputation or the micro-batch, the plan chooses them. First, `run` gives
+    these settings usual values, so that every setting has a value. Then it calls `choose` with the names of those that
+    the spec does not state.
     """
 
     data: tuple[DataSource, ...] = ()
@@ -86,13 +86,11 @@ class Derivation(OpenSpec):
         self.notes += [self.assumptions[path] for path in NOTED if path in self.assumptions]
 
     def _open(self) -> list[Path]:
-        """The settings that the plan has to choose, among strategy, recomputation and micro-batch."""
+        """Those settings among strategy, recomputation and micro-batch that the plan has to choose."""
         return [path for path in CHOSEN if path not in self.values]
 
     def _placeholders(self) -> dict[Path, Value]:
-        """Usual values that stand in for the settings that the plan chooses later, and for settings that follow from
-        them.
-        """
+        """Usual values for the settings that the plan chooses later, and for settings whose values depend on these."""
         facts = self.stack.facts
         usual: dict[Path, object] = {
             "strategy": "ddp",
@@ -107,8 +105,8 @@ class Derivation(OpenSpec):
         return {path: Value(value, Origin(DEFAULT)) for path, value in usual.items()}
 
     def _method(self) -> None:
-        """Set the defaults of an adapter, and those of a method other than sft. derive_method is imported only for
-        specs that have one of the two.
+        """Set the defaults of an adapter, or of a method other than sft. derive_method is imported only for specs with
+        one of these.
         """
         method, tuned = self.get("method"), any(self.get(name) is True for name in ADAPTERS)
         if tuned or method not in (None, USUAL):
@@ -120,8 +118,8 @@ class Derivation(OpenSpec):
                 derive_method.own_defaults(self, method)
 
     def _sequence(self) -> None:
-        """If `seq` is not set and the model's context is shorter than the default of `seq`, set `seq` to the length of
-        the context.
+        """If `seq` is not set and its default is longer than the model's context, set `seq` to the length of the
+        context.
         """
         row = BY_PATH["batch.seq"]
         facts, usual = self.model.facts, row.default
@@ -132,7 +130,8 @@ class Derivation(OpenSpec):
             self.set("batch.seq", facts.context, "the model's context", DEFAULT)
 
     def _chosen(self, path: Path) -> bool:
-        """Set a setting to the plan's choice, with a note. Returns False if the plan made no choice for it."""
+        """Set a setting to the value that the plan chose, with a note. Returns False if the plan chose no value for it.
+        """
         if self.choice is None or path not in self.choice.values:
             return False
         value, why = self.choice.values[path]
@@ -150,14 +149,14 @@ class Derivation(OpenSpec):
         return True
 
     def _is_noted(self) -> bool:
-        """Whether a default that only affects speed is reported by a note: only if the plan chose the strategy or the
+        """Whether a default that only affects speed gets a note. It gets one only if the plan chose the strategy or the
         micro-batch.
         """
         return self.choice is not None and (self.choice.micro is not None or "strategy" in self.choice.values)
 
     def _checkpointing(self) -> None:
-        """Set gradient checkpointing. It is off for families that do not support it. It is reentrant if partly frozen
-        layers under ZeRO-3 need this.
+        """Set gradient checkpointing: off for families that do not support it, and reentrant if partly frozen layers
+        under ZeRO-3 need this kind.
         """
         name, facts = self.model.model_type, self.stack.facts
         open_ = "memory.checkpointing" not in self.values and not self._chosen("memory.checkpointing")
@@ -195,8 +194,8 @@ class Derivation(OpenSpec):
             derive_optimizer.own_defaults(self, optimizer, schedule)
 
     def _written_strategy(self) -> None:
-        """Replace an old name of a strategy by its current name. For a strategy of FSDP, also set the
-        defaults of FSDP.
+        """Replace an old name of a strategy by the current name. If the strategy is one of FSDP, also set FSDP's
+        defaults.
         """
         written = self.get("strategy")
         if isinstance(written, str) and written in OLD_STRATEGIES:
@@ -250,7 +249,8 @@ class Derivation(OpenSpec):
         if "model.attn" in self.values:
             return
         kind, by_name = self.model.model_type, ""
-        # every family supports eager attention, so a wrong guess of the family costs only speed
+        # if the family was guessed wrong, eager attention still works and is only slower, because every family supports
+        # it
         if kind is None and self.model.id is not None:
             kind, by_name = registry.family_named(self.model.id), " (the family is guessed from the model's name)"
         family = self.stack.family(kind)
@@ -265,8 +265,8 @@ class Derivation(OpenSpec):
         if "batch.packing.strategy" not in self.values:
             name = next(iter(self.stack.packing))
             self.set("batch.packing.strategy", name, f"{self.stack.name}'s own", DEFAULT)
-        # a stream whose rows are wrapped does not record where documents end, so attention cannot isolate them, and
-        # rules refuse `isolate`
+        # the rows of a stream are cut into sequences that do not record where a document ends, so attention cannot
+        # isolate documents, and rules refuse `isolate`
         if "batch.packing.isolate" not in self.values and self.get("batch.packing.strategy") != "wrapped":
             self.set("batch.packing.isolate", "flash", "the attention kernel keeps documents apart", DEFAULT)
 
@@ -294,7 +294,7 @@ class Derivation(OpenSpec):
         )
 
     def _workers(self) -> None:
-        """Set the number of tokenizing processes to two per GPU of a node, if the GPUs would wait for a single process
+        """Set the number of tokenizing processes to two per GPU of a node, if a single process would make the GPUs wait
         for minutes.
         """
         if "data.workers" in self.values or self.get("data.streaming") is True:

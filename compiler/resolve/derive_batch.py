@@ -16,7 +16,7 @@ DEFAULT_GBS = 128
 
 
 def global_batch(of: OpenSpec) -> None:
-    """Set the global batch, and the micro-batch if the spec states the accumulation."""
+    """Set the global batch. If the spec states the accumulation, also set the micro-batch."""
     world, accum = of.replicas, of.integer("batch.accum")
     gbs, micro = of.integer("batch.gbs"), of.integer("batch.micro")
     if gbs is None:
@@ -26,8 +26,8 @@ def global_batch(of: OpenSpec) -> None:
 
 
 def micro_batch(of: OpenSpec, planned: plan.Micro | None) -> None:
-    """Set the micro-batch, the accumulation and the micro-batch of evaluation. `planned` is the plan's micro-batch, or
-    None if the plan chose none.
+    """Set the accumulation and the micro-batches of training and evaluation. `planned` is the micro-batch that the plan
+    chose, or None.
     """
     world, gbs = of.replicas, of.integer("batch.gbs") or 1
     micro = of.integer("batch.micro") or _derived_micro(of, gbs, world, planned)
@@ -91,8 +91,8 @@ def _derived_micro(of: OpenSpec, gbs: int, world: int, planned: plan.Micro | Non
 
 
 def _trained(of: OpenSpec, inputs: plan.MemoryInputs) -> plan.MemoryInputs:
-    """Return `inputs`, the quantities for the memory estimate, adjusted to an adapter or a method; unchanged for
-    plain sft.
+    """Return `inputs`, the quantities for the memory estimate, adjusted to the spec's adapter or method. For plain sft
+    without an adapter, they are returned unchanged.
     """
     if of.get("method") == USUAL and "lora.rank" not in of.values:
         return inputs

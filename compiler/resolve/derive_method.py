@@ -1,4 +1,4 @@
-"""Set defaults of a method or an adapter: each setting that the spec does not state gets the default of the stack's
+"""Set defaults of a method or an adapter. A setting that the spec does not state gets its default from the stack's
 argument class, such as GRPOConfig.
 """
 
@@ -48,8 +48,8 @@ OURS, WHY = "on every stack", {"method.teacher_dtype": "as the model", "method.t
 
 
 def adapter(of: OpenSpec) -> None:
-    """Set the defaults of the adapter. With `qlora`, the base is quantized to 4 bits, and its other weights get the
-    dtype in which the model computes.
+    """Set the defaults of the adapter. With `qlora`, the base model is quantized to 4 bits; its weights that are not
+    quantized get the dtype in which the model computes.
     """
     if "lora.targets" not in of.values:
         of.set("lora.targets", "all-linear", "every linear layer except the output head", DEFAULT)
@@ -83,9 +83,9 @@ def adapter(of: OpenSpec) -> None:
 def note_frozen_dtype(of: OpenSpec) -> None:
     """Add a note if a frozen base is loaded in fp32 because the spec states no dtype. The note suggests bf16.
 
-    bf16 is not the default, because it changes the result: with it, the outputs of layers are added in bf16. In a test
-    with sft, this changed the weights of a tiny adapter by 5 % of their norm after four steps, on each stack. Another
-    size of the micro-batch, in bf16, changes them even more, by 25 % (tests/proof/training/test_frozen_base_dtype.py).
+    bf16 is not the default, because it changes the result: the outputs of layers are then added in bf16. In a test with
+    sft on each stack, the weights of a tiny adapter changed by 5 % of their norm after four steps. For comparison: with
+    bf16, another size of the micro-batch changed them by 25 % (tests/proof/training/test_frozen_base_dtype.py).
     """
     fp32 = "model.dtype" not in of.values or of.values["model.dtype"].origin.kind == DEFAULT
     rounds = of.get("strategy") == "zero3"  # under ZeRO-3, DeepSpeed loads weights in the run's precision
@@ -99,7 +99,7 @@ def note_frozen_dtype(of: OpenSpec) -> None:
 
 
 def own_defaults(of: OpenSpec, method: str) -> None:
-    """Set those settings of the method that the spec does not state. Each gets the default of the target's class."""
+    """Set the method's own settings that the spec does not state. Each gets its default in the target's class."""
     base = of.stack.base_arguments(of.stack.config(method))
     why = f"the default of {of.stack.name}"
     own = METHODS[method].defaults
@@ -151,12 +151,14 @@ def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> ob
 
 
 def group(of: OpenSpec) -> int:
-    """The number of completions per prompt, which all belong to one optimizer step; 1 for methods without groups."""
+    """The number of completions per prompt. All completions of a prompt belong to the same optimizer step. 1 for
+    methods without groups.
+    """
     return (of.integer("method.generations") or 1) if of.method.grouped else 1
 
 
 def batch(of: OpenSpec, world: int, micro: int) -> None:
-    """Set the values that follow from the batch if rewards are compared in groups: `steps_per_generation`
+    """For a method that compares rewards in groups, set two values that follow from the batch: `steps_per_generation`
     (micro-batches per generation), and an evaluation micro-batch of whole groups of completions.
     """
     if "method.steps_per_generation" not in of.values:
@@ -193,8 +195,8 @@ def memory(of: OpenSpec, inputs: MemoryInputs) -> MemoryInputs:
 
 
 def _rank(of: OpenSpec, inputs: MemoryInputs) -> int:
-    """The rank of LoRA with at least as many parameters as the spec's adapters. The memory estimate counts every kind
-    of adapter as LoRA of this rank.
+    """The rank at which LoRA has at least as many parameters as the spec's adapters. The memory estimate treats every
+    kind of adapter as LoRA of this rank.
 
     A rotation of OFT has n(n-1)/2 parameters for a block of n inputs. LoHa has two pairs of matrices. VeRA's vectors
     and shared matrices together have fewer parameters than LoRA of rank 2 on every layer.

@@ -1,5 +1,5 @@
-"""Defaults of special optimizers, and of schedules that follow a metric. This module is imported only for specs that
-name one of them.
+"""Defaults of special optimizers, and of schedules that change the learning rate when a metric stops improving. This
+module is imported only for specs with one of these.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ have the same.
 def own_defaults(of: OpenSpec, optimizer: str, schedule: str) -> None:
     """Set settings to the defaults of transformers' own classes, with two exceptions.
 
-    By default, GreedyLR would raise the learning rate up to 1.0. But `lr` is documented as the peak, so its maximum is
-    set to `lr`. A schedule-free optimizer needs no decay, so its schedule is set to constant.
+    GreedyLR's own default would raise the learning rate up to 1.0. Because `lr` is documented as the peak, GreedyLR's
+    maximum is set to `lr`. A schedule-free optimizer needs no decay, so the schedule is set to constant.
     """
     if optimizer in LOW_RANK:
         scale = 0.25 if optimizer in PACKAGES["galore"] else 1.0

@@ -1,4 +1,4 @@
-"""Read the evaluation sets that `eval { data = ... }` names: files, datasets, or names of `data` blocks."""
+"""Read the evaluation sets in `eval { data = ... }`: files, datasets, or titles of `data` blocks."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Sets:
     bundled: dict[str, bytes]
 
     def read(self) -> tuple[EvalSet, ...]:
-        """Read the evaluation sets. The value of `eval.data` is then replaced by the name of the set, or by a tuple of
-        the names of several sets.
+        """Read the evaluation sets, and replace the value of `eval.data` by the name of the set, or by a tuple of names
+        if there are several sets.
         """
         value, label = self.values["eval.data"], self.loaded.items["eval.data"].label
         node = value.value
@@ -83,7 +83,7 @@ class Sets:
         return EvalSet(node.name, location, tuple(self._source(row, how) for row in block.rows), prompt)
 
     def _is_trained(self, node: Ref) -> bool:
-        """Whether a name is the name of the `data` block with the training data."""
+        """Whether a name is the title of the `data` block with the training data."""
         name = self.loaded.data_name
         return node.is_name and name is not None and name.typed == node.name
 
@@ -98,8 +98,8 @@ class Sets:
         return value
 
     def _alone(self) -> Reading:
-        """The settings with which a single file or dataset is read, as in `eval { data = "test.jsonl" }`. They are the
-        training data's settings.
+        """The settings for reading a single file or dataset, as in `eval { data = "test.jsonl" }`. They are those of
+        the training data.
         """
         turns = self.values.get("data.chat")
         method, chat = text_of(self.values, "method") or "sft", turns is not None and turns.value is True
@@ -107,8 +107,8 @@ class Sets:
         return Reading(self.workspace, method, roles=roles_of(self.values), chat=chat, documents=documents)
 
     def _source(self, row: Row, block: Reading) -> DataSource:
-        """Find one source of an evaluation set. Its format is decided by the spec, the registry or the first row. If
-        none of them decides it, the source has the format of the training data.
+        """Find one source of an evaluation set. Its format is that of the spec, of the registry or of the first row,
+        whichever is known first, or otherwise that of the training data.
         """
         known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
         if block.prompt is None and not known and not row.items:
@@ -131,8 +131,8 @@ class Sets:
 
 
 def _title(node: Ref | String) -> str:
-    """The name of a set that is not a `data` block: the name of its file, or the name of its dataset with configuration
-    and split.
+    """The name of a set that is not a `data` block: the name of its file, or its dataset's name with configuration and
+    split.
     """
     if isinstance(node, String):
         name = node.value.rstrip("/").rpartition("/")[2]

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 def resolve(loaded: MergedSpec, workspace: Workspace, checker: Checker) -> tuple[Spec | None, list[Diagnostic]]:
     """Resolve a loaded spec. Returns a pair: the typed experiment, or None if too much is missing, and all findings.
 
-    `checker` returns the error codes of a spec. The plan calls it before it chooses a strategy, so that it does not
-    choose one that a rule refuses.
+    `checker` is a function that returns the error codes of a spec. The plan calls it to find out whether a rule refuses
+    a strategy.
     """
     return _Resolver(loaded, workspace, checker).run()
 
@@ -70,7 +70,7 @@ class _Resolver:
                 self.problems.report("XP117", why, self._top(), help=help)
             if not loaded.items:
                 return None, self.problems
-            # add a `train` line without model and data, so that the rules can check the settings of the spec
+            # a `train` line without model and data is added, so that the rules can check the other settings of the spec
             top = self._top().span
             loaded.train, loaded.train_source = Train(top, Ref(top, ""), Ref(top, "")), loaded.file.source
             missing = frozenset(("train",))
@@ -157,7 +157,8 @@ class _Resolver:
         return read_adapter(self.values, self.workspace, self.problems)
 
     def _bundle_copies(self, data: tuple[DataSource, ...]) -> None:
-        """Add the local files of rows to the bundle, and the copy of the lock file with its list of packages."""
+        """Add files to the bundle: the local files of rows, the copy of the lock file, and the lock's list of packages.
+        """
         for one in (each for source in data for each in (source, *source.parts)):
             if one.bundled and one.content is not None:
                 self.bundled[one.bundled] = one.content
@@ -175,7 +176,7 @@ class _Resolver:
         return Sets(self.loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
 
     def _wrong(self, data: tuple[DataSource, ...]) -> frozenset[str]:
-        """The settings whose values are wrong, and `data` if one of its sources is unknown or has no name."""
+        """The settings with wrong values. `data` is one of them if a source is unknown or has no name."""
         wrong = frozenset(path for path in {*self.loaded.items, *self.loaded.intended} if path not in self.values)
         unknown = any(one.code == "XP110" for one in self.problems) or any(one.id == "" for one in data)
         return wrong | {"data"} if unknown else wrong
@@ -232,8 +233,8 @@ class _Resolver:
         return stack
 
     def _files(self) -> None:
-        """Read the files that settings name by `file("x")`. Templates and prompts are copied into the bundle, under
-        names without folders.
+        """Read the files that settings name by `file("x")`. Templates and prompts are copied into the bundle; the names
+        of the copies have no folders.
         """
         paths: tuple[Path, ...] = ("model.chat_template", *INLINE, "launch.setup")
         for path in paths:
@@ -248,14 +249,13 @@ class _Resolver:
                 if path in INLINE:
                     del self.values[path]
                 else:
-                    # the spec states this setting, although its file is wrong, so no rule may report the setting as
-                    # missing
+                    # the spec states this setting, so no rule may report it as missing, although its file is wrong
                     self.values[path] = Value("", value.origin)
                 continue
             text = self._decoded(read, value)
             if text is None:
                 continue
-            # The bundle's own spec states the text of the file as the value of the setting, in place of `file("x")`.
+            # In the bundle's own spec, the value of this setting is the text of the file instead of `file("x")`.
             if path in INLINE:
                 text = text.replace("\r\n", "\n").replace("\r", "\n")
                 for span in hidden_characters(text)[:1]:
@@ -266,8 +266,8 @@ class _Resolver:
             self.values[path] = Value(self._bundle(read), value.origin)
 
     def _template(self, value: Value, template: Template) -> None:
-        """Copy a chat template into the bundle. Arguments that the spec gives the template become Jinja lines at the
-        top of the copy.
+        """Copy a chat template into the bundle. The template's arguments in the spec become Jinja lines at the top of
+        the copy.
         """
         from xpc.compiler.registry import chat_templates as templates
 

@@ -1,7 +1,8 @@
 """List the image files that rows name by their paths, each with its size and digest.
 
 Images are not copied into the bundle. Instead, the bundle contains a list for each data source, with a line of JSON for
-each image, in the order of the rows. `xpc check` makes no such lists, because computing the digests takes minutes.
+each image, in the order of the rows. `xpc check` makes no lists, because the digests of many images take minutes to
+compute.
 
     {"path": "photos/cat.jpg", "bytes": 20481, "sha256": "5e88..."}
 
@@ -48,9 +49,9 @@ def with_images(
     """Return the spec with the lists of its images. `known` is a cache, so that the members of a sweep make each list
     only once.
 
-    `trusted` returns the list of a source that an existing bundle contains. This list is used, and no image is read, if
-    no image has changed since the list was made. An image counts as unchanged if its size, its times and its inode are
-    those in `memory`.
+    `trusted` is a function that returns a source's list from an existing bundle. If no image has changed since this
+    list was made, the list is used again and no image is read. An image counts as unchanged if its size, times and
+    inode are those in `memory`.
     """
     found: dict[str, ImageList] = {}
     known = {} if known is None else known
@@ -66,7 +67,7 @@ def with_images(
 
 
 def with_listed(spec: CheckedSpec, workspace: Workspace, read: Callable[[str], bytes | None]) -> CheckedSpec:
-    """Return the spec with the lists of images that its bundle already contains. No image is read."""
+    """Return the spec with the lists of images from its existing bundle. No image is read."""
     found = {}
     for source in pictured(spec):
         name = list_name(source.path or "")
@@ -77,7 +78,7 @@ def with_listed(spec: CheckedSpec, workspace: Workspace, read: Callable[[str], b
 
 
 def listing(spec: CheckedSpec, images: Mapping[str, ImageList]) -> CheckedSpec:
-    """Return the spec with these lists of images, which are added to the files of its bundle."""
+    """Return the spec with these lists of images, and add the lists to the files of its bundle."""
     if not images:
         return spec
     bundled = {**spec.bundled, **{one.name: one.data for one in images.values() if one.name}}
@@ -85,12 +86,12 @@ def listing(spec: CheckedSpec, images: Mapping[str, ImageList]) -> CheckedSpec:
 
 
 def pictured(spec: Spec) -> Iterator[DataSource]:
-    """The local data sources whose rows name images."""
+    """The local data sources whose rows contain paths of images."""
     return (one for one in spec.sources if one.shape in (IMAGES, IMAGE_PAIRS) and one.path is not None)
 
 
 def without_digests(spec: CheckedSpec) -> Iterator[str]:
-    """A sentence for each data source with images that have no digest, so that `verify` cannot notice their changes."""
+    """A sentence for each data source whose images have no digest. `verify` cannot notice that such images change."""
     for path, images in spec.images.items():
         if images.missing:
             yield f"{images.missing:,} of {images.files:,} images of {path} are not here, and get no digest"
@@ -146,8 +147,8 @@ def _lines(locations: Mapping[str, str | None]) -> Iterator[bytes]:
 
 
 def _stamp(locations: Mapping[str, str | None]) -> tuple[str, float]:
-    """Return a digest of the sizes, times and inodes of all files, and the time at which one of them was last changed,
-    in seconds since the epoch.
+    """Return a pair: a digest of the sizes, times and inodes of all files, and the time of the last change of any of
+    them, in seconds since the epoch.
     """
     total, newest = sha256(), 0.0
     for path, location in locations.items():

@@ -25,15 +25,15 @@ LARGEST = 2**63 - 1
 
 
 def known(table: Mapping[str, Any], *keys: str) -> None:
-    """Check that a TOML table has no other keys than `keys`. Raises ValueError."""
+    """Check that a TOML table has only keys in `keys`. Raises ValueError."""
     other = [key for key in table if key not in keys]
     if other:
         raise ValueError(f"has an unknown entry `{other[0][:40]}`")
 
 
 def text(table: Mapping[str, Any], key: str, default: str | None = None) -> str:
-    """The value of a key, which must be a printable string; `default` if the key is missing. A missing key without a
-    default is an error.
+    """The value of a key, which must be a printable string. A missing key gives `default`; without a default, a missing
+    key is an error.
     """
     value = table.get(key, default)
     if not isinstance(value, str) or not value.isprintable():
@@ -52,8 +52,8 @@ def matching(table: Mapping[str, Any], key: str, form: re.Pattern[str], what: st
 
 
 def commit(table: Mapping[str, Any]) -> str:
-    """The value of `revision`, which must be the full hash of a commit. If the spec names a commit (`requested`),
-    the two must be equal.
+    """The value of `revision`, which must be a full commit hash. If `requested`, the revision in the spec, is a commit
+    hash, the two must be equal.
     """
     value = text(table, "revision")
     if not pinned(value):
@@ -100,8 +100,8 @@ def config(table: Mapping[str, Any]) -> str:
 
 
 def packages(title: str, table: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the requested packages and all resolved packages. A package may be listed only once. A requested package
-    must have the same version in both lists.
+    """Return the requested packages and all resolved packages. No package may be listed twice. A requested package must
+    have the same version in both lists.
     """
     if REQUIREMENTS.fullmatch(title) is None:
         raise ValueError(f"has packages of `{title[:60]}`, which is not a requirements file")

@@ -13,8 +13,8 @@ from xpc.compiler.stacks import Stack
 
 
 def copies(lock: Lock, reads: Mapping[str, str]) -> dict[str, bytes]:
-    """The files that a bundle gets from a lock file: a copy of the lock, and the list of packages. With the copy, the
-    spec in the bundle compiles to the same bundle.
+    """The files that a bundle gets from a lock file: a copy of the lock, and the list of packages. Because of the
+    copied lock, the spec in the bundle compiles to the same bundle again.
 
     `reads` are the digests of the files that were read. While the lock itself is being made, there is no lock to copy,
     so the result is empty.
@@ -27,8 +27,8 @@ def copies(lock: Lock, reads: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def kernels(lock: Lock, attention: str, stack: Stack) -> dict[str, str]:
-    """Map the kernel repository, which the run uses if flash-attn is not installed, to its locked commit. Empty if the
-    run uses no kernel repository, or if the lock does not pin it.
+    """Map the kernel repository that replaces flash-attn to its locked commit. Empty if the run uses no such
+    repository, or if the lock does not pin it.
     """
     repository = stack.facts.flash_kernels.get(attention)
     if repository is None:

@@ -25,8 +25,8 @@ table, because a bundle cannot contain its own digest.
 
 
 def read(workspace: Workspace) -> tuple[Lock | None, list[Diagnostic]]:
-    """Read the lock next to a spec. None if there is none. A lock that cannot be read is an error; otherwise, its pins
-    would silently be ignored.
+    """Read the lock next to a spec. None if there is no lock. An unreadable lock is an error, because without this
+    error its pins would silently be ignored.
     """
     name = workspace.lock
     found = workspace.read(name)
@@ -86,8 +86,8 @@ def _pin(kind: str, one: Mapping[str, Any]) -> Pin:
 
 
 def bundle_digest(files: Mapping[str, bytes]) -> str:
-    """The digest of all files of a bundle or a sweep. The copy of the lock and the manifests are left out. A manifest
-    contains the digest of the spec's text, which changes with every comment.
+    """The digest of all files of a bundle or a sweep, except the copy of the lock and the manifests. A manifest changes
+    with every comment in the spec, because it contains the digest of the spec's text.
     """
     total = sha256()
     for name in sorted(files):

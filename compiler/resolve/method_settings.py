@@ -1,5 +1,5 @@
-"""Check what the types of settings do not express: that the losses and reward functions that a spec names exist, and
-that it has only one adapter.
+"""Check what the types of settings cannot express: the losses and reward functions in a spec exist, and the spec has
+only one adapter.
 
 Imported only for a spec with a method, a method's setting, or an adapter.
 """
@@ -36,8 +36,8 @@ FILE_VALUES: dict[str, tuple[str, str]] = {
 
 @mutable
 class MethodCheck:
-    """Checks the settings of the method in `values`, and fills in what is missing. Files with rewards are read and
-    copied into the bundle.
+    """Checks the settings of the method in `values`, and adds missing values. Files with rewards are read and copied
+    into the bundle.
     """
 
     loaded: MergedSpec
@@ -66,11 +66,13 @@ class MethodCheck:
             self._rewards(rewards)
         elif unread is not None and rewards is None:
             origin = Origin(self.loaded.kinds["method.rewards"], unread.label)
-            # an error for this setting is already reported
+            # another finding already reports an error in this setting
             self.values["method.rewards"] = Value((Weighted(""),), origin)
 
     def _of_another_method(self, method: str) -> None:
-        """Report a setting that the spec states although the method does not read it, unless its value is `false`."""
+        """Report a setting of another method, which the spec's method does not read. A setting with the value `false`
+        is not reported.
+        """
         location = self.values.get("method")
         related = () if location is None or location.origin.label is None else (location.origin.label,)
         for path in [one for one in self.values if one in self.loaded.items]:
@@ -78,7 +80,7 @@ class MethodCheck:
             if not row.methods or method in row.methods or self.values[path].value is False:
                 continue
             if location is None and "method" in self.loaded.items:
-                # the misspelt name of the method is already reported, so nothing is known about its settings
+                # the method is unknown, which is already reported, so it is unknown which settings it reads
                 del self.values[path]
                 continue
             owners = ", ".join(row.methods)
@@ -137,7 +139,7 @@ class MethodCheck:
         written = value.value
         assert isinstance(written, tuple)
         if not known:
-            return  # a rule already reports that the target has no such argument
+            return  # a rule reports that the target has no such argument
         for one, (node, item) in zip(written, self._nodes("method.loss"), strict=True):
             if one.name not in known:
                 self._unknown("method.loss", _location(item, node), one.name, known)
@@ -162,7 +164,7 @@ class MethodCheck:
             elif ":" in one.name or "/" in one.name or one.name.endswith(".py"):
                 out.append(self._function("method.rewards", one, label) or one)
             else:
-                out.append(one)  # the wrong reward is kept; without it, a rule would report that the reward is missing
+                out.append(one)  # kept, because without a reward a rule would report that one is missing
                 more = ', or name a function of a file: `"rewards.py:' + one.name[:40] + '"`'
                 self._unknown("method.rewards", label, one.name, list(REWARDS), more)
         self.values["method.rewards"] = Value(tuple(out), value.origin)
@@ -183,7 +185,7 @@ class MethodCheck:
         self.values[path] = Value(tuple(found), value.origin)
 
     def _with_arguments(self, one: Weighted, label: Label) -> Weighted:
-        """Return the built-in reward function with those arguments that it takes. Any other argument is reported and
+        """Return the built-in reward function with the arguments that it accepts. Any other argument is reported and
         dropped.
         """
         known, kept = REWARD_ARGUMENTS.get(one.name, {}), []
@@ -201,8 +203,8 @@ class MethodCheck:
         return evolve(one, arguments=tuple(kept))
 
     def _function(self, path: Path, one: Weighted, label: Label) -> Weighted | None:
-        """Copy a Python file into the bundle, if the file defines the function or the class. Otherwise, report an error
-        and return None. The file is parsed, and never executed.
+        """Copy the Python file of `one` into the bundle if the file defines the function or class of `one`. Otherwise
+        report an error and return None. The file is parsed and never executed.
         """
         name, colon, function = one.name.rpartition(":")
         if not colon or not name.endswith(".py") or not function.isidentifier():
@@ -243,8 +245,8 @@ class MethodCheck:
 
 
 def _fits(kind: type, value: object) -> bool:
-    """Whether a value has the type of an argument. Whole numbers must be positive, because they are lengths and
-    counts.
+    """Whether a value has the type of an argument. A whole number must also be positive, because all such arguments are
+    lengths or counts.
     """
     if kind is str or isinstance(value, bool):
         return kind is str and isinstance(value, str)
@@ -261,7 +263,7 @@ def _location(item: Item, node: Node | None) -> Label:
 
 def _defined(data: bytes) -> dict[str, str | None] | str:
     """Map each name that a Python file defines at its top level to its kind: function, class or value, or None if the
-    kind is unknown. The file is only parsed. If this fails, the reason is returned instead.
+    kind is unknown. The file is parsed and never executed. If it cannot be parsed, the reason is returned instead.
     """
     import ast
     import warnings

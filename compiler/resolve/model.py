@@ -1,5 +1,5 @@
-"""Find the model that the first line of a spec names. It may be in the registry, in a local folder, or on the hub
-without being registered.
+"""Find the model in the first line of a spec: in the registry, in a local folder, or, if it is not registered, on the
+hub.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ custom code.
 def find_model(
     node: Ref | String, label: Label, config: Read | None, revision: str | None, workspace: Workspace
 ) -> tuple[Model, list[Diagnostic]]:
-    """Return the model that the first line of the spec names, and findings about it. `config` is the file that `model {
-    config = file(...) }` names, if there is one.
+    """Return the model in the first line of the spec, and findings about it. `config` is the file in `model { config =
+    file(...) }`, or None.
     """
     search = _Search(label, workspace, revision)
     if config is not None:
         search.read(config.name, config.data)
-    if isinstance(node, Ref) and not node.name:  # the sentence names no model, which is already reported
+    if isinstance(node, Ref) and not node.name:  # the `train` line names no model, which is already reported
         return Model(label, "", None, revision, search.facts, search.known, config=search.config), search.problems
     family = registry.encoder_decoder(node.name) if isinstance(node, Ref) else None
     if isinstance(node, String):
@@ -60,7 +60,9 @@ def find_model(
 
 @mutable
 class _Search:
-    """The search for a model: the findings so far, and the architecture with the name of the file that states it."""
+    """The state of the search for a model: the findings so far, the architecture, and the name of the file from which
+    the architecture is known.
+    """
 
     label: Label
     workspace: Workspace
@@ -120,7 +122,9 @@ class _Search:
         return Model(self.label, id, None, revision, self.facts or entry, known, chat, config=self.config)
 
     def _check_parts(self, node: Ref) -> None:
-        """Report parts of a dataset's name, as in `qwen2.5-3b[train]`, and a second revision."""
+        """Report parts of the model's name that only a dataset's name can have, as in `qwen2.5-3b[train]`, and a second
+        revision.
+        """
         if node.config is not None or node.split is not None:
             help = f"write `{node.name}`, or `{node.name}@REVISION`"
             self.problems.report("XP108", "a model takes no configuration or split of a dataset", self.label, help=help)
@@ -129,7 +133,7 @@ class _Search:
             self.problems.report("XP122", why, self.label, help="keep one of the two")
 
     def _check_name(self, node: Ref) -> None:
-        """Report a name that is not in the registry, unless a config.json states the architecture."""
+        """Report a model that is not in the registry. If a config.json states its architecture, nothing is reported."""
         stated = self.facts is not None or bool(self.config)
         if "/" not in node.name:
             # imported only here, because only a wrong spec needs it
@@ -155,8 +159,8 @@ class _Search:
 
 
 def _unregistered(node: Ref, label: Label) -> Diagnostic:
-    """The finding for a model of the hub that is not in the registry. It is a warning if the name is probably a
-    misspelling of another model's name.
+    """The finding for a model of the hub that is not in the registry. The finding is a warning if the name probably
+    misspells the name of another model.
     """
     # imported only here, because only an unregistered model needs it
     from xpc.compiler.suggest.registry_names import hub_typo
@@ -171,8 +175,8 @@ def _unregistered(node: Ref, label: Label) -> Diagnostic:
 
 
 def _is_elsewhere(path: str, workspace: Workspace) -> bool:
-    """Whether a model's folder may be on the training machine, because neither the folder nor its parent exists here.
-    False for a hub id in quotes.
+    """Whether a model's folder may be on the training machine. True if neither the folder nor its parent folder exists
+    here. False for a hub id in quotes.
     """
     above, _, _ = path.rstrip("/").rpartition("/")
     named = is_hub_id(path) or path.startswith("~") or "://" in path
@@ -180,8 +184,8 @@ def _is_elsewhere(path: str, workspace: Workspace) -> bool:
 
 
 def _of_run(folder: str, label: Label, workspace: Workspace, problems: Problems) -> bool:
-    """Whether a folder is the output folder or a checkpoint of a run. A checkpoint that has only sharded weights is
-    reported, because a model cannot be loaded from it.
+    """Whether a folder is the output folder of a run, or a checkpoint. If a checkpoint has only sharded weights, this
+    is reported, because a model cannot be loaded from these.
     """
     if not any(workspace.kind(f"{folder}/{name}") for name in ("trainer_state.json", "xpc_run.json")):
         return False
@@ -255,7 +259,7 @@ def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | Non
 
 
 def vocabulary(model: Model, workspace: Workspace) -> bytes | None:
-    """The tokens of a local model, written as in its tokenizer.json. None if this file does not exist."""
+    """The tokens of a local model, in the notation of its tokenizer.json. None if the model has no tokenizer.json."""
     if model.path is None or not workspace.kind(model.path.rstrip("/") + "/tokenizer.json"):
         return None
     location, found = model.path.rstrip("/") + "/", []
@@ -270,7 +274,7 @@ def vocabulary(model: Model, workspace: Workspace) -> bytes | None:
 
 def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dict[str, object], list[Diagnostic]]:
     """Parse a config.json. Returns the sizes of the model, the content of the file, and findings. The sizes are None if
-    xpc cannot compute them, because the family's decoder differs from Llama's.
+    xpc has no formula for them, because the family's decoder is not like Llama's.
     """
     try:
         config = json.loads(data)

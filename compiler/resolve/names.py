@@ -7,8 +7,8 @@ from xpc.grammar.diagnostic import Diagnostic, Label
 
 
 def unquoted(name: str, label: Label, code: str, note: str, workspace: Workspace) -> Diagnostic | None:
-    """The finding for a path that is written without quotes. A name counts as a path if it looks like the name of a
-    file, or if a local file has this name. None for any other name.
+    """The finding for a path without quotes. A name is taken for a path if it looks like the name of a file, or if a
+    local file has this name. None for any other name.
     """
     kind = workspace.kind(name)
     if not kind and not name.lower().endswith((*DATA_FORMATS, ".safetensors", ".gguf")):

@@ -1,4 +1,4 @@
-"""A spec that is not complete yet: the values that are known so far, and notes about assumed values."""
+"""A spec whose values are not complete yet: the values that are known so far, and notes about assumed values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xpc.grammar.record import field, mutable
 
 @mutable
 class OpenSpec:
-    """The values of a spec that are known so far. Derivations read these values and set further ones in place."""
+    """The values of a spec that are known so far. Derivations read these values, and set more values in place."""
 
     values: dict[Path, Value]
     model: Model
@@ -46,13 +46,13 @@ class OpenSpec:
 
     @property
     def replicas(self) -> int:
-        """The number of processes that train on different rows. Processes in a group of `context_parallel` train on the
-        same rows.
+        """The number of groups of processes that train on different rows. With `context_parallel`, the processes of a
+        group train on the same rows; without it, a group is one process.
         """
         return max(1, self.hardware.world // (self.integer("strategy.context_parallel") or 1))
 
     def set(self, path: Path, value: object, why: str, kind: str = DERIVED) -> None:
-        """Set the value of a setting, and the reason for it. `kind` says where the value comes from, such as DERIVED or
+        """Set the value of a setting, with the reason `why`. `kind` is the origin of the value, such as DERIVED or
         DEFAULT.
         """
         self.values[path] = Value(value, Origin(kind, None, why))

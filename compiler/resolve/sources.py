@@ -37,10 +37,10 @@ from xpc.grammar.tree import Ref, String
 
 @record
 class Reading:
-    """The settings of a `data` block that say how its rows are read. `shape` (the setting `format`), `prompt`,
-    `context`, `columns` and `chat` have the values that the spec states.
+    """The settings of a `data` block that say how its rows are read. The spec states `shape` (the setting `format`),
+    `prompt`, `context`, `columns` and `chat`.
 
-    The settings of a single source take precedence over these. `roles` are the names of speakers. `several` is true if
+    A setting at a single source replaces the block's setting. `roles` are the names of speakers. `several` is true if
     the block has more than one source. `documents` says which part of a .txt file makes a row.
     """
 
@@ -58,7 +58,7 @@ class Reading:
 
 def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]:
     """Return a data source with everything that is known about it, and findings. Online methods read only the prompt of
-    a row, so for them a prompt column alone decides the format.
+    a row, so a prompt column is enough to know the format of their rows.
     """
     workspace, method, prompt = block.workspace, block.method, block.prompt
     problems = Problems()
@@ -144,7 +144,7 @@ def roles_of(values: Mapping[Path, Value]) -> tuple[tuple[str, str], ...]:
 
 
 def names_of(value: object) -> tuple[str, ...]:
-    """The names in a list of names; empty for other values."""
+    """The names in a value that is a list of names. Empty for any other value."""
     return tuple(str(name) for name in value) if isinstance(value, tuple) else ()
 
 
@@ -168,7 +168,7 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
         fitting = shape is None or shape == entry.shape
         config, split = part, node.split or entry.split
         counted = entry.rows if (config, split) == (entry.config, entry.split) else None
-        if pin is not None:  # the lock contains the number of rows at this commit
+        if pin is not None:  # the lock has the number of rows at the pinned commit
             counted = pin.rows.get(split, counted)
         return DataSource(
             entry.id,
@@ -190,7 +190,7 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
     if pin is not None and pin.columns and not node.is_name:
         known, found = _shaped(source, pin.columns, shape, block)
         return evolve(known, rows=None if node.slice else pin.rows.get(known.split)), found
-    if not node.name:  # the sentence names no data, which is already reported
+    if not node.name:  # the `train` line names no data, which is already reported
         return source, []
     if not node.is_name and "/" in node.name:
         path = unquoted(node.name, label, "XP110", "XP111", workspace)
@@ -241,7 +241,7 @@ def _local(
     seen: tuple[list[str], int] | None = None
     try:
         head = workspace.head(path)
-        if pointer(head) is not None:  # if the contents cannot be read, an error is reported when they are needed
+        if pointer(head) is not None:  # unreadable contents are reported later, when they are needed
             return source, []
         columnar = path.lower().endswith(".parquet")
         whole = not columnar or head[:4] == workspace.tail(path, 4) == b"PAR1"
@@ -278,7 +278,7 @@ def _shaped(
     problems, method = Problems(), block.method
     if shape is None and columns is not None:
         order = tuple(SHAPES) if method == DEFAULT else (*METHODS[method].shapes, *SHAPES)
-        # rows with images also have the columns of rows of text, so the spec may state a format for text
+        # rows with images have all columns of rows of text, so the spec may state a format for text
         pictured = [one for one in WITH_IMAGES if method == DEFAULT or one in METHODS[method].shapes]
         few = [one for one in WITH_IMAGES if named is not None and len(named) < len(SHAPES[one])]
         order = tuple(one for one in (*pictured, *order) if one not in few)
@@ -312,8 +312,8 @@ def _folder(
     block: Reading,
     named: tuple[str, ...] | None,
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """Return the data source for a folder, with one part for each file, and findings. The first row of the first
-    training file decides the format of all files.
+    """Return the data source for a folder, with a part for each file, and findings. All files have the format of the
+    first row in the first training file.
     """
     from xpc.compiler.spec import folders
     from xpc.runtime.features.rows.split_files import IGNORED
@@ -340,8 +340,8 @@ MANY = 256
 
 
 def _keys(path: str, number: int, workspace: Workspace) -> tuple[str, ...] | None:
-    """The columns, with the keys inside them, of the file with this index in a folder. None if they cannot be read, or
-    if they are not compared.
+    """The columns, with their nested keys, of the folder's file with the index `at`. None if the columns cannot be read
+    or are not compared.
     """
     if not path.lower().endswith(".parquet") or number >= MANY:
         return None
@@ -354,8 +354,8 @@ def _keys(path: str, number: int, workspace: Workspace) -> tuple[str, ...] | Non
 
 
 def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) -> Diagnostic:
-    """Report a path of data that does not exist. The report is only a warning if the data may be on the training
-    machine: if the spec states `format`, or if the parent folder does not exist here either.
+    """Report a path of data that does not exist here. If the data may be on the training machine, this is only a
+    warning. It may be there if the spec states `format`, or if the parent folder does not exist here either.
     """
     elsewhere = shape is not None or workspace.kind(path.rpartition("/")[0] or ("/" if path[:1] == "/" else ".")) == ""
     other = workspace.other_kind(path)

@@ -1,8 +1,8 @@
-"""Read a `sweep` block. The result is a grid of lists of values and of zips of lists. Each value has the settings that
-it changes.
+"""Read a `sweep` block. The result is a grid: lists of values, and zips of lists. For each value, the grid has the
+settings that the value changes.
 
-The grid is the product of all lists and zips. An element of a list is read like a value of its setting outside of a
-sweep, and findings point at the element. This module is imported only for a spec with a sweep.
+The grid is the product of all lists and zips. An element of a list is read as if it were the setting's value outside of
+a sweep, and findings point at the element. This module is imported only for a spec with a sweep.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ BATCHES = "a sweep contains lines such as `lr = [1e-6, 2e-6]`, and `zip { }` blo
 
 @entity
 class Pick:
-    """One value of a list, or one value from each list of a zip. It has the settings that it changes (`items`), and the
-    text that stands for it in a member's name (`shown`).
+    """One value of a list, or one value from each list of a zip: the settings that it changes (`items`), and its text
+    in a member's name (`shown`).
     """
 
     shown: tuple[tuple[str, str], ...]
@@ -74,8 +74,8 @@ class Pick:
 
 @mutable
 class Grid:
-    """The grid of a sweep. `groups` are its lists and zips; a member has one pick from each group. `locations` has, for
-    each swept setting, the position of its name in the block.
+    """The grid of a sweep. `groups` are its lists and zips. A member has one pick from each group. `locations` maps
+    each swept setting to the position of its name in the block.
     """
 
     source: Source
@@ -126,8 +126,8 @@ class _Reader(Reporter):
         return self.out
 
     def turn_on(self) -> None:
-        """If a setting of a flag is swept, turn on the flag: `lora.rank = [8, 16]` turns on `lora`. A flag that the
-        spec or the sweep sets itself is left as it is.
+        """Turn on the flag whose setting is swept: `lora.rank = [8, 16]` turns on `lora`. If the spec or the sweep sets
+        the flag itself, nothing is changed.
         """
         stated = {*self.loaded.items, *self.out.locations}
         for pick in (pick for group in self.out.groups for pick in group):
@@ -147,7 +147,7 @@ class _Reader(Reporter):
         return (isinstance(head, Call) and head.name.text == "zip") or (isinstance(head, Ref) and head.name == "zip")
 
     def zip(self, node: Clause | Value) -> None:
-        """Read a zip. For each position in its lists, there is one pick, which combines the values at this position."""
+        """Read a zip. It has one pick for each position in its lists. The pick combines the values at this position."""
         head = node.head if isinstance(node, Clause) else node
         body = [*(head.args if isinstance(head, Call) else ()), *(node.body if isinstance(node, Clause) else ())]
         axes = []
@@ -178,8 +178,8 @@ class _Reader(Reporter):
         self.group([found for _, found in axes])
 
     def group(self, axes: list[list[Pick | None]]) -> None:
-        """Add the values of one list, or of the lists of one zip, to the grid. A value that is written twice is
-        reported. An illegal value is None, and is left out.
+        """Add the values of one list, or of the lists of one zip, to the grid. A repeated value is reported. None
+        stands for an illegal value, and is skipped.
         """
         seen: dict[tuple[tuple[str, str], ...], Pick] = {}
         for row in zip(*axes, strict=True):
@@ -203,8 +203,8 @@ class _Reader(Reporter):
             self.out.groups.append(list(seen.values()))
 
     def no_list(self, node: Clause | Value) -> None:
-        """Report a line that is not a list of values. If the line is a block that contains lists, the help shows how to
-        write each setting by its path.
+        """Report a line that is not a list of values. For a block that contains lists, the help shows the same
+        settings, each written with its path.
         """
         head = node.head if isinstance(node, Clause) else node
         name = head.name.text if isinstance(head, Call) else head.name if isinstance(head, Ref) else ""
@@ -223,8 +223,8 @@ class _Reader(Reporter):
         self.problem("XP880", f"`{name or self.typed(node.span)}` is not a list of values", node.span, "", help, edit)
 
     def axis(self, node: Setting) -> list[Pick | None] | None:
-        """Read one list. Returns a pick for each value, or None in the place of a wrong value. Returns None if the line
-        is not a list of values for a setting.
+        """Read one list. Returns a pick for each value, with None in the place of a wrong value. Returns None if the
+        line is not a list of values for a setting.
         """
         path = self.path(node.name)
         if path is None:
@@ -236,7 +236,7 @@ class _Reader(Reporter):
             return None
         if not isinstance(node.value, List):
             called = node.value if isinstance(node.value, Call) else None
-            # the user wrote a function that draws values, such as `uniform(1e-6, 1e-4)`
+            # a function that would draw values at random, such as `uniform(1e-6, 1e-4)`
             drawn = called is not None and called.name.text not in VALUES
             typed = f"[{', '.join(self.typed(one.span) for one in (called.args if called else (node.value,)))}]"
             lacks = "ranges" if ".." in typed else "random values" if drawn else ""  # a range: `1e-5..1e-4`
@@ -252,7 +252,7 @@ class _Reader(Reporter):
             self.problem("XP880", f"`{node.name.text}` has no values", node.value.span, "", f"write `{form}`", form)
             return None
         if path in self.loaded.over or (path in HEADER.values() and self.loaded.over & set(HEADER.values())):
-            return None  # a file that extends this one states the setting, so the sweep would have no effect on it
+            return None  # a spec that extends this one states the setting, so sweeping it here would have no effect
         either = tuple(HEADER.values()) if path in HEADER.values() else (path,)
         next_to = next((self.loaded.stated[one] for one in either if one in self.loaded.stated), None)
         if next_to is not None:
@@ -319,8 +319,8 @@ class _Reader(Reporter):
     # -- values -----------------------------------------------------------------------------------------------------
 
     def pick(self, path: str, node: Value) -> Pick | None:
-        """Return the pick for one value of a list, or None if the value is wrong. The value is read in the same way as
-        a value of the setting outside of a sweep.
+        """Return the pick for one value of a list, or None if the value is wrong. The value is read as if it were the
+        setting's value outside of a sweep.
         """
         label = self.label(node.span)
         if path == "model":
@@ -348,7 +348,7 @@ class _Reader(Reporter):
         self.out.problems += [fitted(one, path, node.span) for one in problems]
         if problems or not found.items:
             return None
-        # `zero3(offload=cpu)` changes two settings, and is one value of `strategy`
+        # `zero3(offload=cpu)` is one value of `strategy`, and changes two settings
         text = "+".join([shown[0][1], *(f"{one.rpartition('.')[2]}-{value}" for one, value in shown[1:])])
         return Pick(((path, text),), found.items, (label,))
 
@@ -364,8 +364,8 @@ def _values(count: int) -> str:
 
 
 def _safe(text: str) -> str:
-    """Change a text so that it can be a part of a file name. If characters had to be replaced or cut, a digest of the
-    original text is appended.
+    """Change a text so that it can be a part of a file name. If this replaces or cuts characters, append a digest of
+    the original text.
     """
     short = text.strip('[]" ').replace(", ", "+").replace(" x ", "x").replace("%", "pct")
     short = short if "--" in short else short.replace("/", "--")  # org/name becomes org--name, as in the hub's cache
@@ -376,8 +376,8 @@ def _safe(text: str) -> str:
 
 
 def fitted(found: Diagnostic, path: str, span: Span) -> Diagnostic:
-    """Adapt the finding for one value of a list. If its edit would replace the complete setting, the edit is changed so
-    that it replaces only this value.
+    """Adapt a finding to one value of a list: an edit that would replace the complete setting is changed to replace
+    only this value.
     """
     if found.primary is None or found.primary.span != span or not found.edits:
         return found
@@ -386,7 +386,7 @@ def fitted(found: Diagnostic, path: str, span: Span) -> Diagnostic:
         rest = text.removeprefix(name).lstrip()
         if rest != text and rest.startswith("="):
             text = rest[1:].lstrip()
-    if path in ("train.epochs", "train.steps"):  # in the `train` line, this setting is written `for 3 epochs`
+    if path in ("train.epochs", "train.steps"):  # this setting belongs to the `train` line, as in `for 3 epochs`
         text = text.removeprefix("for ").removesuffix(f" {path.partition('.')[2]}")
     whole = len(found.edits) == 1 and found.edits[0].span == span
     if not whole or not text or ("=" in text and "(" not in text):

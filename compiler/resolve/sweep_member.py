@@ -1,4 +1,4 @@
-"""A member of a sweep, which is a single run. It has its own name, output folder, name in trackers, and branch."""
+"""A member of a sweep: a single run with its own name, output folder, branch, and name in trackers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ APART = ("save", "track.name", "save.hub.revision")
 
 @record
 class Member:
-    """One run of a sweep. It has a name that does not change between compilations, its number (from 0), and for each
-    swept setting the text of its value.
+    """One run of a sweep. `name` is the same in every compilation; `number` counts from 0; `values` has the text of the
+    member's value for each swept setting.
 
     After an error, `spec` is None. `problems` and `silences` are those of this member only.
     """
@@ -27,7 +27,7 @@ class Member:
 
 
 def plain_name(name: str) -> str:
-    """A member's name without `=` and `,`. In this form it is legal as the name of a branch or of a tracker's run."""
+    """A member's name without `=` and `,`, which are illegal in the name of a branch or of a tracker's run."""
     return name.replace("=", "-").replace("+", "-").replace(",", "_")
 
 
@@ -38,8 +38,8 @@ def own_folder(save: Value, member: str) -> Value:
 
 
 def keep_apart(values: dict[Path, Value], member: str) -> None:
-    """Give a member of a sweep its own output folder, run name and branch, by changing `values` in place. If the spec
-    states no run name, the run gets the name of its bundle, which contains the name of the member.
+    """Give a member of a sweep its own output folder, run name and branch, by changing `values` in place. Without a run
+    name in the spec, the run is called like its bundle, whose name contains the member's name.
     """
     name, hub = values.get("track.name"), values.get("save.hub")
     values["save"] = own_folder(values["save"], member)

@@ -53,8 +53,8 @@ def resolve_tasks(
     bundled: MutableMapping[str, bytes],
     problems: Problems,
 ) -> None:
-    """Check every task. In the result, a task file is replaced by the name of its copy in the bundle. `kind` says
-    whether the spec itself or a spec that it extends states the tasks.
+    """Check every task. In the result, a task file is replaced by the name of its copy in the bundle. `kind` says where
+    the tasks are stated: in the spec itself, or in a spec that it extends.
     """
     value = values[PATH]
     nodes = item.node.items if isinstance(item.node, List) else ()
@@ -122,7 +122,7 @@ def _own(name: str, base: str, workspace: Workspace, bundled: MutableMapping[str
 
 
 def _included(main: Read, texts: dict[str, str], workspace: Workspace) -> list[Read]:
-    """The files that a task file includes, directly or through other files."""
+    """The files that a task file includes, directly or through another included file."""
     out: list[Read] = []
     waiting = [posixpath.basename(main.name)]
     while waiting:
@@ -166,8 +166,7 @@ def _text(read: Read) -> str:
 
 
 def _listed(text: str, key: str) -> list[str]:
-    """The words that a YAML text lists under a key. They stand on the line of the key, and on the indented lines below
-    it.
+    """The words that a YAML text lists under a key: on the line of the key, and on the indented lines below this line.
     """
     out: list[str] = []
     depth: int | None = None

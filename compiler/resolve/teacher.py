@@ -1,5 +1,5 @@
-"""Find the teacher of a distillation. The teacher is written like the model in the `train` line, and looked up in the
-same places as a model.
+"""Find the teacher of a distillation. A teacher is written like the model in the `train` line, and found in the same
+places.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ ADAPTER = "a teacher is a complete model: name its folder, or the `merged` folde
 
 
 def find_teacher(values: dict[Path, Value], stack: Stack, workspace: Workspace, problems: Problems) -> Model | None:
-    """Return the teacher that `method.teacher` names, or None after an error. The value of the setting is replaced by
-    the teacher's name as text.
+    """Return the teacher in `method.teacher`, or None after an error. The teacher's name becomes the value of this
+    setting, as text.
     """
     value = values["method.teacher"]
     node, label = value.value, value.origin.label
@@ -38,7 +38,7 @@ def find_teacher(values: dict[Path, Value], stack: Stack, workspace: Workspace, 
 
 
 def _help(one: Diagnostic) -> str | None:
-    """The help for an unknown model, adapted to a teacher: it does not suggest `model { config = ... }`, because a
+    """The help for an unknown teacher: the help for an unknown model without `model { config = ... }`, because a
     teacher has no such setting.
     """
     if one.code == "XP109":

@@ -1,5 +1,5 @@
-"""Find the sources of the training data. The `train` line names either a dataset, or a `data` block that lists the
-sources.
+"""Find the sources of the training data. The `train` line has either the name of a dataset, or the title of a `data`
+block that lists the sources.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def find_data(
 
 
 def _rows(loaded: MergedSpec, data: Ref | String, label: Label, problems: Problems) -> tuple[list[Row], bool]:
-    """Return a pair. The first part is the sources: those of the `data` block that the `train` line names, or, if there
-    is no such block, the dataset in the `train` line. The second part is true if a finding was reported that already
-    explains why the name in the `train` line is unknown.
+    """Return a pair. The first part is the sources: those of the `data` block whose title is in the `train` line or,
+    without such a block, the dataset in the `train` line. The second part is true if the name in the `train` line is
+    unknown, and an earlier finding already explains why.
     """
     rows, explained = [Row(data, label)], False
     block, header = loaded.data_name, label.source
@@ -61,7 +61,7 @@ def _rows(loaded: MergedSpec, data: Ref | String, label: Label, problems: Proble
         named = isinstance(data, Ref) and data.name in (title, "")
         replaced = header is loaded.file.source and block.source is not header
         if title != "data" and not named and replaced:
-            pass  # the block belongs to an extended spec, and the `train` line of this spec names other data
+            pass  # the block belongs to an extended spec, whose `train` line this spec replaces by one with other data
         elif title != "data" and not named:
             written = header.slice(data.span)
             problems.report(
@@ -103,8 +103,8 @@ def _is_unknown(data: Ref | String) -> bool:
 
 
 def _begins_block(data: Ref | String, loaded: MergedSpec) -> bool:
-    """Whether a syntax error explains why the data of the `train` line is unknown. There are two cases: its name is a
-    keyword (`on for 3 epochs`), or a line begins a `data` block of this name, which the parser could not read.
+    """Whether a syntax error explains why the data in the `train` line is unknown. There are two such errors: the name
+    is a keyword (`on for 3 epochs`), or the parser could not read the `data` block with this title.
     """
     if not isinstance(data, Ref):
         return False

@@ -22,7 +22,7 @@ def with_weights(
 ) -> CheckedSpec:
     """Return the spec with the digests of the files of its local models, each under the file's name in the spec.
 
-    The digests are stored in `memory`. If `trusted` is true, a stored digest is used without reading the file again.
+    The digests are stored in `memory`. With `trusted`, a file whose digest is stored is not read again.
     """
     found: dict[str, str] = {}
     for name in model_files(spec, workspace):
@@ -35,7 +35,7 @@ def with_weights(
 
 
 def local_models(spec: Spec) -> list[str]:
-    """The folders of local models, each under its path in the spec. These are the model, the teacher, and the adapter
+    """Map the names in the spec of the folders of local models to their paths: the model, the teacher, and the adapter
     whose training continues. Models on the hub are not included.
     """
     models = [spec.model.path, spec.teacher.path if spec.teacher else None]
@@ -52,5 +52,5 @@ def model_files(spec: Spec, workspace: Workspace) -> Iterator[str]:
 
 
 def model_paths(spec: Spec, workspace: Workspace) -> dict[str, str]:
-    """Map the name in the spec of each file of a local model to the file's path on disk."""
+    """Map each file of a local model from its name in the spec to its path on disk."""
     return {name: workspace.locate(name)[1] for name in model_files(spec, workspace)}

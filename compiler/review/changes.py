@@ -1,5 +1,5 @@
-"""Compare the two arguments of `xpc diff`. The members of two sweeps are matched by their names, and members that
-differ in the same way form a group.
+"""Compare the two arguments of `xpc diff`. If both are sweeps, members with the same name are compared, and members
+with the same differences form a group.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Comparison:
     """The result of `xpc diff`. The members in `new` exist only in the second argument, and those in `gone` only in the
     first. The members in `same` are equal in both.
 
-    `renamed` are pairs of names of members that are equal but for their names. `swept` are the settings that a sweep
-    varies, if the other argument is a single run. `axes` are the swept settings of each argument with their numbers of
-    values, if the two arguments differ in them. `launchers` are changes in the files that start a sweep. `counts` are
-    the numbers of runs, and `totals` are the changes in GPU-hours, disk space and cost, summed over all members that
+    `renamed` are pairs of names of two members that differ only in their names. `swept` are the swept settings, if one
+    argument is a sweep and the other a single run. `axes` are the swept settings of each argument with their numbers of
+    values, if these are not the same in both. `launchers` are changes in the files that start a sweep. `counts` are the
+    numbers of runs, and `totals` are the changes in GPU-hours, disk space and cost, summed over all members that
     differ.
     """
 
@@ -78,8 +78,8 @@ class Comparison:
 def compare_operands(one: Operand, other: Operand, prices: Mapping[str, float] | None = None) -> Comparison:
     """Compare the two arguments of `xpc diff`. `prices` maps each GPU to the price of an hour.
 
-    The specs in the arguments were checked before. The members of a sweep on disk are checked only here; raises
-    DoesNotCompile if one of them has errors.
+    Specs were checked before this function is called. Members of a sweep on disk are checked here. Raises
+    DoesNotCompile if a member has errors.
     """
     if not one.sweep and not other.sweep:
         return Comparison(one.title, other.title, (Group((), compare(one.runs[0], other.runs[0], prices)),))
@@ -104,7 +104,7 @@ def _sweeps(one: Operand, other: Operand, prices: Mapping[str, float] | None) ->
             else:
                 same.append(name)
     groups = [(names, before[names[0]], after[names[0]]) for names in differing_members.values()]
-    if same and not stored:  # the settings are equal, but the locked packages and the findings may differ
+    if same and not stored:  # the settings are equal, but the locked packages or the findings may differ
         groups.append((same, before[same[0]], after[same[0]]))
     changed = tuple(Group(tuple(names), _compare_members(was, now, prices)) for names, was, now in groups)
     removed, new = (
@@ -121,16 +121,16 @@ def _sweeps(one: Operand, other: Operand, prices: Mapping[str, float] | None) ->
 
 
 def _value_key(one: Run, other: Run) -> Iterator[object]:
-    """The settings in which the old and the new version of a compiled member differ; empty if they are equal. This is
-    the key by which members are grouped.
+    """The settings in which the old and the new version of a compiled member differ. Empty if they are equal. Members
+    with the same key form a group.
     """
     for found in changes(one.spec, other.spec):
         yield from _without_name(found, one.name)
 
 
 def _file_key(one: Run, other: Run) -> Iterator[object]:
-    """Compare the files of two versions of a member of a sweep on disk, and yield the lines that differ. Nothing is
-    yielded if the files are equal. Members with equal results are shown as one group.
+    """Compare the files of two versions of a member of a sweep on disk, and yield the lines that differ. Members for
+    which the same lines are yielded form a group.
     """
     names = differing(one.digests, other.digests)
     if one.digests.get("spec.xp") != other.digests.get("spec.xp"):
@@ -150,8 +150,8 @@ def _file_key(one: Run, other: Run) -> Iterator[object]:
 
 
 def _lines(run: Run, data: bytes) -> list[bytes]:
-    """The lines of a member's file, in which the member's name and the digests of its files are replaced. These differ
-    between any two members, so they say nothing about a change.
+    """The lines of a member's file, with placeholders for the member's name and the digests of its files. Both are
+    different in any two members, so they say nothing about a change.
     """
     text = data.replace(run.name.encode(), MEMBER.encode())
     if DIGEST.search(text) is not None:
@@ -169,8 +169,8 @@ def _launchers(one: Operand, other: Operand) -> Iterator[FileChange]:
 
 
 def _renamed(removed: Sequence[Run], new: Sequence[Run]) -> list[tuple[str, str]]:
-    """Pairs of members with equal values and different names. They arise when an axis is added to a sweep, because this
-    renames its members.
+    """Pairs of members with equal values and different names. They exist if an axis was added to the sweep, because
+    this renames all members.
     """
     if not removed or not new:
         return []
@@ -208,7 +208,7 @@ def _compare_members(one: Run, other: Run, prices: Mapping[str, float] | None) -
 
 
 def _without_name(found: Sequence[Change], name: str) -> tuple[Change, ...]:
-    """Return the changes, in which MEMBER stands for the member's name."""
+    """Return the changes with MEMBER in place of the member's name."""
     if not name:
         return tuple(found)
     return tuple(
@@ -220,8 +220,8 @@ def _without_name(found: Sequence[Change], name: str) -> tuple[Change, ...]:
 
 
 def _run_and_sweep(one: Operand, other: Operand, prices: Mapping[str, float] | None) -> Comparison:
-    """Compare a run with a sweep. The result lists the swept settings, and those differences from the run that all
-    members share.
+    """Compare a run with a sweep. The result lists the swept settings, and the differences from the run that are the
+    same in all members.
     """
     counts = len(one.runs), len(other.runs)
     run, members = (one.runs[0], other.runs) if other.sweep else (other.runs[0], one.runs)

@@ -49,17 +49,17 @@ SHOWN = 2
 @record
 class Difference:
     """The differences between two runs. `settings` are the changed settings that at least one spec states. `follows`
-    are the other changed values, which are derived or defaults.
+    are the changed values that neither spec states: derived values and defaults.
 
     `arguments` are the changed keys of the emitted JSON and YAML files, and `same_arguments` is the number of unchanged
-    keys. `stacks` are the names of both stacks. If the stacks differ, `renamed` are the arguments that have the same
-    value under another name; otherwise `facts` are changed facts for the trainer's code.
+    keys. `stacks` are the names of both stacks. If the stacks differ, `renamed` are the arguments with the same value
+    under another name. If the stack is the same, `facts` are the changed facts that the trainer's code reads.
 
     `new` and `missing` are the findings that only the new or only the old run has. `runs_now` and `ran_before` are the
-    programs that only the new or only the old run starts in addition to its trainer. `contents` are lines about rows
-    and texts that differ, `images` are lines about images that rows name by path, and `models` are the files of local
-    models that differ. `checkpoints` is a sentence that says whether the new run can resume from the old run's
-    checkpoints. `fixed` are bugs of the old stack's libraries that the new stack does not have.
+    programs besides the trainer that only the new or only the old run starts. `contents` are lines about rows and texts
+    that differ, `images` are lines about images that rows name by path, and `models` are the files of local models that
+    differ. `checkpoints` is a sentence that says whether the new run can resume from the old run's checkpoints. `fixed`
+    are bugs of the old stack's libraries that the new stack does not have.
     """
 
     settings: tuple[Change, ...]
@@ -89,7 +89,9 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """The verdict on the differences, one of VERDICTS. Findings that only one of the runs has do not count."""
+        """The verdict on the differences, one of VERDICTS. A finding that only one of the two runs has does not affect
+        it.
+        """
         if self.settings or self.follows or self.arguments or self.renamed or self.models:
             return DIFFERS
         if any(one.name.startswith(CONTENT) for one in self.files):
@@ -140,8 +142,8 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
 
 
 def _read_by_runs(run: Run, other: Run) -> list[str]:
-    """The names of the JSON and YAML files that the trainer reads. A file that a user added to a bundle is included
-    only if both runs have it.
+    """The names of the JSON and YAML files that the trainer reads. A file that a user added to a bundle counts only if
+    both bundles have it.
     """
     listed = run.digests if run.tree is None else run.tree.listed
     return [name for name in run.digests if is_table(name) and (name in listed or name in other.digests)]
@@ -160,8 +162,8 @@ def _fixes(one: Spec, other: Spec) -> tuple[str, ...]:
 
 
 def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
-    """Return two lists of settings that differ: those that at least one spec states, and those that both
-    specs derive.
+    """Return two lists of settings that differ: those that at least one spec states, and those that neither spec
+    states.
     """
     settings, read = _structure(one, other)
     follows: list[Change] = []
@@ -175,7 +177,7 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
         texts = _shown(path, before), _shown(path, after)
         change = Change(path, *texts, why, (_scalar(before), _scalar(after)))
         (settings if stated else follows).append(change)
-    # if no setting in READING has changed, the spec itself states the changes in `read`, at a source
+    # if no setting in READING has changed, the changes in `read` are stated at a data source
     if READING.isdisjoint(each.name for each in settings):
         return [*settings, *read], follows
     return settings, [*read, *follows]
@@ -195,8 +197,8 @@ def _shown(path: str, value: Value | None) -> str:
 
 def _structure(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
     """Return two lists of changes that no row of the table of settings covers. The first has changes of the model, the
-    data sources and `extra`. The second has data sources whose rows are the same but are read in another way, for
-    example with another chat template.
+    data sources and `extra`. The second has data sources with the same rows that are read differently, for example with
+    another chat template.
     """
     names = [each.model.location for each in (one, other)]
     found = [Change("model", names[0], names[1])] if names[0] != names[1] else []
@@ -255,14 +257,12 @@ def _headline(found: Difference, settings: str, memory: str) -> str:
 
 
 def _others(found: Difference) -> str:
-    """The first line if no setting has changed. It names the first derived values, emitted arguments or files that have
-    changed.
-    """
+    """The first line if no setting has changed: the first changed values that are derived, or arguments, or files."""
     changes = [*found.follows, *(each for each in found.arguments if not about_images(each.name)), *found.renamed]
     lines = [*found.images, *map(_moved, (*found.models, *changes))] or [
         each.line.replace("  ", " ") for each in found.files
     ]
-    lines = list(dict.fromkeys(lines))  # several files may contain a key of the same name
+    lines = list(dict.fromkeys(lines))  # the file is named, because several files may have a key with this name
     more = len(lines) - SHOWN
     return "; ".join(lines[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 

@@ -1,4 +1,4 @@
-"""Compute what a run costs and does: its steps, prompts, parameters, memory, hours, disk space and money."""
+"""Compute numbers about a run: its steps, prompts, parameters, memory, hours, disk space and cost."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Quantity:
 
 @record
 class Forecast:
-    """The costs and effects of one run: its plan, its length, and its quantities by name, such as `hours`."""
+    """The numbers about one run: its plan, its length, and its quantities by name, such as `hours`."""
 
     plan: Plan
     length: RunLength
