@@ -37,7 +37,7 @@ def find_data(
     for row in rows:
         source, found = find_source(row, reading)
         if "data.prompt_template" in values and context is None and source.wording is None:
-            source = evolve(source, context=None)  # the prompt template already contains the context column
+            source = evolve(source, context=None)  # the prompt template already inserts the context column
         sources.append(source)
         if rows is not loaded.rows and explained:
             found = [one for one in found if one.code != "XP110"]

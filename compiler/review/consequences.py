@@ -46,7 +46,7 @@ class Forecast:
     quantities: Mapping[str, Quantity] = field(factory=dict)
 
     def number(self, name: str) -> float | None:
-        """The value of a quantity, or None if it is not a known number."""
+        """The value of a quantity if it is a known number, otherwise None."""
         found = self.quantities.get(name)
         value = None if found is None else found.value
         return float(value) if isinstance(value, int | float) else None
@@ -83,7 +83,7 @@ TIMES = ("hours", "GPU-hours", "cost")
 
 
 def verdict_change(before: Plan, after: Plan) -> str:
-    """The end of a comparison's first line, if the plan's verdict changes: `memory 24.1 -> 31.0 GiB:
+    """The end of a comparison's first line if the plan's verdicts on the two runs differ: `memory 24.1 -> 31.0 GiB:
     tight, was fits`.
     """
     one = _memory(before, after)
@@ -94,7 +94,7 @@ def _memory(before: Plan, after: Plan) -> Change | None:
     was = WAS[before.verdict] if before.verdict != after.verdict else ""
     verdict = f"{IS[after.verdict]}, was {was}" if was else IS[after.verdict]
     sizes = [UNKNOWN if one.peak is None else f"{one.peak.value / GIB:.1f}" for one in (before, after)]
-    # the run takes as much memory as before, so the verdict changed because of another GPU
+    # both runs need the same memory, so the verdicts differ because the GPUs differ
     if was and sizes[0] == sizes[1]:
         sizes[0] += f" of {before.capacity / GIB:.1f}"
         sizes[1] += f" of {after.capacity / GIB:.1f}"
@@ -134,8 +134,8 @@ def _quantities(spec: Spec, planned: Plan, length: RunLength) -> Iterator[tuple[
 
 
 def _completions(spec: Spec, length: RunLength) -> Iterator[tuple[str, Quantity]]:
-    """Yield the number of prompts per step of an online method, and the number of weight updates after each round of
-    generation.
+    """For an online method, yield the number of prompts per step, and the number of weight updates that follow each
+    round of generation.
     """
     gbs = spec.integer("batch.gbs")
     group = int(spec.get("method.generations") or 1) if spec.method.grouped else 1

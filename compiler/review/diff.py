@@ -55,8 +55,9 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             before, after = one.check(name), other.check(name)
             broken = [operand for operand in (before, after) if not operand.runs]
             if not broken:
-                # Both specs are checked under one file name, so that file names do not count as a difference. If one
-                # spec extends the other, only the name of the extending spec works: no spec can extend itself.
+                # Both specs are checked under the same file name, so that their file names are not reported as a
+                # difference. If one of the specs extends the other, this must be the name of the extending spec,
+                # because no spec can extend itself.
                 break
         if broken:
             return _broken(broken, options)
@@ -69,8 +70,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _with_templates(found: Comparison, before: Operand, after: Operand) -> Comparison:
-    """Add a sample row to the comparison, as each of the chat templates renders it. Only `xpc diff`
-    renders templates.
+    """Add a sample row to the comparison, rendered with the old and with the new chat template. Only `xpc diff` renders
+    templates.
     """
     from xpc.compiler.review.differences.templates import template_changes
 
@@ -88,8 +89,7 @@ def _with_templates(found: Comparison, before: Operand, after: Operand) -> Compa
 
 
 def _source(options: argparse.Namespace) -> tuple[str, int]:
-    """Show a file of another tool, such as an Axolotl YAML, next to the spec that was imported from it. Raises
-    UsageError.
+    """Show another tool's file, such as an Axolotl YAML, next to the spec that is imported from it. Raises UsageError.
     """
     from xpc.compiler.review import source_file
 

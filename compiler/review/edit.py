@@ -1,5 +1,5 @@
-"""Set a value in the text of a spec. Depending on the text, this replaces the written value, adds the setting to its
-clause, or appends a clause.
+"""Set a value in the text of a spec: replace the written value, add the setting to its clause, or append a clause,
+whichever the text allows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ def with_value(text: str, name: str, spec: Spec, path: str, value: str) -> str:
     """Return the text of a spec in which the setting `path` is set to `value`. The value is written as in a spec.
     `name` is the name of the spec's file.
 
-    The caller must check the result: it does not compile if the clause has a form that cannot contain the setting.
+    The caller must check the returned text. If the form of the clause cannot contain the setting, the text does not
+    compile.
     """
     found = {str(one): each for one, each in spec.values.items()}.get(path)
     label = None if found is None else found.origin.label
@@ -22,7 +23,7 @@ def with_value(text: str, name: str, spec: Spec, path: str, value: str) -> str:
         start, end = label.span.start, label.span.end
         stated, equals, _ = text[start:end].partition("=")
         if not equals and isinstance(found.value, bool):  # type: ignore[union-attr]
-            if text[end : end + 1] == "(":  # the parentheses contain the settings of the flag
+            if text[end : end + 1] == "(":  # the parentheses contain settings of this flag
                 end = text.index(")", end) + 1
             equals = "="
         return f"{text[:start]}{f'{stated.rstrip()} = ' if equals else ''}{value}{text[end:]}"
@@ -48,8 +49,8 @@ def statement(path: str, value: str) -> str:
 
 
 def _location(text: str, name: str, path: str) -> tuple[int, bool] | None:
-    """Find the place at which a setting must be inserted. Returns an offset, and whether each setting of the clause
-    stands on its own line. None if the spec has no such clause.
+    """Find the place for a new setting of a clause. Returns an offset, and whether each setting of the clause stands on
+    its own line. None if the spec has no such clause.
 
     The offset is the start of a block's last line, the `}` of a block on one line, or the `)` of a call.
     """

@@ -29,7 +29,7 @@ SHOWN = 60
 
 def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
     """Return the text to print, and the exit status, which is 1 if the run differs from its bundle. `steps` is the
-    number of steps that the run should have, if it is known.
+    expected number of steps, or None if it is unknown.
 
     Raises UsageError.
     """
@@ -48,8 +48,8 @@ def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
 
 
 def _malformed(summary: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[str]:
-    """The names of values in summary.json that are missing or have another type than the run writes. The value `data`
-    (counts of rows) may be missing for a method that generates.
+    """The names of those values in summary.json that are missing, or whose type is not the one that a run writes. For a
+    method that generates, `data` (counts of rows) may be missing.
     """
     counts = ("steps", "sequences", "world")
     yield from (name for name in counts if type(summary.get(name)) is not int)
@@ -99,17 +99,17 @@ def _differences(folder: str, summary: Mapping[str, Any], plan: Mapping[str, Any
 
 
 def same_argument(name: str, stated: object, seen: object) -> bool:
-    """Whether the value that a run recorded is the same as the value in the bundle. The two may be written differently:
-    a run records paths as absolute paths, and some enums and numbers as strings.
+    """Whether a value that a run recorded equals the bundle's value. The notation may differ: a run records paths as
+    absolute paths, and some enums and numbers as strings.
     """
     if name in PLACES and stated and seen:
         return os.path.basename(str(stated)) == os.path.basename(str(seen))
     if name == "report_to":
         return _trackers(stated) == _trackers(seen)
-    # the recorded value may have further keys, because the library's dataclass adds its defaults
+    # the recorded value may have more keys: the library's dataclass adds its defaults
     if isinstance(stated, dict) and isinstance(seen, dict):
         return all(key in seen and same_argument(key, value, seen[key]) for key, value in stated.items())
-    # trl replaces a list of one loss by the loss
+    # trl replaces a list with one loss by this loss
     if isinstance(stated, list) and len(stated) == 1 and not isinstance(seen, list):
         return same_argument(name, stated[0], seen)
     if isinstance(stated, bool) or isinstance(seen, bool) or stated is None or seen is None:
@@ -130,7 +130,7 @@ def _cut(value: object) -> str:
 
 
 def bundle_digest(folder: str) -> str:
-    """The digest of a bundle on disk, computed in the same way as a run computes it for its summary."""
+    """The digest of a bundle on disk, as a run computes it for its summary."""
     return decisive_digest(partial(contents, folder))
 
 
@@ -143,8 +143,8 @@ def contents(folder: str, name: str) -> bytes | None:
 
 
 def decisive_digest(data: Callable[[str], bytes | None]) -> str:
-    """The digest of a bundle, as a run records it in its summary.json. `data` returns the contents of a file by its
-    name; None if the file is missing.
+    """The digest of a bundle, as a run records it in summary.json. `data` is a function that returns the contents of a
+    file by its name, or None if the file is missing.
     """
     total = sha256()
     for name in DECISIVE:

@@ -1,5 +1,4 @@
-"""`xpc fmt`: write specs in canonical form. A file is only changed after a check that the new text has the same
-meaning.
+"""`xpc fmt`: write specs in canonical form. Before a file is changed, the new text is checked to have the same meaning.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 def formatted(data: bytes, name: str, folder: str) -> tuple[str | None, tuple[Diagnostic, ...]]:
     """The canonical text of a spec in `folder`, or None and its syntax errors.
 
-    Raises UsageError if that text would change the meaning, which is a bug of the formatter.
+    Raises UsageError if the formatted text has another meaning, which would be a bug of the formatter.
     """
     source, hidden = decode(data, name)
     file, problems = parse_text(source)
@@ -109,8 +108,8 @@ def _means_the_same(data: bytes, text: str, name: str, folder: str) -> bool:
 
 
 def _files(paths: Sequence[str]) -> Iterator[str]:
-    """The given files, and all specs below the given folders. The specs in bundles are left out, because `xpc compile`
-    writes them.
+    """The given files, and all specs below the given folders. Specs inside bundles are skipped, because `xpc compile`
+    writes those.
     """
     for path in paths:
         if path == "-" or not os.path.isdir(path):

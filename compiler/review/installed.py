@@ -26,7 +26,9 @@ print(json.dumps(found))
 
 
 def verify_environment(folder: str, python: str) -> tuple[str, int]:
-    """Return the printed text, and status 1 if a package is missing or has another version. Raises UsageError."""
+    """Return the text to print and the exit status, which is 1 if a package is missing or has another version. Raises
+    UsageError.
+    """
     pinned = _all_pins(folder)
     found = _installed(python, sorted(pinned))
     wrong = [

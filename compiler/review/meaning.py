@@ -1,5 +1,5 @@
-"""The meaning of a spec: its contents without positions in the text. Two texts that are equivalent have
-equal meanings.
+"""The meaning of a spec: what it says, without the positions in its text. Two texts that say the same have equal
+meanings.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ def plain(node: object) -> object:
     """A value without positions in the text. A record becomes a tuple of its class name and its fields, and a mapping
     becomes a dict.
 
-    In a syntax tree, comments are dropped, and a setting on the line of its clause (`optimizer adamw lr=1e-5`) becomes
-    equal to the same setting in a block.
+    For a syntax tree, comments are dropped, and `optimizer adamw lr=1e-5` becomes equal to the same setting in a block.
     """
     if isinstance(node, tuple | list):
         return tuple(plain(one) for one in node if not isinstance(one, Comment))

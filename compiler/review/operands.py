@@ -48,17 +48,16 @@ class DoesNotCompile(Exception):
 class Run:
     """One run of an argument of `xpc diff`. `name` is empty unless the run is a member of a sweep.
 
-    If the files of the run are on disk, `tree` lists them. In the folder of a sweep, the spec of a member is checked
-    only when it is needed, and this may raise DoesNotCompile.
+    If the files of the run are on disk, `tree` lists them. For a sweep's folder, a member's spec is checked when `spec`
+    is first read, which may raise DoesNotCompile.
     """
 
     def __init__(
         self, name: str, checked: CheckedSpec | None, tree: BundleTree | None = None, unchanged: Collection[str] = (),
         model_paths: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """`unchanged` are the files of the bundle that nobody has edited. They are not read from disk: their contents
-        come from compiling the spec again, because the spec may be checked under another file name, which some files
-        contain.
+        """`unchanged` are the files of the bundle that nobody has edited. Their contents are compiled again instead of
+        being read from disk: the comparison may use another file name for the spec, and some files contain this name.
 
         For a run that is not on disk, `model_paths` maps the files of local models to their paths.
         """
@@ -79,7 +78,7 @@ class Run:
 
     @cached_property
     def emitted(self) -> Mapping[str, bytes]:
-        """The files that compiling the spec would write. The manifest is left out."""
+        """The files that compiling the spec would write, except the manifest."""
         from xpc.compiler.lower import emitted
         from xpc.compiler.lower.sweep import named
 
@@ -87,11 +86,11 @@ class Run:
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """The digest of each file that a run may read. Files on disk are read. For other files, the digest is computed
-        from the text that compiling the spec writes.
+        """The digest of each file that a run may read. For a run on disk, the files are read. For other runs, digests
+        are computed from the texts that compiling the spec gives.
 
-        Bytecode is included, unless the program makes Python ignore it. Folders that the compiler did not write are
-        listed, but their files are not read.
+        Bytecode is included, except where Python is started such that it ignores bytecode. Folders that the compiler
+        did not write are listed, but their files are not read.
         """
         if self.tree is None:
             return _digests(self.emitted)
@@ -108,7 +107,7 @@ class Run:
 
     @property
     def stale(self) -> tuple[str, ...]:
-        """Files that do not agree with the manifest: their digest differs, they are missing on disk, or the manifest
+        """Files that contradict the manifest: their digest is another one, they are missing on disk, or the manifest
         does not list them.
         """
         if self.tree is None:
@@ -135,9 +134,8 @@ def _digests(files: Mapping[str, bytes]) -> dict[str, str]:
 
 @record
 class Operand:
-    """One argument of `xpc diff`. If it has `errors`, `runs` is empty. `axes` are the settings that a sweep varies,
-    with their values. `launchers` has the digests of the files next to a sweep's members; None if these files are not
-    on disk.
+    """One argument of `xpc diff`. If there are `errors`, `runs` is empty. `axes` are the swept settings with their
+    values. `launchers` has the digests of the files next to a sweep's members; None if these files are not on disk.
     """
 
     title: str
@@ -148,8 +146,8 @@ class Operand:
     launchers: Mapping[str, str] | None = None
 
     def starters(self) -> Mapping[str, str]:
-        """The digests of the files that start a sweep. If the files are not on disk, the digests are computed from the
-        texts that compiling the spec writes.
+        """The digests of the files that start a sweep. If these files are not on disk, digests of the texts that
+        compiling the spec gives.
         """
         from xpc.compiler.lower.sweep import starters
 
@@ -162,7 +160,7 @@ class Operand:
 
 @contextmanager
 def open_operand(written: str) -> Iterator[UncheckedOperand]:
-    """Read an argument of `xpc diff` without checking it. Raises UsageError if it cannot be read."""
+    """Read an argument of `xpc diff`; a later call checks it. Raises UsageError if the argument cannot be read."""
     if is_revision(written):
         with at_revision(written) as (data, name, workspace):
             yield UncheckedOperand(written, data, name, workspace, "")
@@ -185,8 +183,7 @@ def open_operand(written: str) -> Iterator[UncheckedOperand]:
 
 @record
 class UncheckedOperand:
-    """An argument of `xpc diff` that is read, but not checked yet: its bytes, the name of its spec, and for a bundle
-    its folder.
+    """An argument of `xpc diff` before its check: the bytes and the name of its spec, and the folder if it is a bundle.
     """
 
     title: str
@@ -197,12 +194,12 @@ class UncheckedOperand:
     tree: BundleTree | None = None
 
     def check(self, name: str) -> Operand:
-        """Check the spec under the file name `name`. `xpc diff` checks both of its specs under one name, so that a
-        difference between their file names is not reported.
+        """Check the spec under the file name `name`. `xpc diff` gives both of its specs the same name, so that their
+        names are not reported as a difference.
         """
         if self.workspace is None:
             return _members(self.folder)
-        # runs that do not fit in their GPUs are compared as well
+        # a run that does not fit in its GPUs can be compared, too
         self.workspace.hashes = self.workspace.allow_oom = True
         checked = self._checked(name)
         if checked.spec is None:
@@ -212,8 +209,8 @@ class UncheckedOperand:
         return Operand(self.title, tuple(self._runs(checked, name)), sweep=bool(checked.members), axes=_axes(checked))
 
     def _checked(self, name: str) -> Checked:
-        """The checked spec with the digests of its images. They come from the lists in the bundle; without a bundle,
-        they are computed from the image files.
+        """The checked spec with the digests of its images. For a bundle, the digests come from its lists of images;
+        otherwise, they are computed from the image files.
         """
         assert self.workspace is not None
         checked = check_text(self.data, name, self.workspace)
@@ -249,7 +246,7 @@ class UncheckedOperand:
 
 
 def _members(folder: str) -> Operand:
-    """The members in a sweep's folder, with their files. Their specs are not checked here, because that takes time."""
+    """The members in a sweep's folder, with their files. Their specs are checked later, because checking takes time."""
     try:
         text = read_regular(os.path.join(folder, "members.txt"), MANIFEST).decode()
     except (UsageError, ValueError) as error:
@@ -276,7 +273,7 @@ def _members(folder: str) -> Operand:
         raise UsageError(f"{folder} is a sweep without members")
     others = [f"members/{name}" for name in {*os.listdir(os.path.join(folder, "members"))} - {*names}]
     others += [name for name in os.listdir(folder) if name != "members"]
-    # if a file and a manifest entry have the same name, use the file
+    # the file comes first if a manifest entry has the same name
     launchers = dict.fromkeys(others, f"{UNLISTED} {folder}") | files_at_top(folder)
     return Operand(folder, tuple(runs), sweep=True, axes=_axes_on_disk(folder), launchers=launchers)
 
@@ -290,7 +287,7 @@ def _axes(checked: Checked) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _axes_on_disk(folder: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The settings that a sweep varies, with their values, from sweep.toml. Empty if sweep.toml is damaged."""
+    """The swept settings with their values, from sweep.toml. Empty if sweep.toml is damaged."""
     table = read_toml(os.path.join(folder, "sweep.toml"))
     try:
         members = [] if table is None else table["member"]

@@ -1,8 +1,9 @@
 """The only module that starts git. It reads commits of a repository that may contain files of untrusted authors.
 
 A pull request can add a folder of plain files that git takes for a repository (`HEAD`, `objects/`, `refs/` and a
-`config` that names commands). If git is started inside this folder, it reads that config. But a commit cannot contain a
-folder named `.git`. So this module finds the repository by walking up to `.git`, and always passes its path to git.
+`config` that names commands). If git is started inside this folder, it runs commands of that config. A commit cannot
+contain a folder named `.git`. Therefore this module finds the real repository by walking up to `.git`, and always
+passes its path to git.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ SETTINGS = (
 ignore settings that they do not know.
 """
 VARIABLES = {
-    "GIT_ALLOW_PROTOCOL": "",  # this overrides the `protocol.NAME.allow` of every configuration file
+    "GIT_ALLOW_PROTOCOL": "",  # overrides the `protocol.NAME.allow` of every configuration file
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",  # otherwise git would follow refs/replace, and could show other files for a commit
+    "GIT_NO_REPLACE_OBJECTS": "1",  # with refs/replace, git could show other files for a commit, so it must ignore them
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
 }
@@ -61,13 +62,13 @@ class Repository:
 
         Raises UsageError if git is not installed, or if its output is longer than `most` bytes.
 
-        Only pass subcommands, such as `cat-file`, that start no other program: no filter, no textconv and no external
-        diff.
+        The subcommand must be one that starts no other program (no filter, no textconv, no external diff), such as
+        `cat-file`.
         """
         import shutil  # imported only here, because most commands need no commits
 
         folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-        # `.` may be a folder of the pull request, so entries of PATH that are relative are skipped
+        # a relative entry of PATH is skipped: `.` may be a folder of the pull request
         path = os.pathsep.join(one for one in folders if os.path.isabs(one))
         program = shutil.which("git", path=path)
         if program is None:
@@ -82,15 +83,15 @@ class Repository:
         return answer if status == 0 else None
 
     def sizes(self, blobs: Iterable[str]) -> dict[str, int]:
-        """The sizes of blobs in bytes. Blobs that are missing in a partial clone are left out."""
+        """The sizes of blobs in bytes. A blob that a partial clone lacks is left out."""
         given = "".join(f"{one}\n" for one in blobs).encode()
         answer = self.git("cat-file", "--batch-check=%(objectname) %(objectsize)", given=given) if given else b""
         lines = [line.split(" ") for line in (answer or b"").decode().splitlines()]
         return {one[0]: int(one[1]) for one in lines if len(one) == 2 and one[1].isdecimal()}
 
     def blob(self, path: str, length: int) -> str:
-        """The hash that git would give to the contents that a file has now in the working tree. `length` is the number
-        of hexadecimal digits. Empty if the file cannot be read.
+        """The hash that git would give to a file with its present contents in the working tree. `length` is the number
+        of hexadecimal digits. "" if the file cannot be read.
         """
         import hashlib
 
@@ -105,7 +106,7 @@ class Repository:
         return total.hexdigest()
 
     def commit(self, revision: str) -> str | None:
-        """The hash of the commit that a revision names, or None."""
+        """The hash of the commit for a revision, such as a branch or a tag, or None."""
         found = self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         return None if found is None else found.decode().strip()
 
@@ -138,8 +139,8 @@ class Repository:
 
 
 def _answer(command: list[str], given: bytes, most: int, folder: str, environment: dict[str, str]) -> tuple[bytes, int]:
-    """Run a program, and return the first `most` + 1 bytes of its output, and its exit status. It is killed if its
-    output is longer. Raises UsageError if it cannot be started.
+    """Run a program, and return the first `most` + 1 bytes of its output, and its exit status. A program with a longer
+    output is killed. Raises UsageError if the program cannot be started.
     """
     import subprocess
     from contextlib import ExitStack
@@ -178,11 +179,11 @@ LINK = "120000"
 
 @mutable
 class Commit:
-    """The files of a commit. Their names are listed once, and contents are read when they are needed.
+    """The files of a commit. Names are listed once; contents are read when they are needed.
 
     `files` maps each path (relative to the top folder) to its mode and the hash of its blob. `modules` maps each
     submodule to its commit. `total` is the size in bytes of all contents that were read. `ordered` are the sorted paths
-    of the files, once they are needed.
+    of the files, or None until they are needed.
     """
 
     repository: Repository
@@ -215,9 +216,7 @@ class Commit:
         return next((one for one in above if one in self.modules), None)
 
     def submodule(self, module: str) -> Commit:
-        """The commit to which a submodule points. Raises UsageError if this clone does not have the
-        submodule's commit.
-        """
+        """The commit that is recorded for a submodule. Raises UsageError if this clone does not have that commit."""
         if module not in self.opened:
             location, hash = os.path.join(self.repository.top, module), self.modules[module]
             found = find(location) if os.path.isdir(location) else None
@@ -242,8 +241,7 @@ class Commit:
         return below(self.ordered, path)
 
     def read(self, *paths: str, most: int = LARGEST_FILE) -> None:
-        """Load the contents of all these files with two calls of git. Files that are larger than `most` bytes are left
-        out.
+        """Load the contents of the files `paths` with two calls of git. A file of more than `most` bytes is left out.
 
         Raises UsageError if the files that were read so far are too large together.
         """
@@ -274,7 +272,7 @@ class Commit:
     def data(self, path: str) -> bytes | None:
         """The contents of a file; None if the commit has no such file.
 
-        Raises UsageError if the file is too large, or if a partial clone lacks the contents. git must not fetch them
+        Raises UsageError if the file is too large, or if a partial clone lacks its contents, which git must not fetch
         here.
         """
         if path not in self.files:
@@ -296,8 +294,8 @@ class Commit:
 
 
 def stored_file(repository: Repository, path: str, digest: str, size: int) -> str | None:
-    """The path of the file that a Git LFS pointer stands for. It is the file in the working tree, if its digest is that
-    of the pointer; otherwise the copy in LFS's cache. None if neither exists.
+    """The path of the file that a Git LFS pointer stands for. If the file in the working tree has the pointer's digest,
+    its path; otherwise the path of the copy in LFS's cache. None if there is no such file.
     """
     from xpc.compiler.files.file_digests import file_digest
 
@@ -328,8 +326,8 @@ def _entries(listed: bytes, name: str) -> Iterator[tuple[str, str]]:
 
 
 def find(folder: str) -> Repository | None:
-    """Find the repository that contains a folder. This function does not ask git, because git would accept a folder
-    that only looks like a repository.
+    """Find the repository that contains a folder. git is not asked, because it would accept a folder that only looks
+    like a repository.
 
     Raises UsageError if a `.git` file does not name a repository.
     """
@@ -354,7 +352,9 @@ def of_folder(folder: str = ".") -> Repository:
 
 
 def _pointed_to(path: str) -> str:
-    """The git folder that a `.git` file names. Linked worktrees and submodules have such a file instead of a folder."""
+    """The git folder whose path a `.git` file contains. Linked worktrees and submodules have such a file in place of a
+    folder.
+    """
     try:
         with open(path, "rb") as handle:
             named = os.fsdecode(handle.read(POINTER)).rstrip("\r\n")
@@ -367,8 +367,8 @@ def _pointed_to(path: str) -> str:
 
 
 def _is_repository(folder: str) -> bool:
-    """Whether git would accept a folder as a git folder. For a linked worktree, `refs` and `objects` are in another
-    folder, which the file `commondir` names.
+    """Whether git would accept a folder as a git folder. In a linked worktree, `refs` and `objects` are in another
+    folder, whose path the file `commondir` contains.
     """
     shared = os.path.isfile(os.path.join(folder, "commondir"))
     parts = shared or all(os.path.isdir(os.path.join(folder, one)) for one in ("objects", "refs"))

@@ -1,5 +1,5 @@
-"""Decide whether a run can resume from the checkpoints of an earlier run. The trainer makes the same test when it
-starts.
+"""Decide whether a run can resume from the checkpoints of an earlier run. The trainer decides this in the same way when
+it starts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def resumes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
     """A sentence that says whether a run can resume from the checkpoints of another run. Empty if the configurations of
     the two runs are equal.
 
-    `before` are the keys and values in the JSON and YAML files of the earlier run, and `after` those of the new run.
+    `before` has the keys and values of the earlier run's JSON and YAML files, and `after` those of the new run.
     """
     if before == after:
         return ""
@@ -35,8 +35,8 @@ def resumes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
 
 
 def _by_key(table: dict[str, object], other: Mapping[str, object]) -> dict[str, object]:
-    """Turn lists of records, such as the data sources, into single settings such as `data[0].path`. This is done only
-    if both runs have the same number of records.
+    """If both runs have the same number of records in a list, such as the data sources, turn these records into single
+    settings such as `data[0].path`.
     """
     out: dict[str, object] = {}
     for name, value in table.items():

@@ -1,7 +1,7 @@
 """Read `REV:file`, a spec as it was in a commit. The specs that it extends, the templates and the data are also those
 of that commit.
 
-If the spec names a file, it is copied from git into a temporary folder when it is read. A file that git does not have,
+When a file of the spec is read, it is first copied from git into a temporary folder. A file that git does not have,
 such as large data, is read from the working tree.
 """
 
@@ -27,8 +27,9 @@ class RevisionWorkspace(Workspace):
     """The workspace of a spec in a commit. Files of the commit are copied into the temporary folder `mirror`.
 
     `paths` maps a path, relative to the top folder, to the file that is read instead: a copy in `mirror`, or the file
-    in the working tree. The path of a folder that a symbolic link names ends with a slash. `tracked` maps the top
-    folder of a repository to the sorted names of the files in git's index; it has the indexes that were read so far.
+    in the working tree. If a symbolic link leads to a folder, the folder's path ends with a slash. `tracked` maps the
+    top folder of a repository to the sorted names of the files in git's index; it has the indexes that were read so
+    far.
     """
 
     commit: Commit = field(kw_only=True)
@@ -47,8 +48,8 @@ class RevisionWorkspace(Workspace):
         return name, self.paths[inside]
 
     def locate_image(self, folder: str, written: str) -> str | None:
-        """The path of an image as it was in the commit. If the image has not changed since then, this is its path in
-        the working tree, because copying thousands of images would be slow.
+        """The path of an image as it was in the commit. For an image that has not changed since the commit, this is the
+        path in the working tree, because copying thousands of images would be slow.
         """
         commit, top = self.commit, self.commit.repository.top
         below = os.path.relpath(os.path.join(self.root, folder), self.mirror).replace(os.sep, "/")
@@ -78,8 +79,8 @@ class RevisionWorkspace(Workspace):
         return names[at : at + 1] == [path] or bool(below(names, path))
 
     def _put(self, inside: str, path: str, place: tuple[Commit, str] | None = None) -> str:
-        """Copy a file or folder of a commit to `path`, and return `path`. If the commit does not have it, return its
-        path in the working tree.
+        """Copy a file or folder of a commit to `path`, and return `path`. If the commit has no such file or folder,
+        return its path in the working tree.
 
         `place` is a pair: the commit, and the folder for copies of its files. By default, they are the commit of the
         spec and `mirror`. For a path in a submodule, they are the commit and the folder of the submodule.
@@ -114,8 +115,8 @@ class RevisionWorkspace(Workspace):
         return path
 
     def _put_files(self, folder: str, path: str, names: Sequence[str], place: tuple[Commit, str]) -> None:
-        """Copy files of a folder. A link to a folder becomes a link to the copy of that folder. Otherwise, a link to a
-        folder above itself would be copied without end. For a file that is not copied, a link is made.
+        """Copy the files of a folder. A link to a folder becomes a link to that folder's copy, because a link to a
+        folder above itself would otherwise be copied without end. A file that is not copied becomes a link, too.
         """
         place[0].read(*names)
         for one in names:
@@ -145,8 +146,8 @@ class RevisionWorkspace(Workspace):
         return path
 
     def _make_room(self, path: str) -> bool:
-        """Make the folder of a new file in `mirror`, and remove a link in the place of the file. False if the folder
-        lies elsewhere: a forged tree can contain files below a link.
+        """Make the folder of a new file in `mirror`, and remove a link in the place of the file. Returns False if the
+        folder would lie outside of `mirror`: a forged tree can contain files below a link.
         """
         folder = os.path.dirname(path)
         if inside_of(self.mirror, folder) is None:
@@ -177,7 +178,7 @@ def snapshot(commit: Commit) -> Iterator[Callable[[str], tuple[bytes, str, Works
             root = os.path.join(mirror, os.path.dirname(inside)).rstrip("/")
             os.makedirs(root, exist_ok=True)
             space = RevisionWorkspace(root, commit=commit, mirror=mirror, paths=paths)
-            if f"{inside}.lock" in commit.files:  # the lock of the commit is used, and not one in the working tree
+            if f"{inside}.lock" in commit.files:  # the commit's lock is used, even if the working tree has another one
                 space.lock = os.path.basename(inside) + ".lock"
             return data, os.path.basename(inside), space
 

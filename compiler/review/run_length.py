@@ -1,5 +1,5 @@
-"""The length of a run, as far as it is known: its steps, samples, tokens and warm-up. Also says how the lengths of two
-runs differ.
+"""The length of a run, as far as it is known: its steps, samples, tokens and warm-up. Also describes the difference
+between the lengths of two runs.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ SHOWN = 3
 
 @record
 class RunLength:
-    """The length of one run. `samples` is the number of all sequences that are trained on, and `rows` the number of
-    rows in one epoch. `epochs` is the number of epochs that the spec states.
+    """The length of one run. `samples` is the number of sequences that the whole run trains on, and `rows` the number
+    of rows in one epoch. `epochs` is the number of epochs that the spec states.
 
     An unknown quantity is None, such as the rows of most datasets, or the number of sequences after packing. `group` is
     the number of completions per prompt. `each` is `group` times the number of iterations over a completion.
@@ -43,12 +43,12 @@ class RunLength:
 
     @property
     def tokens(self) -> int | None:
-        """The largest possible number of tokens that are trained on: samples times `seq`."""
+        """The largest number of tokens that the run can train on: samples times `seq`."""
         return None if self.samples is None or self.online else self.samples * self.seq
 
     @property
     def warm(self) -> tuple[int, float] | None:
-        """The warm-up in steps, and as a share of the run. None unless both numbers are known."""
+        """The warm-up in steps, and as a share of the run. None if one of these is unknown."""
         if self.warmup is None or not self.steps:
             return None
         count = self.warmup.steps(self.steps)
@@ -96,8 +96,8 @@ class RunLength:
             yield f"{now:g} prompts a step instead of {was:g}"
 
     def _samples(self, other: RunLength) -> Iterator[str]:
-        """A phrase that says how the number of tokens has changed, if the batch or the length of the
-        run has changed.
+        """A phrase about the change of the number of tokens. Empty if neither the batch nor the length of the run has
+        changed.
         """
         moved = (self.gbs, self.epochs, self.steps, self.seq) != (other.gbs, other.epochs, other.steps, other.seq)
         if not moved or self.online or other.online or self.seq != other.seq or self.packed != other.packed:
@@ -117,14 +117,14 @@ class RunLength:
         return bool(self.epochs and other.epochs and self.data == other.data)
 
     def _pace(self) -> float:
-        """The number of optimizer steps per row, or with packing per token. The ratio of this number between two runs
-        over the same rows is the ratio of their steps.
+        """The number of optimizer steps per row or, with packing, per token. If two runs train on the same rows, the
+        ratio of their numbers of steps is the ratio of these numbers.
         """
         return (self.epochs or 0) * self.each / self.gbs / (self.seq if self.packed else 1)
 
 
 def run_length(spec: Spec, planned: int | None = None) -> RunLength:
-    """The length of a run. `planned` is the number of steps in the plan, which knows it for online methods, too."""
+    """The length of a run. `planned` is the plan's number of steps, which is known even for online methods."""
     steps, written = total_steps(spec), spec.get("train.steps")
     steps = planned if steps is None else steps
     epochs = None if isinstance(written, int) else spec.real("train.epochs")
@@ -147,7 +147,7 @@ def run_length(spec: Spec, planned: int | None = None) -> RunLength:
 
 
 def _short(path: str) -> str:
-    """The name of a setting without its clause: `optimizer.lr` becomes `lr`. A setting that is nested deeper keeps its
+    """The name of a setting without its clause: `lr` for `optimizer.lr`. For a setting with more than two parts, the
     complete path.
     """
     from xpc.compiler.language.schema import BY_PATH

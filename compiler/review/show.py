@@ -115,7 +115,9 @@ def _difference_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
 
 
 def _argument_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
-    """Yield the sections of the changed arguments. Arguments that only one of two stacks has get separate sections."""
+    """Yield the sections of the changed arguments. If only one of the two stacks has an argument, it is in a section of
+    its own.
+    """
     single = [each for each in one.arguments if one.across and ABSENT in (each.before, each.after)]
     for stack, side in zip(one.stacks, ("before", "after"), strict=True) if one.across else ():
         only = [(getattr(each, side), each) for each in single if getattr(each, side) != ABSENT]
@@ -132,7 +134,8 @@ def _changes(found: Sequence[Change]) -> list[str]:
 
 
 def _folded(found: Sequence[Change]) -> list[str]:
-    """Lines about the changed arguments. If only one run has a file, a single line gives the number of its keys."""
+    """Lines about the changed arguments. A file that only one run has gets a single line with the number of its keys.
+    """
     by_file: dict[tuple[str, str], list[Change]] = {}
     for each in found:
         if ABSENT in (each.before, each.after):
@@ -170,7 +173,7 @@ def as_json(found: Comparison) -> str:
 
 
 def _value(value: object) -> object:
-    """Convert a part of a comparison for JSON. A change becomes its typed values, or, if it has none, its texts."""
+    """Convert a part of a comparison for JSON. A change becomes its typed values or, if it has none, its texts."""
     if isinstance(value, Change):
         before, after = value.values or (value.before, value.after)
         return {"name": value.name, "before": before, "after": after, "why": value.why}

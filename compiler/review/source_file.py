@@ -1,5 +1,5 @@
-"""`xpc diff recipe.yaml recipe.xp`: show each line of another tool's file, and next to it the setting of the spec that
-the line became.
+"""`xpc diff recipe.yaml recipe.xp`: show each line of another tool's file next to the setting of the spec that the line
+became in an import.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def is_source(name: str) -> bool:
 
 
 def compare(name: str, spec: CheckedSpec, title: str) -> tuple[str, bool]:
-    """Return two things: the lines of the other tool's file, each with its setting in the spec; and whether the spec
-    differs from what an import of the file would give now. Raises UsageError for a file that cannot be imported.
+    """Return two things: the lines of the other tool's file, each with its setting in the spec; and whether a new
+    import of the file would give other values than the spec has. Raises UsageError for a file that cannot be imported.
     """
     draft = _draft(name, spec)
     lines, differs = [_row(name, title), _row("-" * len(name), "-" * len(title))], False
@@ -83,7 +83,7 @@ def _draft(name: str, spec: Spec) -> Draft:
 
 def _becomes(draft: Draft, outcome: KeyOutcome, spec: Spec) -> tuple[str, bool]:
     """Return a pair: the settings that a key of the other tool's file became, with their values in the spec; and
-    whether one of these values differs from what an import would give.
+    whether a new import would give another value for one of them.
     """
     paths = [path for path, written in draft.settings.items() if written.entry is not None
              and (written.entry.file, written.entry.key) == (outcome.file, outcome.key)]  # fmt: skip
@@ -104,7 +104,7 @@ def _compared(path: str, imported: str, has: str | None) -> str:
 
 
 def _value(spec: Spec, path: str, draft: Draft) -> str | None:
-    """The value of a setting as it is written in a spec; None if the spec has no value. If the value names a copy of a
+    """The value of a setting, written as in a spec, or None if the spec has no value. If the value names a copy of a
     file in the bundle (`files/...`), and the imported draft has a file with the same contents, the draft's name for the
     file is returned.
     """

@@ -16,8 +16,8 @@ NONE = "none"
 def source_changes(
     name: str, before: Sequence[DataSource], after: Sequence[DataSource]
 ) -> Iterator[tuple[Change, bool]]:
-    """Yield pairs: a change of a source, and whether it only changes how the rows are read (format, columns, ...).
-    `name` is `data`, or `eval.data` with the name of an evaluation set.
+    """Yield a pair for each changed source: the change, and whether only the way of reading the rows changed (format,
+    columns, ...). `name` is `data`, or `eval.data` with the name of an evaluation set.
     """
     names = [[ref(each) for each in sources] for sources in (before, after)]
     if names[0] != names[1] and sorted(map(described, before)) == sorted(map(described, after)):

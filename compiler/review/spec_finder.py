@@ -1,10 +1,9 @@
 """The specs of a repository: the tracked `.xp` files that describe a run, each with the files that it extends (its
 bases).
 
-A file describes a run if it has a `train` sentence, or if a base of it has one. Two kinds of files count as well,
-because their errors must be reported: a file whose bases are missing or cyclic, and a file that has a syntax error and
-that no other file extends. The `spec.xp` of a bundle does not count. Symbolic links do not count either, because they
-may lead out of the repository.
+A file describes a run if it or one of its bases has a `train` line. Two kinds of files also count, because their errors
+must be reported: a file with a missing or cyclic base, and a file with a syntax error that no other file extends. The
+`spec.xp` of a bundle does not count. Symbolic links do not count either, because they may lead out of the repository.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ class Specs:
     copies: tuple[str, ...] = ()
 
     def reading(self, changed: Iterable[str]) -> list[str]:
-        """The specs that a change affects because a file that belongs to the spec's text has changed: the spec, its
-        lock, one of its bases, or a submodule that contains a base.
+        """The specs that a change affects through their texts: the spec itself, its lock, one of its bases, or a
+        submodule with a base has changed.
         """
         found = set(changed)
         return [
@@ -94,8 +93,8 @@ def _specs(
     names = sorted(path for path in modes if path.endswith(".xp") and path not in copies)
     links = tuple(path for path in names if modes[path] == LINK)
     files = {path: _parsed(read(path), path) for path in names if modes[path] != LINK}
-    # bases may have any name, so they are found in steps; each step reads all its files together, because reading from
-    # a commit starts a process of git
+    # Bases may have any name, so they are found level by level. The files of a level are read together, because each
+    # read from a commit starts a process of git.
     others: dict[str, _File] = {}
     new = files
     for _ in range(DEEP):
@@ -129,8 +128,8 @@ def _specs(
 def _copies(modes: Mapping[str, str], read: Callable[[str], bytes | None], load: Callable[..., None]) -> Iterator[str]:
     """The `spec.xp` of bundles. The `bundle.toml` next to such a file lists it with its digest.
 
-    The name of a folder, or a `bundle.toml` without this digest, does not make a bundle. Otherwise, adding one next to
-    a spec would hide the spec from the review.
+    A folder is not a bundle because of its name, or because of a `bundle.toml` without this digest: anyone could then
+    hide a spec from the review by adding a `bundle.toml` next to it.
     """
     found = {
         path: f"{path.removesuffix(SPEC)}{MANIFEST}"
@@ -146,7 +145,7 @@ def _copies(modes: Mapping[str, str], read: Callable[[str], bytes | None], load:
 
 
 def _bases(path: str, file: Callable[[str], _File | None]) -> tuple[str, ...]:
-    """The bases of a file, the nearest first. If a base is missing, or is part of a cycle, the list ends before it."""
+    """The bases of a file, the nearest first. The list ends before a base that is missing or part of a cycle."""
     chain: list[str] = []
     here = path
     while len(chain) < DEEP:
@@ -159,13 +158,15 @@ def _bases(path: str, file: Callable[[str], _File | None]) -> tuple[str, ...]:
 
 
 def _base(path: str, named: str) -> str:
-    """The path of a base, relative to the top of the repository, for a file and the name in its `extends`."""
+    """The path of a file's base, relative to the top of the repository. `name` is the text after `extends`, which is
+    relative to the file.
+    """
     return os.path.normpath(os.path.join(os.path.dirname(path), named)).replace(os.sep, "/")
 
 
 def _parsed(data: bytes | None, name: str) -> _File:
-    """Whether a file has a `train` sentence, which spec it extends, and whether it has errors. A file is parsed only if
-    it contains the word `train` or `extends`.
+    """Whether a file has a `train` line, which spec it extends, and whether it has errors. A file without the words
+    `train` and `extends` is not parsed.
     """
     if data is None:
         return _File(False, None, True)

@@ -70,7 +70,7 @@ def _json(text: str) -> dict[str, object]:
 def _flat(table: object, prefix: str) -> Iterator[tuple[str, object]]:
     if isinstance(table, dict) and table:
         for key, value in table.items():
-            # a key that contains a dot is quoted, because a dot also separates a table's name and its key
+            # a dot separates a table's name and its key, so a key that contains a dot is quoted
             name = json.dumps(key) if not key or "." in key or '"' in key else key
             yield from _flat(value, f"{prefix}.{name}" if prefix else name)
     else:
@@ -80,8 +80,8 @@ def _flat(table: object, prefix: str) -> Iterator[tuple[str, object]]:
 def _yaml(text: str) -> dict[str, object]:
     """Read accelerate.yaml, which is nested one level deep. Its numbers, flags and quoted strings are parsed as JSON.
 
-    Some lines become entries of their own, `line 12`: a line of another form, such as the second line of a value; a
-    line with another indentation than the lines above it; and the second occurrence of a key.
+    A line that this function cannot read becomes an entry `line 12`: a line of another form, such as the second line of
+    a value; a line with another indentation than the lines above; the second occurrence of a key.
     """
     out: dict[str, object] = {}
     block, indent, blocks = "", "", set[str]()
@@ -93,7 +93,7 @@ def _yaml(text: str) -> dict[str, object]:
         if not spaces:
             block = ""
         elif block and out.get(block[:-1], 0) is None:
-            # this line is the first one in the block, so its indent is the indent of the block
+            # the first line of a block decides the indentation of the block
             del out[block[:-1]]
             indent = spaces
         name = f"{block}{key}"
@@ -109,8 +109,8 @@ def _yaml(text: str) -> dict[str, object]:
 
 
 def _scalar(text: str) -> object:
-    """Parse a value of YAML: a number, a flag or a text. YAML may read an unquoted text as another type, such as `no`
-    as a flag. Such a text is returned as `{"without quotes": text}`, which differs from the same text in quotes.
+    """Parse a value of YAML: a number, a flag or a text. A text without quotes, which YAML may read as another type
+    (`no` as a boolean), is returned as `{"without quotes": text}`, so that it is not equal to the same text in quotes.
     """
     try:
         return json.loads(text)

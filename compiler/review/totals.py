@@ -16,8 +16,8 @@ ADDED = ("GPU-hours", "disk, at most", "cost")
 
 
 def forecasts(runs: Iterable[Run], prices: Mapping[str, float]) -> list[Forecast]:
-    """The forecast (hours, disk, cost) of each run. Members that differ only in settings of INDEPENDENT get the same
-    forecast, which is computed once.
+    """The forecast (hours, disk, cost) of each run. Members that differ only in the settings INDEPENDENT share one
+    forecast.
 
     Raises DoesNotCompile if a member on disk does not compile.
     """
@@ -32,8 +32,8 @@ def forecasts(runs: Iterable[Run], prices: Mapping[str, float]) -> list[Forecast
 
 
 def _decisive(run: Run) -> Iterator[str]:
-    """The values that can change hours or disk space. For a member on disk, these are the lines of its spec.xp, because
-    checking the spec of each member would be slow.
+    """The values that hours and disk space depend on. For a member on disk, these are all lines of its spec.xp, because
+    checking every member's spec would be slow.
     """
     if run.tree is None:
         spec = run.spec

@@ -15,7 +15,9 @@ ABSENT = "absent"
 def argument_changes(
     one: Spec, other: Spec, before: dict[str, object], after: dict[str, object]
 ) -> tuple[tuple[Change, ...], tuple[Change, ...], int]:
-    """Return the renamed arguments, the arguments with changed values, and the number of unchanged arguments."""
+    """Return three values: the renamed arguments, the arguments with changed values, and the number of unchanged
+    arguments.
+    """
     head = "trainer_args.json arguments."
     renamed: list[Change] = []
     why: dict[str, str] = {}
@@ -43,8 +45,8 @@ def argument_changes(
 
 
 def _exact(value: object) -> str:
-    """A value as JSON text. As texts, 1, 1.0, true and "1" are different, although Python considers some
-    of them equal.
+    """A value as JSON text. The JSON texts of 1, 1.0, true and "1" differ, although Python considers some of these
+    values equal.
     """
     return json.dumps(value, sort_keys=True)
 
@@ -58,8 +60,8 @@ def _change(key: str, before: Mapping[str, object], after: Mapping[str, object],
 
 
 def _entries(key: str, before: object, after: object) -> list[Change]:
-    """The changes between two lists of records, such as data sources, key by key. Empty if one of the two values is not
-    a list of records.
+    """The changes between two lists of records, such as data sources, key by key. Empty if a value is not a list of
+    records.
     """
     lists = [each for each in (before, after) if isinstance(each, list) and all(isinstance(one, dict) for one in each)]
     if len(lists) < 2:

@@ -1,4 +1,4 @@
-"""The class of changed values, and how such a value is shortened for the first line of a comparison."""
+"""The class `Change` of a changed value, and functions that shorten values for the first line of a comparison."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ AROUND = 16
 
 @record
 class Change:
-    """A changed value. `why` is the calculation of the new value, or says where the value comes from if the spec does
-    not state it.
+    """A changed value. `why` is the calculation of the new value or, if the spec does not state this value, its origin.
 
     If both values are numbers, flags, strings or lists of these, `values` has the old and the new value for the JSON
     output.
@@ -50,8 +49,8 @@ def scalar(value: object) -> Scalar:
 
 
 def short(before: str, after: str) -> tuple[str, str]:
-    """Shorten two different values to the part in which they differ. The characters before and after this part, which
-    are equal, become `...`.
+    """Shorten two different values to the part in which they differ. The equal text before this part becomes `...`, and
+    so does the equal text after it.
     """
     if len(before) <= WIDE and len(after) <= WIDE:
         return before, after
@@ -62,6 +61,6 @@ def short(before: str, after: str) -> tuple[str, str]:
 
 
 def _cut(text: str, start: int, end: int) -> str:
-    """The characters from `start` to a few after `end`, at most WIDE, with `...` in place of omitted text."""
+    """The characters from `start` to a few after `end`, at most WIDE of them. Omitted text becomes `...`."""
     end = min(len(text), end + AROUND, start + WIDE)
     return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"

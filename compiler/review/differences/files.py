@@ -37,15 +37,15 @@ class FileChange:
 
 
 def is_prose(name: str) -> bool:
-    """Whether the file is Markdown, the manifest or the spec, whose changes do not count as changes of the run. The
-    values in the spec are compared separately.
+    """Whether the file is Markdown, the manifest or the spec. Changes of such a file are no changes of the run. Values
+    in the spec are compared elsewhere.
     """
     return name in (MANIFEST, "spec.xp") or (name.endswith(".md") and not name.startswith(CONTENT))
 
 
 def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """The names of files whose digests differ. Markdown, spec and manifest are left out. The file that lists digests is
-    included only if no other file differs.
+    """The names of the files with different digests, without Markdown, spec and manifest. The file that lists digests
+    is included only if no other file differs.
     """
     found = sorted(name for name in {*before, *after} if before.get(name) != after.get(name) and not is_prose(name))
     return found if found == [LIST] else [name for name in found if name != LIST]
@@ -55,8 +55,9 @@ def decides(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes], 
     """Whether the change of this file changes the run. `tables` are those JSON and YAML files in which a value has
     changed.
 
-    False for a list of packages, because packages are compared separately. A JSON file and accelerate.yaml count only
-    if a value changed. The YAML files of an engine contain scripts, in which `#` need not begin a comment.
+    False for a list of packages, because packages are compared elsewhere. A changed JSON file or accelerate.yaml
+    changes the run only if a value changed. Any change of an engine's YAML file counts, also after a `#`: such a file
+    contains scripts, in which a `#` need not begin a comment.
     """
     if installs(name):
         return False

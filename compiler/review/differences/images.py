@@ -32,7 +32,7 @@ def image_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> It
 
 
 def entries(data: bytes) -> dict[str, Entry]:
-    """The images in a list, by path. A malformed line, which can only come from an edit by hand, is skipped."""
+    """The images in a list, by path. A malformed line is skipped; only an edit by hand can make one."""
     out: dict[str, Entry] = {}
     for line in data.splitlines():
         try:
@@ -67,7 +67,9 @@ def described(was: Mapping[str, Entry], now: Mapping[str, Entry]) -> str:
 
 
 def moved(was: Entry, now: Entry) -> str:
-    """Describe how an image has changed: `20,481 -> 20,490 bytes`, or both digests if the sizes are equal."""
+    """How an image has changed: `20,481 -> 20,490 bytes`, or both digests if only the contents changed and not the
+    size.
+    """
     if was is None or now is None:
         return "was not there, and is now" if was is None else "was there, and is not now"
     if was[0] != now[0]:

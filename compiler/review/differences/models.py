@@ -22,10 +22,10 @@ STATED = "sha256:"
 
 
 def model_changes(one: Run, other: Run) -> tuple[Change, ...]:
-    """The files of local models that differ. If both runs name a file by the same path, the file is not read.
+    """The files of local models that differ. A file that has the same path in both runs is equal, and is not read.
 
-    Only the folders that both runs use are compared, because another folder is another model. If one of the runs has no
-    files for a folder, the folder may be on another machine, and is not compared.
+    A folder that only one run uses is another model, and is not compared. A folder for which one run knows no files may
+    be on another machine, and is not compared, either.
     """
     found = []
     for was, now in _shared(one, other):
@@ -38,8 +38,8 @@ def model_changes(one: Run, other: Run) -> tuple[Change, ...]:
 
 
 def without_digests(one: Run, other: Run) -> str:
-    """The path of a file of a local model that cannot be compared, because one run is a bundle on disk whose manifest
-    has no digests of the model's files. "" if there is no such file.
+    """The path of a local model's file that cannot be compared, because one run is a bundle on disk whose manifest has
+    no digests of the model. "" if all files can be compared.
     """
     for was, now in _shared(one, other):
         if (one.tree is not None and now and not was) or (other.tree is not None and was and not now):
@@ -48,8 +48,8 @@ def without_digests(one: Run, other: Run) -> str:
 
 
 def unused_digest(one: Run, other: Run) -> str:
-    """The first file whose digests in the two manifests differ, although it belongs to no local model that the run
-    uses. The launch does not check the digest of such a file. "" if there is none.
+    """The first file with different digests in the two manifests that belongs to none of the run's local models, or "".
+    The launch does not check the digest of such a file.
     """
     was, now = (
         {name: stated for name, stated in run.models.items() if not name.startswith(_folders(run))}
@@ -63,8 +63,8 @@ def _folders(run: Run) -> tuple[str, ...]:
 
 
 def _shared(one: Run, other: Run) -> Iterator[tuple[Mapping[str, str], Mapping[str, str]]]:
-    """Yield a pair of mappings for each local model that both runs use. The first mapping is about `one`, and the
-    second about `other`. It maps each file of the model to its digest in bundle.toml (`sha256:...`), or to its path.
+    """Yield a pair of mappings for each local model that both runs use: the first for `one`, the second for `other`. A
+    mapping has, for each file of the model, its digest in bundle.toml (`sha256:...`) or its path.
     """
     for folder in local_models(one.spec):
         if folder in local_models(other.spec):

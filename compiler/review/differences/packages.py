@@ -43,7 +43,7 @@ def package_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> 
 
 
 def _entries(file: str, data: bytes | None) -> dict[str, str]:
-    """The packages in a file with their versions. A line of any other form becomes an entry of its own, with the value
+    """The packages in a file with their versions. A line that is not `NAME==VERSION` becomes an entry with the value
     `present`.
     """
     if data is None:
@@ -56,7 +56,7 @@ def _entries(file: str, data: bytes | None) -> dict[str, str]:
         if not words or (words.startswith("#") and not (number < 2 and CODING.match(words))):
             continue
         exact = EXACT.fullmatch(words.partition(" #")[0].strip())
-        if exact is None or line.endswith("\\"):  # pip joins a line that ends with a backslash with the next one
+        if exact is None or line.endswith("\\"):  # like pip, join a line that ends with a backslash with the next line
             out[f"line `{words}`"] = {"present": None}
         else:
             name = re.sub("[-_.]+", "-", exact[1]).lower()
@@ -65,8 +65,8 @@ def _entries(file: str, data: bytes | None) -> dict[str, str]:
 
 
 def _locked(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the pins of a lock: packages with versions, and models, datasets and kernels with commits. A damaged lock
-    yields its complete text.
+    """Yield the pins of a lock: versions of packages, and commits of models, datasets and kernels. For a damaged lock,
+    yield its complete text.
     """
     try:
         table = bounded_toml.loads(data.decode())
@@ -82,8 +82,8 @@ def _locked(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _in(name: str, environment: str) -> str:
-    """The name of a package. If the package is not installed into the training environment, ` for FILE` follows the
-    name.
+    """The name of a package. For a package of another environment than the training environment, ` for FILE` follows
+    the name.
     """
     return name if environment == "requirements.txt" else f"{name} for {environment}"
 

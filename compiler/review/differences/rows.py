@@ -16,7 +16,7 @@ from xpc.compiler.spec.survey import Broken
 
 
 def row_changes(one: Spec, other: Spec) -> Iterator[str]:
-    """A sentence for each local file that both runs read and whose rows differ."""
+    """A sentence for each local file that both runs read, if its rows differ between the runs."""
     before, after = ({part.path: part for part in _files(spec)} for spec in (one, other))
     for path, was in before.items():
         now = after.get(path)

@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
 
 class Generation(Extension):
-    """The tag `{% generation %}`, which marks an answer in a template. What the tag encloses is rendered as usual."""
+    """The tag `{% generation %}`, which marks an answer in a template. The text inside the tag is rendered as if the
+    tag were absent.
+    """
 
     tags = {"generation"}  # noqa: RUF012 - jinja2's own form
 
     def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
-        """Parse everything from `{% generation %}` to `{% endgeneration %}`, and return what is between these tags."""
+        """Parse everything from `{% generation %}` to `{% endgeneration %}`, and return the nodes between these two
+        tags.
+        """
         next(parser.stream)
         return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
 

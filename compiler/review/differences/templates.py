@@ -1,7 +1,7 @@
 """Show how a changed chat template renders a sample row. Only `xpc diff` uses this module.
 
-A template may come from a stranger, and rendering it may never end. So it is rendered by jinja2's sandbox, in a fork of
-this process that can neither start a program nor open a file, and whose time and memory are limited.
+A template may come from a stranger, and rendering it may never end. Therefore jinja2's sandbox renders it in a fork of
+this process. The fork can neither start a program nor open a file, and its time and memory are limited.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ SAMPLE = [{"role": "user", "content": "What is 1+1?"}, {"role": "assistant", "co
 
 
 def template_changes(one: Spec, other: Spec) -> Iterator[str]:
-    """Lines that show how the chat template of each run renders the same row. Empty if the two templates are equal, or
-    if one of them is unknown.
+    """Lines that show the same row as the chat template of each run renders it. Empty if the two templates are equal,
+    or if one is unknown.
     """
     before, after = one.chat_template, other.chat_template
     if before is None or after is None or before == after:
@@ -61,8 +61,8 @@ def template_changes(one: Spec, other: Spec) -> Iterator[str]:
 
 
 def _sample(spec: Spec) -> tuple[Mapping[str, Any], str]:
-    """A conversation to render, with its name for messages. It is the first row of the run's local data; if there is
-    none, a made-up conversation.
+    """A conversation to render, and its name in messages: the first row of the run's local data, or a made-up
+    conversation if there is no local data.
     """
     for source in spec.files:
         if source.shape in ("messages", "conversations") and readable(source):
@@ -81,7 +81,9 @@ def _turn(turn: dict[str, Any]) -> dict[str, Any]:
 
 
 def rendered(template: str, row: Mapping[str, Any], eos: str | None) -> tuple[str | None, str]:
-    """Render a row with a template. Returns the text and "", or None and the reason why it cannot be rendered."""
+    """Render a row with a template. Returns the text and "". If the row cannot be rendered, returns None and the
+    reason.
+    """
     from importlib.util import find_spec
 
     if find_spec("jinja2") is None:
@@ -115,7 +117,9 @@ def _render(template: str, row: Mapping[str, Any], eos: str | None) -> str:
 
 
 def _limited(work: Callable[[], str]) -> bytes | None:
-    """Call a function in a fork that has limits, and return its result. None if the fork exceeds a limit or fails."""
+    """Call a function in a fork with limits on time, memory and files, and return its result. None if the fork exceeds
+    a limit or fails.
+    """
     import signal
     import time
     from select import select
@@ -148,8 +152,8 @@ def _limited(work: Callable[[], str]) -> bytes | None:
 
 
 def _limit(writer: int) -> None:
-    """Limit the time, the memory and the open files of this process. All modules must be imported before, because no
-    file can be opened afterwards.
+    """Limit the time, the memory and the open files of this process. All modules must already be imported, because the
+    process cannot open a file under these limits.
     """
     import resource
 
@@ -171,7 +175,7 @@ def _pages() -> str:
         with open("/proc/self/statm", encoding="ascii") as handle:
             return handle.read().split()[0]
     except OSError:
-        # without /proc, assume that this process uses 1 GiB, in pages of 4 KiB
+        # without /proc, this process is assumed to use 1 GiB (in pages of 4 KiB)
         return "262144"
 
 

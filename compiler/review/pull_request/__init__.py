@@ -1,9 +1,9 @@
 """Write the comment on a pull request that says how its changes affect runs. Also contains the programs that the GitHub
 Action and the pre-commit hooks start.
 
-Every spec that the pull request changes or affects is compared with its version at the merge base. A hidden marker
-identifies the comment, so that later runs find it and update it if its text has changed. If the token is not allowed to
-write comments, as for pull requests from forks, the text is written to the job summary instead.
+Every spec that the pull request changes or affects is compared with its version at the merge base. The comment contains
+a hidden marker. A later run of the action finds the comment by this marker, and updates it if its text has changed. For
+a pull request from a fork, the token may not write comments, and the text is written to the job summary instead.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 `BASE` writes the comment about the changes since the commit BASE. `check [--base BASE] PATH...` checks specs. `fmt
 FILE...` formats the specs that are not in bundles. `verify FILE...` verifies the bundles, sweeps, locks and finished
-runs that the files belong to; `verify --all PATH...` verifies all of them below the paths.
+runs to which the files belong. `verify --all PATH...` verifies all bundles, sweeps, locks and finished runs below the
+paths.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) -> list[str]:
-    """The specs that are affected by the changed files. A spec is affected if it is new or deleted, or if it reads a
-    changed file: its own text, a spec that it extends, a lock, a template, or rows.
+    """The specs that changed files affect: new and deleted specs, and specs that read a changed file. A spec reads its
+    own text, the specs that it extends, its lock, templates and rows.
     """
     found = {*was.reading(changed), *now.reading(changed), *(was.runs.keys() ^ now.runs.keys())}
     others = {path for path in changed if not path.endswith((".xp", ".lock"))}
@@ -51,8 +51,8 @@ def _reads(repository: Repository, path: str, changed: set[str], above: set[str]
 
 
 def _uncopied(spec: Spec, workspace: Workspace) -> Iterator[str]:
-    """The files that a run reads and that are not copied into its bundle: the files of local models, with their
-    folders, and the images of rows.
+    """The files that a run reads and its bundle does not contain: the files of local models with their folders, and the
+    images of rows.
     """
     for model in local_models(spec):
         paths = [os.path.join(model, name) for name in workspace.listed(model)]

@@ -1,7 +1,7 @@
 """Format the specs of a repository, and then check them, for the GitHub Action and the pre-commit hooks.
 
-With `--base`, only those specs are checked that the change edits or affects. If a finding is in a spec that other specs
-extend, its message names the runs that it concerns.
+With `--base`, only the specs that the change edits or affects are checked. The message of a finding in an extended spec
+names the runs that extend this spec.
 """
 
 from __future__ import annotations
@@ -101,16 +101,16 @@ def _checked(options: argparse.Namespace) -> int:
 
 
 def _deleted(repository: Repository) -> set[str]:
-    """The files of HEAD that are not tracked any more. pre-commit passes no deleted files, so the command adds them
-    itself.
+    """The files of HEAD that are no longer tracked. pre-commit does not pass deleted files to a hook, so the hook looks
+    for them itself.
     """
     head = repository.commit("HEAD")
     return set() if head is None else set(Commit.of(repository, head).files) - set(repository.index())
 
 
 def _selected(repository: Repository, specs: Specs, paths: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the `.xp` files, and the specs among them, that `paths` name. A path may be a folder, a glob or a file,
-    relative to the working directory.
+    """Return two lists: the `.xp` files that `paths` select, and the specs among them. A path is a folder, a glob or a
+    file, relative to the working directory.
     """
     files: dict[str, None] = {}
     for one in paths:
@@ -159,7 +159,7 @@ def _findings(
 
 
 def _naming(one: Diagnostic, paths: Sequence[str]) -> Diagnostic:
-    """Return the finding. If it is in a spec that the runs in `paths` extend, the names of these runs are added to its
+    """Return the finding. If the runs in `paths` extend the spec with the finding, their names are added to its
     message.
     """
     here = "" if one.primary is None else os.path.normpath(one.primary.source.name)

@@ -22,14 +22,14 @@ WORDS = {BROKEN: "broken", CHANGED: "changed", RENAMED: "renamed", NEW: "new", G
 
 
 def comment(found: Sequence[Entry], most: int = MOST) -> str:
-    """The text of the comment. Its first line sums up the pull request. Its last lines say how much was left out
-    because the comment would be too long, and which specs of bundles are not compared.
+    """The text of the comment. The first line sums up the pull request. The last lines say which specs of bundles are
+    not compared, and how much was left out because GitHub limits the length of a comment.
     """
     last = [f"\n{plain(f'{one.path} {one.line}')}.\n" for one in found if one.kind == COPIES]
     found, most = [one for one in found if one.kind != COPIES], most - sum(map(len, last))
     groups = _groups(found)
     parts = [f"{MARKER}\n**{_headline(found)}**\n"]
-    # the summaries come first, and the full texts get the space that remains
+    # the summaries have priority over the full texts, which get the remaining space
     short = [f"\n- {_line(group)}\n" for group in groups]
     length, omitted = len(parts[0]), 0
     left = sum(map(len, short))
@@ -92,8 +92,8 @@ def _line(group: Sequence[Entry]) -> str:
 
 
 def _part(group: Sequence[Entry]) -> str:
-    """The full comparison of a group, as a section that can be unfolded below the summary line. Its code fence is
-    longer than any fence in the text, so that the text cannot end it.
+    """The full comparison of a group, as a section that unfolds below the summary line. Its code fence is longer than
+    any fence inside the text, so no text can end the section early.
     """
     first = group[0]
     if not first.text and len(group) == 1:
@@ -109,7 +109,7 @@ def _part(group: Sequence[Entry]) -> str:
 
 
 def plain(text: str) -> str:
-    """Write the text on one line, and escape everything in it that is unprintable, markup or an @mention."""
+    """Write the text on one line. Unprintable characters, markup and @mentions are escaped."""
     line = visible(" ".join(text.split()))
     line = line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
     return "".join(f"&#{ord(one)};" if one in "@*_`[]()!#~|\\:" else html.escape(one) for one in line)

@@ -1,5 +1,5 @@
-"""The changes of a pull request, spec by spec. Each entry says whether a spec is changed, new, gone, renamed or broken,
-for which cause, and how its GPU-hours, disk space and cost change.
+"""The changes of a pull request, spec by spec. An entry says whether a spec is changed, new, gone, renamed or broken,
+and why, and how its GPU-hours, disk space and cost change.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ SUMMED = 1000
 class Entry:
     """The change of one spec: a summary of one line, and the full text. `broken` is true if the spec does not compile.
 
-    `cause` names the changed lines of extended specs if these lines explain the change completely; otherwise it is
-    empty. `hours`, `disk` and `cost` are the changes in GPU-hours, bytes and money; None if they are unknown.
+    `cause` lists the changed lines of extended specs if these lines alone explain the change; otherwise it is empty.
+    `hours`, `disk` and `cost` are the changes in GPU-hours, bytes and money; None if they are unknown.
     """
 
     path: str
@@ -73,7 +73,8 @@ class Entry:
 
 
 def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[Entry]:
-    """Yield an entry for every spec that is new, gone, broken or renamed since the commit `base`, or whose run differs.
+    """Yield an entry for every spec that is new, gone, broken or renamed since the commit `base`, and for every spec
+    whose run has changed since then.
 
     Raises UsageError.
     """
@@ -108,8 +109,8 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
 
 
 def excluded_copies(count: int) -> str:
-    """A message about `count` specs that are not compared, because each is the `spec.xp` of a bundle. The message is
-    printed after the name of the first of these specs.
+    """A message about `count` specs that are not compared, because each is the `spec.xp` of a bundle. The caller prints
+    the name of the first of these specs before the message.
     """
     more = f" and {count - 1:,} more are the specs of bundles" if count > 1 else " is the spec of a bundle"
     return f"{more.lstrip()}; only `xpc verify` compares {'them' if count > 1 else 'it'}"
@@ -129,7 +130,7 @@ def _why_gone(path: str, after: Commit, now: Specs) -> str:
 
 
 def fork_and_head(repository: Repository, base: str) -> tuple[Commit, Commit]:
-    """The merge base of HEAD and `base`, and HEAD. Raises UsageError if git does not know the commit."""
+    """The merge base of HEAD and `base`, and HEAD itself. Raises UsageError if git does not know one of the commits."""
     start, head = (_commit(repository, revision) for revision in (base, "HEAD"))
     fork = (repository.git("merge-base", start, head) or start.encode()).decode().strip()
     return Commit.of(repository, fork), Commit.of(repository, head)
@@ -176,7 +177,7 @@ def _renamed(before: Commit, after: Commit, was: Specs, now: Specs) -> Iterator[
 
 
 def _similarity(one: str, other: str) -> float:
-    """The share of lines that two texts have in common, from 0 to 1. The order of the lines is ignored, because
+    """The share of lines that two texts have in common, from 0 to 1. The order of the lines does not matter, because
     comparing it would take much longer.
     """
     counts = Counter(one.splitlines()), Counter(other.splitlines())
@@ -193,7 +194,9 @@ def _sentence(text: str) -> str:
 
 
 class _Comparer:
-    """Compares the specs at the merge base with those in the working tree. `opened` reads a spec at the merge base."""
+    """Compares the specs at the merge base with the specs in the working tree. `opened` is a function that reads a spec
+    at the merge base.
+    """
 
     def __init__(self, repository: Repository, opened: Opened, prices: Prices, start: str) -> None:
         self.repository, self.opened, self.prices, self.start = repository, opened, prices, start
@@ -208,15 +211,15 @@ class _Comparer:
         return UncheckedOperand(path, data, name, workspace, "").check(name)
 
     def after(self, path: str, name: str = "") -> Operand:
-        """The spec in the working tree. A renamed spec is checked under its old `name`, so that the new name does not
-        count as a difference.
+        """The spec in the working tree. A renamed spec is checked under its old name `name`, so that the comparison
+        shows no difference of names.
         """
         with open_operand(os.path.join(self.repository.top, path)) as one:
             return evolve(one, title=path).check(name or one.name)
 
     def compared(self, old: str, new: str, shown: set[tuple[str, ...]]) -> Iterator[Entry]:
-        """Yield the entry of a spec that exists at both commits, if its run differs or it was renamed. `shown` are the
-        causes of the entries so far; the full text for a cause is not repeated.
+        """Yield the entry of a spec that exists at both commits, if it was renamed or its run has changed. `shown` are
+        the causes of the earlier entries; the full text for a cause is shown only once.
         """
         now = self.after(new, os.path.basename(old) if old != new else "")
         if not now.runs:
@@ -278,8 +281,8 @@ def _totals(before: list[Forecast], after: list[Forecast]) -> tuple[float | None
 
 
 def _row(was: Operand, now: Operand, before: list[Forecast], after: list[Forecast]) -> str:
-    """The line of a spec within a group. All specs of a group have the same changed settings, so the line contains only
-    the effects on this spec: on memory, GPU-hours and warnings.
+    """The line of a spec within a group. All specs of a group have the same changed settings, so the line says only
+    what these do to this spec: the changes of memory, GPU-hours and warnings.
     """
     parts = [verdict_change(before[0].plan, after[0].plan)] if before and after else []
     hours = _totals(before, after)[0]
@@ -320,8 +323,8 @@ def _hardware(spec: Spec) -> str:
 
 
 def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
-    """The changed settings with file and line, if all of them are in extended specs: `base/house.xp:16 weight_decay 0
-    -> 0.1`.
+    """If all changed settings are in extended specs, these settings with file and line: `base/house.xp:16 weight_decay
+    0 -> 0.1`.
 
     Empty if anything has changed in the spec itself, in its data, its files or its lock. Also empty for a sweep.
     """
@@ -342,8 +345,8 @@ def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
 
 
 def _bundled(spec: Spec) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """Return two mappings from file names to contents. The first has the files that the spec names, such as templates;
-    the second has the requirements files, which list packages.
+    """Return two mappings from file names to contents. The first has the files to which the spec refers, such as
+    templates; the second has the requirements files, which list packages.
     """
     lists = {name: data for name, data in spec.bundled.items() if installs(name)}
     return {name: data for name, data in spec.bundled.items() if name not in lists}, lists

@@ -17,8 +17,8 @@ SECONDS = 30
 
 
 def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
-    """Create or update the comment, and return a sentence that says what was done. If `changes` is false, an existing
-    comment is updated, but no comment is created.
+    """Create or update the comment, and return a sentence on what was done. Without `changes`, only an existing comment
+    is updated, and none is created.
     """
     with open(environment["GITHUB_EVENT_PATH"], encoding="utf-8") as handle:
         number = int(json.load(handle)["pull_request"]["number"])
@@ -45,10 +45,11 @@ def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
 
 
 def _own_comment(environment: Mapping[str, str], path: str) -> dict[str, str] | None:
-    """The comment of an earlier run, recognized by the marker in its first line; None if there is none.
+    """The comment of an earlier run of this program, recognized by the marker in its first line, or None.
 
     Only comments by bots and by people with rights in the repository count (the author of a workflow's own comment is a
-    bot). Otherwise, a stranger could write a comment with the marker, and later edit the text that was written into it.
+    bot). If any author counted, a stranger could write a comment with the marker, and edit it after this program has
+    written its text into it.
     """
     page = 1
     while True:

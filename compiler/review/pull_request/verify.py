@@ -1,9 +1,9 @@
 """Verify the bundles, locks and finished runs of a repository, like `xpc verify --all`, for the GitHub Action and the
 pre-commit hooks.
 
-The Action verifies everything in its folders, with `--strict`. A hook verifies what the changed files belong to: the
-bundle, the sweep or the run that contains such a file, and the lock and the bundle of each spec that reads a changed
-file, for example of a spec that extends a changed base.
+The Action verifies everything in its folders, with `--strict`. A hook verifies only what changed files concern: a
+bundle, sweep or run that contains a changed file, and the lock and the bundle of a spec that reads one, for example
+because the spec extends it.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _verified(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _tracked(repository: Repository, specs: Specs) -> FolderContents:
-    """The specs, bundles and finished runs that git tracks. A bundle inside another bundle, such as a member of a
-    sweep, is not listed itself. Paths are relative to the top of the repository.
+    """The specs, bundles and finished runs that git tracks. A bundle inside another one, such as a member of a sweep,
+    is not listed. Paths are relative to the top of the repository.
     """
     index = repository.index()
     names = set(index)
@@ -91,7 +91,7 @@ def _above(folder: str) -> list[str]:
 
 
 def _folders(paths: Iterable[str]) -> list[str]:
-    """The folders that the paths of a workflow name. For a file or a glob, these are the folders of the files."""
+    """The folders in the paths of a workflow. A path that is a file or a glob stands for the folders of its files."""
     out: dict[str, None] = {}
     for one in paths:
         if os.path.isdir(one):
@@ -112,8 +112,8 @@ def _below(found: FolderContents, folders: Sequence[str]) -> FolderContents:
 
 
 def _touched(repository: Repository, specs: Specs, found: FolderContents, changed: set[str]) -> FolderContents:
-    """The specs that read a changed file, and the bundles of these specs. Also the bundles and the runs that contain a
-    changed file.
+    """The specs that read a changed file, and the bundles of these specs; in addition, the bundles and the runs that
+    contain a changed file.
     """
     folders = {folder for path in changed for folder in _above(path)}
     touched = affected(repository, specs, specs, changed)
