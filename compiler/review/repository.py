@@ -149,7 +149,7 @@ def _answer(command: list[str], given: bytes, most: int, folder: str, environmen
     parts, left = list[bytes](), most + 1
     with ExitStack() as opened:
         source = subprocess.DEVNULL
-        if given:  # with a pipe, this process would have to write the input and read the output at the same time
+        if given:  # with a pipe, writing the input and reading the output would have to alternate
             file = opened.enter_context(TemporaryFile())
             file.write(given)
             file.seek(0)

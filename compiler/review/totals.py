@@ -51,14 +51,14 @@ def _decisive(run: Run) -> Iterator[str]:
 
 
 def added(found: Sequence[Forecast], name: str) -> float | None:
-    """The sum of a quantity over all runs. None if it is unknown for one of the runs."""
+    """The sum of a quantity over all runs. None if the quantity is unknown for one of the runs."""
     values = [one.number(name) for one in found]
     return None if None in values else sum(one for one in values if one is not None)
 
 
 def total_changes(before: Sequence[Run], after: Sequence[Run], prices: Mapping[str, float]) -> Iterator[Change]:
-    """The sums over all runs, such as GPU-hours, in which the two arguments of `xpc diff` differ. Empty if a member on
-    disk does not compile.
+    """The sums over all runs, such as GPU-hours, that differ between the two arguments of `xpc diff`. Empty if a member
+    on disk does not compile.
     """
     try:
         sides = [forecasts(runs, prices) for runs in (before, after)]

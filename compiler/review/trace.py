@@ -1,9 +1,9 @@
 """Find the keys in the emitted files that a setting decides: `optimizer.lr` decides `trainer_args.json
 arguments.learning_rate`.
 
-The compiler keeps no list of these keys. Instead, the checked spec is lowered again with another value of the setting,
-and the keys whose values then differ are returned. Settings that are derived keep their values, so a key that depends
-on the setting only through a derived one is not found.
+The compiler has no list of these keys. To find them, the checked spec is lowered a second time with another value of
+the setting; the keys with other values in the second result are returned. Derived settings keep their values, so a key
+that depends on the setting only through a derived setting is not found.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Trace:
         self.keys = tables(self.files)
 
     def keys_of(self, path: str) -> list[str]:
-        """The keys of the bundle that a setting decides, as `file key = value`. A file that has no keys is listed by
-        its name.
+        """The keys of the bundle that a setting decides, as `file key = value`. A file without keys is listed by its
+        name alone.
         """
         values: Mapping[str, Value] = {str(name): value for name, value in self.spec.values.items()}
         value = values[path]
@@ -44,13 +44,13 @@ class Trace:
                     spec = evolve(spec, hardware=_machines(spec, path))
                 files = emitted(CheckedSpec.of(spec, self.spec.problems, self.spec.silenced))
             except (AssertionError, AttributeError, KeyError, LookupError, TypeError, ValueError):
-                continue  # this value cannot be lowered unless another setting changes, too
+                continue  # this value can be lowered only if another setting changes, too
             out.update(dict.fromkeys(self._different(files)))
         return list({**out, **dict.fromkeys(self._table_arguments(path))})
 
     def _table_arguments(self, path: str) -> Iterator[str]:
-        """The trainer arguments that the table of settings lists for this setting. They are the only answer if no other
-        value of the setting can be lowered.
+        """The trainer arguments that the table of settings lists for this setting. If no other value of the setting can
+        be lowered, these are the only answer.
         """
         for name in BY_PATH[path].args:
             here = self.spec.stack.rename(name) or name
@@ -79,8 +79,8 @@ def _machines(spec: CheckedSpec, path: str) -> object:
 
 
 def _others(path: str, value: object) -> Iterator[object]:
-    """Other values of the same type, those nearest to the setting's value first. They need not be legal: a text without
-    choices, such as `adamw`, becomes `adamwx`.
+    """Other values of the same type as the setting's value, beginning with those nearest to it. They may be illegal: a
+    text without a list of choices, such as `adamw`, becomes `adamwx`.
     """
     row = BY_PATH[path]
     if isinstance(value, bool):

@@ -1,5 +1,5 @@
-"""`xpc upgrade FILE --target T`: move a spec to another stack. Values that the move would change are written into the
-spec, so that they stay the same.
+"""`xpc upgrade FILE --target T`: change the target of a spec to another stack. If this would change a value, the old
+value is written into the spec.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ EPILOG = (
 
 @record
 class Pin:
-    """A setting that is written into the spec so that the move does not change its value. It has its path, its text,
-    and the value that it would have otherwise.
+    """A setting that is written into the spec so that the new stack does not change its value: its path, the text that
+    is written, and the value that the setting would have without this text.
 
-    If the setting is written in order to keep the value of a trainer argument, `argument` is the name of this argument,
-    and `value` the value that it must keep.
+    If the setting is written to keep the value of a trainer argument, `argument` is the argument's name, and `value`
+    the value that the argument must keep.
     """
 
     path: str
@@ -59,8 +59,8 @@ class Pin:
 
 @mutable
 class Upgrade:
-    """A spec that is being moved to another stack. `before` is the run before the move, `text` is the text of the spec
-    so far, and `pins` are the settings that were written into it.
+    """A spec while its target is changed. `before` is the run before the change, `text` the present text of the spec,
+    and `pins` the settings that were written into this text.
     """
 
     before: CheckedSpec
@@ -81,13 +81,13 @@ class Upgrade:
         return compare(Run("", self.before), Run("", after))
 
     def pin(self) -> Difference:
-        """Write the earlier value of each setting that the move changes into the spec. A value is not written if this
-        would change something else. Returns the differences that remain.
+        """For each setting whose value the new stack changes, write the old value into the spec, unless this would
+        change something else. Returns the differences that remain.
         """
         after, _ = self.spec(self.text)
         assert after is not None
         left = self.difference(after)
-        # settings come first, because a setting may decide several arguments
+        # settings are pinned before single arguments, because one setting may decide several arguments
         for candidates in (self._settings, self._arguments):
             done: set[str] = set()
             for one in list(candidates(left)):
@@ -154,7 +154,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
     data, name, workspace = read_spec(options.file)
-    workspace.hashes = workspace.allow_oom = True  # runs that do not fit in their GPUs are upgraded as well
+    workspace.hashes = workspace.allow_oom = True  # a run that does not fit in its GPUs can be upgraded, too
     checked = check_text(data, name, workspace)
     if checked.spec is None:
         return render(located(checked.problems, options.file), "full"), 1
@@ -181,7 +181,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _moved(spec: CheckedSpec, target: str) -> str:
-    """The text of the spec, in which the target is replaced by the new one."""
+    """The text of the spec with the new target in place of the old one."""
     text = spec.source.text
     label = spec.values["target"].origin.label
     if label is None or label.source is not spec.source:

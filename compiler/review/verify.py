@@ -89,8 +89,8 @@ def checkers(
 ) -> tuple[Verify, Verify]:
     """The functions with which `--all` verifies a bundle and a finished run.
 
-    A bundle of another version of xpc cannot be compiled again, which is an error unless `unchanged` is true for its
-    folder.
+    A bundle of another version of xpc cannot be compiled again. This is an error, except for a folder for which
+    `unchanged` is true.
     """
 
     def verify(folder: str, spec: str | None) -> tuple[str, int]:
@@ -99,7 +99,7 @@ def checkers(
             return _verified(folder, own)
         except OtherVersionError as error:
             return f"{visible(str(error))}\n", 0 if unchanged(folder) else 2
-        except UsageError as error:  # print the lines about the other bundles even if one bundle cannot be read
+        except UsageError as error:  # an unreadable bundle must not hide the lines about the others
             return f"{visible(str(error))}\n", 2
 
     def verify_run(folder: str, out: str | None) -> tuple[str, int]:
@@ -112,8 +112,8 @@ def checkers(
 
 
 def _bundle_of(path: str) -> str:
-    """The bundle or the sweep that contains a file. pre-commit passes the paths of files, not those of bundles. A
-    folder is returned as it is.
+    """The bundle or the sweep that contains a file, because pre-commit passes the paths of files, not those of bundles.
+    The path of a folder is returned unchanged.
     """
     folder = path
     while os.path.isfile(path) and folder and os.path.dirname(folder) != folder:
@@ -128,7 +128,7 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
         found = tree(folder)
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}") from error
-    if found.special_files:  # a folder that contains links or other special files is not read
+    if found.special_files:  # a folder with links or other special files is not read
         name, why = next(iter(found.special_files.items()))
         return f"{visible(f'{os.path.join(folder, name)} {why}')}\n", 1
     bundles = list(_bundles(folder))
@@ -151,8 +151,8 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _stale(folder: str, found: Tree, table: Table, options: argparse.Namespace) -> tuple[str, Sequence[CheckedSpec]]:
-    """Compile the spec `options.spec`. Returns lines about the first difference between the bundle and the compiled
-    files, or "" if they are equal, and the runs of the spec.
+    """Compile the spec `options.spec`. Returns a pair: lines about the first difference between the bundle and the
+    compiled files ("" if there is none), and the runs of the spec.
     """
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.pipeline import compile_text
@@ -183,8 +183,8 @@ def _weights(path: str, spec: CheckedSpec, table: Table) -> Iterator[str]:
 def _compared(
     folder: str, found: Tree, bundles: Sequence[tuple[str, Table]], options: argparse.Namespace
 ) -> tuple[str, int]:
-    """Compare every file of a bundle or sweep with the file to which its spec compiles. If `options.spec` compiles to
-    the same files, the bundle's own spec.xp need not be compiled.
+    """Compare every file of a bundle or sweep with the file that its spec compiles to. If `options.spec` compiles to
+    the bundle's files, the bundle's own spec.xp need not be compiled.
     """
     stale, specs = ("", ()) if options.spec is None else _stale(folder, found, bundles[0][1], options)
     if not specs:
@@ -216,7 +216,7 @@ def _own_drifts(
     folder: str, found: Tree, bundles: Sequence[tuple[str, Table]], options: argparse.Namespace
 ) -> tuple[Sequence[CheckedSpec], list[str]]:
     """Compile the spec.xp of a bundle, or of each member of a sweep. Returns the checked specs, and a sentence for each
-    file that differs.
+    file that differs from what was compiled.
     """
     from xpc.compiler.files.file_memory import user_memory
 
@@ -253,7 +253,7 @@ def _run(bundle: tuple[str, Table], out: str) -> tuple[str, int]:
 
 
 def _bundles(folder: str) -> Iterator[tuple[str, Table]]:
-    """Yield the folder and the manifest of a bundle, or of each member of a sweep."""
+    """Yield the folder and the manifest of a bundle or, for a sweep, of each member."""
     members = os.path.join(folder, "members")
     try:
         found = sorted(os.listdir(members)) if os.path.isdir(members) else []

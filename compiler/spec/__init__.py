@@ -1,7 +1,7 @@
 """The class `Spec`, a resolved experiment: all settings with their values, and where each value comes from.
 
-A `Spec` has a `Value` for each setting that the user states, that has a default, or that xpc derives. Stages after
-`resolve` read settings with typed getters such as `spec.integer("batch.micro")`, which raise TypeError for a setting of
+A `Spec` has a `Value` for each setting that the user states, that has a default, or that xpc derives. After `resolve`,
+settings are read with typed getters such as `spec.integer("batch.micro")`. A getter raises TypeError for a setting of
 another type.
 """
 
@@ -44,19 +44,18 @@ IN_MXFP4: Final = tuple(
 class Spec(Getters):
     """A resolved experiment.
 
-    - `bundled`: the bytes of the files that the spec names, by their path in the bundle
+    - `bundled`: the bytes of the files that the bundle copies, by their path in the bundle
     - `inputs`: the SHA-256 of every file that was read
-    - `evaluated`: the evaluation sets that `eval { data = ... }` names
+    - `evaluated`: the evaluation sets of `eval { data = ... }`
     - `teacher`: the model from which `method distill` learns
-    - `continued`: the adapter that `lora(from = ...)` names
-    - `wrong`: the settings whose value in the spec is illegal, for which `values` contains the default; also `data`, if
-      a source is unknown, and `train`, if there is no sentence
+    - `continued`: the adapter of `lora(from = ...)`, whose training continues
+    - `wrong`: the settings with an illegal value in the spec; for these, `values` has the default. `data` is one of
+      them if a source is unknown, and `train` if the spec has no `train` line
     - `folder`: where the bundle of a sweep's run is written; other bundles are named after their spec
     - `allow_oom`: whether a run that does not fit its GPUs compiles (`--allow-oom`)
     - `kernels`: the locked commits of the hub's kernel repositories
     - `weights`: the SHA-256 of the files of local models; computed only when compiling
-    - `images`: for each source, by its path, the list of the image files that its rows name; computed only when
-      compiling
+    - `images`: maps the path of a source to the list of the image files in its rows; computed only when compiling
     """
 
     source: Source
@@ -87,17 +86,15 @@ class Spec(Getters):
 
     @property
     def chat_template(self) -> str | None:
-        """The text of the chat template: the template that the spec states, or the local model's own template. None if
-        the text is unknown.
+        """The text of the chat template: the one that the spec states, or else the local model's own. None if the text
+        is unknown.
         """
         found = self.template
         return self.model.template if found is None else self.bundled.get(found.file, b"").decode("utf-8", "replace")
 
     @property
     def template(self) -> Template | None:
-        """The chat template that the spec states. None if it states none, so that the model's own template renders the
-        rows.
-        """
+        """The chat template that the spec states, or None. Without one, the model's own template renders the rows."""
         value = self.get("model.chat_template")
         return value if isinstance(value, Template) else None
 
@@ -114,7 +111,9 @@ class Spec(Getters):
 
     @property
     def files(self) -> tuple[DataSource, ...]:
-        """Every source of data. A folder is replaced by its files that belong to the splits that are read."""
+        """Every source of data, with a folder replaced by its files. Only files of the splits that the run reads are
+        included.
+        """
         split = self.get("eval.split")
         found: list[DataSource] = []
         for source in self.sources:
@@ -125,8 +124,8 @@ class Spec(Getters):
 
     @property
     def mixes_shapes(self) -> bool:
-        """Whether the data contains rows of several kinds (conversations, texts, ...), so that the run must prepare
-        each row by its kind.
+        """Whether the data has rows of several kinds (conversations, texts, ...). The run must then prepare each row
+        according to its kind.
 
         This is true if the training data, or one evaluation set, contains rows of several kinds. It is also true if the
         loss is masked and the rows of an evaluation set are of another kind than the training rows.
@@ -147,7 +146,7 @@ class Spec(Getters):
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """The names of the evaluation sets, if there are several. The metrics of a set contain its name
+        """The names of the evaluation sets, if there are several. The names of metrics then contain the name of the set
         (`eval_NAME_loss`). Empty if there is only one set.
         """
         return tuple(one.name for one in self.evaluated) if isinstance(self.get("eval.data"), tuple) else ()
@@ -168,7 +167,9 @@ class Spec(Getters):
 
     @property
     def adapter(self) -> FlagPath:
-        """The path of the flag that turns on the run's adapters, such as `qlora`; `lora` if there are no adapters."""
+        """The path of the flag that turns on the run's adapters, such as `qlora`. For a run without adapters, it is
+        `lora`.
+        """
         return next((name for name in ADAPTERS if self.flag(name)), "lora")
 
     @property
@@ -185,15 +186,15 @@ class Spec(Getters):
 
     @property
     def starts_apart(self) -> bool:
-        """Whether training does not start with the weights of the base. PiSSA and OLoRA subtract the initial adapter
-        from the base, and LoftQ's initial adapter corrects the rounding of a 4-bit base.
+        """Whether training starts from other weights than those of the base. PiSSA and OLoRA subtract the initial
+        adapter from the base, and LoftQ's initial adapter corrects the rounding of a 4-bit base.
         """
         return self.changes_base or self.get("lora.init") == "loftq"
 
     @property
     def owns_optimizer(self) -> bool:
-        """Whether DeepSpeed creates the optimizer. It is then DeepSpeed's AdamW, which has one group of parameters and
-        one learning rate.
+        """Whether DeepSpeed creates the optimizer. The optimizer is then DeepSpeed's AdamW, with one group of
+        parameters and one learning rate.
         """
         return self.zero_stage > 0 and self.text("optimizer") == "adamw" and self.get("lora.lr_ratio") is None
 
@@ -206,8 +207,8 @@ class Spec(Getters):
 
     @property
     def in_mxfp4(self) -> bool:
-        """Whether the model's weights are published in MXFP4, according to its config.json. If xpc has no config.json
-        of the model, the model's id on the hub decides.
+        """Whether the model's weights are published in MXFP4. This is known from its config.json or, if xpc has no
+        config.json of the model, from its id on the hub.
         """
         found = self.model.config.get("quantization_config")
         if self.model.config:
@@ -226,15 +227,13 @@ class Spec(Getters):
 
     @property
     def reentrant_after_generation(self) -> bool:
-        """Whether reentrant checkpointing stays switched on after the trainer has generated completions, because of a
-        flaw of the stack.
-        """
+        """Whether a bug of the stack leaves reentrant checkpointing on after the trainer has generated completions."""
         return self.stack.facts.generation_ends_reentrant and generates_itself(self.method, self.get)
 
     @property
     def compares(self) -> bool:
-        """Whether the loss needs log-probabilities of a reference model. The reference may be loaded next to the model,
-        or its log-probabilities computed before training.
+        """Whether the loss needs log-probabilities of a reference model. The run either loads the reference next to the
+        model, or computes these log-probabilities before training.
         """
         return self.method.references(lambda path: None if path == "method.precompute" else self.get(path)) > 0
 
@@ -250,8 +249,8 @@ class Spec(Getters):
 
     @property
     def drops_masks(self) -> tuple[FlagPath, ...]:
-        """The flags of this run with which the stack's trainer drops the completion mask and trains on all tokens. In
-        trl 0.18, `packing`, `padding_free` and `liger` have this effect.
+        """The settings of this run that make the stack's trainer drop the completion mask, and so train on all tokens.
+        In trl 0.18, these are `packing`, `padding_free` and `liger`.
         """
         paths: tuple[FlagPath, ...] = ("batch.packing", "batch.padding_free", "memory.liger")
         conflicts = self.stack.facts.completion_only_conflicts
@@ -267,7 +266,7 @@ class Spec(Getters):
         """Whether the size of the micro-batch changes what is learned, even if the global batch stays the same.
 
         True for losses with a part that is a mean over each micro-batch, and for all losses if DeepSpeed splits
-        sequences between processes. True for kto, because it estimates its KL term from the micro-batch. True for
+        sequences between processes. True for kto, whose KL term is estimated from the micro-batch. True for
         distillation that generates completions row by row, because it draws random numbers for each micro-batch.
         """
         name = self.text("method")
@@ -305,9 +304,9 @@ class Spec(Getters):
 
     @property
     def shared_multiple(self) -> int:
-        """The length of a sequence that several processes share must be a multiple of this number of tokens. torch
-        splits the sequence into two pieces per process, and DeepSpeed into one. On CPUs, the sequences must also have
-        equal lengths, because gloo cannot gather pieces of different lengths.
+        """A sequence that several processes share must have a multiple of this number of tokens. torch splits the
+        sequence into two pieces per process, and DeepSpeed into one. On CPUs, the sequences must also have equal
+        lengths, because gloo cannot gather pieces of different lengths.
         """
         size = self.context_parallel
         if not self.ulysses:
@@ -319,8 +318,8 @@ class Spec(Getters):
         """The number of replicas that train in parallel on different rows: global batch = micro-batch x accumulation x
         replicas.
 
-        It is the number of processes. With context parallelism it is smaller, because a group of processes reads one
-        micro-batch together.
+        Without context parallelism, this is the number of processes. With it, this is the number of groups of
+        processes, because a group reads one micro-batch together.
         """
         return max(1, self.hardware.world // self.context_parallel)
 
@@ -331,7 +330,9 @@ class Spec(Getters):
 
     @property
     def by_fsdp1(self) -> bool:
-        """Whether the model is sharded by PyTorch's older FSDP, under the strategy fsdp1 or, on some stacks, hsdp."""
+        """Whether PyTorch's older FSDP (version 1) shards the model: under the strategy fsdp1 and, on some stacks,
+        under hsdp.
+        """
         strategy = self.text("strategy")
         return strategy == "fsdp1" or (strategy == "hsdp" and self.stack.facts.hsdp == "fsdp1")
 

@@ -13,16 +13,16 @@ def adapter_dtype(spec: Spec) -> str | None:
 
     TRL 1.16 trains adapters over a quantized base in bfloat16, whatever the precision is; the bundle's runtime allows
     this only in bf16. ZeRO-3 gathers weights of one dtype, so TRL 1.16 then gives adapters the dtype of an unquantized
-    base. That is the dtype of the run's precision and not `model.dtype`, because DeepSpeed loads the base in it
-    (zero.Init). For DoRA, TRL 1.16 leaves the magnitudes in float32. FSDP2 needs one dtype for all trained weights, so
-    under FSDP2 the runtime leaves all weights of DoRA adapters in float32.
+    base. The base's dtype is then that of the run's precision, and not `model.dtype`, because DeepSpeed loads the base
+    so (zero.Init). For DoRA, TRL 1.16 leaves the magnitudes in float32. FSDP2 needs one dtype for all trained weights,
+    so under FSDP2 the runtime leaves all weights of DoRA adapters in float32.
     """
     methods, own = spec.stack.facts.quantized_adapters_bf16, spec.stack.facts.zero3_adapters_as_base
     if spec.bits is None:
         return spec.text("precision") if own and spec.zero_stage == 3 else "fp32"
     if spec.weights_sharded and spec.bits == 4 and spec.get("method") in spec.stack.facts.adapters_as_storage:
         return None
-    # if neither the precision nor the model's dtype is bf16, the runtime makes adapters float32
+    # the runtime makes adapters float32 if both the precision and the model's dtype are other than bf16
     narrow = "bf16" in (spec.text("precision"), spec.text("model.dtype"))
     narrow = narrow and not (spec.flag("lora.dora") and spec.sharded_by_fsdp)
     return "bf16" if narrow and spec.get("method") in methods else "fp32"
@@ -32,9 +32,9 @@ def norms_widened(spec: Spec) -> bool:
     """Whether the norms of a quantized base become float32 in a half-precision run, while its embeddings and its head
     stay bf16.
 
-    TRL before 1 does so for a 4-bit base in bf16: peft_module_casting_to_bf16 makes every norm float32. Many families
-    then compute the residual stream in float32. TRL does not do so for sharded 4-bit weights, and with DeepSpeed it has
-    no effect, because DeepSpeed casts the model afterwards.
+    This happens with TRL before 1 and a 4-bit base in bf16: peft_module_casting_to_bf16 makes every norm float32. Many
+    families then compute the residual stream in float32. It does not happen for sharded 4-bit weights, which TRL does
+    not cast, or with DeepSpeed, which casts the model afterwards.
     """
     widened = spec.get("method") in spec.stack.facts.quantized_widened and not spec.weights_sharded
     return bool(widened and spec.bits == 4 and spec.text("precision") == "bf16" and not spec.zero_stage)
@@ -44,8 +44,8 @@ def tables_dtype(spec: Spec) -> str:
     """The dtype of the embeddings and the head of a quantized base.
 
     TRL before 1 first makes them float32 (peft's prepare_model_for_kbit_training). For 4 bits in bf16, it then makes
-    all weights except the norms bf16 again (peft_module_casting_to_bf16). For sharded 4-bit weights, TRL does neither.
-    With DeepSpeed, both have no effect, because DeepSpeed casts the model afterwards.
+    all weights except the norms bf16 again (peft_module_casting_to_bf16). TRL casts nothing for sharded 4-bit weights.
+    With DeepSpeed, these casts have no effect, because DeepSpeed casts the model afterwards.
     """
     stays = spec.bits == 4 and (spec.weights_sharded or spec.text("precision") == "bf16")
     if spec.zero_stage:

@@ -21,7 +21,7 @@ class CheckedSpec(Spec):
     """An experiment in which no rule found an error. It is the input of `lower`.
 
     `problems` are its warnings and notes, and `silenced` are the findings that comments silence. Findings about the
-    text of the spec (`ABOUT_THE_TEXT`) are left out of both, because the bundle contains the spec as another text.
+    text of the spec (`ABOUT_THE_TEXT`) are in neither, because the spec in the bundle has another text.
     """
 
     problems: tuple[Diagnostic, ...]

@@ -22,7 +22,7 @@ def of_split(names: tuple[str, ...], split: str) -> tuple[str, ...]:
 
 
 def splits(names: tuple[str, ...]) -> list[str]:
-    """The splits, such as `train`, that the names of files in a folder mention."""
+    """The splits, such as `train`, that occur in the names of the files in a folder."""
     shards = {found[1] for name in names if (found := split_files.SHARD.fullmatch(name))}
     return sorted(shards) if shards else [split for split in split_files.KEYWORDS if of_split(names, split)]
 
@@ -33,8 +33,8 @@ def kinds(names: Sequence[str]) -> set[str]:
 
 
 def fewer(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Shorten findings that repeat each other. If a rule reports more than three files of a folder, only three findings
-    are kept, and the message of the last one counts the others.
+    """Shorten findings that repeat each other. Of a rule's findings about files of one folder, at most three are kept;
+    the message of the last one says how many were dropped.
     """
     alike: dict[object, list[Diagnostic]] = {}
     for one in problems:

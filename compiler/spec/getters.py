@@ -69,11 +69,11 @@ class Getters:
         return None if found is None or found.origin.label is None else evolve(found.origin.label, text=text)
 
     def location(self, path: Path, text: str = "") -> Label:
-        """Like `label`, but returns the location of the model in the header if the spec does not state the setting."""
+        """Like `label`, but if the spec does not state the setting, the location of the model in the `train` line."""
         return self.label(path, text) or evolve(self.model.label, text=text)
 
     def flag(self, path: FlagPath) -> bool:
-        """The value of a flag; no value counts as false. Raises TypeError for a setting of another kind."""
+        """The value of a flag. A flag without a value is false. Raises TypeError for a setting of another kind."""
         value = self.get(path)
         if value is not None and not isinstance(value, bool):
             raise TypeError(f"{path} is {value!r}, not a flag")
@@ -136,5 +136,5 @@ class Getters:
         lacks the name.
         """
         label = self.extra[library][name].origin.label
-        assert label is not None  # all `extra` arguments are written in a spec, and so have a location
+        assert label is not None  # every `extra` argument has a location, because only a spec can state it
         return evolve(label, text=text)

@@ -15,8 +15,8 @@ def why_reentrant(stack: Stack, get: Get) -> str:
     """The reason why a run must use torch's older, reentrant checkpointing; "" if it uses the non-reentrant kind.
 
     There are three cases. TRL 1.16 always uses reentrant checkpointing for adapters under ZeRO-3, with a warning. On
-    some stacks, partly frozen layers need it under ZeRO-3 (the rule XP572). On other stacks, a trainer that has
-    generated completions leaves it switched on (`generation_ends_reentrant`).
+    some stacks, partly frozen layers under ZeRO-3 need reentrant checkpointing (the rule XP572). On other stacks, a
+    trainer that has generated completions leaves reentrant checkpointing on (`generation_ends_reentrant`).
     """
     if get("strategy") == "zero3" and _adapted(get):
         return "adapters under zero3 need reentrant checkpointing"
@@ -28,8 +28,8 @@ def why_reentrant(stack: Stack, get: Get) -> str:
 
 
 def frozen_runs_twice(stack: Stack, get: Get) -> bool:
-    """Whether the trainer runs a partly frozen model forward twice before the backward pass. Under ZeRO-3, neither kind
-    of checkpointing supports this.
+    """Whether the trainer runs a partly frozen model forward twice before the backward pass. Under ZeRO-3, neither
+    reentrant nor non-reentrant checkpointing supports this.
     """
     return stack.facts.reward_runs_twice and _method(get).name == "reward" and _partly_frozen(stack, get)
 

@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 class DataSource:
     """One source of data: a hub dataset, a local file or a folder.
 
-    - `columns`: the names of the dataset's columns, in the order of the shape; `only`: whether the spec states them
-    - `stated`: whether the spec states the shape or the prompt's column
+    - `columns`: the dataset's columns for the format, in the order of `SHAPES`; `only`: whether the spec states these
+      columns
+    - `stated`: whether the spec states the format or the prompt's column
     - `found`: the columns of a local file's first row, if it was read
     - `bundled`, `content`: the name and the bytes of the copy in the bundle
     - `keys`: the columns of a Parquet file, with the keys inside them, such as `messages[].role`
-    - `context`: a column whose text follows the prompt; `wording`: the name of the format whose fixed words surround
+    - `context`: a column whose text is appended to the prompt; `wording`: the name of a format with fixed words around
       prompt and context, such as Alpaca's
     - `chat`: whether texts become turns of a conversation
-    - `limit`: the most rows that are read
+    - `limit`: the maximum number of rows that are read
     - `share`: the source's part of a mixture, from 0 to 1; `share_label`: where the spec states it
     - `documents`: the part of a .txt file that becomes a row, such as a paragraph
     - `roles`: the roles of the speakers that the spec names
@@ -64,7 +65,7 @@ class DataSource:
     parts: tuple[DataSource, ...] = field(default=(), repr=False)
 
     def of_split(self, split: str) -> tuple[DataSource, ...]:
-        """The files of a folder that belong to a split. A source that is not a folder returns itself."""
+        """The files of a folder that belong to a split. For a source that is not a folder, the source itself."""
         if not self.parts:
             return (self,)
         from xpc.compiler.spec import folders  # imported only here, because only data folders need it
@@ -83,20 +84,20 @@ class DataSource:
 
     @property
     def kind(self) -> str:
-        """The kind of rows that the trainer gets from this source. `messages` and from/value conversations are one
-        kind; texts and conversations are two.
+        """The kind of rows that the trainer gets from this source: conversations (as `messages` or as from/value
+        pairs), texts, and so on.
         """
         shape = "messages" if self.shape == "conversations" else self.shape
         return f"{shape} as turns" if self.chat else shape
 
 
 def kinds(mixture: Sequence[DataSource]) -> tuple[str, ...]:
-    """The different kinds of rows in the given sources."""
+    """The kinds of rows in the given sources, each once."""
     return tuple(dict.fromkeys(source.kind for source in mixture))
 
 
 def known_rows(data: Sequence[DataSource]) -> int:
-    """The number of rows in all sources together. A source whose number of rows is unknown counts as 0."""
+    """The total number of rows in the sources. A source with an unknown number of rows counts as 0."""
     rows = 0
     for source in data:
         known, take = source.rows or 0, source.take
@@ -106,8 +107,8 @@ def known_rows(data: Sequence[DataSource]) -> int:
 
 @record
 class ImageList:
-    """A file that lists the images in a source's rows with their digests. `name` is its name in the bundle, and its
-    bytes and their SHA-256 are kept, too.
+    """A file in the bundle that lists the images in a source's rows with their digests: its name, its bytes, and the
+    SHA-256 of these bytes.
 
     `missing` is the number of image files that do not exist. If xpc does not read the rows of the source, the name is
     empty.
@@ -122,9 +123,9 @@ class ImageList:
 
 @record
 class EvalSet:
-    """One evaluation set: its name in metrics, and its sources, whose rows are joined.
+    """One evaluation set: the name that its metrics have, and its sources, whose rows are joined.
 
-    `prompt` is the prompt's column, if the block names one.
+    `prompt` is the column with the prompt, if the set's `data` block states it.
     """
 
     name: str
@@ -138,9 +139,10 @@ class Model:
     """A model: its hub id or local folder, and its architecture if known.
 
     `chat` tells whether the tokenizer has a chat template; None if this is unknown. For a local model, `template` is
-    the text of this template, `eos` is the tokenizer's end token, and `vocabulary` has the files that contain its
-    tokens. `config` is the model's config.json, which states the family even if xpc cannot compute the sizes. `of_run`
-    tells whether a run of xpc wrote the folder. `largest_token` is the largest id in tokenizer_config.json.
+    the text of the chat template, `eos` is the tokenizer's end token, and `vocabulary` has the files with the
+    tokenizer's tokens. `config` is the model's config.json; it states the family even if xpc cannot compute the model's
+    sizes. `of_run` tells whether the folder is the output of a training run. `largest_token` is the largest id in
+    tokenizer_config.json.
     """
 
     label: Label
@@ -191,9 +193,7 @@ class AdapterFolder:
 
 @record
 class Hardware:
-    """The machines of a run. There are `nodes` machines with `processes` processes on each. `gpu` is None for a run on
-    CPUs.
-    """
+    """The machines of a run: `nodes` machines with `processes` processes each. `gpu` is None for a run on CPUs."""
 
     gpu: Gpu | None
     processes: int

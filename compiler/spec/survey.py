@@ -24,15 +24,15 @@ class Tally:
 class Survey:
     """The facts about a file's rows that were found by reading all of them.
 
-    `rows` is the number of rows that could be read. `broken` says why the reading stopped before the end; None if it
-    did not. `columns` are the columns of all rows together. `wrong` is the index of the first row that does not have
-    the shape of the source, with the reason. `talks` tells whether the first row contains messages. `tallies` counts
-    the rows that have each of these properties:
+    `rows` is the number of rows that could be read. If reading stopped before the end of the file, `broken` says why;
+    otherwise it is None. `columns` are the columns of all rows together. `wrong` is the index of the first row that
+    does not fit the source's format, with the reason. `talks` tells whether the first row contains messages. `tallies`
+    counts the rows that have each of these properties:
 
     - `unanswered`: a conversation without a turn of the assistant
     - `empty_answer`: an answer or a text without a letter
     - `empty_prompt`: a prompt or a user's turn without a letter
-    - `same`: both answers are equal
+    - `same`: the two answers of a preference pair are equal
     - `repeated`: the prompt and the answer are those of an earlier row
     - `images`: a message with an image
     - `system`: a turn of the system
@@ -43,12 +43,12 @@ class Survey:
     - the kinds of `data/export_marks.py` and `data/file_counts.py`: control tokens, and others
     - the kinds of `data/structure.py`: tool calls, reasoning, and others
 
-    `roles` counts the rows with each role of `messages`, `labels` the rows labelled good and those labelled bad, and
-    `words` the prompts by their number of words. `largest` is the largest token id of tokenized rows, and its row.
+    `roles` maps each role in `messages` to the number of rows with it. `labels` are the numbers of rows labelled good
+    and labelled bad. `words` maps numbers of words to numbers of prompts. `largest` is the largest token id of
+    tokenized rows, and its row.
 
-    `sketch` has the smallest digests of the different rows, at most 256. Sketches of two files show how many rows the
-    files have in common. `characters` counts the rows of plain text by their number of characters, which is rounded
-    down.
+    `sketch` has digests of rows: the 256 smallest, each once. The sketches of two files show how many rows the files
+    have in common. `characters` counts the rows of plain text by their number of characters, which is rounded down.
     """
 
     rows: int = 0
@@ -69,8 +69,8 @@ class Survey:
         return self.tallies[kind].count if kind in self.tallies else 0
 
     def shared(self, other: Survey) -> float:
-        """The share of the different rows of this file that another file has, too. It is exact if both files have at
-        most 256 different rows, and otherwise estimated.
+        """The share of this file's different rows that another file also has. The share is exact if both files have at
+        most 256 different rows; otherwise it is an estimate.
         """
         full = [one.sketch[-1] for one in (self, other) if len(one.sketch) == SKETCH]
         own = [one for one in self.sketch if not full or one <= min(full)]
@@ -79,8 +79,8 @@ class Survey:
 
 @record
 class Broken:
-    """The error that stopped the reading of a file: the row (from 0), its line (from 1), and the reason. `encoding` is
-    true if the bytes are not UTF-8.
+    """The error at which reading a file stopped: the row (from 0), the row's line (from 1), and the reason. `encoding`
+    is true if the bytes are not UTF-8.
     """
 
     row: int

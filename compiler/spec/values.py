@@ -29,8 +29,8 @@ class Origin:
 
     @property
     def name(self) -> str:
-        """The origin as text for a bundle. It contains no line number; otherwise, a new comment above a setting would
-        change the bundle.
+        """The origin as text for a bundle, without a line number, so that a new comment above a setting does not change
+        the bundle.
         """
         if self.label is not None:
             return self.label.source.name
@@ -54,6 +54,6 @@ def of_path(values: Mapping[Path, Value], path: Path) -> Value | None:
 
 
 def text_of(values: Mapping[Path, Value], path: Path) -> str | None:
-    """The value of a setting, converted to a text; None if it has no value."""
+    """The value of a setting, converted to a text, or None if the setting has no value."""
     found = values.get(path)
     return None if found is None else str(found.value)

@@ -1,9 +1,9 @@
 """The stacks: sets of library versions, such as `trl-1.16`, for which xpc writes bundles. Each folder here is one
 stack.
 
-The compiler loads `NAME/stack.json`, which has two parts. `generate.py` reads the part "library" from the installed
-classes. The part "policy" is written by hand in `NAME/policy.toml`. To add a stack, write its policy.toml, and run
-generate.py in an environment with the stack's versions.
+The compiler loads `NAME/stack.json`, which has two parts. The part "library" is what `generate.py` reads from the
+classes of the installed libraries. The part "policy" is written by hand in `NAME/policy.toml`. To add a stack, write
+its policy.toml, and run generate.py in an environment with the stack's versions.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Field:
 
     `declared` is the default in the class. `effective` is the value in an instance that is built without arguments;
     TRL, for example, turns on bf16 if it is not set. `machine` is true if the effective value depends on the machine.
-    `effective` is then the value on a machine with a GPU, or the declared default if that value is unknown. `choices`
-    is empty if any value of the type is allowed.
+    In this case, `effective` is the value on a machine with a GPU or, if that is unknown, the declared default.
+    `choices` is empty if any value of the type is allowed.
     """
 
     name: str
@@ -54,9 +54,10 @@ class Family:
     """The support of a stack for one `model_type`, such as `qwen3`.
 
     `layers` are the classes that FSDP wraps. `attention` are the attention implementations other than eager. `packing`
-    tells whether packed documents are kept apart without flash attention: "exact" (yes, because the mask reads position
-    ids), "unaware" (no, because the mask ignores them), "stateful" (no, because a recurrent state passes from one
-    document into the next) or "kernel" (only with the package causal-conv1d; without it, the model raises an error).
+    tells whether attention keeps packed documents apart without flash attention: "exact" (yes, because the mask is made
+    from position ids), "unaware" (no, because the mask ignores position ids), "stateful" (no, because a recurrent state
+    passes from one document into the next) or "kernel" (only with the package causal-conv1d; without it, the model
+    raises an error).
     """
 
     model_type: str
@@ -66,9 +67,9 @@ class Family:
     packing: Literal["exact", "unaware", "stateful", "kernel"]
 
 
-@entity  # there is one instance for each name; a generated `repr` would print the complete table
+@entity  # a stack's `repr` is its name, because a generated `repr` would print the complete table
 class Stack:
-    """A supported stack, such as `trl-1.16`. Its methods name configuration classes by dotted path, such as
+    """A supported stack, such as `trl-1.16`. Methods that need a configuration class get its dotted path, such as
     `trl.SFTConfig`.
     """
 
@@ -99,7 +100,7 @@ class Stack:
         """The pinned packages of a bundle: those that all bundles need, and those of the given `extras` (`zero`,
         `liger`, ...).
 
-        If `vllm` is true, vLLM is added, and the versions are those that can be installed together with vLLM.
+        With `vllm`, vLLM is added, and all versions are such that they can be installed together with vLLM.
         """
         optional = self.extras
         wanted = {name for extra in extras for name in optional.get(extra, ())}
@@ -110,12 +111,14 @@ class Stack:
 
     @cached_property
     def facts(self) -> Facts:
-        """The abilities and limits of the stack's libraries, as in [facts] of its policy.toml."""
+        """The abilities and bugs of the stack's libraries, from [facts] in its policy.toml."""
         return Facts(self._policy("facts"))
 
     @cached_property
     def arguments(self) -> Mapping[str, str]:
-        """Arguments whose name differs between stacks: xpc's name (`warmup_ratio`), and the name in this stack."""
+        """Arguments whose name is not the same in all stacks: xpc's name (such as `warmup_ratio`), and the name in this
+        stack.
+        """
         return {meaning: str(name) for meaning, name in self._policy("arguments").items()}
 
     @cached_property
@@ -124,7 +127,7 @@ class Stack:
         return {choice: str(name) for choice, name in self._policy("optimizers").items()}
 
     def lacking(self, what: str) -> Mapping[str, str]:
-        """The `optimizers` or `schedules` (the argument `what`) that the stack lacks, each with a reason."""
+        """What the stack lacks of `what`, which is `optimizers` or `schedules`. Maps each name to the reason."""
         return {choice: str(reason) for choice, reason in self._policy(f"{what}_lacking").items()}
 
     def config(self, method: str) -> str:
@@ -148,14 +151,14 @@ class Stack:
 
     @cached_property
     def schedulers(self) -> Mapping[str, Mapping[str, Json]]:
-        """Map each schedule to the names that it accepts in `lr_scheduler_kwargs`: the `required` ones, and the
-        `optional` ones with their defaults.
+        """Map each schedule to the names that `lr_scheduler_kwargs` may contain for it: `required` names, and
+        `optional` names with their defaults.
         """
         return {name: mapping_of(entry) for name, entry in mapping_of(self.table["library"]["schedulers"]).items()}
 
     @cached_property
     def removed(self) -> Mapping[str, str]:
-        """Arguments of other versions that this stack lacks without a replacement, each with the reason."""
+        """Arguments of other versions that this stack lacks, and has no replacement for, each with the reason."""
         return {name: str(reason) for name, reason in self._policy("removed").items()}
 
     def rename(self, old: str) -> str | None:
@@ -165,7 +168,7 @@ class Stack:
 
     @property
     def renamed(self) -> tuple[str, ...]:
-        """Arguments that other versions call differently: the other name, and this stack's name."""
+        """Map an argument's name in other versions to its name in this stack, if the two are not the same."""
         return tuple(self._policy("renames"))
 
     def fields(self, config: str = SFT) -> Mapping[str, Field]:
@@ -181,7 +184,7 @@ class Stack:
         return mapping_of(legal.get(f"{method}.{name}", legal.get(name, {})))
 
     def free(self, method: str, name: str) -> str | None:
-        """The reason why every number is legal for a numeric argument. None if the argument has limits."""
+        """The reason why a numeric argument has no limits, so that every number is legal. None if it has limits."""
         reason = self._policy("free").get(name)
         return None if reason is None or self.legal(method, name) else str(reason)
 
@@ -190,7 +193,7 @@ class Stack:
         return _omitted(self, config)
 
     def base_arguments(self, config: str = SFT) -> dict[str, Json]:
-        """All arguments that a bundle states, each with the value that it has if the spec does not set it.
+        """All arguments that a bundle states, each with its value for a spec that does not set it.
 
         The values are the library's effective defaults; arguments whose default depends on the machine are left out.
         The caller may change the returned dictionary.
@@ -204,8 +207,8 @@ class Stack:
         return copy_of(_base_arguments(self, config)[name])
 
     def family(self, model_type: str | None) -> Family | None:
-        """How the stack supports a `model_type`, such as `qwen3`. None if the registry or the stack's transformers
-        lacks this family.
+        """The stack's support for a `model_type`, such as `qwen3`. None if this family is missing in the registry or in
+        the stack's transformers.
         """
         return None if model_type is None else _family(self, model_type)
 
@@ -215,12 +218,12 @@ class Stack:
 
     @cached_property
     def carrying(self) -> tuple[str, ...]:
-        """Every `model_type` whose causal language model has a recurrent state."""
+        """Every `model_type` whose causal language model has a recurrent state, such as mamba."""
         return strings_of(self.table["library"]["carrying"])
 
     def positions(self, model_type: str | None) -> dict[str, Json]:
-        """The defaults for rotary positions that a `model_type` has in transformers 4, by the key of config.json.
-        Defaults that most families have, such as a `rope_theta` of 10,000, are left out.
+        """For a `model_type` in transformers 4, its own defaults for rotary positions, by the key of config.json. A
+        default that most families have, such as a `rope_theta` of 10,000, is left out.
         """
         found = mapping_of(self.table["library"]["positions"]).get(model_type or "", {})
         return {name: value for name, value in mapping_of(found).items() if name != "type"}
@@ -241,8 +244,8 @@ class Stack:
         `where` names the part. In accelerate's YAML file: `accelerate` (the top level), `fsdp_config`,
         `parallelism_config` and `deepspeed_config` (the blocks). In DeepSpeed's JSON file: `deepspeed` (the top level),
         `zero_optimization`, `offload_optimizer` and `offload_param`. `deepspeed_removed` and `zero_removed` are keys of
-        older versions, which this version refuses with any value. Keys of two blocks keep their prefix, such as
-        `fsdp_`.
+        older DeepSpeed versions, which this version refuses with any value. Keys with a prefix, such as `fsdp_`, are
+        returned with the prefix.
         """
         accelerate, deepspeed = self.table["library"]["accelerate"], self.table["library"]["deepspeed"]
         match where:
@@ -261,8 +264,8 @@ class Stack:
         raise KeyError(where)
 
     def launch_keys(self, file: str) -> Mapping[str, Mapping[str, Json]]:
-        """Describe each key whose value is plain (not a block) by its dotted name: its `type`, its `default`, and if
-        known its `choices`, `low`, `above` (exclusive) and `high`.
+        """Map the dotted name of each key whose value is plain (not a block) to a description: `type`, `default` and,
+        if known, `choices`, `low`, `above` (exclusive) and `high`.
 
         `file` is `accelerate` (keys at the top level, and those of `fsdp_config` under their full names) or `deepspeed`
         (the top level, `zero_optimization` and its offload blocks, and blocks with plain keys). Deprecated keys are
@@ -318,8 +321,8 @@ def _read(name: str) -> Stack:
 
 
 def able(can: Callable[[Stack], object]) -> str:
-    """Return the name of a stack that has some ability, for a help such as `write target NAME`. `can` tests a stack for
-    it; the default stack is tested first, and returned if no stack has it.
+    """Return the name of a stack for which `can` is true, for a help such as `write target NAME`. The default stack is
+    tried first. If no stack can, the default stack is returned.
     """
     return next((name for name in (DEFAULT, *reversed(STACKS)) if can(_read(name))), DEFAULT)
 
@@ -343,9 +346,11 @@ def _base_arguments(stack: Stack, config: str) -> Mapping[str, Json]:
     }
 
 
-@cache  # cached, because it is called many times in a compilation
+@cache  # cached, because one compilation calls this function many times
 def _records(stack: Stack, config: str) -> Mapping[str, Mapping[str, Json]]:
-    """The JSON entries of a class's fields. Entries of the class replace those of its base class."""
+    """The JSON entries of a class's fields, the inherited fields included. An entry of the class replaces the entry of
+    its base class.
+    """
     entry = mapping_of(mapping_of(stack.table["library"]["configs"])[config])
     own = {name: mapping_of(record) for name, record in mapping_of(entry["fields"]).items()}
     return {**_records(stack, str(entry["base"])), **own} if entry["base"] is not None else own

@@ -1,5 +1,5 @@
-"""The facts of a stack: what its library versions can do, and what they do wrong. Each fact is a typed attribute of a
-class, so mypy finds a misspelt fact.
+"""The facts of a stack: the abilities and the bugs of its library versions. Each fact is a typed attribute of a class,
+so mypy finds a misspelt fact.
 
 The values are under [facts] in the stack's policy.toml, each with its source. tests/stacks/test_stack_facts.py checks
 that every stack has exactly the facts of this class, with the right types. Code that depends on the version of a

@@ -1,8 +1,9 @@
 """Adapters for mixtures of experts whose linear layers are one stacked parameter in transformers 5.
 
-`gate_up_proj` contains the gate and up projections of all experts, `down_proj` their down projections. peft 0.21 adapts
-them if `targets` names these layers or is all-linear. Such an adapter has no dropout, and one adapter serves gate and
-up together. Source: peft 0.21 `utils/transformers_weight_conversion.py`, `tuners/lora/layer.py` (`ParamWrapper`).
+`gate_up_proj` contains the gate and up projections of all experts, `down_proj` their down projections. peft 0.21 adds
+adapters to these parameters if `targets` is all-linear or contains their names. Such an adapter has no dropout, and
+gate and up share one adapter. Source: peft 0.21 `utils/transformers_weight_conversion.py`, `tuners/lora/layer.py`
+(`ParamWrapper`).
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ NAMES = ("gate_proj", "up_proj", "down_proj")
 
 
 def names(stack: Stack, model_type: str | None) -> tuple[str, ...]:
-    """The names by which `targets` can name an expert's gate, up and down layers if the experts are stacked. Empty if
-    they are separate layers.
+    """The names in `targets` that mean an expert's gate, up and down layers if the experts are stacked. Empty if the
+    experts are separate layers.
     """
     if not stack.facts.experts_stacked or model_type not in FAMILIES:
         return ()
@@ -41,7 +42,7 @@ def names(stack: Stack, model_type: str | None) -> tuple[str, ...]:
 
 
 def adapted(stack: Stack, model_type: str | None, targets: object) -> tuple[str, ...]:
-    """The layers of experts that get adapters because of `targets`, which is a list of names or `all-linear`."""
+    """The layers of experts that get adapters from `targets`, which is a list of names or `all-linear`."""
     layers = names(stack, model_type)
     if not isinstance(targets, tuple):
         return layers
@@ -50,8 +51,8 @@ def adapted(stack: Stack, model_type: str | None, targets: object) -> tuple[str,
 
 
 def stacked(stack: Stack, facts: ModelFacts) -> bool:
-    """Whether the experts of a model are stacked in one parameter. bitsandbytes does not quantize them then, because it
-    quantizes only layers of the class `nn.Linear`.
+    """Whether a model's experts are stacked in one parameter. bitsandbytes then does not quantize the experts, because
+    it quantizes only layers of the class `nn.Linear`.
     """
     return facts.experts > 0 and (stack.facts.experts_stacked or facts.model_type in ALWAYS)
 
@@ -74,8 +75,8 @@ def adapter_layers(
 
     If experts are separate linear layers, each has its own adapter. A stacked parameter has one adapter, and peft adds
     the adapter's product to a copy of the parameter (`ParamWrapper`), which takes memory. The adapter of `gate_up_proj`
-    has twice the rank if `targets` names gate or up, and once the rank if only `parameters` names `gate_up_proj`. With
-    all-linear, the router also gets an adapter.
+    has twice the rank if `targets` contains gate or up, and the plain rank if `gate_up_proj` is only in `parameters`.
+    With all-linear, the router also gets an adapter.
     """
     if not facts.experts:
         return targeted(facts, targets), 0

@@ -31,8 +31,8 @@ def fold(library: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
 
 
 def read_policy(name: str) -> dict[str, Any]:
-    """Read a stack's policy.toml, and add the entries that all stacks share. Raises FileNotFoundError if the stack has
-    no policy.toml.
+    """Read a stack's policy.toml, and add the entries that are the same for all stacks. Raises FileNotFoundError if the
+    stack has no policy.toml.
     """
     with open(os.path.join(HERE, name, "policy.toml"), "rb") as file:
         own = tomllib.load(file)
@@ -45,8 +45,8 @@ def read_policy(name: str) -> dict[str, Any]:
 
 
 def render(value: Any, indent: int = 0) -> str:
-    """Write JSON with sorted keys and one entry per line. A field of a class is one entry, and so is a list that
-    contains no other list.
+    """Write JSON with sorted keys and one entry per line. An entry is a field of a class, or a list without nested
+    lists.
     """
     if not isinstance(value, dict) or "type" in value or not value:
         return json.dumps(value, sort_keys=True, ensure_ascii=False)
@@ -56,8 +56,8 @@ def render(value: Any, indent: int = 0) -> str:
 
 
 def pins(policy: Mapping[str, Any]) -> str:
-    """The packages to install in an environment that runs `introspect`: all pinned packages except those that need a
-    GPU to build.
+    """The packages to install in an environment for `introspect`: all pinned packages except those that can be built
+    only with a GPU.
     """
     kernels = {
         package for extra, packages in policy["extras"].items() if extra.startswith("flash") for package in packages

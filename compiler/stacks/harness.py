@@ -27,7 +27,7 @@ def _table() -> dict[str, Any]:
 
 
 def version() -> str:
-    """The version of lm-evaluation-harness that bundles pin, and from which the names of tasks were read."""
+    """The version of lm-evaluation-harness that bundles pin. The names of tasks come from the same version."""
     return str(_table()["version"])
 
 
@@ -54,8 +54,8 @@ def is_file(task: str) -> bool:
 
 
 def nearest_task(name: str) -> str | None:
-    """The name of the task that is most similar to a misspelt one. To save time, only names that have a pair of letters
-    in common with it are compared.
+    """The name of the task that is most similar to a misspelt name. Only names that share a pair of letters with the
+    misspelt name are compared, which saves time.
     """
     from difflib import SequenceMatcher  # imported here, because only a misspelt task needs it
     from heapq import nsmallest
@@ -68,7 +68,7 @@ def nearest_task(name: str) -> str | None:
     near = [one for _, _, one in nsmallest(40, ranked)]
     swapped = [one for one in near if sorted(one) == sorted(name)]
     alike = [(SequenceMatcher(None, one, name[:80]).ratio(), one) for one in near]
-    best = max(alike, key=lambda each: each[0])  # if several names are equally similar, the first one is returned
+    best = max(alike, key=lambda each: each[0])  # of several equally similar names, the first is returned
     return swapped[0] if swapped else best[1] if best[0] >= 0.75 else None
 
 

@@ -24,8 +24,8 @@ INCLUDES = re.compile(r"^include:\s*(\S+)", re.MULTILINE)
 
 
 def front_coded(names: list[str]) -> list[str]:
-    """Compress a sorted list of names. Each name becomes a number and a text: how many letters its beginning shares
-    with the previous name, and its remaining letters.
+    """Compress a sorted list of names. Each name becomes two values: the number of letters that it shares with the
+    beginning of the previous name, and its remaining letters.
     """
     out, before = [], ""
     for name in names:
@@ -36,11 +36,11 @@ def front_coded(names: list[str]) -> list[str]:
 
 
 def unsafe_files(root: str) -> set[str]:
-    """The absolute paths of those task files below a folder that execute code written by the model."""
+    """The absolute paths of the task files below a folder whose tasks execute code written by the model."""
     found, parents = set[str](), dict[str, str]()
     for folder, _, names in os.walk(root):
         for name in names:
-            if "yaml" not in name:  # template files of lm-eval have no ending such as .yaml
+            if "yaml" not in name:  # a template file of lm-eval has no ending such as .yaml
                 continue
             path = os.path.join(folder, name)
             with open(path, encoding="utf-8", errors="replace") as handle:

@@ -1,9 +1,9 @@
 """Read the arguments and keys that the installed libraries accept, for `generate.py`.
 
 Only `generate.py` imports this module, in an environment with a stack's versions; the compiler never does. Some keys
-are not declared in any class, such as those that `accelerate launch` reads, and DeepSpeed's top-level keys. These keys
-are found by searching the library's source, or by running its code on a dictionary that records which keys are looked
-up.
+are not declared in any class, such as those that `accelerate launch` reads, and DeepSpeed's top-level keys. Such keys
+are found in two ways: by searching the library's source, or by running the library's code on a dictionary that records
+which keys the code looks up.
 """
 
 import contextlib
@@ -26,8 +26,7 @@ BASE = "transformers.TrainingArguments"
 READ = ("accelerate", "deepspeed", "torch", "transformers", "trl")  # the packages whose classes are read
 
 # Fields whose effective value depends on the machine: on the clock, the host name, the logging level or the launcher's
-# environment. `report_to` is one of them, because in transformers 4 it means every installed integration if it is not
-# set.
+# environment. `report_to` is one of them: in transformers 4, an unset `report_to` means every installed integration.
 MACHINE = frozenset({"disable_tqdm", "local_rank", "logging_dir"})
 
 
@@ -36,7 +35,7 @@ def introspect(classes: Iterable[str]) -> dict[str, Any]:
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
     logging.disable(logging.CRITICAL)
-    # while it is imported, DeepSpeed logs to standard output, which must contain only the table
+    # the import of DeepSpeed logs to standard output, which must contain only the table
     with contextlib.redirect_stdout(io.StringIO()):
         return {
             # drop the local part of a version: 2.13.0+cpu becomes 2.13.0
@@ -56,7 +55,7 @@ def introspect(classes: Iterable[str]) -> dict[str, Any]:
 
 
 def _configs(classes: Iterable[str]) -> dict[str, Any]:
-    """Map each configuration class to those of its fields that differ from the fields of TrainingArguments."""
+    """Map each configuration class to its fields, without those fields that TrainingArguments has in the same form."""
     base = _fields(_load(BASE))
     tables: dict[str, Any] = {BASE: {"base": None, "fields": base}}
     for path in classes:
@@ -75,7 +74,7 @@ def _fields(cls: Any) -> dict[str, Any]:
     """Map each argument of a class to its type, its declared default, its effective default, its choices, and whether
     it is deprecated.
     """
-    # Two instances are built: one on a CPU, for which the class itself chooses the precision, and one as on a machine
+    # Two instances are built: one as on a CPU, where the class itself chooses the precision, and one as on a machine
     # with a GPU.
     requested, warnings_of_options = _construct(cls, use_cpu=True)
     plain, _ = _construct(cls, bf16=False)
@@ -89,7 +88,7 @@ def _fields(cls: Any) -> dict[str, Any]:
             declared = field.default_factory()
         record: dict[str, Any] = {"type": _type_text(hints[field.name]), "default": _plain(declared)}
         effective = _plain(getattr(requested if field.name == "bf16" else plain, field.name))
-        if effective == "out":  # this default is computed from output_dir, like the default of run_name
+        if effective == "out":  # the class computes this default from output_dir, as it does for run_name
             effective = _plain(declared)
         elif field.name in MACHINE or (field.name == "report_to" and declared is None):
             record["machine"] = True
@@ -108,7 +107,7 @@ def _fields(cls: Any) -> dict[str, Any]:
 
 
 def _construct(cls: Any, **arguments: Any) -> tuple[Any, list[str]]:
-    """Build an instance of a class, and restore the environment variables that this changes. Returns a pair: the
+    """Build an instance of a class. Environment variables that the class changes are restored. Returns a pair: the
     instance, and the deprecation warnings.
     """
     saved = dict(os.environ)
@@ -163,7 +162,7 @@ def _choices(hint: Any, stated: Any) -> list[Any]:
 
 def _deprecated(cls: Any, field: dataclasses.Field[Any], hint: Any, at_rest: list[str]) -> bool:
     """Whether a field is deprecated: its help says so, or the class warns when the field is set."""
-    # trl 0.24 keeps a removed field in order to warn about it; its help begins "Removed: this parameter was unused"
+    # trl 0.24 keeps a removed field to warn about its use; its help begins "Removed: this parameter was unused"
     if re.match(r"\s*(deprecated|removed\b|this parameter is deprecated)", str(field.metadata.get("help", "")), re.I):
         return True
     trainer = cls.__name__.replace("Config", "Trainer")
@@ -196,7 +195,7 @@ def _deprecated(cls: Any, field: dataclasses.Field[Any], hint: Any, at_rest: lis
 
 
 def _schedulers() -> dict[str, Any]:
-    """Map each schedule to the names that it accepts in `lr_scheduler_kwargs`: the required ones, and the optional ones
+    """Map each schedule to the names that `lr_scheduler_kwargs` may contain for it: required names, and optional names
     with their defaults.
     """
     optimization = importlib.import_module("transformers.optimization")
@@ -210,7 +209,7 @@ def _schedulers() -> dict[str, Any]:
             and parameter.kind is not inspect.Parameter.VAR_KEYWORD
         }
         functions[name] = lambda *_, **received: received
-        try:  # get_scheduler passes `lr_scheduler_kwargs` on to some schedules only, and drops them for the others
+        try:  # get_scheduler passes `lr_scheduler_kwargs` to some schedules, and drops them for all others
             received = optimization.get_scheduler(name, None, 1, 10, dict.fromkeys(given, 0))
         finally:
             functions[name] = function

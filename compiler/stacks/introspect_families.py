@@ -27,7 +27,7 @@ USUAL = {"rope_theta": 10000.0, "rope_local_base_freq": None, "partial_rotary_fa
 def carrying() -> list[str]:
     """Every `model_type` whose causal language model has a recurrent state, in the registry or not.
 
-    The families are found by searching their sources, which are not imported. In these families, packed documents
+    The sources of all families are searched and not imported. In a family with a recurrent state, packed documents
     influence each other, or packing needs kernels that bundles do not install.
     """
     from transformers.models.auto import modeling_auto as auto
@@ -78,8 +78,8 @@ def families() -> dict[str, Any]:
 
 
 def positions() -> dict[str, Any]:
-    """Map each `model_type` of a causal language model to its defaults for rotary positions, by the key of config.json,
-    if they differ from `USUAL`. Empty for transformers 5, which reads `rope_parameters`.
+    """Map each `model_type` of a causal language model to those of its defaults for rotary positions that are not in
+    `USUAL`, by the key of config.json. Empty for transformers 5, which reads `rope_parameters`.
     """
     import transformers
     from transformers.models.auto import modeling_auto as auto
@@ -90,7 +90,7 @@ def positions() -> dict[str, Any]:
     for kind in sorted(auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES):
         try:
             config = transformers.CONFIG_MAPPING[kind]()
-        except ValueError:  # musicgen needs the configurations of several models
+        except ValueError:  # musicgen's configuration needs the configurations of several models
             continue
         if getattr(config, "rope_theta", None) is None:
             continue
@@ -107,5 +107,7 @@ def _attention(real: Any) -> dict[str, bool]:
 
 
 def _is_layer(found: Any, kind: type) -> bool:
-    """Whether a class is a layer of the language model. Some families also list the layers of their vision model."""
+    """Whether a class is a layer of the language model. The lists of some families also contain the layers of the
+    vision model.
+    """
     return isinstance(found, type) and issubclass(found, kind) and "Vision" not in found.__name__

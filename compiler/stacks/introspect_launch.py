@@ -1,8 +1,8 @@
 """Find the keys that launchers read from accelerate's configuration file and from DeepSpeed's JSON file.
 
-Only `introspect.py` imports this module, in an environment with a stack's versions. If a library does not declare its
-keys, they are found by searching its source, or by running its code on a dictionary that records which keys are looked
-up.
+Only `introspect.py` imports this module, in an environment with a stack's versions. Keys that a library does not
+declare are found in two ways: by searching its source, or by running its code on a dictionary that records which keys
+the code looks up.
 """
 
 import ast

@@ -1,5 +1,5 @@
-"""The parts of `xpc verify`: it computes the expected files, and compares files, finished runs and complete folders
-with them.
+"""The parts of `xpc verify`: compute the files that a bundle should have, and compare bundles, finished runs and
+folders of both with what they should be.
 """
 
 from __future__ import annotations

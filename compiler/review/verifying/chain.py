@@ -50,9 +50,9 @@ class FolderContents:
 
 
 def chain(folder: str, verify: Verify, verify_run: Verify, quick: bool = False) -> tuple[str, int]:
-    """Return the printed lines and the highest exit status. The argument `verify` is a function that checks a bundle,
-    and its spec if there is one; the function `verify_run` checks a finished run against its bundle. With `quick`,
-    unchanged files of local models are not hashed again for the lines on locks. Raises UsageError.
+    """Return the printed lines and the highest exit status. `verify` is a function that checks a bundle (against its
+    spec, if there is one), and `verify_run` a function that checks a finished run against its bundle. With `quick`, the
+    lines about locks use stored digests of unchanged files of local models. Raises UsageError.
     """
     found = _walked(folder)
     if not (found.specs or found.bundles or found.runs):
@@ -70,7 +70,9 @@ def as_text(lines: Sequence[Line]) -> tuple[str, int]:
 
 
 def bundle_lines(wanted: FolderContents, found: FolderContents, verify: Verify, verify_run: Verify) -> Iterator[Line]:
-    """The lines about the bundles and runs in `wanted`. Their specs and bundles are looked for in `found`."""
+    """The lines about the bundles and runs `wanted`. The specs of these bundles, and the bundles of these runs, are
+    searched for in `found`.
+    """
     specs = by_name(found.specs)
     for bundle in wanted.bundles:
         yield from _bundle(bundle, specs, verify)
@@ -78,8 +80,8 @@ def bundle_lines(wanted: FolderContents, found: FolderContents, verify: Verify, 
 
 
 def _walked(folder: str) -> FolderContents:
-    """Find the specs, bundles and finished runs below a folder. Links, hidden folders, bundles and output folders are
-    not entered.
+    """Find the specs, bundles and finished runs below a folder. Nothing is searched for inside of links, hidden
+    folders, bundles and output folders.
     """
     out = FolderContents()
     for count, (where, folders, names) in enumerate(walk(folder, _unreadable)):
@@ -104,7 +106,9 @@ def _unreadable(error: OSError) -> None:
 
 
 def _commit(folder: str) -> Iterator[Line]:
-    """Lines that name the commit, and the tracked files below the folder that differ from it."""
+    """Lines about the commit: its hash, and the tracked files below the folder whose contents are not those of the
+    commit.
+    """
     location = repository.find(folder)
     commit = None if location is None else location.commit("HEAD")
     listed = None
@@ -136,7 +140,9 @@ def _commit(folder: str) -> Iterator[Line]:
 
 
 def _stored(commit: repository.Commit, names: Sequence[str]) -> set[str]:
-    """The files in the working tree that are equal to those of the commit, which has only Git LFS pointers to them."""
+    """The files in the working tree for which the commit has Git LFS pointers, and whose contents are those of the
+    pointers.
+    """
     location, out = commit.repository, set[str]()
     sizes = location.sizes(commit.files[name][1] for name in names)
     small = [name for name in names if sizes.get(commit.files[name][1], lfs.MOST + 1) <= lfs.MOST]
@@ -150,10 +156,12 @@ def _stored(commit: repository.Commit, names: Sequence[str]) -> set[str]:
 
 
 def spec_lines(path: str, quick: bool, compiles: bool = True) -> Iterator[Line]:
-    """Lines on whether a spec compiles and its lock is current. If `compiles` is false, only the line on the lock."""
+    """Lines that say whether a spec compiles and whether its lock is current. If `compiles` is false, only the line
+    about the lock.
+    """
     try:
         yield from _spec(path, quick) if compiles else _lock(path, quick)
-    except UsageError as error:  # an error in one spec must not hide the lines on the others
+    except UsageError as error:  # an error in one spec must not hide the lines about the other specs
         yield str(error) if path in str(error) else f"{path}: {error}", 1
 
 
@@ -162,7 +170,7 @@ def _spec(path: str, quick: bool) -> Iterator[Line]:
     from xpc.compiler.pipeline import check_text
 
     data, name, workspace = read_spec(path)
-    workspace.allow_oom = True  # a run that does not fit in its GPUs counts as one that compiles
+    workspace.allow_oom = True  # a run that does not fit in its GPUs also counts as one that compiles
     checked = check_text(data, name, workspace)
     errors = [one for one in checked.problems if one.severity == ERROR]
     if {one.code for one in errors if one.code < FIRST_RULE} == {NO_RUN}:
@@ -176,7 +184,9 @@ def _spec(path: str, quick: bool) -> Iterator[Line]:
 
 
 def _lock(path: str, quick: bool) -> Iterator[Line]:
-    """A line on whether the lock of the spec `path` is current. No line if the spec does not compile."""
+    """A line that says whether the lock of the spec `path` is current. No line if the spec does not compile, which
+    another line says.
+    """
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.locking.state import refusals
     from xpc.compiler.pipeline import compile_text
@@ -210,7 +220,7 @@ def _bundle(folder: str, specs: Mapping[str, Sequence[str]], verify: Verify) -> 
 
 
 def by_name(specs: Sequence[str]) -> dict[str, list[str]]:
-    """The paths of specs by the name of the file."""
+    """Map the file names of specs to the paths with this name."""
     out: dict[str, list[str]] = {}
     for one in specs:
         out.setdefault(os.path.basename(one), []).append(one)
@@ -218,8 +228,8 @@ def by_name(specs: Sequence[str]) -> dict[str, list[str]]:
 
 
 def spec_of(folder: str, specs: Mapping[str, Sequence[str]]) -> str | None:
-    """The spec of a bundle. It is the spec of the same name next to the bundle; if there is none, the only spec with
-    this name. None if no spec is found. `specs` has the paths of specs by name.
+    """The spec of a bundle: the spec of the same name next to the bundle, or else the only spec with this name
+    anywhere. None if there is none, or if there are several elsewhere. `specs` maps file names to paths of specs.
     """
     for manifest, head in zip(MANIFESTS, ("bundle", "sweep"), strict=True):
         table = read_toml(os.path.join(folder, manifest)) or {}
@@ -241,7 +251,7 @@ def _tables(folder: str) -> Iterator[tuple[str, Mapping[str, Mapping[str, str]]]
 
 
 def _runs(runs: Sequence[str], folders: Sequence[str], verify_run: Verify) -> Iterator[Line]:
-    """A line for each finished run. The run is compared with the bundle that it was started from."""
+    """A line for each finished run, which compares the run with the bundle that started it."""
     if not runs:
         return
     bundles = {bundle_digest(location): location for one in folders for location, _ in _tables(one)}

@@ -1,4 +1,4 @@
-"""Compare the files of a folder with the files that it should contain: their names, modes and contents."""
+"""Compare the files in a folder with the files that should be there: names, modes and contents."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _compared(
         except OSError as error:
             yield f"{path} cannot be read: {error.strerror or error}", False
             return
-        if status.st_nlink > 1:  # all members of a sweep have the same trainer, so its files are compared once
+        if status.st_nlink > 1:  # all members of a sweep have the same trainer files, which are compared once
             cache[key] = data
     if data != expected and data.replace(b"\r\n", b"\n") == expected:
         why = "its lines end with CRLF; `*.bundle/** -text` in .gitattributes keeps git from changing them"
@@ -78,8 +78,8 @@ def _compared(
 
 
 def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
-    """Report a wrong executable bit, and unsafe permissions (setuid, or writable for everybody). git keeps no other bit
-    of the mode.
+    """Report a wrong executable bit, and unsafe permissions (setuid, or writable for everybody). The other bits of the
+    mode are not checked, because git does not store them.
     """
     if bool(mode & stat.S_IXUSR) is not runs:
         yield f"{path} {'is not' if runs else 'is'} executable, and should {'be' if runs else 'not be'}"
@@ -101,7 +101,7 @@ def first_difference(on_disk: bytes, made: bytes) -> tuple[str, bool]:
     found = next(plain, None)
     at = differing[0] if found is None else found
     here, recompiled = (_line(one[at]) for one in texts)
-    # the lines look equal as shown: they differ in spaces, or beyond the part that is shown
+    # the shown parts of the lines are equal: the lines differ only in spaces, or in the part that is not shown
     if here == recompiled and texts[0][at] != texts[1][at]:
         lines = [one[at] for one in texts]
         location = next((number for number, (one, other) in enumerate(zip(*lines, strict=False)) if one != other), 0)

@@ -1,4 +1,4 @@
-"""Compare the image files that rows name with the list of digests in the bundle."""
+"""Compare the image files whose paths are in rows with the list of digests in the bundle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOKED = "set XPC_DATA_ROOT to the folder that contains the rows' folder, if tha
 def image_drifts(folder: str, spec: CheckedSpec) -> Iterator[str]:
     """A sentence for each data source whose images have changed since the bundle was compiled.
 
-    A list that somebody has edited is ignored here. It is reported together with the other files of the bundle.
+    An edited list is ignored here, because it is reported together with the bundle's other edited files.
     """
     for source in pictured(spec):
         path = source.path or ""
@@ -37,7 +37,7 @@ def image_drifts(folder: str, spec: CheckedSpec) -> Iterator[str]:
 
 
 def _is_listed(folder: str, name: str, data: bytes) -> bool:
-    """Whether a file of the bundle still has the digest that the manifest states for it."""
+    """Whether a file of the bundle still has the digest that the manifest states."""
     from xpc.compiler.files.digest import digest
 
     return (bundled.manifest(folder) or {}).get("files", {}).get(name) == digest(data)

@@ -1,4 +1,4 @@
-"""Compile a bundle's own spec again. The result is the bytes that each file of the bundle should have, including
+"""Compile a bundle's own spec again. This gives the bytes that each file of the bundle should have, including
 `bundle.toml` and `sweep.toml`.
 """
 
@@ -42,8 +42,8 @@ Table = Mapping[str, Mapping[str, str]]
 def recompiled(
     folder: str, table: Table, memory: FileMemory | None = None, trusted: bool = False
 ) -> tuple[CheckedSpec, dict[str, bytes]] | str:
-    """Return the checked spec of a bundle, and the files to which it compiles. If there is an error, return its message
-    instead. `table` is the manifest of the bundle.
+    """Return the checked spec of a bundle and the files that it compiles to, or, if there is an error, its message.
+    `table` is the manifest of the bundle.
 
     `memory` and `trusted` are passed to `recheck`.
     """
@@ -52,7 +52,7 @@ def recompiled(
         return spec
     files = lower(spec)
     stated = table["bundle"].get("spec_digest")
-    # the manifest contains the digest of the user's spec, not that of the bundle's own spec.xp
+    # the manifest has the digest of the user's spec; the bundle's own spec.xp has another
     if stated is not None and DIGEST.fullmatch(stated):
         above = files[bundled.MANIFEST].rpartition(b"# The lines above: ")[0]
         line = f'spec_digest = "{stated}"'.encode()
@@ -64,8 +64,8 @@ def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted
     """Check the spec of the bundle again, under its original name. Return the checked spec, or the message of the first
     error.
 
-    The digests of the files of local models, and of the images of rows, are computed. If `trusted` is true, the digests
-    in `memory` are used for files that have not changed.
+    The digests of the files of local models, and of the images of rows, are computed. With `trusted`, an unchanged file
+    is not read, because `memory` has its digest.
     """
     try:
         data = read_inside(folder, bundled.SPEC)
@@ -81,7 +81,7 @@ def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted
     spec = _with_bases(spec, text)
     above, name = os.path.split(os.path.abspath(folder))
     inside = f"{spec.name}.bundle/members/{name}" if os.path.basename(above) == "members" else ""
-    # this line of spec.xp was written by the compiler, not by the user
+    # the compiler, and not the user, wrote this line of spec.xp
     if inside and spec.values["save"].origin.kind == DEFAULT:
         spec = CheckedSpec.of(
             evolve(spec, values={**spec.values, "save": own_folder(spec.values["save"], name)}),
@@ -104,8 +104,8 @@ def _held(folder: str, name: str) -> bytes | None:
 
 
 def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str, str]:
-    """The digests of all files that the spec reads. For the specs that it extends, the digests are those in the
-    manifest, because the bundle does not contain these specs.
+    """The digests of all files that the spec reads. For the specs that it extends, these are the digests in the
+    manifest, because the bundle has no copies of those specs.
     """
     bases = {
         name: digest.removeprefix("sha256:")
@@ -116,8 +116,8 @@ def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str
 
 
 def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
-    """The bundle's spec, in which each setting from an extended spec gets back its origin: the location in the extended
-    spec. In the bundle's spec.xp, a comment at the setting names the extended spec.
+    """The bundle's spec with the original origins: for a setting from an extended spec, the location in the extended
+    spec. The compiler knows this location from the comment at the setting in the bundle's spec.xp.
     """
     notes = {one.number: one.note.removeprefix(LENGTH) for one in lines(text)}
     bases = {number: Source(note, text) for number, note in notes.items() if note.endswith(".xp")}
@@ -137,8 +137,8 @@ def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
 
 
 def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[str, bytes]]]) -> dict[str, bytes] | str:
-    """Return the files that a sweep's folder should contain outside of `members/`, by name. If there is an error,
-    return a sentence about it. `members` are in the order of sweep.toml.
+    """Return the files that a sweep's folder should contain next to `members/`, by name, or, if there is an error, a
+    sentence about it. `members` are in the order of sweep.toml.
     """
     table = read_toml(os.path.join(folder, "sweep.toml"))
     try:
@@ -170,8 +170,8 @@ def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[st
 
 
 def _agrees(member: Member) -> bool:
-    """Whether the name and the output folder of a member are those that follow from its settings. Settings whose values
-    can be written in several ways are not compared.
+    """Whether a member has the name and the output folder that follow from its settings. A setting whose value can be
+    written in several ways is not compared.
     """
     spec = member.spec
     if spec is None:

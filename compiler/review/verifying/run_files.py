@@ -37,8 +37,8 @@ SHOWN = 5
 
 
 def differences(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each file of a run that was edited, is missing or was added, and another one if summary.json was
-    edited.
+    """A sentence for each file of a run that was edited, removed or added. If summary.json was edited, there is one
+    more sentence.
     """
     files = summary.get("files")
     if not isinstance(files, dict):
@@ -72,8 +72,8 @@ def _edited(out: str, files: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _added(out: str, files: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each file and link, of any name, that the run did not write, and for each folder that cannot be
-    read.
+    """A sentence for each file or link that the run did not write, whatever its name is, and for each folder that
+    cannot be read.
     """
     unreadable: list[OSError] = []
     for count, (where, folders, names) in enumerate(walk(out, unreadable.append)):
@@ -96,7 +96,7 @@ def _is_excluded(name: str) -> bool:
 def _is_inside(name: str) -> bool:
     try:
         written = b"\0" not in os.fsencode(name)
-    except UnicodeEncodeError:  # the name has half of a surrogate pair, so no file can have this name
+    except UnicodeEncodeError:  # no file can have this name, which has half of a surrogate pair
         written = False
     return (
         written
@@ -107,7 +107,7 @@ def _is_inside(name: str) -> bool:
 
 
 def _seal(path: str) -> list[object] | None:
-    """The size and the digest of a file. None if the path is not that of a regular file."""
+    """The size and the digest of a file. None if there is no regular file at the path."""
     total = sha256()
     try:
         handle = open(path, "rb", opener=without_following)  # noqa: SIM115
