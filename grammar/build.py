@@ -41,7 +41,7 @@ _MEANING = {
 def compile_grammar(*, strict: bool) -> Lark:
     """Make Lark's parser for xp.lark, with its contextual lexer. This takes about 0.2 s.
 
-    Raises lark.exceptions.GrammarError for a conflict in the grammar, and if `strict` is true also for two terminals
+    Raises lark.exceptions.GrammarError for a conflict in the grammar. With `strict`, also raises it for two terminals
     that can match the same text.
     """
     with open(GRAMMAR, encoding="utf-8") as file:
@@ -52,8 +52,8 @@ def compile_grammar(*, strict: bool) -> Lark:
 
 
 def _states(table: Any, numbers: dict[Any, int]) -> tuple[list[dict[str, int]], int]:
-    """Return a pair: the parse table, and the number of the accepting state. The states get new numbers, in the order
-    in which they are first reached, because Lark's own numbers differ from build to build.
+    """Return a pair: the parse table, and the number of the accepting state. Lark's own numbers of states change from
+    build to build, so the states are numbered in the order in which they are first reached.
     """
     order: dict[int, int] = {}
     waiting = list(table.start_states.values())
@@ -96,16 +96,14 @@ def tables(*, strict: bool) -> str:
 
 
 def _kept(parts: list[Any]) -> tuple[int, ...]:
-    """The indices of a rule's symbols that become parts of the tree. Lark drops keywords, punctuation, and terminals
-    whose name begins with `_`.
+    """The indices of those symbols of a rule that become parts of the tree. Lark drops keywords, punctuation, and
+    terminals whose name begins with `_`.
     """
     return tuple(number for number, part in enumerate(parts) if not (part.is_term and part.filter_out))
 
 
 def _literal(value: Any) -> str:
-    """Write a Python literal with one entry per line. A change of the grammar then gives a diff that
-    people can read.
-    """
+    """Write a Python literal with one entry per line, so that a change of the grammar gives a readable diff."""
     if isinstance(value, frozenset):
         return f"frozenset({sorted(value)!r})"
     if isinstance(value, list):

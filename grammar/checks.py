@@ -1,5 +1,5 @@
-"""Report keywords in wrong positions. The parser itself accepts them, because it reads `for` after `with`, for example,
-as a name.
+"""Report keywords in wrong positions. The parser accepts some of them. For example, it reads `for` after `with` as a
+name.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _BELONGS = {
 
 
 def check(file: File) -> tuple[File, tuple[Diagnostic, ...]]:
-    """Check a parsed file. Returns a pair: the file without its misplaced parts, and the findings. If a length stands
-    after `with`, as in `with zero2 for 3 epochs`, it becomes the length of the run.
+    """Check a parsed file. Returns a pair: the file without its misplaced parts, and the findings. A length after
+    `with`, as in `with zero2 for 3 epochs`, becomes the length of the run.
     """
     checker = _Checker(file)
     return checker.run(), tuple(checker.diagnostics)
@@ -122,7 +122,7 @@ class _Checker:
             label = Label(self.file.source, span)
             code = codes.MISPLACED_BUDGET
             remedy = f"write `{sentence}`"
-            # the edit replaces the complete line, so its span is larger than that of the finding
+            # the edit replaces the complete line, and the finding is only about a part of it
             self.diagnostics.append(
                 Diagnostic(
                     code.code, code.slug, ERROR, "the length goes before `with`", label, help=remedy, edits=edits
@@ -156,7 +156,7 @@ class _Checker:
 
     def _another_verb(self, clause: Clause) -> bool:
         """Report a first line that does not begin with `train`, such as `finetune MODEL on DATA with lora` or `MODEL on
-        DATA`. No edit is suggested if the first word may be a choice, such as `dpo`.
+        DATA`. If the first word may be a choice, such as `dpo`, no edit is suggested.
         """
         first, second = (*map(_word, clause.operands), None, None)[:2]
         if self.file.train is not None or "on" not in (first, second):
@@ -180,8 +180,8 @@ class _Checker:
         return True
 
     def _one_line(self, block: Block) -> None:
-        """Report a one-line block that does not end on its line, because it contains a list of several lines. For
-        nested blocks, only the outermost is reported.
+        """Report a one-line block that does not end on its line, because a list in it has several lines. Of nested
+        blocks, only the outermost is reported.
         """
         start, end = block.span.start, block.span.end
         if start < self._written or not block.statements or "\n" not in self.file.source.slice(block.span):
@@ -255,7 +255,8 @@ class _Checker:
             self._error(codes.RESERVED_WORD, span, f"`{word}` is a word of the language and names nothing else", remedy)
         if isinstance(operand, Call):
             for argument in operand.args:
-                # a value in parentheses may be any word, so only the names of settings and calls are checked here
+                # a value in parentheses may be any word, so only names of settings and of calls can be keywords in a
+                # wrong position
                 if isinstance(argument, (Setting, Call)):
                     self._operand(argument)
         elif isinstance(operand, Setting) and isinstance(operand.value, Call):
@@ -263,7 +264,7 @@ class _Checker:
 
 
 def _without_words(operands: tuple[Setting | Value, ...]) -> tuple[Setting | Value, ...]:
-    """Return the operands without the keywords among them, which are already reported as errors."""
+    """Return the operands without keywords, which are already reported as errors."""
     return tuple(operand for operand in operands if _word(operand) is None)
 
 

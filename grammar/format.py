@@ -2,7 +2,7 @@
 `parse(format_file(file))` and `file` are equal. Formatting it again does not change it.
 
 Columns are not aligned. If a clause has a block, or at least two settings on its line, all its settings are written in
-a block. Blocks, calls and the header keep their form. There are blank lines around a clause with a block, and the
+a block. Nested blocks, calls and the header keep their form. A clause with a block gets blank lines around it, and the
 author's own blank lines stay.
 """
 
@@ -36,9 +36,7 @@ Statement = Setting | Clause
 
 
 def format_file(file: File) -> str:
-    """The canonical text of a file. It is empty or ends with one newline. Comments stay with the statements that they
-    belong to.
-    """
+    """The canonical text of a file: either empty, or ending with one newline. A comment stays with its statement."""
     return _Formatter(file).run()
 
 
@@ -56,7 +54,9 @@ class _Formatter:
         return self.comments[bisect_left(self.starts, start) : bisect_left(self.starts, end)]
 
     def _trailing(self, start: int, end: int) -> Comment | None:
-        """The comment that follows the offset `start` on its line, if only spaces are between them; otherwise None."""
+        """The comment on the line of the offset `start`, if only spaces are between `start` and the comment; otherwise
+        None.
+        """
         for comment in self._comments(start, end)[:1]:
             if "\n" not in self.text[start : comment.span.start]:
                 return comment
@@ -102,7 +102,9 @@ class _Formatter:
         text: str | None,
         statement: Statement | None,
     ) -> int:
-        """Append one statement with its comments. Returns the offset up to which the source has been appended."""
+        """Append one statement with its comments. Returns the offset in the source up to which everything has been
+        appended.
+        """
         lead = self._comments(at, span.start)
         for comment in lead:
             if lines and (apart or self._blank_before(at, comment.span.start)):
@@ -155,8 +157,7 @@ class _Formatter:
             return self._followed(lines, done, following)
         lines.append(line + " {")
         if block is None:
-            # The settings of the clause move into a block, so a comment at the end of the clause's line follows the `{`
-            # of the block.
+            # the settings of the clause move into a block, so a comment at the end of the line stands after the `{`
             done = self._followed(lines, last.span.end, following)
         else:
             first = block.statements[0].span.start if block.statements else done
@@ -221,8 +222,7 @@ class _Formatter:
         return "\n".join(lines)
 
     def _inline(self, operand: Setting | Value) -> str | None:
-        """The text of a value on one line. None for brackets whose text would be longer than a line. The result is
-        cached.
+        """The text of a value on one line. None for a bracket whose text does not fit on a line. The result is cached.
         """
         if isinstance(operand, Setting):
             text = self._inline(operand.value)
@@ -244,8 +244,8 @@ def _gap(lines: list[str]) -> None:
 
 
 def _split(clause: Clause) -> tuple[tuple[Setting | Value, ...], tuple[Setting, ...]]:
-    """Divide the items of a clause into two groups, and return both: those that stay on the line, and the settings that
-    move into the block.
+    """Divide the items of a clause into two groups, and return both: the items that stay on the line, and the settings
+    that move into the block.
     """
     settings = tuple(operand for operand in clause.operands if isinstance(operand, Setting))
     if clause.block is None and len(settings) < 2:

@@ -1,7 +1,7 @@
-"""An LALR parser that uses the tables which Lark generated from xp.lark (`python -m xpc.grammar.build`).
+"""An LALR parser with the tables that Lark generated from xp.lark (`python -m xpc.grammar.build`).
 
-Lark itself is not imported, because its import would take a fifth of the time of `xpc check`. A test compares trees and
-errors with Lark's own.
+Lark itself is not imported, because its import would take a fifth of the time of `xpc check`. A test compares this
+parser's trees and errors with those of Lark.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _match = re.compile(f"(?:{_ignored})*(?:{_tokens})?").match
 
 
 class Node:
-    """A node of the parse tree. It is a token with its text, or a phrase (a rule of xp.lark) with its parts. `end` is
-    the offset after its last character.
+    """A node of the parse tree: a token with its text, or a phrase (made by a rule of xp.lark) with its parts. `end` is
+    the offset after the node's last character.
     """
 
     __slots__ = ("end", "kind", "parts", "start", "text")
@@ -28,8 +28,8 @@ class Node:
 
 
 class UnexpectedToken(Exception):
-    """Raised for a token that is illegal at its position. The `kind` of the token is "" if no token begins with the
-    character at this position, and END if this is the end of the text.
+    """Raised for a token that is illegal at its position. The token's `kind` is END at the end of the text, and "" if
+    the character at this position begins no token.
 
     `stack` contains the tokens and phrases that the parser has read before the illegal token.
     """
@@ -59,7 +59,7 @@ def parse(text: str) -> Node:
 def _token(text: str, at: int, actions: dict[str, int]) -> Node:
     """Read the next token. A word is a keyword only if the parser accepts this keyword here; otherwise it is a name."""
     found = _match(text, at)
-    assert found is not None  # the pattern always matches, because all its parts are optional
+    assert found is not None  # the pattern matches any text, because all its parts are optional
     kind, at = found.lastgroup, found.end()
     if kind is None:
         return Node("", at, at + 1, text[at]) if at < len(text) else Node(END, at, at)
@@ -71,8 +71,8 @@ def _token(text: str, at: int, actions: dict[str, int]) -> Node:
 
 
 def _reduce(states: list[int], values: list[Node], number: int) -> None:
-    """Replace the parts of a completed rule by one phrase, on the stacks of the parser. A rule whose name begins with
-    `_` makes no phrase; its parts become parts of the enclosing phrase instead.
+    """Replace the parts of a completed rule, on the parser's stacks, by one phrase. A rule whose name begins with `_`
+    makes no phrase: its parts become parts of the enclosing phrase.
     """
     kind, size, kept = RULES[number]
     taken = values[len(values) - size :]
@@ -85,7 +85,7 @@ def _reduce(states: list[int], values: list[Node], number: int) -> None:
             parts.append(part)
         elif parts:
             parts += part.parts
-        else:  # the list is extended in place, because copying it for each item would take quadratic time
+        else:  # copying the list for each new item would take quadratic time, so the list is extended in place
             parts = part.parts
     start = taken[0].start if taken else 0
     values.append(Node(kind, start, taken[-1].end if taken else start, parts=parts))

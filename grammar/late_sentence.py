@@ -1,8 +1,8 @@
 """Read a faulty `train` line, so that the rest of the file can be checked in the same round.
 
-There are three kinds of faulty lines: the line stands below a clause, it begins with another verb (`finetune M on D`),
-or it lacks its model or its data. The parser reads the first two kinds as a clause. The error itself is reported by
-`checks.py` or by the parser. This module is imported only for a file with such an error.
+There are three kinds of faults: the line stands below a clause, it begins with another verb (`finetune M on D`), or its
+model or data is missing. With one of the first two faults, the parser reads the line as a clause. `checks.py` or the
+parser reports the fault itself. This module is imported only for a file with such an error.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def late_sentence(
 ) -> tuple[Train | None, tuple[Diagnostic, ...]]:
     """Read the `train` line at which one of `errors` found a line below a clause or with another verb.
 
-    Return a pair: the sentence, whose spans refer to the original text, and the errors inside of it. The sentence is
-    None if it cannot be parsed.
+    Return a pair: the parsed line, whose spans refer to the original text, and the errors inside of it. The first item
+    is None if the line cannot be parsed.
     """
     for error in errors:
         if error.primary is None or error.related:
@@ -44,7 +44,7 @@ def late_sentence(
         start, end = line_bounds(text, written.start, written.start)
         line = spaces(text[:start]) + text[start:end]
         if error.code == codes.INCOMPLETE_SENTENCE.code and error.edits:
-            # the line begins with another verb or with no verb; `train` overwrites the verb and the spaces before it
+            # the line begins with another verb or with none; `train` is written over the verb and the spaces before it
             after = written.end if error.edits[0].span == written else written.start
             if after < len("train "):
                 return None, ()
@@ -65,8 +65,8 @@ def late_sentence(
 def incomplete_sentence(source: Source, text: str) -> tuple[Train | None, tuple[Diagnostic, ...]]:
     """Read a `train` line that lacks its model or its data, such as `train on D for 3 epochs`.
 
-    Return a pair: the sentence, in which the missing name is empty, and the errors in the rest of the line. The
-    sentence is None if the line has another error.
+    Return a pair: the parsed line, in which the missing name is "", and the errors in the rest of the line. The first
+    item is None if the line has another fault.
     """
     for start in (found.start() for found in re.finditer(r"^[ \t]*train\b", text, re.MULTILINE)):
         start, end = line_bounds(text, start, start)

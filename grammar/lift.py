@@ -39,9 +39,7 @@ _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 
 
 class Lifter:
-    """Builds the syntax tree of one source text. It also collects errors inside of tokens, such as
-    malformed numbers.
-    """
+    """Builds the syntax tree of one source text, and collects errors inside of tokens, such as malformed numbers."""
 
     def __init__(self, source: Source, broken: Iterable[int] = (), dropped: Iterable[tuple[int, int]] = ()) -> None:
         self.source, self._end = source, len(source.text)
@@ -71,7 +69,7 @@ class Lifter:
         self.diagnostics.append(Diagnostic(code.code, code.slug, ERROR, message, label, help=remedy, edits=edits))
 
     def _span(self, node: Node) -> Span:
-        # `scan` closes an unclosed block with a brace that it adds after the end of the text
+        # `scan` closes an unclosed block with a brace after the end of the text
         return Span(node.start, node.end) if node.end <= self._end else Span(min(node.start, self._end), self._end)
 
     def _is_broken(self, span: Span) -> bool:

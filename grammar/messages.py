@@ -1,5 +1,5 @@
-"""Write the message for a syntax error. The message depends on what the parser has read and on what it found next. It
-never contains the names of the grammar's tokens.
+"""Write the message for a syntax error, from what the parser has read and from what it found next. A message never
+contains the names of the grammar's tokens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xpc.grammar.sentence_messages import in_sentence, sentence_repair
 from xpc.grammar.source import Source, Span
 
 IN_A_BLOCK = "settings after a text go into a block: `{ name = value }`"
-# maps a keyword or punctuation mark to the error for a text that ends after it: code, message, what to write
+# maps the last keyword or punctuation mark of an incomplete text to the error: code, message, what to write next
 _AFTER = {
     "TRAIN": (codes.INCOMPLETE_SENTENCE, "expected a model after `train`", "train MODEL on DATA"),
     "ON": (codes.INCOMPLETE_SENTENCE, "expected a dataset after `on`", "train MODEL on DATA"),
@@ -43,7 +43,7 @@ _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?")
 class Failure:
     """A syntax error: its diagnostic, and the offset at which the parser stopped.
 
-    `repair` is an edit after which the parser can read the rest of the line. It does not change the length of the text.
+    `repair` is an edit with which the parser can read the rest of the line. The edit keeps the length of the text.
     """
 
     offset: int
@@ -52,7 +52,7 @@ class Failure:
 
 
 def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
-    """Explain why the parser stopped in `text`, which is the source text with the repairs that `scan` made."""
+    """Explain why the parser stopped in `text`, the source text with the repairs of `scan`."""
     token, met = error.token, error.token.kind
     offset = len(text) - 1 if met == END else token.start
     shown = "the end of the line" if met in ("_NL", END) else f"`{token.text}`" if met else token.text
@@ -71,8 +71,8 @@ def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
 
 
 def _unit(location: ParserPosition) -> tuple[Diagnostic, Edit] | None:
-    """Return a pair: the error for a unit that is written as a word, `every = 1 epoch`, and a repair after which the
-    parser can go on.
+    """Return a pair: the error for a unit that is written as a word, as in `every = 1 epoch`, and a repair with which
+    the parser can continue.
     """
     from xpc.grammar import units
 
@@ -91,8 +91,8 @@ def _unit(location: ParserPosition) -> tuple[Diagnostic, Edit] | None:
 
 
 def _clock(location: ParserPosition, text: str) -> tuple[Diagnostic, Edit] | None:
-    """Return a pair: the error for a duration in Slurm's notation, such as `time = 12:00:00`, and a repair after which
-    the parser can go on.
+    """Return a pair: the error for a duration in Slurm's notation, such as `time = 12:00:00`, and a repair with which
+    the parser can continue.
     """
     start = location.before.start if location.before else 0
     found = _CLOCK.match(text, start)
@@ -110,7 +110,7 @@ def _clock(location: ParserPosition, text: str) -> tuple[Diagnostic, Edit] | Non
 
 
 def _nodes(location: ParserPosition, text: str) -> tuple[Diagnostic, Edit] | None:
-    """Return a pair: the error for `2 x 8 x h100-80gb`, and a repair that drops the number of machines."""
+    """Return a pair: the error for `2 x 8 x h100-80gb`, and a repair that removes the number of machines."""
     if location.last != "X" or location.met != "NUMBER":
         return None
     nodes = re.search(r"(\d+)\s*x\s*$", text[: location.span.start])
@@ -124,9 +124,7 @@ def _nodes(location: ParserPosition, text: str) -> tuple[Diagnostic, Edit] | Non
 
 
 def _comma_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
-    """Return a repair that replaces a space by the comma which `diagnostic` suggests. None if `diagnostic` suggests no
-    comma.
-    """
+    """If `diagnostic` suggests a comma, return a repair that puts the comma in place of a space; otherwise None."""
     for edit in diagnostic.edits:
         if edit.text == "," and edit.span.start == edit.span.end < met.start and text[edit.span.end] in " \t":
             return Edit(Span(edit.span.start, edit.span.start + 1), ",")
@@ -137,7 +135,7 @@ def _before(text: str, offset: int) -> Span | None:
     """The span of the last word before an offset, on the same line. None if there is no such word."""
     line = text.rfind("\n", 0, offset) + 1
     found = re.finditer(r'"[^"]*"|[A-Za-z0-9_./:@%+\-]+|[^\s]', text[line:offset])
-    words = list(takewhile(lambda word: word[0] != "#", found))  # words in a comment do not count
+    words = list(takewhile(lambda word: word[0] != "#", found))  # a word in a comment does not count
     return Span(line + words[-1].start(), line + words[-1].end()) if words else None
 
 
@@ -301,8 +299,8 @@ def _in_statement(location: ParserPosition, text: str) -> Diagnostic:
     if met == "LBRACE":
         return location.error(codes.UNEXPECTED, "a block needs a name before its `{`", "write `batch {`")
     if met == "LSQB":
-        # In `lora targets [q_proj]`, the setting `targets` lacks its `=`. But the first word of a line may be a clause,
-        # which has no `=`.
+        # In `lora targets [q_proj]`, the setting `targets` lacks its `=`. The first word of a line is not reported,
+        # because it may be a clause, which has no `=`.
         before = location.before
         inner = before is not None and text[text.rfind("\n", 0, before.start) + 1 : before.start].strip()
         message = "a list can only be the value of a setting"
@@ -318,7 +316,7 @@ def _in_statement(location: ParserPosition, text: str) -> Diagnostic:
         return _comma(location, text)
     if met == "NUMBER" and location.before is None:
         budget = re.fullmatch(r"(\d[\d_]*)(epochs?|steps?)", location.shown.strip("`"))
-        if budget:  # the length of a run stands alone on a line: `500steps`
+        if budget:  # `500steps`, the length of a run, stands alone on its line
             help = f"write `for {budget[1]} {budget[2]}` in the first line, after the data"
             return location.error(codes.UNEXPECTED, f"a statement begins with a name, not with {location.shown}", help)
         return location.error(codes.UNEXPECTED, f"a statement begins with a name, not with {location.shown}")
@@ -339,8 +337,8 @@ def _arguments_of_a_reference(location: ParserPosition, text: str) -> Diagnostic
 
 
 def _braces_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
-    """Return a repair that replaces parentheses by the braces which `diagnostic` suggests, at the end of a clause's
-    line. None if `diagnostic` suggests no braces, or if a block is not allowed at this place.
+    """If `diagnostic` suggests braces at the end of a clause's line, return a repair that puts them in place of the
+    parentheses. None if it suggests no braces, or if a block is not allowed there.
     """
     if [edit.text for edit in diagnostic.edits] != [" { ", " }"]:
         return None
@@ -354,7 +352,7 @@ def _braces_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
 
 
 def _comma(location: ParserPosition, text: str) -> Diagnostic:
-    """The error for a comma after a statement that is neither in brackets nor in a one-line block."""
+    """The error for a comma after a statement that stands outside of brackets and of one-line blocks."""
     start, end = line_bounds(text, location.span.start, location.span.start)
     ends = text[location.span.end : end].strip()[:1] in ("", "#")
     inside = any(item.kind == "LBRACE" for item in location.stack)
@@ -370,8 +368,8 @@ def _comma(location: ParserPosition, text: str) -> Diagnostic:
 
 
 def _in_one_line_block(location: ParserPosition, text: str, opened: int) -> Diagnostic:
-    """The error for a mistake inside a one-line block such as `batch { gbs = 528, micro = 11 }`. `opened` is the offset
-    at which the outermost such block begins.
+    """The error for a mistake inside of a one-line block, such as `batch { gbs = 528, micro = 11 }`. `opened` is the
+    offset at which the outermost one-line block begins.
     """
     code, last, met = codes.ONE_LINE_BLOCK, location.last, location.met
     if met in ("_NL", END):

@@ -1,5 +1,5 @@
-"""Find the name that a misspelt name most resembles in its letters. Names with the same meaning are found elsewhere, in
-`xpc.compiler.suggest.meaning`.
+"""Find the name whose letters are most similar to those of a misspelt name. Names with the same meaning are found
+elsewhere, in `xpc.compiler.suggest.meaning`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
             continue
         score = matcher.ratio()
         if sorted(plain) == sorted(other):
-            # of two candidates that are equally similar, take the one with the same letters in another order
+            # of two equally similar candidates, prefer the one whose letters are those of the name in another order
             score += 0.2
         if other.startswith(plain) or plain.startswith(other):
             score += 0.1
@@ -45,8 +45,8 @@ experiments, and neither is a misspelling of the other.
 
 
 def misspelt_file(name: str, names: Iterable[str]) -> str | None:
-    """The one of `names` that the name of a file may misspell. None if there is no such name, or if there are several.
-    Names that differ in digits or in short words stand for different files: `rows-1.jsonl`, `rows-2.jsonl`.
+    """The name of a file may misspell one of `names`: return this name, or None if there is none or several. Names that
+    differ in digits or in short words stand for different files: `rows-1.jsonl`, `rows-2.jsonl`.
     """
     stem, kind = _stem_and_kind(name)
     found = [
@@ -72,8 +72,8 @@ def _stem_and_kind(name: str) -> tuple[str, int]:
 
 
 def _is_typo(one: str, other: str, least: int) -> bool:
-    """Whether two stems are the same but for a typing error: other separators, letters in another order, one additional
-    letter, or one other letter. The last case counts only if the names have at least `least` letters.
+    """Whether two stems differ only by a typing error: other separators, letters in another order, one additional
+    letter, or one wrong letter. One wrong letter counts only if the names have at least `least` letters.
     """
     first, second = letters(one), letters(other)
     if first == second:
@@ -92,7 +92,7 @@ def _is_typo(one: str, other: str, least: int) -> bool:
 
 
 def _in_a_word(one: str, other: str, least: int) -> bool:
-    """Whether all words in which two names differ have at least `least` letters. False for `base-a` and `base-b`, which
+    """Whether two names differ only in words with at least `least` letters. False for `base-a` and `base-b`, which
     differ in a word of one letter.
     """
     first, second = ("".join(c if c.isalnum() else " " for c in name).split() for name in (one, other))
@@ -100,7 +100,7 @@ def _in_a_word(one: str, other: str, least: int) -> bool:
 
 
 def nearest_version(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate whose version is nearest to the version in `name`: for `trl-2.0`, the newest. None if `name`
+    """The candidate with the version nearest to the version in `name`: for `trl-2.0`, the newest. None if `name`
     contains no version.
     """
 
@@ -122,7 +122,7 @@ def letters(name: str) -> str:
 
 
 def another_number(one: str, other: str) -> bool:
-    """Whether two words contain different numbers, as `adamw16bit` and `adamw8bit` do. Neither of two such words is a
+    """Whether two words contain different numbers, as `adamw16bit` and `adamw8bit` do. If so, neither word is a
     misspelling of the other.
     """
     first, second = ([c for c in word if c.isdecimal()] for word in (one, other))

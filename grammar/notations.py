@@ -1,4 +1,4 @@
-"""Report characters of other notations: `:=` and `=>`, variables, URLs, and a `:` or `@` that nothing follows."""
+"""Report characters of other notations: `:=` and `=>`, variables, URLs, and a `:` or `@` without a name after it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ PART = re.compile(r"[:@][\w.\-]+")
 
 
 def of_another_notation(location: ParserPosition, text: str) -> Diagnostic | None:
-    """The error for an illegal character of a known other notation, such as `:=` or `$NAME`; None for all others."""
+    """The error for an illegal character of another known notation, such as `:=` or `$NAME`. None for any other
+    character.
+    """
     code, character, at = codes.UNEXPECTED_CHARACTER, location.shown, location.span.start
     mark = MARK.match(text, at)
     if mark is not None and location.before and (mark[0] != ">" or location.word == "="):
-        half = mark[0] == ">"  # of `=>`, only the `>` is left here
+        half = mark[0] == ">"  # the parser has already read the `=` of `=>`, so only `>` is left
         remedy = "write `=` alone" if half else f"write `{location.word} =`"
         edits = (Edit(Span(at, mark.end()), "" if half else "="),)
         return location.error(code, f"unexpected `{mark[0]}`", remedy, edits=edits)
@@ -47,7 +49,7 @@ def of_another_notation(location: ParserPosition, text: str) -> Diagnostic | Non
 
 
 def _reference(location: ParserPosition, text: str) -> Diagnostic | None:
-    """The error for a `:` or `@` in the first line with a space before it, or with nothing after it."""
+    """The error for a `:` or `@` in the first line that has a space before it, or no name after it."""
     code, mark, before, at = codes.UNEXPECTED_CHARACTER, location.shown, location.before, location.span.start
     kinds = {item.kind for item in location.stack}
     if before is None or "TRAIN" not in kinds or {"FOR", "WITH"} & kinds:

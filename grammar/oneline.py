@@ -20,8 +20,8 @@ _LAST = re.compile(r"[ \t]*\n")
 def written_out(text: str, start: int, length: int) -> tuple[Edit, ...]:
     """The edits that put each setting of the block at `start`, and of the blocks inside of it, on its own line.
 
-    There are no edits for an unclosed block: `scan` has already reported it, and has closed it after the end of the
-    source text. `length` is the length of the source text.
+    For an unclosed block there are no edits: `scan` has already reported the block, and has put its closing brace after
+    the end of the source text. `length` is the length of the source text.
     """
     edits: list[Edit] = []
     braces = brackets = 0

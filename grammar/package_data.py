@@ -1,4 +1,4 @@
-"""Read the texts and tables that lie in files next to a module. Each file is read once, when it is first needed."""
+"""Read the texts and tables in files next to a module. Each file is read once, when it is first needed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def read_text(module: str, name: str) -> str:
 
 @cache
 def read_sections(module: str, name: str) -> Mapping[str, str]:
-    """Read a script that is divided into named parts. A line `#: NAME` begins a part, and does not belong to the part
-    itself.
+    """Read a script that is divided into named parts. A line `#: NAME` begins a part; the part is the text after this
+    line.
 
     The name may be followed by `: ` and a description. Lines before the first part are ignored.
     """

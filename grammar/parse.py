@@ -16,16 +16,16 @@ from xpc.grammar.tree import File
 
 MAX_SIZE = 262_144
 MAX_ERRORS = 20
-# After each error, the text is parsed again from its start. The number of characters that are parsed in all is limited,
-# so that any file takes at most a few seconds.
+# After each error, the text is parsed again from the beginning. The total number of parsed characters is limited, so
+# that no file takes more than a few seconds.
 _MAX_WORK = MAX_SIZE
 
 
 def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
     """Return a pair: the syntax tree of a text, and its errors in the order of the text. Never raises an exception.
 
-    The tree omits statements with a syntax error, unless the repair is obvious (a missing comma, a word after a
-    number). In a sentence without its model or data, the missing name is empty. A text that has more than 262,144
+    A statement with a syntax error is left out of the tree, unless its repair is obvious (a missing comma, a word after
+    a number). In a `train` line without model or data, the missing name is "". A text that has more than 262,144
     characters, or more than 64 levels of brackets, is not parsed. If there are more than 20 syntax errors, only 20 are
     reported, with a note.
     """
@@ -73,8 +73,8 @@ def _first(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 
 def _without(text: str, hidden: tuple[Span, ...]) -> str:
-    """Replace the characters of `hidden` with spaces. An error about them is already reported, and they must not cause
-    a second one.
+    """Replace the characters of `hidden` with spaces. They are already reported as errors, and must not cause further
+    errors.
     """
     if not hidden:
         return text
@@ -86,7 +86,7 @@ def _without(text: str, hidden: tuple[Span, ...]) -> str:
 
 def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list[tuple[int, int]], list[Diagnostic]]:
     """Return the tree of all statements that can be parsed, the spans of the blocks whose first line has an error, and
-    the errors.
+    all errors.
     """
     found: list[Diagnostic] = []
     dropped: list[tuple[int, int]] = []
@@ -112,8 +112,8 @@ def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list
 
 
 def _region(text: str, seen: Scan, offset: int) -> tuple[int, int]:
-    """Return a pair: where the lines of the statement at `offset` start, and where they end. A statement has several
-    lines if it contains brackets that span lines.
+    """Return a pair: the offsets at which the lines of the statement at `offset` begin and end. A statement has several
+    lines if a bracket in it ends on a later line.
     """
     start, end = line_bounds(text, offset, offset)
     for opened, closed in sorted(seen.pairs):
@@ -125,8 +125,9 @@ def _region(text: str, seen: Scan, offset: int) -> tuple[int, int]:
 
 def _blank(text: str, seen: Scan, start: int, end: int, dropped: list[tuple[int, int]]) -> str:
     """Replace the lines of a statement by spaces, but keep the braces of the text balanced: a `}` that closes an
-    earlier block stays, and a `{` is replaced together with its `}`. The parser still reads the contents of a block
-    that loses its braces, so errors in it are reported; `dropped` gets the block, which the tree then omits.
+    earlier block stays, and a `{` is replaced together with its `}`. If a block loses its braces, the parser still
+    reads its contents, so that errors inside of it are reported. The block is added to `dropped`, and is later left out
+    of the tree.
     """
     characters = list(text)
     characters[start:end] = spaces(text[start:end])

@@ -1,4 +1,4 @@
-"""The class `ParserPosition`: the position at which the parser stopped, and what messages say about it."""
+"""The class `ParserPosition`: the position at which the parser stopped, with the words that messages need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xpc.grammar.source import Source, Span
 @record
 class ParserPosition:
     """The position at which the parser stopped. `before` is the last word before the position on its line. `met` is the
-    kind of the token at the position, and `shown` is this token as messages show it.
+    kind of the token at the position, and `shown` is the token as messages print it.
     """
 
     source: Source
@@ -35,7 +35,7 @@ class ParserPosition:
 
     @property
     def last(self) -> str:
-        """The kind of the token or phrase that the parser read last."""
+        """The kind of the token or phrase before the position."""
         return self.stack[-1].kind if self.stack else ""
 
     @property
@@ -52,6 +52,6 @@ class ParserPosition:
         at_last: bool = False,
         edits: tuple[Edit, ...] = (),
     ) -> Diagnostic:
-        """Make a diagnostic. Its location is the token at which the parser stopped, or the last word before it."""
+        """Make a diagnostic about the token at which the parser stopped, or about the last word before this token."""
         span = self.before if self.before and (at_last or self.met == "_NL") else self.span
         return Diagnostic(code.code, code.slug, ERROR, message, Label(self.source, span), help=remedy, edits=edits)

@@ -1,4 +1,6 @@
-"""Decode the bytes of a file, and report characters that are invisible or change how the text looks."""
+"""Decode the bytes of a file, and report hidden characters: those that are invisible, or that change how the text
+around them looks.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,8 @@ def hidden_characters(text: str) -> list[Span]:
 
 
 def describe_hidden(source: Source, spans: Iterable[Span], text: str) -> tuple[Diagnostic, ...]:
-    """Make diagnostics for the forbidden characters at `spans` in the original `text`. Only the first ones are reported
-    if there are many.
+    """Make diagnostics for the forbidden characters at `spans` in the original `text`. Of many such characters, only
+    the first ones are reported.
     """
     found: list[Diagnostic] = []
     for span in spans:
@@ -74,8 +76,8 @@ def _describe(hidden: str) -> tuple[codes.Code, str, str]:
 def decode(data: bytes, name: str) -> tuple[Source, tuple[Diagnostic, ...]]:
     """Decode a file. Returns a pair: its text, and errors for forbidden characters and invalid UTF-8.
 
-    A byte order mark is dropped; CRLF and CR become newlines. Invalid UTF-8 and hidden characters are reported and
-    become U+FFFD in the text; `Source.damage` lists them, so that `parse` does not report them again.
+    A byte order mark is dropped; CRLF and CR become newlines. Invalid UTF-8 and hidden characters are reported, and
+    U+FFFD takes their place in the text. `Source.damage` lists their spans, so that `parse` does not report them again.
     """
     if data.startswith(UTF_16):
         source = Source(

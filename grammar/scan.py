@@ -1,7 +1,7 @@
 """Scan a text before it is parsed: find comments, strings and brackets, and repair unclosed ones.
 
-Repairs are made in a copy of the text, and do not move the rest of the text. So an unclosed bracket causes only one
-diagnostic, and the parser finds all other statements at their original positions.
+Repairs are made in a copy of the text, and keep the positions of all other text. Because of the repair, an unclosed
+bracket causes only one diagnostic, and the parser can read the other statements.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_DEPTH = 64
-# The largest number of diagnostics that a scan collects; it is more than `parse` reports. Without a limit, a text that
-# consists of brackets would cause a diagnostic for each of them.
+# The largest number of diagnostics that a scan collects, which is more than `parse` reports. Without this limit, a text
+# of brackets alone would cause a diagnostic for each bracket.
 _MOST = 100
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*("?)|#[^\n]*|[{}\[\]()]')
@@ -33,8 +33,8 @@ class Scan:
     """The result of a scan. `text` is the repaired text, which ends with a newline.
 
     `pairs` are the matching brackets of the text by their offsets, in no particular order. `broken` are offsets in
-    statements that were repaired. These statements are left out of the tree, because a repair may differ from what the
-    author intended.
+    repaired statements. Such a statement is left out of the tree, because its author may have meant something else than
+    the repair.
     """
 
     text: str
@@ -50,7 +50,9 @@ def spaces(text: str) -> str:
 
 
 def line_bounds(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return a pair: the offsets at which the lines around [start, end) begin and end, without the last newline."""
+    """Return a pair: the offset at which the line of `start` begins, and the offset at which the line of `end` ends,
+    without its newline.
+    """
     stop = text.find("\n", end)
     return text.rfind("\n", 0, start) + 1, len(text) if stop < 0 else stop
 
@@ -68,7 +70,7 @@ class _Scanner:
         self.found: list[Diagnostic] = []
         self.pairs: list[tuple[int, int]] = []
         self.open: list[int] = []
-        # each repair is an offset and a text; the text overwrites the source from the offset on, and keeps its length
+        # a repair is an offset and a text that overwrites the source from this offset on, without changing its length
         self.patches: list[tuple[int, str]] = []
         self.broken: list[int] = []
 
@@ -109,8 +111,8 @@ class _Scanner:
         self.found.append(Diagnostic(code.code, code.slug, ERROR, message, label, **rest))
 
     def _unclosed_string(self, start: int, end: int) -> int:
-        """Report a string that is not closed, and return the offset at which the scan goes on. Closing brackets at the
-        end of the line probably do not belong to the string, so the scan goes on before them.
+        """Report a string that is not closed, and return the offset at which the scan continues. Closing brackets at
+        the end of the line probably do not belong to the string, so the scan continues before these.
         """
         body = self.text[start + 1 : end].rstrip()
         body = body.rstrip("{}[]() \t") if body.endswith(("{", "]", ")")) else body
@@ -142,8 +144,8 @@ class _Scanner:
         self.pairs.append((self.open.pop(), start))
 
     def _unclosed(self, start: int, before: int | None) -> None:
-        """Report that the bracket at `start` is not closed. `before` is the other closing bracket that was found
-        instead, or None at the end of the file.
+        """Report that the bracket at `start` is not closed. `before` is the closing bracket of another kind that stands
+        where its own was expected, or None at the end of the file.
         """
         mark = self.text[start]
         location = len(self.text.rstrip()) if before is None else before
@@ -160,7 +162,7 @@ class _Scanner:
         )
         if lines:
             return
-        # replace the line by spaces, from the unclosed bracket up to the first brace that opens or closes a block
+        # spaces replace the line from the unclosed bracket up to the first brace that opens or closes a block
         stop = line_bounds(self.text, start, start)[1]
         braces = (self.text.find(each, start + 1, stop) for each in "{}")
         stop = min((brace for brace in braces if brace >= 0), default=stop)

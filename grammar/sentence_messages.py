@@ -53,7 +53,7 @@ def in_sentence(location: ParserPosition) -> Diagnostic:
         return location.error(
             code, f"expected a dataset after `on`, found `{location.word}`", "train MODEL on DATA", at_last=True
         )
-    # `for 3epochs with lora`: the parser reads `with` as the unit
+    # in `for 3epochs with lora`, the parser reads `with` as the unit of the length
     count = COUNT.search(location.source.text[: location.span.start]) if location.word == "with" else None
     if count is not None and count[3]:
         return _joined_length(location, count[2], count[3], Span(count.start(2), count.end(3)))
@@ -107,7 +107,7 @@ def _before_data(location: ParserPosition) -> Diagnostic:
         location.span.end : line_bounds(location.source.text, location.span.end, location.span.end)[1]
     ]
     size = location.shown.strip("`")
-    if re.fullmatch(r"\d[\d.]*[bBmM]", size) and re.match(r"\s+on\s", rest) and location.before:  # `qwen2.5 0.5b`
+    if re.fullmatch(r"\d[\d.]*[bBmM]", size) and re.match(r"\s+on\s", rest) and location.before:  # as in `qwen2.5 0.5b`
         edits = (Edit(Span(location.before.end, location.span.start), "-"),)
         message = f"a model's name is one word, and `{location.word} {size}` is two"
         return location.error(code, message, f"write `train {location.word}-{size} on`", edits=edits)
@@ -131,8 +131,8 @@ def _joined_length(location: ParserPosition, amount: str, unit: str, span: Span)
 def sentence_repair(location: ParserPosition, text: str) -> Edit | None:
     """Return an edit after which the first line can be parsed, so that the rest of the file is checked, or None.
 
-    Two errors can be repaired: another word instead of `on` (`train M using D`) is replaced by `on`, and a length
-    without its unit (`for 3 with lora`) is replaced by spaces. The edit does not change the length of the text.
+    Two errors can be repaired. A wrong word in place of `on` (`train M using D`) becomes `on`, and a length without a
+    unit (`for 3 with lora`) becomes spaces. The edit keeps the length of the text.
     """
     at = location.span.start
     line, end = line_bounds(text, at, at)

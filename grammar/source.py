@@ -30,7 +30,7 @@ def _line_starts(text: str) -> list[int]:
 
 @entity
 class Source:
-    """A text with a name, which diagnostics show. The name is never opened as a file.
+    """A text and its name. Diagnostics show the name, which is never opened as a file.
 
     `damage` lists the spans that `read.decode` has reported and replaced.
     """
@@ -54,7 +54,7 @@ class Source:
 
     @property
     def lines(self) -> int:
-        """The number of lines. If the text ends with a newline, its last line is empty and counts, too."""
+        """The number of lines. After a newline at the end of the text, one more (empty) line is counted."""
         return len(self._starts)
 
     def start(self, number: int) -> int:

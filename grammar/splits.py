@@ -27,11 +27,11 @@ _FILE = 'a local file is one split: a row `"rows.jsonl" { take = 20% }` of a `da
 
 
 def misspelt(source: Source, text: str, before: Span | None, at: int, in_sentence: bool = False) -> Diagnostic | None:
-    """The error for a dataset with brackets or the name of a split after it, such as `on capybara train`. None if the
+    """The error for a dataset followed by brackets or by the name of a split, such as `on capybara train`. None if the
     text has another error.
 
-    `before` is the span of the dataset's name, and `at` the offset of the text after the name. `in_sentence` is true
-    in the first line of a spec.
+    `before` is the span of the dataset's name, and `at` the offset of the text after the name. `in_sentence` is true in
+    the first line of a spec.
     """
     if before is None:
         return None

@@ -1,4 +1,4 @@
-"""The classes of the syntax tree of a spec. Each node has a span. The tree does not know what names mean."""
+"""The classes of the syntax tree of a spec. Each node has a span. The tree contains names without their meaning."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def quoted(text: str) -> str:
 
 @record
 class Ref:
-    """A name that may have further parts, such as `BAAI/Infinity-Instruct:0625[train:20%]@main`. A name such as `zero2`
-    has no further parts.
+    """A name that may have more parts, such as `BAAI/Infinity-Instruct:0625[train:20%]@main`. A plain name such as
+    `zero2` has no such parts.
     """
 
     span: Span
@@ -53,7 +53,7 @@ class Ref:
 
     @property
     def is_name(self) -> bool:
-        """Whether the reference is only a plain name, without further parts."""
+        """Whether the reference is a plain name, without a configuration, split or revision."""
         return (
             self.config is None
             and self.split is None
@@ -74,8 +74,8 @@ class Count:
 
 @record
 class Call:
-    """A call such as `packing(isolate=mask)` or `file("x.jinja")`. If it is the call of a setting, its arguments mean
-    the same as a block of settings.
+    """A call such as `packing(isolate=mask)` or `file("x.jinja")`. In the call of a setting, the arguments are the
+    setting's nested settings, as in a block.
     """
 
     span: Span
@@ -153,7 +153,7 @@ class Comment:
 
 @record
 class File:
-    """A complete spec, or a file that is only a base for others (`extends`)."""
+    """A complete spec, or a base, which only serves other specs (`extends`)."""
 
     span: Span
     source: Source = field(repr=False)

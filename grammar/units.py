@@ -18,8 +18,8 @@ def is_unit(word: str) -> bool:
 
 
 def as_value(name: str, count: str, word: str) -> str | None:
-    """The legal value of a setting that is written as a number and a unit. None for several epochs, because no setting
-    can express them.
+    """The legal value for a number with a unit that is written as a word: `epoch` for `1 epoch`. None for several
+    epochs, because no setting can express these.
     """
     lower = word.lower()
     if lower.startswith("epoch"):
@@ -33,7 +33,7 @@ def message(count: str, word: str) -> str:
 
 
 def remedy(value: str | None) -> str:
-    """The help that says what to write instead of a number with a word, such as `100 steps`."""
+    """The help for a number with a word after it, such as `100 steps`: what to write instead."""
     if value is None:
         return "write a number of steps, `epoch`, or a share of the run such as `every = 5%`"
     return f"write `{value}`"

@@ -29,8 +29,8 @@ def accelerate() -> dict[str, Any]:
     parser = _load("accelerate.commands.launch.launch_command_parser")()
     defaults = {action.dest: action.default for action in parser._actions}
     read = _attributes_of(importlib.import_module("accelerate.utils.launch"), "args")
-    # If a key of fsdp_config does not begin with "fsdp_", the launcher adds this prefix. Keys of parallelism_config
-    # have another prefix.
+    # The launcher adds the prefix "fsdp_" to a key of fsdp_config that lacks it. Keys of parallelism_config have
+    # another prefix.
     fsdp = sorted(name for name in read if name.startswith("fsdp_"))
     parallelism = sorted(name for name in read if name.startswith("parallelism_config_"))
     deepspeed = sorted(_deepspeed_yaml_keys() & read)
@@ -52,12 +52,12 @@ def accelerate() -> dict[str, Any]:
 
 
 def _fsdp_field(name: str, default: Any) -> dict[str, Any]:
-    """The type and the choices of a key of fsdp_config. In accelerate's parser, the default of a flag is the text
-    "true" or "false".
+    """The type and the choices of a key of fsdp_config. They come from accelerate's parser of options, in which the
+    default of a flag is the text "true" or "false".
     """
     if default in ("true", "false"):
         return {"type": "bool", "default": default == "true"}
-    if isinstance(default, int | float):  # accelerate 1.4 writes the default of an integer as 1e8, which is a float
+    if isinstance(default, int | float):  # accelerate 1.4 writes an integer's default as 1e8, a float
         return {"type": "int", "default": int(default), "low": 0}
     record: dict[str, Any] = {"type": "str", "default": default}
     constants = importlib.import_module("accelerate.utils.constants")
@@ -76,14 +76,14 @@ def _deepspeed_yaml_keys() -> set[str]:
 
 
 def _attributes_of(module: Any, name: str) -> set[str]:
-    """Every attribute of a variable that the source code of a module reads."""
+    """Every attribute that a module's source code reads from the variable `name`."""
     tree = ast.parse(inspect.getsource(module))
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     return {node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == name}
 
 
 def _environment_names(cls: Any, prefix: str) -> list[str]:
-    """The environment variables that a class reads and that begin with a prefix."""
+    """The environment variables with the prefix `prefix` that a class reads."""
     found = set()
     for node in ast.walk(ast.parse(inspect.getsource(cls))):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "os.environ.get":
@@ -98,8 +98,7 @@ def _environment_names(cls: Any, prefix: str) -> list[str]:
 
 
 def _trainer_fsdp_keys() -> list[str]:
-    """The keys of `TrainingArguments.fsdp_config` that transformers reads. transformers silently drops
-    all other keys.
+    """The keys of `TrainingArguments.fsdp_config` that transformers reads. transformers silently drops any other key.
     """
     found = set()
     for module in ("transformers.training_args", "transformers.trainer"):
@@ -121,7 +120,7 @@ def _trainer_fsdp_keys() -> list[str]:
 
 
 class _Recorder(dict[str, Any]):
-    """A dictionary that records every key that is looked up in it, and the default that the look-up gives."""
+    """A dictionary that records each key that is looked up in it, together with the default that the look-up passes."""
 
     def __init__(self, content: dict[str, Any]) -> None:
         super().__init__(content)
@@ -182,8 +181,8 @@ DeepSpeed reads all keys of the block.
 def deepspeed() -> dict[str, Any]:
     """The keys that DeepSpeed accepts in its JSON configuration.
 
-    The result contains: all keys at the top level, those of them whose value is plain, and those that were removed; the
-    keys of each block; the keys of `zero_optimization` and its offload blocks; and the names of DeepSpeed's optimizers.
+    The result contains the keys at the top level (all of them, those with a plain value, and removed ones), the keys of
+    each block, the keys of `zero_optimization` and its offload blocks, and the names of DeepSpeed's optimizers.
     """
     config = importlib.import_module("deepspeed.runtime.config")
     offload = importlib.import_module("deepspeed.runtime.zero.offload_config")
@@ -206,13 +205,13 @@ def deepspeed() -> dict[str, Any]:
 
 
 def _plain_key(config: Any, name: str, defaults: dict[str, Any]) -> dict[str, Any] | None:
-    """The type and the default of a key, read from the default that DeepSpeed uses when it looks up the key. None for a
-    block.
+    """The type and the default of a key. They are those of the default with which DeepSpeed looks up the key. None if
+    the key is a block.
     """
     if name in KNOWN:
         return dict(KNOWN[name])
     default = defaults.get(name)
-    # this key is a block and has no plain default; DeepSpeed's default for a block that is off is False
+    # a block has no plain default; DeepSpeed's default False means that the block is off
     if not isinstance(default, bool | int | float | str) or name == "datastates_ckpt":
         return None
     record = {"type": type(default).__name__, "default": default}
@@ -221,8 +220,8 @@ def _plain_key(config: Any, name: str, defaults: dict[str, Any]) -> dict[str, An
 
 
 def _block(config: Any, name: str) -> dict[str, Any]:
-    """The keys of a block. If a class reads the block, they are the fields of the class; otherwise, they are the keys
-    that DeepSpeed looks up.
+    """The keys of a block: the fields of the class that reads the block or, if no class reads it, the keys that
+    DeepSpeed looks up.
     """
     path, content = BLOCKS[name]
     with contextlib.suppress(ImportError, AttributeError):
@@ -236,7 +235,7 @@ def _block(config: Any, name: str) -> dict[str, Any]:
 
 
 def _model_fields(model: Any) -> dict[str, Any]:
-    """The fields of a pydantic model, under the names that the JSON file uses, with the defaults that take effect."""
+    """The fields of a pydantic model, under their names in the JSON file, with their effective defaults."""
     instance = model()
     table = {}
     for name, field in model.model_fields.items():

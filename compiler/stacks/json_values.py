@@ -1,4 +1,4 @@
-"""Values of the stacks' JSON files, with the types that a caller expects."""
+"""Functions that give values of the stacks' JSON files the types that a caller expects."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 def mapping_of(value: Json) -> Mapping[str, Json]:
-    """Return the value with the type of a JSON object, after asserting that it is one."""
+    """Assert that the value is a JSON object, and return it with this type."""
     assert isinstance(value, dict)
     return value
 
 
 def strings_of(value: Json) -> tuple[str, ...]:
-    """Return the value as a tuple of strings, after asserting that it is a list."""
+    """Assert that the value is a list, and return it as a tuple of strings."""
     assert isinstance(value, list)
     return tuple(str(item) for item in value)
 

@@ -1,8 +1,8 @@
 """The modules of each model family on each stack, and which adapters each module can have.
 
 tests/stacks/write_modules.py makes `NAME/modules.json` from models on the meta device and from PEFT's conversion
-tables. The file maps the path of a module, as in `named_modules`, to letters for the adapters that PEFT can add to it.
-N stands for any number in a path: `model.layers.N.mlp.up_proj`.
+tables. The file maps the path of a module, as in `named_modules`, to letters, one for each kind of adapter that PEFT
+can add to the module. N in a path stands for any number: `model.layers.N.mlp.up_proj`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def _text(stack: str) -> str:
 
 @cache
 def modules(stack: str, family: str | None) -> Mapping[str, str]:
-    """The paths of a family's modules, each with the letters of the adapters that it can have. Empty for an unknown
-    family. To save time, only the family's line of the file is parsed.
+    """The paths of a family's modules, each with the letters of the adapters that PEFT can add to it. Empty for an
+    unknown family. Only the family's line of the file is parsed, which saves time.
     """
     found = re.search(rf'^  "{re.escape(family or "-")}": (.*?),?$', _text(stack), re.MULTILINE)
     made: Mapping[str, str] = {} if found is None else json.loads(found[1])
@@ -47,7 +47,7 @@ def paths(known: Mapping[str, str], letters: str) -> tuple[str, ...]:
 
 
 def ends(target: str, among: Iterable[str]) -> bool:
-    """Whether a target is one of the paths, or the end of one, as in PEFT: `q_proj` and `self_attn.q_proj` are ends of
+    """Whether a target is one of the paths or, as in PEFT, the end of one: `q_proj` and `self_attn.q_proj` are ends of
     `model.layers.N.self_attn.q_proj`.
     """
     name = re.sub(r"(?<![^.])\d+(?![^.])", "N", target)
@@ -74,8 +74,8 @@ def part(path: str, kinds: str) -> str:
 
 
 def possible(stack: str, family: str | None, config: Mapping[str, object]) -> Mapping[str, str]:
-    """The paths of modules that a model with this config.json can have. modules.json lists the paths of all models of
-    the family, and a single model may lack some of them.
+    """The paths of modules that a model with this config.json can have. They are not always all paths of the family in
+    modules.json, because a single model may lack some of these.
     """
     known = modules(stack, family)
     excluded: list[re.Pattern[str]] = []
@@ -83,15 +83,15 @@ def possible(stack: str, family: str | None, config: Mapping[str, object]) -> Ma
         excluded.append(re.compile(r"\.q_proj$" if config["q_lora_rank"] else r"\.q_[ab]_"))
     if _dense_layers(str(family), config) is False:
         excluded.append(DENSE)
-    if config.get("num_local_experts") == 0:  # this granitemoehybrid has no experts, so it lacks the modules of experts
+    if config.get("num_local_experts") == 0:  # a granitemoehybrid model without experts lacks the modules of experts
         excluded.append(re.compile(r"\.block_sparse_moe(\.|$)"))
     excluded += _mixers(known, config)
     return {path: kinds for path, kinds in known.items() if not any(one.search(path) for one in excluded)}
 
 
 def _mixers(known: Mapping[str, str], config: Mapping[str, object]) -> list[re.Pattern[str]]:
-    """Patterns of the paths that this model lacks. In some families, each layer has either attention or another mixer
-    (`layer_types`), and a model may have no layer of one of the two kinds.
+    """Patterns of the paths that this model lacks. In some families, a layer has either attention or another mixer
+    (`layer_types`); a model without any layer of one kind lacks this kind's modules.
     """
     kinds = config.get("layer_types")
     others = [name for name in ("conv", "linear_attn", "mamba") if f"model.layers.N.{name}" in known]
@@ -104,17 +104,17 @@ def _mixers(known: Mapping[str, str], config: Mapping[str, object]) -> list[re.P
 
 
 def _dense_layers(family: str, config: Mapping[str, object]) -> bool | None:
-    """Whether a mixture of experts also has layers without experts. None if config.json does not say so."""
+    """Whether some layers of a mixture of experts have no experts. None if config.json does not say."""
     kinds = config.get("mlp_layer_types")
     if isinstance(kinds, list):
         return "dense" in kinds
-    experts = config.get("moe_layers")  # llama4 lists the numbers of the layers that have experts
+    experts = config.get("moe_layers")  # llama4's config.json lists the numbers of the layers with experts
     if isinstance(experts, list):
         return len(experts) != config.get("num_hidden_layers")
     for name in ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"):
         if name in config:
             return bool(config[name])
-    # all layers of these families have experts, unless config.json names layers without them
+    # in these families, a layer has experts unless config.json lists it as a layer without them
     if family in ("qwen2_moe", "qwen3_moe", "qwen3_next"):
         return bool(config.get("mlp_only_layers")) or config.get("decoder_sparse_step", 1) != 1
     return None

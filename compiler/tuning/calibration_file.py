@@ -60,7 +60,7 @@ def _positive(value: object) -> float | None:
 
 
 def add(path: str, new: Sequence[Reading]) -> None:
-    """Add measurements to a calibration file, which is created if needed. Raises UsageError."""
+    """Add measurements to a calibration file. If the file does not exist, create it. Raises UsageError."""
     before = read(path) if os.path.exists(path) else ()
     kept = [one for one in before if not any(one.source == other.source and one.run == other.run for other in new)]
     table = {"version": VERSION, "xpc": __version__, "readings": [_table(one) for one in (*kept, *new)]}

@@ -1,5 +1,5 @@
-"""`xpc plan SPEC...`: predict whether a run fits its GPUs and how long it takes, on the spec's hardware or on other
-hardware.
+"""`xpc plan SPEC...`: predict whether a run fits its GPUs and how long it takes. The GPUs are the spec's or, with
+`--on`, others.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--fail-if", action="append", default=[], metavar="EXPR", help="as 'gpu_hours > 500'")
     parser.add_argument("--html", metavar="FILE", help="also write the plan to an HTML page")
     parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="output format (default: text)")
-    return parser.parse_intermixed_args(list(arguments))  # specs may also follow options
+    return parser.parse_intermixed_args(list(arguments))  # options may stand before, between and after specs
 
 
 def _positive(word: str) -> int:
@@ -88,18 +88,19 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
         write_text(options.html, page(plans, given))
     reported = form(plans)
-    # no totals with `--on`: its plans are alternatives, the same run on several kinds of hardware
+    # with `--on`, the plans are alternatives (one run on several kinds of hardware), so their total has no meaning
     if form is markdown and len(plans) > 1 and not options.on:
         reported += f"\n{totals(plans)}"
-    if form is not as_json:  # JSON escapes control characters, which names of files may contain
+    if form is not as_json:  # names of files may contain control characters, which JSON escapes
         reported = "\n".join(map(visible, reported.split("\n")))
     return reported, int(wrong or bool(met))
 
 
 def _of_preview(spec: Spec, workspace: Workspace, given: Assumptions) -> Assumptions:
-    """Return the assumptions of the command line, with the average row length in tokens if it was counted.
+    """Return the assumptions of the command line. If `launch.sh --prepare` or `xpc preview --rows` has counted the
+    average length of a row in tokens, this length is added.
 
-    `launch.sh --prepare` and `xpc preview --rows` count it. A length that `--tokens` states is not replaced.
+    A length that `--tokens` states is kept.
     """
     if given.tokens is not None:
         return given
@@ -121,12 +122,12 @@ def _of_preview(spec: Spec, workspace: Workspace, given: Assumptions) -> Assumpt
 
 
 def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, path: str) -> list[Spec]:
-    """Compile a spec, for other hardware if `hardware` is given, and return its run or the members of its sweep. If the
-    spec does not compile, the errors are printed and the list is empty.
+    """Compile a spec, with other hardware if `hardware` is given. Return its run, or the runs of its sweep. If the spec
+    does not compile, print its errors and return an empty list.
     """
     if hardware is not None:
         data, name = _moved(name, hardware, path), f"{name.removesuffix('.xp')} on {hardware}.xp"
-    # compile runs that do not fit as well, because the plan is to show how much memory they need
+    # a run that does not fit compiles, too, because its plan shows how much memory it needs
     workspace.allow_oom = True
     checked = check_text(data, name, workspace)
     if checked.members:
@@ -141,8 +142,8 @@ def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, p
 
 
 def _moved(name: str, hardware: str, path: str) -> bytes:
-    """The text of a spec that extends the given one and states other hardware. `16 x h100-80gb` becomes two nodes of
-    eight GPUs, and `h100-80gb` becomes one GPU.
+    """The text of a spec that extends the given spec and states other hardware. `16 x h100-80gb` becomes two nodes of
+    eight GPUs; `h100-80gb` without a number becomes one GPU.
     """
     one = find_gpu(hardware.strip())
     found = re.fullmatch(r"\s*(\d+)\s*x\s*([\w.-]+)\s*", hardware if one is None else f"1 x {one.name}")
@@ -171,8 +172,8 @@ def _condition(words: str) -> tuple[str, str, str]:
 
 
 def _met(conditions: Sequence[tuple[str, str, str]], plans: Sequence[Plan]) -> Iterator[str]:
-    """Return a line for each condition of `--fail-if` that is true for a plan or that cannot be decided. A condition is
-    a name, an operator and a value.
+    """Return a line for each condition of `--fail-if` that is true for a plan, or whose truth is unknown. A condition
+    is a name, an operator and a value.
     """
     for name, compared, value in conditions:
         for one in plans:
@@ -185,7 +186,7 @@ def _met(conditions: Sequence[tuple[str, str, str]], plans: Sequence[Plan]) -> I
 
 
 def value_of(one: Plan, name: str) -> float | str | None:
-    """The number or verdict that a name in a condition of `--fail-if` stands for. None if it is unknown."""
+    """The number or verdict that a condition of `--fail-if` calls `name`. None if it is unknown."""
     if name == "verdict":
         return one.verdict
     peak = None if one.peak is None else one.peak.value

@@ -26,7 +26,7 @@ the allocator grows.
 
 
 def reading(spec: Spec, files: Mapping[str, bytes], out: str, source: str) -> Reading | None:
-    """The measurements of a finished run, or None if it has not finished.
+    """The measurements of a finished run. None if the run has not finished.
 
     `spec` is the spec of the run, `files` are the files of its bundle, and `out` is its output folder. `source` is a
     phrase that says where the measurements come from. Raises UsageError if the folder belongs to another run.

@@ -1,6 +1,4 @@
-"""Write a plan as one HTML page, which shows the memory of each phase as bars, and alternatives as a table that can be
-sorted.
-"""
+"""Write a plan as one HTML page. Bars show the memory of each phase, and a sortable table shows alternatives."""
 
 from __future__ import annotations
 
@@ -67,7 +65,8 @@ def _totals(plans: Sequence[Plan]) -> Iterator[str]:
 
 
 def _numbers(one: Plan) -> list[Cell]:
-    """The table cells for memory, verdict, steps, hours and GPU-hours. Both tables of the page contain these cells."""
+    """The table cells for memory, verdict, steps, hours and GPU-hours, which are the same in both tables of the page.
+    """
     return [
         _number(None if one.peak is None else one.peak.value / GIB, 1),
         _verdict(one),
@@ -86,7 +85,7 @@ def _verdict(one: Plan) -> str:
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[Cell]], now: int | None = None) -> str:
-    """A table that can be sorted by any column. `now` is the index of the row that shows the plan itself, which is
+    """A table that can be sorted by any column. `now` is the index of the row with the unchanged plan, which is
     highlighted.
     """
     head = "".join(f'<th scope="col"><button type="button">{one}</button></th>' for one in names)
@@ -182,8 +181,8 @@ def _course(one: Plan) -> Iterator[str]:
 
 
 def _alternatives(one: Plan, assumed: Assumptions) -> Iterator[str]:
-    """A table of the same run with other micro-batches, recomputation, strategies and GPUs. Only alternatives that are
-    legal and may fit are listed.
+    """A table of legal alternatives that may fit: the same run with other micro-batches, recomputation, strategies and
+    GPUs.
     """
     if one.memory is None or one.spec.hardware.gpu is None:
         return
@@ -196,7 +195,7 @@ def _alternatives(one: Plan, assumed: Assumptions) -> Iterator[str]:
         elif found.verdict == NO:
             continue
         gpu, tokens = spec.hardware.gpu, None if found.speed is None else found.speed.tokens
-        assert gpu is not None  # the plan has a GPU, so each alternative has one, too
+        assert gpu is not None  # if the plan has a GPU, so has each alternative
         recomputes = "yes" if spec.flag("memory.checkpointing") else "no"
         micro = spec.integer("batch.micro")
         output = _number(micro, 0)
@@ -235,7 +234,7 @@ def _variants(spec: Spec) -> Iterator[Spec]:
 def _gpus(spec: Spec) -> Iterator[Gpu]:
     """The GPU of the spec, and all other GPUs of the registry that can compute in its precision."""
     own = spec.hardware.gpu
-    assert own is not None  # memory is not planned for runs on the CPU
+    assert own is not None  # a run on the CPU has no plan of its memory
     yield own
     least = {"bf16": (8, 0), "fp8": (8, 9)}.get(spec.text("precision"), (0, 0))
     for name in registry.gpu_names():

@@ -1,10 +1,10 @@
-"""The probes of `xpc tune`: short runs of 20 steps. One of them is the unchanged run, and the others are the changes
-that should be fastest according to the plan.
+"""The probes of `xpc tune`: short runs of 20 steps. One probe runs the unchanged settings. The other probes run the
+changes that are fastest according to the plan.
 
-All probes compute the same numbers. They differ in the micro-batch and the accumulation (for the same global batch), in
-recomputation, or in the stage of ZeRO. Lengths, rows, the loss and the trained parameters are the same. The learning
-rate is constant, because the spec's warmup or decay may need more than 20 steps. Nothing is saved, evaluated, sent to a
-tracker or pushed.
+All probes have the same global batch, lengths, rows, loss and trained parameters, and so compute the same numbers. They
+differ in the micro-batch with its accumulation, in recomputation, or in the stage of ZeRO. The learning rate is
+constant, because the spec's warmup or decay may need more than 20 steps. Nothing is saved, evaluated, sent to a tracker
+or pushed.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ KEPT = tuple(row.path for row in children("launch") if not row.engines)
 
 
 def candidates(spec: Spec) -> list[Change]:
-    """The changes to try: the three fastest, according to the plan, that fit in memory. If the plan predicts no speed,
-    the three that change the fewest settings. If the unchanged run is not one of the three, it is added as the first.
+    """The changes to try: of those that fit in memory, the three fastest according to the plan. If the plan predicts no
+    speed, the three with the fewest changed settings. If the unchanged run is not one of the three, it is added as the
+    first.
     """
     now = plan(spec)
     legal = legality(spec, error_codes)
@@ -58,7 +59,7 @@ def candidates(spec: Spec) -> list[Change]:
 
 
 def _others(spec: Spec) -> Iterator[Settings]:
-    """Yield changes of strategy and of recomputation to try. The first one is empty: it keeps the spec as it is."""
+    """Yield changes of strategy and of recomputation to try. The first one changes nothing."""
     strategy, recomputed = spec.text("strategy"), spec.flag("memory.checkpointing")
     for name in (strategy, *(one for one in alike(spec) if one != strategy)):
         kept: Settings = {} if name == strategy else {"strategy": name}
@@ -67,14 +68,16 @@ def _others(spec: Spec) -> Iterator[Settings]:
 
 
 def _near(spec: Spec) -> list[int]:
-    """The micro-batches with the same global batch, beginning with those nearest to the run's own."""
+    """The micro-batches with which the global batch stays the same, beginning with those nearest to the run's own
+    micro-batch.
+    """
     mine = spec.integer("batch.micro")
     return sorted(micros(spec), key=lambda one: (max(one, mine) / min(one, mine), -one))
 
 
 def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagnostic]:
-    """Return the spec of a probe: `spec` with changed settings and the output folder `save`. If a rule refuses the
-    probe, return the errors instead.
+    """Return the spec of a probe: `spec` with changed settings and the output folder `save`. If a rule refuses this
+    spec, return the errors instead.
     """
     found = changed(spec, settings)
     short: dict[Path, object] = {
@@ -87,7 +90,7 @@ def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagn
     for path, value in short.items():
         if path in spec.values or path == "train.steps":
             values[path] = Value(value, Origin(SPEC))
-    # the spec in the bundle states all values, so each of them counts as written by the user
+    # the spec in the bundle states every value, so each value counts as one that the user wrote
     for path, each in values.items():
         if each.origin.kind == SPEC and each.origin.label is None:
             values[path] = Value(each.value, Origin(SPEC, spec.model.label))

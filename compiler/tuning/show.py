@@ -87,8 +87,8 @@ def _one(plan: Plan) -> str:
 
 
 def _headed(name: str, about: str) -> list[str]:
-    """The name and the title of a run, as lines for a terminal. The name of a sweep's member lists its settings and may
-    be long; it is then divided into lines before a setting.
+    """The name and the title of a run, as lines for a terminal. The name of a sweep's member lists its settings; if the
+    name is too long for a line, it is broken before a setting.
     """
     if len(name) + len(about) + 2 <= LINE:
         return [f"{name}: {about}"]
@@ -102,7 +102,9 @@ def _headed(name: str, about: str) -> list[str]:
 
 
 def peak_source(plan: Plan) -> str:
-    """A phrase that says that the peak was measured, or corrected by measurements. "" if the plan predicts the peak."""
+    """A phrase that says that the peak was measured, or that the prediction was corrected by measurements. "" for a
+    plain prediction.
+    """
     found = plan.measured
     if found is None or (found.peak is None and found.growth is None):
         return ""
@@ -114,8 +116,8 @@ def peak_source(plan: Plan) -> str:
 
 
 def alternatives(plan: Plan) -> list[Change]:
-    """The changes to suggest: those that make a run fit, or for a run that fits, those that make it faster. Empty if
-    the memory is unknown.
+    """The changes to suggest. For a run that does not fit, changes that make it fit; for a run that fits, changes that
+    make it faster. Empty if the memory is unknown.
     """
     if plan.verdict == UNKNOWN:
         return []
@@ -134,8 +136,7 @@ def checkpoint_bytes(plan: Plan) -> float:
 
 
 def saved(plan: Plan) -> list[str]:
-    """A list with one phrase about the number and the size of the checkpoints. What is unknown is left out of the
-    phrase.
+    """A list with one phrase about the number and the size of the checkpoints. The phrase leaves out what is unknown.
     """
     one = checkpoint_bytes(plan)
     if plan.saves is None or not one:
@@ -151,8 +152,8 @@ def evaluated(plan: Plan) -> str:
 
 
 def duration(span: Span, of: str = "") -> str:
-    """Write a duration with its range, such as `133.1 (102.4 to 190.1) hours`. Durations below an hour are written in
-    minutes. `of` is "", or `GPU-` for GPU-hours.
+    """Write a duration with its range, such as `133.1 (102.4 to 190.1) hours`. A duration below an hour is written in
+    minutes. `of` is the text before the unit: "", or `GPU-` for GPU-hours.
     """
     if span.value >= 1:
         return f"{hours(span)} {of}hours"
@@ -184,7 +185,7 @@ def verdict_counts(plans: Sequence[Plan]) -> str:
 
 
 def total_hours(plans: Sequence[Plan]) -> str:
-    """The sum of the GPU-hours of all plans, as text. If those of one plan are unknown, `GPU-hours unknown`."""
+    """The sum of the GPU-hours of all plans, as text. If the GPU-hours of one plan are unknown, `GPU-hours unknown`."""
     known = [plan.gpu_hours.value for plan in plans if plan.gpu_hours is not None]
     return f"{sum(known):,.1f} GPU-hours" if len(known) == len(plans) else "GPU-hours unknown"
 

@@ -1,5 +1,5 @@
-"""`xpc tune SPEC`: write short runs (probes) of the settings with which a spec should run fastest, and read what these
-runs measured.
+"""`xpc tune SPEC`: write short runs (probes) with the settings that should be fastest, and read what these runs
+measured.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ EPILOG = (
 
 @record
 class Probe:
-    """A change with the bundle that tries it: its number, the bundle's files, and the output folder of its run."""
+    """A change to try: its number, the files of the bundle that tries it, and the output folder of this bundle's run.
+    """
 
     number: int
     change: Change
@@ -93,8 +94,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _plain(folder: str) -> str:
-    """The path of a folder, as the probes state it: relative to the working directory, or absolute if the folder is
-    outside of the working directory.
+    """The path of a folder in the specs of probes: relative to the working directory or, for a folder outside of it,
+    absolute.
     """
     whole = os.path.abspath(folder)
     near = os.path.relpath(whole)
@@ -153,10 +154,11 @@ def _name(change: Change) -> str:
 def _read(
     options: argparse.Namespace, spec: CheckedSpec, found: Sequence[Probe], workspace: Workspace
 ) -> tuple[list[str], int]:
-    """Return a pair. Its first item is the lines to print: a table of the probes' measurements, and the best change.
-    Its second item is the exit status.
+    """Return a pair. The first item is the lines to print: a table of the probes' measurements, and the best change.
+    The second item is the exit status.
     """
-    # a measurement is stored with the spec of the complete run with this change, not with the probe's spec of 20 steps
+    # the measurement belongs to the complete run with this change, so it is stored with that run's spec and not with
+    # the probe's spec of 20 steps
     readings = {
         one.number: reading(one.change.plan.spec, one.files, one.out, f"probe {one.number} of {spec.name}")
         for one in found
@@ -192,8 +194,8 @@ def _row(one: Probe, read: Reading | None) -> str:
 
 
 def _losses(folders: Sequence[str]) -> Iterator[str]:
-    """Report the largest relative difference between the losses of two probes at the same step. All probes should have
-    the same losses.
+    """Report the largest relative difference between the losses of two probes at the same step. There should be no
+    difference.
     """
     curves = [{one["step"]: one["loss"] for one in events(folder)} for folder in folders]
     steps = set(curves[0]).intersection(*curves[1:])
@@ -205,14 +207,14 @@ def _losses(folders: Sequence[str]) -> Iterator[str]:
 
 
 def _diff(file: str, spec: CheckedSpec, change: Change, workspace: Workspace) -> list[str]:
-    """The lines to print about a change: a diff of the spec's file, or, if the file cannot be edited automatically, the
+    """The lines to print about a change: a diff of the spec's file. If the file cannot be edited automatically, the
     settings that the user has to write.
     """
     text = spec.source.text
     after = text
     locations = {path: spec.values[path].origin.label for path in change.settings if path in spec.values}
     inside = {path: label.span.start for path, label in locations.items() if label and label.source is spec.source}
-    # replace values from the end of the file, so that offsets of earlier values stay valid
+    # values are replaced from the end of the file, so that the offsets of the values before stay valid
     for path in sorted(change.settings, key=lambda one: -inside.get(one, -1)):
         clause, dot, name = path.partition(".")
         named = (spec.adapter if clause in ADAPTERS else clause) + dot + name
