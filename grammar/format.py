@@ -222,7 +222,8 @@ class _Formatter:
         return "\n".join(lines)
 
     def _inline(self, operand: Setting | Value) -> str | None:
-        """The text of a value on one line. None for a bracket whose text does not fit on a line. The result is cached.
+        """The text of a value on one line. None for a bracket whose text does not fit on a line. The result is
+        cached.
         """
         if isinstance(operand, Setting):
             text = self._inline(operand.value)

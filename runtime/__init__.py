@@ -3,10 +3,10 @@
 import os
 import sys
 
-# a user may start the trainer with an older Python, and other modules of this package cannot run there
+# the other modules of this package need Python 3.11, but a user may start the trainer with an older Python
 if sys.version_info < (3, 11):  # noqa: UP036
     sys.exit(f"error: Python 3.11 or later is needed, and {sys.executable} is {sys.version.split()[0]}")
-if "." not in __name__:  # in a bundle, bytecode may be of older source code, so Python neither reads nor writes it
+if "." not in __name__:  # bytecode in a bundle may be older than its source, so Python neither reads nor writes it
     from importlib.machinery import FileFinder, SourceFileLoader
 
     class _Source(SourceFileLoader):

@@ -3,8 +3,8 @@
 Example: trl's function renders the conversation of a row and calls ``tokenizer(text)``. At first, this call returns an
 encoding with placeholders. If the function returns the placeholders unread, as SFT's does, they are filled in after the
 texts of all rows are encoded. If the function reads a placeholder, for example with ``len(ids)``, an exception stops
-it, and it runs again after the encoding: the same calls then return the recorded texts and ids. So the result of each
-row is the one that the function itself computes.
+it. After the encoding it runs again, and its calls return the recorded texts and ids. So the function itself computes
+each row's result.
 
 The offsets of tokens (their characters in the text) are computed only if a function needs them. `token_places.py` often
 finds the assistant mask without offsets.
@@ -38,12 +38,12 @@ PLAIN = (str, int, float, bool, type(None))
 
 
 class NotBatched(Exception):
-    """Raised if a function cannot be called in batches; its text says why."""
+    """Raised if a function cannot be called in batches; the error's text is the reason."""
 
 
 class Stopped(BaseException):
-    """Raised in a function that reads a value before it is known. Not an Exception, because a function may
-    catch these.
+    """Raised in a function that reads a value before it is known. A function may catch every Exception, so this is a
+    BaseException.
     """
 
 
@@ -77,7 +77,7 @@ class Placeholder:
 
 
 class Mask(Placeholder):
-    """An assistant mask that is not known yet. trl refuses a mask that contains no 1; `unlearned` checks this later."""
+    """An assistant mask that is not known yet. trl refuses a mask without a 1; `unlearned` checks for that later."""
 
     def __contains__(self, value: Any) -> bool:
         if value != 1:
@@ -88,7 +88,7 @@ class Mask(Placeholder):
 
 
 class Text:
-    """A text that the tokenizer was called with; ``values`` and ``encoding`` are None until they are known."""
+    """A text for which the tokenizer was called; ``values`` and ``encoding`` are None until they are known."""
 
     __slots__ = ("encoding", "learned", "options", "spans", "text", "values")
 
@@ -167,7 +167,7 @@ class Calls:
         self.restart()
 
     def restart(self) -> None:
-        """Start again at the first recorded call, because the function makes the same calls when it runs again."""
+        """Start again at the first recorded call: the function runs again, and makes the same calls."""
         self.text = self.rendering = self.chat = 0
 
 
@@ -199,7 +199,7 @@ class Recorder:
 
     @cached_property
     def lengths(self) -> Any:
-        """The number of bytes of each token, which replaces offsets; None unless the tokenizer is a byte-level BPE."""
+        """The number of bytes of each token, used instead of offsets; None unless the tokenizer is a byte-level BPE."""
         return PLACES["token_bytes"](self.tokenizer._tokenizer)
 
     def results(self, function: Callable[[int], dict[str, Any]], places: Sequence[int]) -> list[dict[str, Any]]:
@@ -232,15 +232,15 @@ class Recorder:
                     raise NotBatched("the function reads the tokenizer's results in an unknown way")
                 self._encode([one for each in texts.values() for one in each])
                 unmasked = [place for place in left if any(map(unlearned, texts[place]))]
-                # if the function relied on a 1 in the assistant mask and the mask has none, it must run again for this
+                # the function may have relied on a 1 in an assistant mask that has none, so it must run again for this
                 # row
                 left = list(dict.fromkeys(again + unmasked))
         self.rows = ROWS
         return [{name: filled(one) for name, one in found[place].items()} for place in places]
 
     def call(self, text: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """The encoding of one text, with placeholders if it is not encoded yet. Calls with padding, or with a list of
-        texts, go to the tokenizer unrecorded.
+        """The encoding of one text, with placeholders if it is not encoded yet. A call with padding, or with a list of
+        texts, is passed on to the tokenizer and not recorded.
         """
         if not isinstance(text, str) or args or any(options.get(one) for one in SEPARATE):
             return self.kind.__call__(self.tokenizer, text, *args, **options)
@@ -376,7 +376,7 @@ def unlearned(text: Text) -> bool:
 
 
 def lacking(text: Text) -> bool:
-    """Whether the text is not encoded, or lacks the offsets that a function needs."""
+    """Whether the text is not encoded yet, or is encoded without the offsets that a function needs."""
     return text.values is None or bool(text.options.offsets and text.encoding is None)
 
 
@@ -388,7 +388,7 @@ def holds_placeholders(value: Any) -> bool:
 
 
 def _hidden(row: Mapping[str, Any]) -> bool:
-    """Whether a row has placeholders inside lists or dictionaries. ``filled`` would not replace them there."""
+    """Whether a row has placeholders inside lists or dictionaries, where ``filled`` would not find them."""
     return any(not isinstance(one, Placeholder) and holds_placeholders(one) for one in row.values())
 
 

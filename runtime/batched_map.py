@@ -59,7 +59,7 @@ def _batched(
 ) -> Callable[..., Any]:
     """Make a function of a batch of rows from ``function``, a function of one row.
 
-    Each process maps a part of the rows. ``first`` is the number of the part's first row, and is added to the indices.
+    Each process maps a part of the rows. ``first``, the number of the part's first row, is added to the indices.
     """
 
     def grouped(batch: Mapping[str, Any], indices: Sequence[int] = ()) -> dict[str, list[Any]]:
@@ -83,8 +83,8 @@ def _batched(
 
 
 def _value(batch: Mapping[str, Any], row: Mapping[str, Any], at: int, name: str) -> Any:
-    """The value of a column in the new row, or in the stored row if the function has not set it. Raises NotBatched if
-    both rows lack the column.
+    """The value of a column: as the function has set it, or else as it is stored. Raises NotBatched if the row has no
+    such column.
     """
     if name in row:
         return row[name]
@@ -136,7 +136,7 @@ def _truncate(table: Any, sl: slice) -> dict[str, Any]:
 
 
 def _any_learned(table: Any) -> list[bool]:
-    """For each row of SFT's labels, whether a token is learned. trl drops the other rows after truncation."""
+    """For each row of SFT's labels, whether any token is learned. trl drops rows with no learned token."""
     import numpy
 
     flat, lengths = _tokens(table, "labels")
@@ -226,7 +226,7 @@ def mapped(
         if unknown := options.keys() - KNOWN:
             raise NotBatched(f"the call has the argument {', '.join(sorted(unknown))}")
         return _in_forks(real, rows, path, tokenizer, options)
-    except Exception as error:  # if the function itself raises an error, the row-by-row call raises it again
+    except Exception as error:  # an error of the function itself is raised again when it is called row by row
         note(_reason(error))
         return real(rows, **as_it_is)
 
@@ -248,7 +248,7 @@ def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, op
         some = rows if cores == 1 else rows.select(range(bounds[at], bounds[at + 1]))
         return _part(real, some, bounds[at], names[at], tokenizer, options)
 
-    gc.freeze()  # exclude all existing objects from garbage collection, because each collection would scan them again
+    gc.freeze()  # existing objects are excluded from garbage collection, which would scan them again each time
     children = {}
     try:
         for at in range(1, cores):
@@ -263,7 +263,7 @@ def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, op
     if failed:
         raise NotBatched(_read(failed[0]))
     parts += [datasets.Dataset.from_file(name) for name in names[1:]]
-    if len({repr(one.features) for one in parts}) > 1:  # lists that are all empty have another type
+    if len({repr(one.features) for one in parts}) > 1:  # if all lists are empty, their type is another one
         raise NotBatched("the function's results have different types in different parts of the rows")
     return parts[0] if cores == 1 else datasets.concatenate_datasets(parts)
 
@@ -297,7 +297,7 @@ def _in_child(part: Callable[[int], Any], at: int, failed: str) -> NoReturn:
 
 
 def _read(failed: str) -> str:
-    """The reason that a failed process wrote to this file. A general reason if there is no file."""
+    """The reason in this file, which a failed process wrote, or a general reason if there is no file."""
     if not os.path.exists(failed):
         return "a process ended early"
     with open(failed, encoding="utf-8") as handle:

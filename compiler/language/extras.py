@@ -150,7 +150,8 @@ PLAIN: dict[str, tuple[type, ...]] = {
 
 
 def _wrong_key(stack: Stack, file: str, name: str, value: object) -> str | None:
-    """If `value` is illegal for a key of accelerate.yaml or deepspeed.json, the legal values as text. Otherwise None.
+    """If `value` is illegal for a key of accelerate.yaml or deepspeed.json, the legal values as text. Otherwise
+    None.
     """
     keys = stack.launch_keys(file)
     record = keys.get(name)

@@ -30,7 +30,8 @@ class Item:
 
 @record
 class Row:
-    """A data source in a `data` block, with the settings that the spec writes next to it, such as `columns` and `take`.
+    """A data source in a `data` block, with the settings that the spec writes next to it, such as `columns` and
+    `take`.
     """
 
     ref: Ref | String

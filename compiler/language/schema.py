@@ -369,7 +369,8 @@ def path_of(text: str) -> Path:
 
 
 def children(clause: str) -> Iterator[Setting]:
-    """The settings directly inside a clause (`batch`), or inside a setting with settings of its own (`batch.packing`).
+    """The settings directly inside a clause (`batch`), or inside a setting with settings of its own
+    (`batch.packing`).
     """
     prefix = clause + "."
     for row in TABLE:

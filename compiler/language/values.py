@@ -207,7 +207,8 @@ def _choices(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def plain_text(value: str) -> str | None:
-    """The reason why a text cannot be a name or a path, or None. A name or a path is a single line that is not empty.
+    """The reason why a text cannot be a name or a path, or None. A name or a path is a single line that is not
+    empty.
     """
     if not value.strip():
         return "it is empty"

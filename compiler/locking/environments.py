@@ -43,7 +43,8 @@ class ResolveError(Exception):
 
 
 def requirements(files: Mapping[str, bytes]) -> dict[str, tuple[str, ...]]:
-    """The lines of each requirements file in a bundle. If the bundle is a sweep, the lines of its members are joined.
+    """The lines of each requirements file in a bundle. If the bundle is a sweep, the lines of its members are
+    joined.
     """
     out: dict[str, tuple[str, ...]] = {}
     for name, data in sorted(files.items()):

@@ -80,7 +80,8 @@ def _weight(spec: Spec) -> int:
 
 
 def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
-    """The number of trained parameters. 0 if the number is unknown, as with frozen parts, rotations (OFT) or experts.
+    """The number of trained parameters. 0 if the number is unknown, as with frozen parts, rotations (OFT) or
+    experts.
     """
     if spec.flag("freeze") or spec.flag("oft"):
         return 0

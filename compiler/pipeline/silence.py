@@ -318,7 +318,8 @@ class _Lines:
 
 
 def _between(pairs: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
-    """The pairs whose first number lies between the offsets `start` and `end`, both included. `pairs` must be sorted.
+    """The pairs whose first number lies between the offsets `start` and `end`, both included. `pairs` must be
+    sorted.
     """
     return pairs[bisect_left(pairs, (start, -1)) : bisect_left(pairs, (end + 1, -1))]
 

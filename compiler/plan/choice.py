@@ -166,7 +166,8 @@ def _least(spec: Spec, strategy: Settings, unset: Collection[Path]) -> Candidate
 
 
 def _least_choice(candidate: Candidate, room: float) -> Choice | None:
-    """The choice if nothing fits. Its text says how much memory the run would need. `room` is the GPU's memory in GiB.
+    """The choice if nothing fits. Its text says how much memory the run would need. `room` is the GPU's memory in
+    GiB.
     """
     why = f"nothing fits: the smallest choice needs {candidate.peak:.1f} GiB, more than {BUDGET:.0%} of {room:g} GiB"
     strategy, micro = candidate.settings.get("strategy"), candidate.settings.get("batch.micro")

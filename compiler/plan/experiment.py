@@ -22,7 +22,8 @@ from xpc.grammar.record import evolve, field, record
 
 @record
 class Span:
-    """A predicted value with a range. For nine of ten measured runs, the measured value was within the predicted range.
+    """A predicted value with a range. For nine of ten measured runs, the measured value was within the predicted
+    range.
     """
 
     value: float

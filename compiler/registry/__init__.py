@@ -62,7 +62,8 @@ def find_dataset(name: str) -> DatasetFacts | None:
 
 
 def find_gpu(name: str) -> Gpu | None:
-    """Return the GPU with this name (in any case), or the GPU that a provider calls by this name (`t4-16gb`), or None.
+    """Return the GPU with this name (in any case), or the GPU that a provider calls by this name (`t4-16gb`), or
+    None.
     """
     row = _row(_table("gpus"), alias_key(name))
     if row is None:

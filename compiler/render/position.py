@@ -13,7 +13,8 @@ _RANK = {ERROR: 0, WARNING: 1, NOTE: 2}
 
 @record
 class Position:
-    """A position in a text. Lines and columns count from 1, and columns count code points. `end_column` is exclusive.
+    """A position in a text. Lines and columns count from 1, and columns count code points. `end_column` is
+    exclusive.
     """
 
     file: str

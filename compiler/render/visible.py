@@ -48,7 +48,8 @@ def in_json(text: str) -> str:
 
 
 def cells(line: str) -> tuple[str, list[int]]:
-    """Return a pair: a source line as it is printed, and the screen columns (from 0) of its code points and of its end.
+    """Return a pair: a source line as it is printed, and the screen columns (from 0) of its code points and of its
+    end.
     """
     if line.isascii() and line.isprintable() and COMMAND not in line:
         return line, list(range(len(line) + 1))

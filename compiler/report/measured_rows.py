@@ -91,7 +91,8 @@ def _hours(run: RunRecord | None, one: BundleRecord | None) -> Row:
 
 
 def _slow(run: RunRecord) -> str:
-    """The reasons why a run took longer than planned, from the run's measurements: `12 % of training waited for data`.
+    """The reasons why a run took longer than planned, from the run's measurements: `12 % of training waited for
+    data`.
     """
     seconds = table(run.measured.get("seconds"))
     training = number(seconds.get("train")) or 0.0

@@ -130,7 +130,8 @@ class Derivation(OpenSpec):
             self.set("batch.seq", facts.context, "the model's context", DEFAULT)
 
     def _chosen(self, path: Path) -> bool:
-        """Set a setting to the value that the plan chose, with a note. Returns False if the plan chose no value for it.
+        """Set a setting to the value that the plan chose, with a note. Returns False if the plan chose no value for
+        it.
         """
         if self.choice is None or path not in self.choice.values:
             return False

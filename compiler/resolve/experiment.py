@@ -157,7 +157,8 @@ class _Resolver:
         return read_adapter(self.values, self.workspace, self.problems)
 
     def _bundle_copies(self, data: tuple[DataSource, ...]) -> None:
-        """Add files to the bundle: the local files of rows, the copy of the lock file, and the lock's list of packages.
+        """Add files to the bundle: the local files of rows, the copy of the lock file, and the lock's list of
+        packages.
         """
         for one in (each for source in data for each in (source, *source.parts)):
             if one.bundled and one.content is not None:

@@ -166,7 +166,8 @@ def _text(read: Read) -> str:
 
 
 def _listed(text: str, key: str) -> list[str]:
-    """The words that a YAML text lists under a key: on the line of the key, and on the indented lines below this line.
+    """The words that a YAML text lists under a key: on the line of the key, and on the indented lines below this
+    line.
     """
     out: list[str] = []
     depth: int | None = None

@@ -89,7 +89,8 @@ def _with_templates(found: Comparison, before: Operand, after: Operand) -> Compa
 
 
 def _source(options: argparse.Namespace) -> tuple[str, int]:
-    """Show another tool's file, such as an Axolotl YAML, next to the spec that is imported from it. Raises UsageError.
+    """Show another tool's file, such as an Axolotl YAML, next to the spec that is imported from it. Raises
+    UsageError.
     """
     from xpc.compiler.review import source_file
 

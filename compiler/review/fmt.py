@@ -1,4 +1,5 @@
-"""`xpc fmt`: write specs in canonical form. Before a file is changed, the new text is checked to have the same meaning.
+"""`xpc fmt`: write specs in canonical form. Before a file is changed, the new text is checked to have the same
+meaning.
 """
 
 from __future__ import annotations

@@ -183,7 +183,8 @@ def open_operand(written: str) -> Iterator[UncheckedOperand]:
 
 @record
 class UncheckedOperand:
-    """An argument of `xpc diff` before its check: the bytes and the name of its spec, and the folder if it is a bundle.
+    """An argument of `xpc diff` before its check: the bytes and the name of its spec, and the folder if it is a
+    bundle.
     """
 
     title: str

@@ -134,7 +134,8 @@ def _changes(found: Sequence[Change]) -> list[str]:
 
 
 def _folded(found: Sequence[Change]) -> list[str]:
-    """Lines about the changed arguments. A file that only one run has gets a single line with the number of its keys.
+    """Lines about the changed arguments. A file that only one run has gets a single line with the number of its
+    keys.
     """
     by_file: dict[tuple[str, str], list[Change]] = {}
     for each in found:

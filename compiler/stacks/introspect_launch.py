@@ -98,7 +98,8 @@ def _environment_names(cls: Any, prefix: str) -> list[str]:
 
 
 def _trainer_fsdp_keys() -> list[str]:
-    """The keys of `TrainingArguments.fsdp_config` that transformers reads. transformers silently drops any other key.
+    """The keys of `TrainingArguments.fsdp_config` that transformers reads. transformers silently drops any other
+    key.
     """
     found = set()
     for module in ("transformers.training_args", "transformers.trainer"):

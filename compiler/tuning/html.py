@@ -65,7 +65,8 @@ def _totals(plans: Sequence[Plan]) -> Iterator[str]:
 
 
 def _numbers(one: Plan) -> list[Cell]:
-    """The table cells for memory, verdict, steps, hours and GPU-hours, which are the same in both tables of the page.
+    """The table cells for memory, verdict, steps, hours and GPU-hours, which are the same in both tables of the
+    page.
     """
     return [
         _number(None if one.peak is None else one.peak.value / GIB, 1),

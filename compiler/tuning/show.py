@@ -136,7 +136,8 @@ def checkpoint_bytes(plan: Plan) -> float:
 
 
 def saved(plan: Plan) -> list[str]:
-    """A list with one phrase about the number and the size of the checkpoints. The phrase leaves out what is unknown.
+    """A list with one phrase about the number and the size of the checkpoints. The phrase leaves out what is
+    unknown.
     """
     one = checkpoint_bytes(plan)
     if plan.saves is None or not one:

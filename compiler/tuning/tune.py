@@ -42,7 +42,8 @@ EPILOG = (
 
 @record
 class Probe:
-    """A change to try: its number, the files of the bundle that tries it, and the output folder of this bundle's run.
+    """A change to try: its number, the files of the bundle that tries it, and the output folder of this bundle's
+    run.
     """
 
     number: int

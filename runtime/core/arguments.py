@@ -26,7 +26,7 @@ only inference would use. transformers reports rows above the tokenizer's limit,
 def prepare_environment(bundle: Bundle) -> None:
     """Set environment variables before torch is imported, such as CUDA_VISIBLE_DEVICES for a CPU run.
 
-    A run of one process sees only one GPU, because transformers would spread micro-batches over all GPUs
+    A run of one process sees only one GPU; with more, transformers would spread its micro-batches over them
     (nn.DataParallel).
     """
     for feature in bundle.features:
@@ -40,7 +40,7 @@ def prepare_environment(bundle: Bundle) -> None:
 
 
 def build_arguments(bundle: Bundle) -> Any:
-    """Build the arguments object of the run. It is never copied or replaced later."""
+    """Build the arguments object of the run, the only one: nothing copies or replaces it later."""
     values = dict(bundle.arguments)
     if values.get("deepspeed"):
         values["deepspeed"] = bundle.inside(values["deepspeed"])
@@ -65,7 +65,7 @@ def load_class(dotted: str) -> Any:
 
 
 def check_state(bundle: Bundle, args: Any) -> None:
-    """Compare accelerate's state with the plan, because accelerate can silently fall back to DDP or to one process.
+    """Compare accelerate's state with the plan: accelerate can fall back to DDP or to one process without saying so.
 
     Raises RunError.
     """

@@ -55,7 +55,7 @@ def read(folder: str, features: Sequence[Feature]) -> Bundle:
 
 
 def _at(plan: Any, path: str) -> Any:
-    """The value in nested dicts at a dotted path such as "method.name"; None if it is missing."""
+    """The value in nested dicts at a dotted path such as "method.name"; None if there is no such path."""
     for name in path.split("."):
         try:
             plan = plan[int(name)] if isinstance(plan, list) else plan[name]
@@ -65,7 +65,7 @@ def _at(plan: Any, path: str) -> Any:
 
 
 def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Raise RunError if the number of processes differs from the plan, because it would change the global batch."""
+    """Raise RunError if the number of processes is not the planned one, which would change the global batch."""
     try:
         world = int(environment.get("WORLD_SIZE", "1"))
     except ValueError as error:

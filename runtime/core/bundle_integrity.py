@@ -1,6 +1,6 @@
 """Compare the files of the bundle with the digests in bundle.toml. Standard library only.
 
-A changed file that is executed or rendered stops the run. Changes of other files are reported in one line, because the
+A changed file that is executed or rendered stops the run. Other changed files are reported in one line, because the
 owner may edit a bundle. The check finds mistakes and incomplete copies, but does not protect against deliberate
 manipulation.
 """
@@ -25,7 +25,7 @@ def digest(path: str) -> str:
 
 
 def problems(bundle: Bundle) -> list[str]:
-    """Return a finding for each changed file that is executed or rendered. Other changed files are printed."""
+    """Return a finding for each changed file that is executed or rendered. Print other changed files."""
     digests = manifest_digests(bundle.folder)
     checked = {name: why for one in bundle.features for name, why in one.check_files(bundle, digests).items()}
     changed = [name for name in changed_files(bundle.folder, digests) if name not in checked]
@@ -38,7 +38,7 @@ def problems(bundle: Bundle) -> list[str]:
 
 
 def shadowed(bundle: Bundle) -> list[str]:
-    """Hub ids that are also folders in the working directory. transformers and datasets would load these folders."""
+    """Hub ids that are also folders in the working directory, which transformers and datasets would load."""
     ids = [bundle.model.get("id"), *(source.get("id") for source in bundle.sources())]
     return [name for name in dict.fromkeys(ids) if name and os.path.isdir(name)]
 

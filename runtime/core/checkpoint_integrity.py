@@ -32,7 +32,7 @@ def staging(output_dir: str) -> str:
 
 
 def clear(output_dir: str) -> None:
-    """Delete the leftovers of an interrupted write or deletion, also safetensors' temporary files `.tmpXXXXXX`."""
+    """Delete what an interrupted write or deletion left, and safetensors' temporary files `.tmpXXXXXX`."""
     shutil.rmtree(staging(output_dir), ignore_errors=True)
     for left in (*Path(output_dir).glob(".tmp??????"), *Path(output_dir).glob("merged/.tmp??????")):
         left.unlink(missing_ok=True)
@@ -50,7 +50,7 @@ def seal(folder: str, rank: int) -> dict[str, Seal]:
 
 
 def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
-    """On process 0: hash the files that have no seal yet, write the record, and rename the folder. Raises OSError."""
+    """On process 0: hash files that have no seal, write the record, and rename the folder. Raises OSError."""
     folder = os.path.join(staging(output_dir), name)
     present = names(folder)
     known = {**seals, **_sealed(folder, [one for one in present if one not in seals])}
@@ -66,7 +66,7 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
         _flush(place)
     target = os.path.join(output_dir, name)
     if os.path.exists(target):
-        # the folder is an unusable checkpoint of the same step
+        # this folder is an unusable checkpoint of the same step
         move_aside(target)
     os.rename(folder, target)
     _flush(output_dir)
@@ -75,7 +75,7 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
 
 
 def set_default_mode(folder: str, written: Iterable[str]) -> None:
-    """Give weight files the default permissions of new files, because safetensors lets only the owner read them."""
+    """Give weight files the default permissions of new files: safetensors makes files that only the owner can read."""
     mask = os.umask(0)
     os.umask(mask)
     for name in written:
@@ -92,8 +92,8 @@ def move_aside(path: str) -> None:
 
 
 def broken(path: str, digests: bool) -> str | None:
-    """Describe how a checkpoint differs from its record. None if it does not differ, or has no record. With
-    ``digests``, every byte is read; otherwise only sizes are compared.
+    """Describe how a checkpoint differs from its record of digests. None if it is equal, or if it has no record. With
+    ``digests``, all bytes are compared, otherwise only sizes.
 
     Raises OSError.
     """
@@ -127,7 +127,7 @@ def names(folder: str) -> list[str]:
 
 
 def _writer(name: str) -> int:
-    """The rank of the process that wrote a file: the number in the file's name, or 0 if the name has no number."""
+    """The rank of the process that wrote a file: the number in the file's name, or 0 without a number."""
     number = WRITER.match(os.path.basename(name))
     return int(number[1]) if number else 0
 
@@ -139,7 +139,7 @@ def _sealed(folder: str, chosen: list[str]) -> dict[str, Seal]:
 
 
 def _hashed(folder: str, chosen: list[str]) -> list[Seal]:
-    """Sizes and digests of files. A digest is the sha256 of the sha256 of each 64 MiB part; threads hash the parts."""
+    """Sizes and digests of files. A digest is the sha256 of the sha256 digests of the file's 64 MiB parts."""
     paths = [os.path.join(folder, name) for name in chosen]
     sizes = [os.path.getsize(path) for path in paths]
     parts = [(path, start) for path, size in zip(paths, sizes) for start in range(0, size, PART)]

@@ -21,7 +21,7 @@ def steps(output_dir: str) -> list[tuple[int, str]]:
 
 
 def schedule(path: str) -> str | None:
-    """Describe what is wrong with a checkpoint's scheduler.pt (the learning rate); None if nothing is."""
+    """Describe the fault of a checkpoint's scheduler.pt, which has the learning rate. None if there is no fault."""
     if archive_complete(os.path.join(path, "scheduler.pt")):
         return None
     return "scheduler.pt is missing or cut off (training cannot resume from a checkpoint of weights only)"
@@ -34,8 +34,8 @@ States = Callable[[str, int], str | None]
 def newest_complete(output_dir: str, world: int, states: States, digests: bool = False) -> tuple[str | None, list[str]]:
     """Return a pair: the newest complete checkpoint, and a sentence for each newer one that was skipped.
 
-    With ``digests``, every byte is compared with the checkpoint's record, otherwise only the sizes of files. A
-    checkpoint without a record is used only if no checkpoint with a record is complete.
+    With ``digests``, all bytes are compared with the checkpoint's record of digests, otherwise only sizes. A checkpoint
+    without a record is used only if no checkpoint with a record is complete.
     """
     skipped: list[str] = []
     unproven: tuple[str, list[str]] | None = None
@@ -65,7 +65,7 @@ def _unusable(path: str, step: int, world: int, states: States, digests: bool) -
 
 
 def missing(path: str, step: int, world: int, states: States) -> str | None:
-    """Describe what is missing in a checkpoint; None if it is complete. ``world`` processes will resume from it.
+    """Describe what a checkpoint lacks for a run of ``world`` processes; None if it is complete.
 
     transformers writes trainer_state.json last (Trainer._save_checkpoint, 4.52 and 5.23).
     """
@@ -79,8 +79,8 @@ def missing(path: str, step: int, world: int, states: States) -> str | None:
     if not isinstance(state, dict) or state.get("global_step") != step:
         return "trainer_state.json is of another step"
     for name in sorted(os.listdir(path)):
-        # Each process writes its own random state, and process 0 does not wait for these files before it writes
-        # trainer_state.json. A missing file is no error: transformers warns and continues, and without a shared file
+        # Each process writes its own random state. Process 0 does not wait for these files before it writes
+        # trainer_state.json. So a missing one is no error: transformers warns and continues, and without a shared file
         # system each machine has only the files of its own processes. A truncated file is an error.
         if (name.startswith("rng_state") or name == "scaler.pt") and not archive_complete(os.path.join(path, name)):
             return f"{name} is cut off"

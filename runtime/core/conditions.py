@@ -1,7 +1,7 @@
 """Decide which modules of features/ and library_internals/ a run uses; its bundle contains only those.
 
-Only the compiler uses this file, and bundles do not contain it. It writes ``enabled.py``, and it lists in
-``trainer_args.json`` the unset settings that would need a module which the bundle lacks. A bundle also contains the
+Only the compiler uses this file; bundles do not contain it. It writes ``enabled.py``, and a list in
+``trainer_args.json``: the unset settings that would need a module which the bundle lacks. A bundle also contains the
 modules that its modules import.
 """
 
@@ -46,7 +46,7 @@ def sources(plan: "Payload") -> "list[Source]":
 
 
 def trainer(plan: "Payload") -> "Trainer":
-    """Make the section `trainer` of trainer_args.json: the unset settings whose module the bundle lacks (`unused`)."""
+    """Make the section `trainer` of trainer_args.json: `unused`, the unset settings whose module the bundle lacks."""
     decisive: dict[str, Any] = dict(plan)
     decisive.update({section: _only(decisive[section], names) for section, names in DECISIVE.items()})
     return {"unused": [*_unused(json.dumps(decisive))]}
@@ -82,7 +82,7 @@ def _unused(text: str) -> tuple[str, ...]:
     plan, read = json.loads(text), list[str]()
     found = {name for name, used in uses(cast("Payload", _Read(plan, "", read))).items() if used}
     settings = (path for path in dict.fromkeys(read) if not path.startswith("stack."))
-    known: dict[object, bool] = {}  # cached: thousands of data sources have only a few different keys
+    known: dict[object, bool] = {}  # cached, because thousands of data sources can have only a few different keys
     out = []
     for path in settings:
         key = _alike(plan, path)
@@ -93,7 +93,7 @@ def _unused(text: str) -> tuple[str, ...]:
 
 
 def _alike(plan: "Payload", path: str) -> object:
-    """A key for the cache of `_unused`. If two data sources look the same to `uses`, their settings have equal keys."""
+    """A key for the cache of `_unused`. Two data sources that are the same for `uses` have settings with equal keys."""
     if ".sources." not in f".{path}" or not path.rpartition(".")[0].rpartition(".")[2].isdecimal():
         return path
     place, above = _place(plan, path), re.sub(r"\d+", "", path)
@@ -120,7 +120,7 @@ def _with(plan: "Payload", path: str) -> set[str]:
 
 
 class _Read(dict[str, Any]):
-    """A section of trainer_args.json. It records the path of each value that is read although it is not set."""
+    """A section of trainer_args.json. It records the paths of unset values that are read."""
 
     def __init__(self, section: dict[str, Any], path: str, read: list[str]) -> None:
         super().__init__(section)
@@ -158,8 +158,8 @@ def uses(plan: "Payload") -> dict[str, bool]:
     several = len(data["sources"]) > 1 or any(one.get("take") or one.get("limit") for one in sources(plan))
     lengths = (data.get(name) is not None for name in ("max_prompt", "min_tokens", "max_tokens"))
     evaluates = held_out or arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start")
-    # FSDP2 needs one dtype. But over a quantized base, TRL rounds adapters to bfloat16, and leaves DoRA's magnitudes
-    # float32.
+    # FSDP2 needs one dtype for all trained weights; over a quantized base, TRL makes adapters bfloat16 but leaves
+    # DoRA's magnitudes float32
     tuned: Mapping[str, Any] = plan["lora"] or {}
     wide = run["distributed_type"] == "FSDP" and tuned.get("bits") and tuned.get("dora")
     no_bfloat16 = not arguments.get("bf16") and model["dtype"] != "bfloat16" and not run.get("fp8")

@@ -16,8 +16,8 @@ SYSTEM = "system"
 def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
     """Return a pair: the training set, and the evaluation set, which is None, rows, or several sets by name.
 
-    The tokenizer renders the chat template and counts the tokens of prompts. Call this first on the main process, so
-    that the other processes find the mapped rows in the cache. Raises RunError.
+    The tokenizer renders the chat template and counts the tokens of prompts. Call this on the main process first; the
+    other processes then find the mapped rows in the cache. Raises RunError.
     """
     rows_of = partial(mapped, bundle, tokenizer)
     parts = [rows_of(source) for source in bundle.data["sources"]]

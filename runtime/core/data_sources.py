@@ -12,7 +12,7 @@ from .rows import KEPT, RowFormat, name
 
 
 def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, first: int | None = None) -> Any:
-    """The stored rows of one source. With a number ``first``, only the first rows, as a list. Raises RunError."""
+    """The stored rows of a source, or with ``first`` only the first rows, as a list. Raises RunError."""
     try:
         found = reader(bundle, source, bundle.features)(bundle, source, split or source["split"], first is not None)
         return found if first is None else list(islice(found, first))
@@ -31,7 +31,7 @@ def reader(bundle: Bundle, source: Mapping[str, Any], features: Iterable[Feature
 def _of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
     from datasets import load_dataset
 
-    if os.environ.get("XPC_STAGED"):  # for machines without a network, stage.py has downloaded rows into this folder
+    if os.environ.get("XPC_STAGED"):  # for machines without a network, stage.py has put the rows into this folder
         return run_path(bundle.inside("stage.py"))["rows"](source, split, streaming)
     cut = f"[:{source['slice']}]" if source["slice"] and not streaming else ""
     return load_dataset(

@@ -79,10 +79,10 @@ def put(text: str, renew: bool = False) -> None:
 
 
 def stop(error: RunError) -> int:
-    """Print the error once and return the exit status. Rank 0 prints it, or the only process that fails."""
+    """Print the error once and return the exit status. An error of one process alone is printed by that process."""
     if rank() == 0 or getattr(error, "local", False):
         print(f"error: {shown(str(error))}", file=sys.stderr, flush=True)
-    else:  # The launcher ends all processes when one exits, so let the reporting process print first.
+    else:  # the launcher ends all processes when one exits, so other processes wait until this one has printed
         time.sleep(REPORT_SECONDS)
     return 1
 

@@ -52,7 +52,7 @@ class FaultTolerant(TrainerHooks):
         return loss
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """Get a step's batches from transformers; none if the last step was made before an earlier start was killed."""
+        """Get a step's batches from transformers. None if the start before was killed after it made the last step."""
         if self.state.global_step >= self.state.max_steps:
             return [], None
         begun = time.monotonic()
@@ -61,7 +61,7 @@ class FaultTolerant(TrainerHooks):
         return found
 
     def unlogged(self) -> dict[str, Any]:
-        """Losses and metrics since the last log. Checkpoints store them for the next log of a resumed run."""
+        """Losses and metrics since the last log. They are stored in checkpoints, and a resumed run logs them."""
         kept = {
             key: list(values)
             for key, values in metrics_since(self).items()
@@ -70,13 +70,13 @@ class FaultTolerant(TrainerHooks):
         return {"from": last_logged(self), "losses": list(self.windows), "metrics": kept}
 
     def restore_unlogged(self, kept: Mapping[str, Any]) -> None:
-        """Restore losses and metrics that ``unlogged`` has returned."""
+        """Restore the losses and metrics that ``unlogged`` returned before the checkpoint."""
         import torch
 
         resume_log(self, kept["from"])
         if kept["from"] < self.state.global_step:
             losses = torch.tensor(kept["losses"], dtype=torch.float32)
-            # If the number of processes has changed, each process gets the mean of the losses.
+            # if the number of processes has changed, the mean of the losses is used for each process
             same = len(losses) == self.args.world_size
             self.carried = losses[self.args.process_index] if same else losses.mean()
         for key, values in kept["metrics"].items():
@@ -187,7 +187,7 @@ class FaultTolerant(TrainerHooks):
 
 @contextmanager
 def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
-    """A context that turns a failed write into one RunError, and deletes the partial checkpoint.
+    """A context: if a write fails, it deletes the partial checkpoint and raises one RunError.
 
     This process prints the error, because the write may have failed only here.
     """
@@ -208,7 +208,7 @@ def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
 
 
 def reason(error: BaseException, output_dir: str) -> str:
-    """The reason why a file could not be written. torch hides the system's message, so this tries another write."""
+    """The reason why a file could not be written. torch hides the system's message; another write gets it."""
     if isinstance(error, FileNotFoundError) or "Parent directory" in str(error):
         return "the folder is gone (another process deletes it if it cannot write its own files)"
     if isinstance(error, OSError) and error.strerror:

@@ -1,7 +1,7 @@
 """`Feature`, the base class with every hook method of a run, and `Bundle`, which contains the features of its run.
 
-``enabled.py`` lists the features of this run in the order in which they are called. The two classes share a file
-because each refers to the other: a bundle has features, and a hook receives the bundle.
+``enabled.py`` lists the features of this run in the order in which they are called. Both classes are in one file
+because each refers to the other: a bundle has features, and a hook gets the bundle.
 """
 
 import os
@@ -14,11 +14,11 @@ from .rows import FORMAT, RowFormat
 from .token_counts import TokenCounts
 
 if TYPE_CHECKING:
-    from .payload import Payload, Source  # for types only: a bundle does not contain this module
+    from .payload import Payload, Source  # only for types: bundles do not contain this module
 
 
 class Feature:
-    """Behaviour that only some runs have. Each method is a hook that does nothing here.
+    """Behaviour that only some runs have. Each method is a hook, which does nothing in this base class.
 
     A feature overrides the hooks that it needs. The hooks are listed in the order of a run.
     """
@@ -33,8 +33,8 @@ class Feature:
     def check_nodes(self, bundle: "Bundle", check: Callable[[int], list[str]]) -> bool:
         """In the preflight, in one process per node: connect to the other nodes and check together.
 
-        ``check(node_rank)`` returns the findings of this node. Returns whether this feature has checked the nodes.
-        Raises RunError on all nodes if any node has a finding.
+        ``check(node_rank)`` returns the findings of this node. Returns True if this feature has checked the nodes. If
+        any node has a finding, raises RunError on all nodes.
         """
         return False
 
@@ -58,11 +58,11 @@ class Feature:
         return []
 
     def check_gpu_links(self, bundle: "Bundle") -> list[str]:
-        """In the preflight, by one process per node: return findings about the connection between its GPUs."""
+        """In the preflight, in one process per node: return findings about the links between the node's GPUs."""
         return []
 
     def before_rows(self, bundle: "Bundle", tokenizer: Any) -> list[str]:
-        """In the preflight, before rows are read: return findings. The tokenizer is None if loading it has failed."""
+        """In the preflight, before rows are read: return findings. ``tokenizer`` is None if it could not be loaded."""
         return []
 
     def check_columns(self, bundle: "Bundle", columns: list[str]) -> list[str]:
@@ -88,8 +88,8 @@ class Feature:
         """Called in the launcher, before it starts the processes of this node."""
 
     def process_starter(self, bundle: "Bundle", program: str) -> Callable[[], object] | None:
-        """In the launcher: return a function that runs ``program`` to its end without accelerate or torchrun; None to
-        use them.
+        """In the launcher: return a function that runs ``program`` to its end without accelerate or torchrun, or None
+        if one of these two should run it.
 
         The returned function raises CalledProcessError if the program fails.
         """
@@ -98,7 +98,7 @@ class Feature:
     def launch_failed(self, bundle: "Bundle", error: Exception) -> list[tuple[str, int]]:
         """In the launcher, after a failure: return names and exit statuses of failed processes, if known.
 
-        A name is empty when that process has already reported the reason.
+        The name is "" for a process that has already printed the reason.
         """
         return []
 
@@ -119,7 +119,7 @@ class Feature:
         """Called on process 0, once this run has locked its output folder. Raises RunError."""
 
     def libraries_imported(self, bundle: "Bundle") -> None:
-        """Filter harmless warnings. Called after transformers and trl are imported, because they set filters, too."""
+        """Filter harmless warnings. Called after the import of transformers and trl, which set filters themselves."""
 
     # Tokenizer, rows and model
 
@@ -155,7 +155,7 @@ class Feature:
         return None
 
     def source_mapped(self, bundle: "Bundle", source: Mapping[str, Any], rows: Any) -> Any:
-        """Called after the rows of a source are converted: return the rows, or other rows in their place."""
+        """Called after the rows of a source are converted: return these rows, or other rows to use instead."""
         return rows
 
     def rows_mapped(
@@ -173,15 +173,14 @@ class Feature:
         return limit
 
     def token_counter(self, bundle: "Bundle", kind: type[TokenCounts]) -> type[TokenCounts]:
-        """The class that counts tokens while the trainer tokenizes: a subclass of TokenCounts, or ``kind``
-        unchanged."""
+        """The class that counts tokens while the trainer tokenizes: a subclass of TokenCounts, or ``kind`` itself."""
         return kind
 
     def tokens_counted(self, bundle: "Bundle", counts: TokenCounts, prepared: Any) -> None:
-        """After the trainer has tokenized its rows: correct ``counts``; ``prepared`` is the tokenized set."""
+        """Called after the trainer has tokenized its rows, ``prepared``: correct ``counts``, the counts of tokens."""
 
     def local_model(self, bundle: "Bundle", model: Mapping[str, Any], place: str) -> str:
-        """The folder of a local model. The default is ``place``. Raises RunError if the folder is missing."""
+        """The folder to load a local model from. By default, this is ``place``. Raises RunError if it is missing."""
         return place
 
     def before_model(self, bundle: "Bundle") -> None:
@@ -191,11 +190,11 @@ class Feature:
         """Before the model is loaded: add keyword arguments of ``from_pretrained`` to ``options``."""
 
     def model_class(self, bundle: "Bundle", kind: Any) -> Any:
-        """The transformers class that loads the model, or ``kind`` unchanged."""
+        """The transformers class that loads the model: another one, or ``kind`` itself."""
         return kind
 
     def model_loaded(self, bundle: "Bundle", model: Any, tokenizer: Any) -> None:
-        """After the model is loaded, before the trainer is made; also for a reference model."""
+        """Called after a model is loaded (the trained one or a reference model), before the trainer is made."""
 
     # The trainer
 
@@ -227,13 +226,13 @@ class Feature:
     # Training
 
     def evaluation_missed(self, bundle: "Bundle", args: Any, state: Any, metrics_path: str) -> bool:
-        """On process 0, at the start: return whether an evaluation was due at the step that training resumes from, but
-        is not in metrics.jsonl.
+        """On process 0, at the start: return whether an evaluation was due at the step that training resumes from, and
+        metrics.jsonl lacks it.
         """
         return False
 
     def before_first_step(self, bundle: "Bundle", trainer: Any) -> None:
-        """Called before the first step of this start, once the model is wrapped for its strategy. Raises RunError."""
+        """Called before the first step of this start, after the model is wrapped for its strategy. Raises RunError."""
 
     def log_line(self, bundle: "Bundle", event: Mapping[str, Any]) -> str:
         """The progress line of an event other than a training step, or ""."""
@@ -258,7 +257,7 @@ class Feature:
         return None
 
     def finished_before(self, bundle: "Bundle") -> None:
-        """Called in one process when a launch finds that an earlier launch has finished this run. Raises RunError."""
+        """Called in one process if a launch finds that an earlier launch has finished the run. Raises RunError."""
 
     def run_ended(self, bundle: "Bundle", trainer: Any, stopped: bool) -> None:
         """Called at the end, after everything is saved; ``stopped`` is true for a stop on request. Raises RunError."""
@@ -290,7 +289,7 @@ class Bundle:
 
     @property
     def output_dir(self) -> str:
-        """The absolute output folder. In the bundle it is relative to the working directory of the run."""
+        """The absolute output folder. The bundle's path is relative to the run's working directory."""
         return os.path.abspath(str(self.arguments["output_dir"]))
 
     @property
@@ -316,7 +315,7 @@ class Bundle:
         return next((one for one in found if one is not None), FORMAT)
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """The reason why training cannot resume from ``path``, or None; the feature of the strategy decides."""
+        """The reason why training cannot resume from ``path``, or None. The strategy's feature decides this."""
         found = (feature.check_checkpoint(path, world) for feature in self.features)
         return next((why for why in found if why is not None), None)
 

@@ -64,7 +64,7 @@ def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]
                 texts.append(
                     tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompts_only)
                 )
-            except Exception as error:  # a template may raise anything
+            except Exception as error:  # a template may raise any exception
                 return [f"{name}: the chat template refuses the first rows: {error}"]
         ids = [tokenizer(one, add_special_tokens=False)["input_ids"] for one in texts or _texts(row)]
         lengths.append(max(map(len, [*ids, row.get("input_ids", ())])))  # a row of token ids has no text to tokenize

@@ -57,7 +57,7 @@ def _free(index: int, planned: float) -> list[str]:
 
 
 def has_kernels(built: Sequence[str], major: int, minor: int) -> bool:
-    """Whether a torch build for ``architectures`` (such as `sm_80`) runs on a GPU.
+    """Whether a torch build for the GPU ``architectures`` (such as `sm_80`) runs on this GPU.
 
     It does if the list is empty, or if an architecture has the GPU's major version and is not newer than the GPU.
     """
@@ -68,7 +68,7 @@ def has_kernels(built: Sequence[str], major: int, minor: int) -> bool:
 def no_gpu_reason() -> str:
     """The reason why torch sees no GPU, as the end of a sentence: no driver, an old driver, or a build without CUDA.
 
-    `is_available` gives no reason, but initializing CUDA raises one.
+    `torch.cuda.is_available` gives no reason; the error of initializing CUDA does.
     """
     import torch
 

@@ -2,7 +2,7 @@
 
 A setting can be accepted and still have no effect: peft skips a target that matches nothing, transformers initializes a
 head that the checkpoint lacks, and accelerate reads its precision from the environment. Before the first step,
-``check`` goes through rows (what, stated, made): a name, the bundle's value, and the value of the built object.
+``check`` compares rows (what, stated, made): a name, the bundle's value, and the value that the built object has.
 Features add their own rows.
 """
 
@@ -32,7 +32,7 @@ PRECISION_VARIABLE = "ACCELERATE_MIXED_PRECISION"
 def loaded(model: Any, info: Mapping[str, Any], place: str, scores: bool = False) -> Any:
     """Return the model that was loaded from ``place``. Raises RunError if the checkpoint lacks some of its weights.
 
-    ``info`` is transformers' loading info. With ``scores``, a new head is allowed, because a reward model trains it.
+    ``info`` is transformers' loading info. With ``scores`` (a reward model), the head may be new: it is trained.
     """
     saved = next(iter(getattr(model.config, "architectures", None) or ()), "")
     if not scores and saved.endswith(OTHER_TASKS):
@@ -53,12 +53,12 @@ def loaded(model: Any, info: Mapping[str, Any], place: str, scores: bool = False
 
 
 def trained(model: Any) -> set[str]:
-    """The names of the weights that are trained, that is, that require a gradient."""
+    """The names of the trained weights, which are those that require a gradient."""
     return {name for name, weight in model.named_parameters() if weight.requires_grad}
 
 
 def check(bundle: "Bundle", trainer: Any, stated: set[str]) -> None:
-    """Compare the trainer with the bundle. ``stated`` has the names of the weights that should be trained.
+    """Compare the trainer with the bundle. ``stated`` are the names of the weights that should be trained.
 
     Raises RunError with both values of each difference.
     """

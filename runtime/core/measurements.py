@@ -40,7 +40,7 @@ class Measured:
 
 
 def ended(phase: str) -> None:
-    """Add the seconds since the last call, and the peak memory, to the phase (``progress.Phase``) that ends now."""
+    """A phase (``progress.Phase``) ends: add the seconds since the last call, and the peak memory, to it."""
     name = "save" if phase.startswith(SAVING) else "evaluate" if phase == "evaluating" else "load"
     if phase in TRAINING or (name == "load" and Measured.training):
         name = "train"
@@ -50,11 +50,11 @@ def ended(phase: str) -> None:
 
 
 def peak(phase: str) -> None:
-    """Record the peak memory in bytes since the last call as a peak of ``phase``, and reset the peak.
+    """Record the peak memory since the last call, in bytes, as a peak of ``phase``. Then reset the peak.
 
     On a GPU, the peaks are torch's ``max_memory_allocated`` and ``max_memory_reserved``. On a CPU, the peak is that of
-    the resident set. Linux resets it when 5 is written to clear_refs (proc_pid_clear_refs(5)); other systems cannot
-    reset it.
+    the resident set. Writing 5 to clear_refs resets it on Linux (proc_pid_clear_refs(5)); other systems cannot reset
+    it.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
@@ -69,7 +69,7 @@ def peak(phase: str) -> None:
 
 
 def _raise(known: dict[str, int], found: Mapping[str, int]) -> None:
-    """Set each size in ``known``, by kind of memory ("allocated"), to the size in ``found`` if that is larger."""
+    """For each kind of memory (such as "allocated"), raise ``known`` to the size in ``found`` if that is larger."""
     known.update({kind: max(size, known.get(kind, 0)) for kind, size in found.items()})
 
 
@@ -81,7 +81,7 @@ def exchange() -> None:
 
 
 def highest(each: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
-    """The largest peak of any process: bytes by phase and kind of memory."""
+    """The largest peak of any process in bytes, by phase and by kind of memory."""
     out: dict[str, dict[str, int]] = {}
     for phases in each:
         for phase, kinds in phases.items():
@@ -90,7 +90,7 @@ def highest(each: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[s
 
 
 def peaks(each: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, list[int]]:
-    """For each kind of memory, a list with the peak of each process over all phases, in the order of the ranks."""
+    """For each kind of memory, the highest peak of each process, in the order of the ranks."""
     kinds = dict.fromkeys(kind for phases in each for known in phases.values() for kind in known)
     return {kind: [max(known.get(kind, 0) for known in phases.values()) for phases in each if phases] for kind in kinds}
 
@@ -98,7 +98,7 @@ def peaks(each: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, list[int
 def batches(found: Iterable[Any], waited: float) -> None:
     """Count the tokens in the batches of a step, and the seconds that the step has waited for them.
 
-    Prompts of online methods have no token ids yet and are not counted. Ids without a mask have no padding.
+    Prompts of online methods have no token ids yet, so they are not counted. Ids without a mask count as not padded.
     """
     Measured.waits += waited
     for batch in found:
@@ -140,7 +140,7 @@ def now(step: int) -> dict[str, Any]:
 
 
 def append(output_dir: str, line: Mapping[str, Any]) -> None:
-    """Append a line to measured.jsonl. An incomplete last line of a killed run is ended first. Raises OSError."""
+    """Append a line to measured.jsonl. If a killed run left an incomplete last line, end it first. Raises OSError."""
     with open(os.path.join(output_dir, MEASURED), "ab+") as handle:
         handle.seek(max(0, handle.tell() - 1))
         torn = handle.read(1) not in (b"", b"\n")

@@ -20,13 +20,13 @@ def events(path: str) -> Iterator[dict[str, Any]]:
 
 
 def trim(path: str, step: int) -> None:
-    """Drop an incomplete last line, and the events after ``step``, because the run will repeat these steps."""
+    """Drop an incomplete last line, and the events after ``step``, because the resumed run makes these steps again."""
     if os.path.exists(path):
         replace(path, [written(event) for event in events(path) if event["step"] <= step])
 
 
 def replace(path: str, lines: Iterable[str]) -> None:
-    """Write a file, or rewrite it. If the process is killed, the file is missing or complete, or still the old one."""
+    """Write or rewrite a file. If the process is killed, the file has the new or the old contents, never a part."""
     with open(path + ".part", "w", encoding="utf-8") as handle:
         handle.writelines(lines)
         handle.flush()

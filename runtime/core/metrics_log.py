@@ -52,17 +52,17 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         return {"args": {}, "attributes": done}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Record the first step of this start, and remove later events from the metrics file."""
+        """Record the first step of this start, and drop the events of later steps from the metrics file."""
         self.first_step = state.global_step
         done = {}
         if state.global_step:
-            state.compute_steps(args, state.max_steps)  # takes the intervals from the arguments
+            state.compute_steps(args, state.max_steps)  # sets the intervals of logs and saves from the arguments
             done = state.stateful_callbacks[type(self).__name__]["attributes"]
         if state.is_world_process_zero:
             with writing(METRICS, args.output_dir, [state.global_step] if state.global_step else []):
                 trim(self.path, state.global_step)
                 with open(self.path, "a", encoding="utf-8"):
-                    pass  # create the file
+                    pass  # only creates the file
                 started = measurements.started(self.bundle, self.trainer, state.global_step)
                 measurements.append(args.output_dir, started)
             if done:
@@ -77,7 +77,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """At the first step, check the wrapped model. At each step, record the learning rate.
 
-        transformers logs the rate before its own schedule has stepped, but DeepSpeed's has already stepped and is one
+        transformers' schedule steps after the log, and DeepSpeed's before it, so DeepSpeed's logged rate would be one
         step ahead.
         """
         if state.global_step == self.first_step:
@@ -92,7 +92,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         measurements.peak("forward and backward")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Make the trainer log the last step, even if `track.every` skips it. Otherwise a short run logs no loss."""
+        """Make the trainer log the last step, even if `track.every` skips it, because a short run would log no loss."""
         if state.global_step >= state.max_steps > 0:
             control.should_log = True
         progress.now("")
@@ -108,7 +108,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             progress.Phase.total = len(eval_dataloader)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """At the end of an epoch, notify the trainer, which saves the last step after logging and evaluating."""
+        """Tell the trainer that an epoch has ended: it saves the last step after it has logged and evaluated."""
         self.trainer.epoch_ended = True
 
     def _catch_up(self, args: Any, state: Any) -> None:
@@ -122,7 +122,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.trainer.saved, self.trainer.evaluate_first = shared
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-        """Write one event and print its line. If the write fails, the run ends, because the event would be lost."""
+        """Write one event and print its line. A failed write ends the run, because the event would be missing."""
         if logs and "loss" in logs:
             self.trainer.window = None  # the next logged loss is the mean over the steps after this event
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:
@@ -136,7 +136,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             event["lr"] = self.lr
         for key in event:
             if key == "tokens" or (key.startswith("eval_") and key.endswith("num_tokens")):
-                event[key] += self.tokens_before  # trl counts the tokens of this start only
+                event[key] += self.tokens_before  # trl's count begins at 0 in each start
         event["seconds"] = round(self.before + now - self.started, 3)
         with writing(METRICS, args.output_dir, self.trainer.saved), open(self.path, "a", encoding="utf-8") as handle:
             handle.write(written(event))
@@ -210,7 +210,7 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "world": world,
             "versions": {name: machine.installed(name) for name in bundle.pins},
             "arguments": {name: value for name, value in trainer.args.to_dict().items() if name in bundle.arguments},
-            "files": {},  # filled below, when all files are complete
+            "files": {},  # set below, after all files are complete
         }
         picture = result["draw"](folder, say)
         use = bundle.plan["method"]["scores"], bundle.conversational
@@ -218,7 +218,7 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
         result["complete_cards"](folder, facts, bundle.folder, sources, written, *use)
         facts["files"] = final_files(folder)
         text = json.dumps(facts, indent=2, allow_nan=False, default=str)
-        # The seal is the digest of the text without the seal.
+        # the seal is the digest of the text before the seal is added
         replace(target, [f'{text[:-2]},\n  "seal": "sha256:{sha256(text.encode()).hexdigest()}"\n}}\n'])
     processed = f"{facts['sequences']:,} sequences" + ("" if tokens is None else f", {tokens:,.0f} tokens")
     put(

@@ -25,8 +25,8 @@ def load_tokenizer(bundle: Bundle) -> Any:
 
 
 def load_model(bundle: Bundle, tokenizer: Any) -> Any:
-    """The model object in the dtype that the bundle states. If trl loaded the model by its name, trl's version would
-    decide the dtype.
+    """The model object in the dtype that the bundle states. trl gets this object and not the model's name, because each
+    version of trl would choose the dtype itself.
 
     The arguments object already exists, so ``zero.Init`` of ZeRO-3 is active here.
     """
@@ -63,12 +63,12 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
 
 
 def align_tokens(model: Any, tokenizer: Any) -> None:
-    """Give the model the tokenizer's end and padding tokens, and keep its other end tokens (Llama 3 has three)."""
+    """Give the model the tokenizer's end and padding tokens. Other end tokens stay (Llama 3 has three)."""
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     model.config.eos_token_id = eos
     model.config.pad_token_id = pad
     generation = getattr(model, "generation_config", None)
-    if generation is None:  # a reward model does not generate
+    if generation is None:  # a reward model does not generate, so it needs no generation settings
         return
     token_ids = generation.eos_token_id
     token_ids = [] if token_ids is None else [token_ids] if isinstance(token_ids, int) else list(token_ids)

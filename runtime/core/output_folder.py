@@ -1,4 +1,4 @@
-"""The output folder: which run it belongs to, and whether this run may start or resume in it. Standard library only."""
+"""The output folder: to which run it belongs, and whether this run may start or resume in it. Standard library only."""
 
 import errno
 import fcntl
@@ -26,14 +26,14 @@ class Finished(Exception):
 
 
 def check_unfinished(bundle: Bundle) -> None:
-    """Raise Finished if this run is done: another process may have finished it while this one waited for the lock."""
+    """Raise Finished if the run is done: while this process waited for the lock, another may have finished it."""
     folder = bundle.output_dir
     if os.path.exists(os.path.join(folder, "summary.json")) and difference(bundle) == "":
         raise Finished(f"{folder} contains this run, finished; name another output folder or empty it to train again")
 
 
 def finished(bundle: Bundle, done: Finished, only_report: bool = False) -> int:
-    """Report a finished run, after features did what an earlier launch left undone, such as a push."""
+    """Report a finished run. First, features do what an earlier launch left undone, such as a push."""
     try:
         for feature in () if only_report else bundle.features:
             feature.finished_before(bundle)

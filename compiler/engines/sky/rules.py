@@ -1,4 +1,5 @@
-"""Rules for SkyPilot: names of GPUs, images and volumes that it refuses, buckets as shared folders, and vLLM servers.
+"""Rules for SkyPilot: names of GPUs, images and volumes that it refuses, buckets as shared folders, and vLLM
+servers.
 """
 
 from __future__ import annotations

@@ -268,7 +268,8 @@ class Clauses(Collector):
                 self.operand(node, clause)
 
     def head(self, clause: str, body: list[Operand | Clause], span: Span) -> None:
-        """Read a clause. First comes its own value, such as `"out"` in `save "out" keep=2`, and then come its settings.
+        """Read a clause. First comes its own value, such as `"out"` in `save "out" keep=2`, and then come its
+        settings.
         """
         home = "lora" if clause in schema.ADAPTERS else clause
         if any(isinstance(one, Ref) and f"{home}.{one.name}" in schema.BY_PATH for one in body[:-1]):

@@ -26,7 +26,8 @@ class MissingEquals:
 
 
 def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operand], list[MissingEquals]]:
-    """Divide the items of a clause into two groups, and return both: the correct items, and the settings without `=`.
+    """Divide the items of a clause into two groups, and return both: the correct items, and the settings without
+    `=`.
     """
     kept: list[Operand] = []
     found: list[MissingEquals] = []

@@ -133,7 +133,8 @@ def _words(options: tuple[Operand, ...]) -> list[Ref]:
 
 
 def _is_phrase(clauses: Clauses, words: list[Ref]) -> bool:
-    """Whether several words together are a setting, as `batch size` is, and at least one of them has no meaning alone.
+    """Whether several words together are a setting, as `batch size` is, and at least one of them has no meaning
+    alone.
     """
     first, second, *_ = (one.name for one in words)
     clause = "lora" if first in schema.ADAPTERS else first

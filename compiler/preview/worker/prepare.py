@@ -51,7 +51,8 @@ def prepared(
 
 
 def _refused(why: str) -> verdicts.Verdict:
-    """The finding about a row that the runtime does not convert. It says whether a run drops such a row or stops at it.
+    """The finding about a row that the runtime does not convert. It says whether a run drops such a row or stops at
+    it.
     """
     if why.endswith(ALL_DROPPED):
         return verdicts.verdict("XP591", f"the run drops the row: {why.partition(':')[0].replace('every', 'the')}")

@@ -77,7 +77,8 @@ def _nothing(read: Read) -> Iterator[Verdict]:
 
 
 def _all_learned(read: Read) -> Iterator[Verdict]:
-    """Report that every token counts in the loss, although the spec or the method says that only answers should count.
+    """Report that every token counts in the loss, although the spec or the method says that only answers should
+    count.
     """
     stated = read.session.stated
     requested = stated.get("assistant_only_loss") or stated.get("completion_only_loss") or read.one.name != "text"

@@ -14,7 +14,8 @@ LARGEST = 4 * 2**20
 
 
 def preview_changes(before: Commit, after: Commit, start: str) -> Iterator[tuple[str, str, str]]:
-    """For each golden preview below the folder `start` that has changed, yield its path, a one-line summary and a diff.
+    """For each golden preview below the folder `start` that has changed, yield its path, a one-line summary and a
+    diff.
     """
     paths = [{one for one in side.files if one.startswith(start) and one.endswith(ENDING)} for side in (before, after)]
     before.read(*paths[0], most=LARGEST)
