@@ -1,4 +1,4 @@
-"""The checks of `xpc doctor` for an interpreter and its machine. It is started as a file; runs do not use it.
+"""The checks of `xpc doctor` for an interpreter and its machine. This file is run as a program; runs do not use it.
 
 It reads a JSON object from standard input (`pins`: versions that every bundle needs; `optional`: versions that only
 some bundles need), and writes a JSON list of entries. It does not use the network. Secrets, such as tokens, are
@@ -20,7 +20,7 @@ if not __package__:
     _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # read no bytecode of this folder (see __init__.py)
     __import__(__package__)
     sys.pycache_prefix = _kept
-    del sys.path[0]  # the checked libraries must not import modules of this folder
+    del sys.path[0]  # a checked library must not import a module of this folder in place of its own
 
 from .core import machine
 from .features.distributed import deepspeed, shared_folder
@@ -46,7 +46,7 @@ def main() -> int:
     """Print the entries as JSON. Returns the exit status."""
     request = json.load(sys.stdin)
     output = os.dup(1)
-    os.dup2(2, 1)  # output of imported libraries goes to stderr, because stdout is read as JSON
+    os.dup2(2, 1)  # imported libraries print to stderr, because the caller reads stdout as JSON
     entries = list(inspect(request["pins"], request["optional"]))
     with os.fdopen(output, "w", encoding="utf-8") as out:
         json.dump([dict(zip(("what", "state", "says"), one, strict=True)) for one in entries], out)
@@ -63,7 +63,7 @@ def inspect(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[En
 
 
 def python() -> Entry:
-    """The entry about the interpreter. A version that is too old has already failed in ``__init__.py``."""
+    """The entry about the interpreter. For a version that is too old, ``__init__.py`` has already ended the process."""
     return ("python", FINE, f"{'.'.join(map(str, sys.version_info[:3]))}, {sys.executable}")
 
 
@@ -149,7 +149,7 @@ def folders() -> Iterator[Entry]:
 
 
 def variables() -> Iterator[Entry]:
-    """Entries about which secrets are set (never their values), and about variables that change where a run looks for
+    """Entries about environment variables: which secrets are set (never their values), and variables with paths of
     files.
     """
     login = os.environ.get("HF_TOKEN_PATH") or os.path.join(home(), "token")

@@ -1,6 +1,6 @@
 """Evaluate the trained model with lm-evaluation-harness; evaluate.sh starts this module in each process.
 
-When it is started as a file, it makes its folder a package, so that relative imports work.
+If this file is run as a program, it makes its folder a package, so that relative imports work.
 """
 
 import json
@@ -95,7 +95,7 @@ def model_arguments(bundle: Bundle, plan: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of the harness's class for transformers models: the trained model, or its adapter on the base."""
     place, model = bundle.output_dir, bundle.model
     out: dict[str, Any] = {"pretrained": place}
-    if bundle.lora is not None and model.get("rope"):  # the base's own config.json does not contain the RoPE scaling
+    if bundle.lora is not None and model.get("rope"):  # the RoPE scaling is not in the base's own config.json
         out = {"pretrained": os.path.join(place, "merged")}
     elif bundle.lora is not None:
         out = {"pretrained": bundle.model_path, "peft": place, "tokenizer": place}
@@ -119,7 +119,7 @@ def _model(bundle: Bundle, plan: Mapping[str, Any]) -> Any:
 
 
 def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
-    """The names of the tasks, and the contents of task files, in which relative data paths are made absolute."""
+    """The names of the tasks, and the contents of task files, with absolute paths in place of relative data paths."""
     sys.dont_write_bytecode = True  # verified_folder refuses added files, and bytecode next to a task file would be one
     out: list[Any] = []
     for task in plan["tasks"]:
@@ -138,7 +138,7 @@ def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
 
 
 def verified_folder(bundle: Bundle, folder: str) -> None:
-    """Raise RunError if a file below a folder of the bundle has changed or was added."""
+    """Raise RunError if a file in a folder of the bundle was changed, or if a file was added to it."""
     digests = bundles.manifest_digests(bundle.folder)
     for where, _, names in os.walk(bundle.inside(folder)):
         for one in names if digests else ():

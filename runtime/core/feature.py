@@ -279,8 +279,8 @@ class Bundle:
         self.config = plan["config"]
         self.method = plan["method"]["name"]
         self.lora = plan.get("lora")
-        self.conversational = False  # becomes true if any source has rows that the chat template renders
-        self.repository: str | None = None  # the repository's full name on the hub; set when the repository exists
+        self.conversational = False  # Becomes true if any source has rows for the chat template.
+        self.repository: str | None = None  # The full name of the hub's repository, once it exists.
         self.arguments = plan["arguments"]
         self.model = plan["model"]
         self.tokenizer = plan["tokenizer"]

@@ -44,7 +44,7 @@ def finished(bundle: Bundle, done: Finished, only_report: bool = False) -> int:
 
 
 def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]:
-    """Return a pair: the checkpoint to resume from (None: start from the beginning), and sentences to print.
+    """Return a pair: the checkpoint to resume from (None: start at the first step), and sentences to print.
 
     This function writes nothing. With ``digests``, it reads every byte of the checkpoint. Raises RunError.
     """
@@ -56,8 +56,8 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
         if not (os.path.isfile(path) or os.path.isdir(path) or os.path.islink(path)):
             raise RunError(f"{path} is neither a file nor a folder; remove it")
     if not present or (present == [MARKER] and not _lines(folder)):
-        return None, []  # the marker is a run's first file; a run that was killed while writing it leaves it empty
-    if present == [MARKER] and difference(bundle) is not None:  # an earlier start ended before its first step
+        return None, []  # A run first writes its marker. If it is killed meanwhile, the marker is empty.
+    if present == [MARKER] and difference(bundle) is not None:  # An earlier start ended before its first step.
         _check_unlocked(folder)
         return None, ["no complete checkpoint to resume from: starting from the beginning"]
     if run["resume"] != "auto":
@@ -85,7 +85,7 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
 def lock(bundle: Bundle) -> None:
     """Write the marker (xpc_run.json), which says whose run is in the folder, and lock it while this process lives.
 
-    Raises RunError if another process has the lock or nothing can be written, and Finished if the run is done.
+    Raises RunError if another process holds the lock, or if the marker cannot be written; Finished if the run is done.
     """
     global _locked
     try:
@@ -103,19 +103,19 @@ def lock(bundle: Bundle) -> None:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise RunError(f"{why}; free some space, and the same command starts again" if full else why) from error
     _locked = handle
-    # a data loader's process may live longer than this one, and must not keep the lock
+    # a data loader's process may outlive this one, so it must not inherit the lock
     os.register_at_fork(after_in_child=handle.close)
 
 
 def finishing(bundle: Bundle) -> None:
-    """Record that training is done and the final model is being written. A later launch then knows that the model's
-    files belong to this run."""
+    """Record that training is done and the final model is being written, so that a later launch knows that the files of
+    the model belong to this run."""
     if _locked is not None:
         _append(_locked, {"finishing": True})
 
 
 def _append(handle: IO[str], facts: dict[str, object]) -> None:
-    """Append one line. A line that a kill or a full disk truncates has no newline at its end, and readers ignore it."""
+    """Append one line. A kill or a full disk may truncate the line; it then has no newline, and readers ignore it."""
     left = (json.dumps(facts) + "\n").encode()
     while left:
         left = left[os.write(handle.fileno(), left) :]
@@ -137,8 +137,8 @@ _locked: IO[str] | None = None
 
 
 def _lock(handle: IO[str], patience: float = 0) -> bool:
-    """Lock the marker. Returns False if another process has the lock for longer than ``patience`` seconds; even a
-    killed process has it until its memory is freed."""
+    """Lock the marker. Returns False if another process keeps the lock for longer than ``patience`` seconds. A killed
+    process keeps its lock until its memory is freed."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -162,7 +162,7 @@ def _check_unlocked(folder: str) -> None:
 
 
 def difference(bundle: Bundle) -> str | None:
-    """Describe how the run in the output folder differs from this one; "" if it can be resumed, None without a run."""
+    """Describe how this run differs from the run in the output folder; "" if it can resume, None if there is no run."""
     marker = _marker(bundle)
     if marker is None or marker["bundle"] == bundle.digest:
         return "" if marker else None

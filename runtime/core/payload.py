@@ -62,7 +62,7 @@ class Method(TypedDict):
 
 
 class Stack(TypedDict):
-    """Differences between the library versions that this runtime supports."""
+    """Facts about the library versions of the target, in which the supported stacks differ."""
 
     epoch_forgotten: bool
     """Whether accelerate shuffles the rest of a resumed epoch in the order of the first epoch."""
@@ -93,9 +93,9 @@ class Stack(TypedDict):
 class Model(TypedDict):
     """The trained model: a hub id with its commit, or a local folder, and how it is loaded.
 
-    `liger_unchecked` is true if Liger's kernels are applied to a model family that was unknown when the spec was
-    compiled. `renamed` is true if transformers saves the family's weights under names that differ from the model's, or
-    if the family is unknown. `kernels` are the locked commits of hub kernels, by repository.
+    `liger_unchecked` is true if Liger's kernels are used for a model family that was unknown when the spec was
+    compiled. `renamed` is true if transformers saves weights of the family under other names than the model has, or if
+    the family is unknown. `kernels` are the locked commits of hub kernels, by repository.
     """
 
     id: str | None
@@ -123,7 +123,7 @@ class Tokenizer(TypedDict):
 
 
 class Continued(TypedDict):
-    """An adapter that training starts from: its folder, and the digest of its adapter_config.json."""
+    """The adapter whose training continues: its folder, and the digest of its adapter_config.json."""
 
     path: str
     sha256: str
@@ -183,7 +183,7 @@ class Freeze(TypedDict):
 
 
 class Hub(TypedDict):
-    """Hub settings that have no training argument: the branch, and branches for checkpoints."""
+    """Hub settings that no training argument states: the branch, and whether checkpoints get branches."""
 
     revision: str | None
     checkpoint_branches: bool
@@ -199,7 +199,7 @@ class Gpu(TypedDict):
 
 
 class Disk(TypedDict):
-    """Bytes that the run writes: the final model and a checkpoint. Also how many checkpoints exist at once."""
+    """The bytes of the final model and of a checkpoint, and how many checkpoints exist at the same time."""
 
     model: int
     checkpoint: int
@@ -217,7 +217,7 @@ class Flops(TypedDict):
 
 
 class Division(TypedDict):
-    """The reasons why a resumed run may not change how a step is divided (processes, micro-batch), or None."""
+    """For each part of a step's division: the reason why a resumed run may not change it, or None."""
 
     step: str | None
     """The reason why neither the processes nor the micro-batch may change."""
@@ -288,7 +288,7 @@ class Muon(TypedDict):
 
 
 class Trainer(TypedDict):
-    """The settings that trainer/ was compiled for."""
+    """The settings that decided which modules trainer/ contains."""
 
     unused: list[str]
     """Paths of unset settings that would need a module which this bundle lacks."""

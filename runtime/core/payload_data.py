@@ -11,7 +11,7 @@ class Rows(TypedDict):
 
 
 class File(TypedDict):
-    """A file of a folder of data, with its copy in the bundle."""
+    """A file of a data folder: its name, and its copy in the bundle."""
 
     path: str
     bundled: str | None
@@ -19,11 +19,11 @@ class File(TypedDict):
 
 
 class Source(TypedDict):
-    """A source of data: a hub id, or a local file or folder. `columns` are in the order of the shape.
+    """A source of data: a hub id, or a local file or folder. `columns` are in the order of the row format.
 
-    `kind` names the shape of its rows in a run that mixes shapes. `documents` says what one row of a .txt file is:
-    "paragraph", "file", or a line if it is missing. `tokens` is for rows of token ids: the column that says which of
-    them are learned ("labels" or "completion_mask"), or "" if all are. `images` is the bundle's file that lists the
+    `kind` is the row format, set only if the run mixes several. `documents` says what one row of a .txt file is:
+    "paragraph", "file", or a line if it is missing. `tokens` is for rows of token ids: the column that says which
+    tokens are learned ("labels" or "completion_mask"), or "" if all are. `images` is the bundle's file that lists the
     images of the rows (null if compiling did not read the rows).
     """
 
@@ -59,7 +59,7 @@ class EvaluationSet(TypedDict):
 
 
 class Evaluation(TypedDict):
-    """The evaluation sets. If `named` is true, each has its own metrics."""
+    """The evaluation sets. With `named`, each set has metrics of its own."""
 
     named: bool
     sets: list[EvaluationSet]
@@ -78,7 +78,7 @@ class Words(TypedDict):
     `prompt_template` builds a prompt from a row's columns; `system_column` is the column with system prompts; `roles`
     maps names of speakers to roles; `exhausted` is "stop" if a mixture ends with the first source that has no more
     rows; `omit` lists what the chat template may leave out of the rows; `long` is "chunk" if long texts are split;
-    `max_pixels` is the most pixels of an image.
+    `max_pixels` is the largest number of pixels of an image.
     """
 
     prompt_template: NotRequired[str]

@@ -16,8 +16,8 @@ DONE = "XPC_PREFLIGHT"
 
 
 def without_libraries(bundle: Bundle) -> list[str]:
-    """Before the launch, return the findings of all checks that need no library. On several nodes the result is empty,
-    because one process of each node makes these checks later. Raises Finished if this run is already done."""
+    """Before the launch, return the findings of all checks that need no library. For several nodes the result is empty:
+    one process of each node makes these checks later. Raises Finished if this run is already done."""
     output_folder.check_unfinished(bundle)
     if bundle.run["nodes"] > 1:
         return []
@@ -26,8 +26,8 @@ def without_libraries(bundle: Bundle) -> list[str]:
 
 
 def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ()) -> None:
-    """Make the checks that this process is responsible for. Raises one RunError with all findings, also the ``known``
-    ones.
+    """Make the checks that this process is responsible for. If there are findings, raises one RunError with these and
+    the ``known`` ones.
 
     Before a launch on several nodes, one process per node checks, and node 0 reports the findings of all nodes.
     """
@@ -44,11 +44,11 @@ def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ())
 
 
 def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
-    """The findings of one process on this node. `alone` is true for the check before the launch, in which one process
-    makes all checks of its node.
+    """The findings of one process on this node. With `alone`, before the launch, this process makes all checks of its
+    node.
     """
     found = [] if os.environ.get(DONE) else file_findings(bundle, rank, local_rank)
-    if local_rank == 0 and versions(bundle):  # libraries of other versions give unreliable answers
+    if local_rank == 0 and versions(bundle):  # answers of libraries in other versions are unreliable
         return found
     if local_rank == 0:
         wrong = machine.devices(bundle)
@@ -57,7 +57,7 @@ def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> li
             wrong = [one for feature in bundle.features for one in feature.check_gpu_links(bundle)]
         found += wrong
     if rank == 0 or alone:
-        found += rows_and_tokens(bundle)  # once per node before the launch; in the run, only in rank 0
+        found += rows_and_tokens(bundle)  # before the launch, in one process per node; in the run, only on rank 0
     return found
 
 
@@ -80,7 +80,7 @@ def file_findings(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
 
 
 def caches() -> list[str]:
-    """Findings about cache folders that cannot be written. Hugging Face's own errors would blame the data."""
+    """Findings about cache folders without write access, which Hugging Face's own errors would not name."""
     found = []
     for name in ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
         place = Path(os.environ.get(name) or ".").expanduser().absolute()
@@ -105,7 +105,7 @@ def versions(bundle: Bundle) -> list[str]:
 
 
 def disk(bundle: Bundle) -> list[str]:
-    """Findings about disk space, which must suffice for the final model and all checkpoints that exist at once."""
+    """Findings about disk space. It must suffice for the final model and for all checkpoints that exist at once."""
     plan = bundle.run.get("disk")
     if plan is None:
         return []
@@ -123,6 +123,6 @@ def disk(bundle: Bundle) -> list[str]:
 
 
 def _written(bundle: Bundle) -> int:
-    """The bytes of existing checkpoints. A resumed run replaces them, so their space counts as free."""
+    """The bytes of existing checkpoints. They count as free space, because a resumed run replaces these checkpoints."""
     paths = [path for _, path in checkpoints.steps(bundle.output_dir)]
     return sum(os.path.getsize(os.path.join(path, name)) for path in paths for name in checkpoint_integrity.names(path))

@@ -15,7 +15,7 @@ FIRST, LONGEST = 10.0, 60.0
 
 
 class Phase:
-    """The current phase. ``name`` is empty while steps are logged; ``total`` is 0 if the amount is unknown."""
+    """The current phase. ``name`` is "" while steps are logged; ``total`` is 0 if the amount of work is unknown."""
 
     name = ""
     started = 0.0
@@ -27,14 +27,14 @@ class Phase:
 
 
 def now(name: str) -> None:
-    """Begin a phase, such as "loading the model"; an empty name ends the last one."""
+    """Begin a phase, such as "loading the model". The name "" only ends the phase before."""
     Phase.ended(Phase.name)
     Phase.name, Phase.started, Phase.done, Phase.total = name, time.monotonic(), 0, 0
 
 
 @contextmanager
 def phase(name: str) -> Iterator[None]:
-    """A context for a phase within another phase, which continues afterwards: ``with phase("evaluating"):``."""
+    """A context for a phase inside of another phase, which then continues: ``with phase("evaluating"):``."""
     before = Phase.name
     now(name)
     try:
@@ -44,7 +44,7 @@ def phase(name: str) -> Iterator[None]:
 
 
 def watch(idle: Callable[[], bool] = lambda: True) -> None:
-    """On process 0, start a thread that reports phases that take long. It prints only while ``idle()`` returns true."""
+    """On process 0, start a thread that prints lines about long phases, but only while ``idle()`` returns true."""
     if errors.rank() == 0:
         threading.Thread(target=_watch, args=(idle,), name="progress", daemon=True).start()
 
@@ -57,7 +57,7 @@ def _watch(idle: Callable[[], bool], started: float = 0.0, wait: float = FIRST) 
         if Phase.name and silent >= wait and idle() and not (sys.stderr.isatty() and Phase.bar()):
             errors.say(line(time.monotonic() - started))
             wait = min(2 * wait, LONGEST)
-        os.environ["XPC_PRINTED"] = str(errors.printed)  # new child processes read this time
+        os.environ["XPC_PRINTED"] = str(errors.printed)  # child processes that are forked later read this time
 
 
 def line(seconds: float) -> str:

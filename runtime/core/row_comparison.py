@@ -1,4 +1,4 @@
-"""Compare rows with the text that the chat template renders. The model cannot learn parts of a row that this text
+"""Compare rows with the text that the chat template renders. The model cannot learn a part of a row that the text
 lacks.
 
 Each part of a row gets a unique marker, and the rendered text is searched for the markers. Without markers, a content
@@ -64,8 +64,8 @@ def check(
     rows: Mapping[int, Mapping[str, Any]], tokenizer: Any, name: str, conversations: Conversations,
     omit: Collection[str] = (),
 ) -> list[str]:  # fmt: skip
-    """Compare ``rows``, which has each row by its number. Return sentences about the losses that ``omit`` allows; raise
-    RunError for any other loss."""
+    """Compare ``rows``, which maps numbers to rows. Return sentences about lost pieces that ``omit`` allows; raise
+    RunError for any other lost piece."""
     first: dict[str, tuple[int, Loss]] = {}
     counts: dict[str, int] = {}
     for number, row in rows.items():
@@ -91,7 +91,7 @@ def check(
 
 
 class Markers:
-    """The markers in a conversation. Each has the loss to report if the rendered text lacks the marker."""
+    """The markers in a conversation, each with the loss to report if the rendered text lacks this marker."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, Loss]] = []
@@ -103,7 +103,7 @@ class Markers:
         return mark
 
     def text(self, text: str, loss: Loss) -> str:
-        """Put markers after a text's first word and before its last one: its beginning and its end stay the same."""
+        """Put markers after a text's first word and before its last one, so that both ends stay the same."""
         first, last = re.match(r"\s*\S+", text), re.search(r"\s\S+\s*$", text)
         begin = f"{first[0]} {self.mark(loss)}" if first else ""
         if first and last and last.start() >= first.end():
@@ -130,8 +130,8 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
     place = 0
     for mark, loss in marks.found:
         missing, place = place < 0, text.find(mark)
-        # Skip an end that is missing together with its beginning, which was reported already. Also skip reasoning that
-        # the template rendered from another key.
+        # Skip an end whose beginning is already reported as missing, and reasoning that the template rendered from
+        # another key.
         if place < 0 and (missing if loss.how == END else loss.kind == "reasoning" and loss in written):
             continue
         how = "missing" if place < 0 else _form(loss.kind, text[max(0, place - 200) : place])
@@ -141,21 +141,21 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
 
 
 def _form(kind: str, before: str) -> str:
-    """The wrong form of a piece that follows the text ``before``, such as "encoded twice"; ``""`` if it is right."""
+    """What is wrong with a piece after the text ``before``, such as "encoded twice"; "" if nothing is."""
     if kind == "argument" and before.endswith('\\"'):
         return "encoded twice"
     return "as Python text" if kind in PYTHON and PYTHON[kind].search(before) else ""
 
 
 def marked(messages: list[dict[str, Any]], marks: Markers) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Put a marker into the text of each message. Returns a pair: the messages, and further arguments of the chat
-    template. The second is always empty here."""
+    """Put a marker into the text of each message. Returns a pair: the messages, and further arguments for the chat
+    template, of which there are none here."""
     turns = enumerate(messages)
     return [{**turn, "content": content(turn["content"], number, turn["role"], marks)} for number, turn in turns], {}
 
 
 def content(text: str, number: int, role: str, marks: Markers, kind: str = "content") -> str:
-    """Put a marker into a content. Thoughts in an answer get their own marker, because some templates remove them."""
+    """Put a marker into a content. The thoughts of an answer get a marker of their own: some templates drop them."""
     segments = THOUGHTS.split(text) if role == "assistant" else [text]
     out = []
     for index, segment in enumerate(segments):

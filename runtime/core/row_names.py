@@ -1,4 +1,4 @@
-"""Names in stored conversations that every run knows, and the compiler, too."""
+"""Names in stored conversations, such as those of speakers, that the runtime and the compiler know."""
 
 ROLES = {
     "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant",

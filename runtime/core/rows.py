@@ -32,7 +32,7 @@ def name(source: Mapping[str, Any]) -> str:
 
 
 def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
-    """The dataset's column with the conversations, as `{"conversations": "turns"}`; ``present`` are all its columns."""
+    """The column with conversations, as `{"conversations": "turns"}`; ``present`` are the dataset's columns."""
     used = [one for one in source["columns"] or () if one not in KEPT]
     return {source["shape"]: used[0] if used else source["shape"]}
 
@@ -40,13 +40,13 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
 def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
     """The stored columns that the trainer does not get.
 
-    This is every stored column, because the first message has a copy of the columns that the chat template reads.
+    These are all stored columns: columns that the chat template reads are copied into the first message.
     """
     return list(present)
 
 
 def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-    """The conversations in a mapped row, which the chat template will render. Empty if the row is plain text."""
+    """The conversations in a mapped row, for the chat template. Empty if the row is plain text."""
     return [row["messages"]] if isinstance(row.get("messages"), list) else []
 
 
@@ -55,15 +55,15 @@ def to_row(
 ) -> dict[str, Any]:
     """Convert one stored row to trl's ``messages``.
 
-    A content of null becomes an empty text, because a template would render it as "None". Raises RunError with the
-    row's number (from 0) for a row of another shape.
+    A content of null becomes an empty text, because a template would render "None". For a row in another format, raises
+    RunError with the row's number (from 0).
     """
     where = f"{name(source)}, row {index}"
     return {"messages": with_system(from_value(row[columns(source, list(row))["conversations"]], where), system)}
 
 
 def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
-    """The messages, with the system prompt as the first one unless they already begin with a system prompt."""
+    """The messages with the system prompt as the first one, or unchanged if they begin with a system prompt."""
     first = [] if system is None or messages[0]["role"] == "system" else [{"role": "system", "content": system}]
     return [*first, *messages]
 

@@ -77,7 +77,7 @@ def train(bundle: Bundle) -> int:
     progress_bars.capture(rank() == 0)
     progress.Phase.ended = measurements.ended
     progress.now("reading the output folder")
-    shared = [_first(lambda: _begin(bundle))]  # process 0 decides, because the other processes may see another folder
+    shared = [_first(lambda: _begin(bundle))]  # process 0 decides for all, because the others may see another folder
     broadcast_object_list(shared)
     resumed: str | None = shared[0]
     prepared = run_path(bundle.inside("prepare_rows.py")) if os.environ.get("XPC_PREPARED") else {}
@@ -107,7 +107,7 @@ def train(bundle: Bundle) -> int:
 
 
 def _stopped(bundle: Bundle, trainer: Any) -> int:
-    """End a run that was asked to stop. By now, every process has written its part of the checkpoint."""
+    """End a run that was asked to stop. Every process has already written its part of the checkpoint."""
     resumes = bundle.run["resume"] == "auto"
     then = "the same command resumes from it" if resumes else "this bundle does not resume (`resume = never`)"
     say(f"stopped as asked: checkpoint-{trainer.state.global_step} is complete; {then}")
@@ -191,7 +191,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     trainer.card = bundle.inside("model_card.md")
     for feature in bundle.features:
         feature.before_training(bundle, trainer)
-    for printer in (PrinterCallback, ProgressCallback):  # only the reporter prints lines
+    for printer in (PrinterCallback, ProgressCallback):  # only the process that reports prints lines
         trainer.remove_callback(printer)
     by = {"NO": "", "DEEPSPEED": ", DeepSpeed", "FSDP": ", FSDP"}.get(bundle.run["distributed_type"], ", DDP")
     processes = "one process" if args.world_size == 1 else f"{args.world_size} processes"
@@ -200,7 +200,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
 
 
 def _leave(bundle: Bundle, trainer: Any, stopped: bool) -> None:
-    """End the process group properly. Otherwise torch warns, and a process may fail because another one has exited."""
+    """End the process group. Otherwise torch warns, and the exit of one process may make another one fail."""
     progress.now("ending the run")
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()

@@ -67,9 +67,9 @@ def _lines(text: str) -> dict[str, str]:
 
 
 def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") -> str:
-    """Describe the differing settings, for the end of a sentence. "" if the run can resume."""
+    """Describe the settings that differ, as the end of a sentence. "" if the run can resume."""
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
-    # older bundles recorded neutral settings in their output folders
+    # older versions of xpc also recorded settings that do not affect the numbers
     names = [name for name in names if not {name, name.rpartition(".")[0]} & NEUTRAL]
     divided = DIVIDED.intersection(names)
     why = _refusal(was, now, division) if divided else None
@@ -97,7 +97,7 @@ def _refusal(was: Mapping[str, Any], now: Mapping[str, Any], division: "Division
 
 
 def divided_otherwise(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """One sentence that says how the division of steps has changed since the run began. Empty if it has not."""
+    """One sentence on how the division of steps has changed since the run began. "" if it has not changed."""
     names = [f"run.{name}" for name in ("world_size", "micro", "accumulation")]
     this, first = ([one.get(name) for name in names] for one in (now, was))
     if first == this:

@@ -28,11 +28,11 @@ LAUNCHER = "XPC_LAUNCHER"
 
 
 class Stopped(Exception):
-    """Raised when the run ends because of a stop request. Its state is saved."""
+    """Raised to end the run after a stop request. The state of the run is saved."""
 
 
 class StopRequest:
-    """A stop request: its signal, and whether training has begun. A request before training ends the process."""
+    """A stop request: its signal, and whether training has begun. Before that, a request ends the process at once."""
 
     name: str | None = None
     training = False
@@ -41,7 +41,7 @@ class StopRequest:
 
 
 def listen() -> None:
-    """Handle stop requests from now on, even during a collective operation, in which Python would run no handler.
+    """Handle stop requests from now on, also during a collective operation, in which Python runs no signal handler.
 
     The interpreter writes each signal's number into a pipe, and a thread reads the pipe. Forked processes do not handle
     requests.
@@ -77,7 +77,7 @@ def end_with_launcher() -> None:
 
 
 def _end_with_parent() -> None:
-    """Make the kernel kill this process when the thread that started it ends (Linux only)."""
+    """Make the kernel kill this process when the thread that started this process ends (Linux only)."""
     if sys.platform.startswith("linux"):
         import ctypes
 
@@ -85,8 +85,8 @@ def _end_with_parent() -> None:
 
 
 def ignore_end_signal() -> None:
-    """Ignore the signals that end a process. Called after all processes have agreed to stop: the first process that
-    exits must not end this one."""
+    """Ignore the signals that end a process. Called after all processes have agreed to stop, because the launcher sends
+    such a signal when the first of them exits."""
     signal.signal(END_SIGNAL, signal.SIG_IGN)
 
 
@@ -113,7 +113,7 @@ def _before_fork() -> None:
 
 
 def _reset_handlers() -> None:
-    if StopRequest.main_forks:  # otherwise workers of `datasets.map` would wait forever for a parent that has ended
+    if StopRequest.main_forks:  # without this, workers of `datasets.map` would wait forever for a parent that has ended
         _end_with_parent()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -7,8 +7,8 @@ from ..library_internals.datasets_rows import rearranged
 
 
 class TokenCounts:
-    """Counts rows and tokens before truncation, and the tokens that truncation removes. ``has_counts`` is true once
-    rows were counted."""
+    """Counts rows and tokens before truncation, and the tokens that truncation removes. ``has_counts``: some rows were
+    counted."""
 
     left_out_for = "they have no learned token within seq"
     lacks = "has anything to learn"
@@ -20,7 +20,7 @@ class TokenCounts:
         self.shortest = self.longest = 0
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """Called in place of ``Dataset.map``: map the rows, and count them if they are tokenized now."""
+        """Called in place of ``Dataset.map``: map the rows and, if this tokenizes them, count them."""
         import numpy
 
         tokenized = real(rows, *args, **kwargs)
@@ -34,7 +34,7 @@ class TokenCounts:
         return [lengths_of(tokenized, "input_ids")] if "input_ids" in tokenized.column_names else []
 
     def count(self, lengths: Any, over: Any) -> None:
-        """Count rows. `lengths` and `over` (the tokens that are cut off) have the shape (sequences per row, rows)."""
+        """Count rows. `lengths` and `over` (the cut tokens) are arrays of shape (sequences per row, rows)."""
         self.has_counts, self.rows, self.tokens = True, lengths.shape[1], int(lengths.sum())
         if self.rows:
             longest = lengths.max(axis=0)

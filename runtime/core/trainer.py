@@ -11,7 +11,7 @@ from .feature import Bundle
 
 
 def build(bundle: Bundle, kind: Callable[[], Any], model: Any, load: Callable[[], Any], **options: Any) -> Any:
-    """The trainer of ``model``, an instance of the class that ``kind()`` returns; ``load()`` loads the model again.
+    """The trainer of ``model``, made from the class that ``kind()`` returns; ``load()`` loads the model once more.
 
     trl's class for "trl.DPOConfig" is "trl.DPOTrainer". Raises RunError.
     """

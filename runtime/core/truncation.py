@@ -24,7 +24,7 @@ def limit(bundle: Bundle) -> int | None:
 
 @contextmanager
 def watching(bundle: Bundle) -> Iterator[TokenCounts]:
-    """Count the first rows that are tokenized inside this context."""
+    """A context that counts the rows of the first tokenization inside of it."""
     kind = TokenCounts
     for feature in bundle.features:
         kind = feature.token_counter(bundle, kind)
@@ -34,12 +34,12 @@ def watching(bundle: Bundle) -> Iterator[TokenCounts]:
 
 
 def settle(bundle: Bundle, counted: TokenCounts, given: int, prepared: Any) -> None:
-    """Report how many rows were truncated, and how many rows were dropped. ``given`` is the number of rows before the
-    trainer prepared them. Raises RunError if no row has a token to learn."""
+    """Report the numbers of truncated and of dropped rows. ``given`` is the number of rows that the trainer got. Raises
+    RunError if no row has a token to learn."""
     counted.left_out = max(0, given - len(prepared))
     for feature in bundle.features:
         feature.tokens_counted(bundle, counted, prepared)
-    if len(prepared) == counted.unlearned:  # there are no rows, or none has a token to learn
+    if len(prepared) == counted.unlearned:  # no row is left, or none has a token to learn
         raise RunError(_nothing(counted, given))
     if counted.cut_rows:
         say(

@@ -1,4 +1,4 @@
-"""A small all-reduce between the GPUs of a node, which measures its speed and finds a hang before the run starts."""
+"""A small all-reduce between the GPUs of a node. It measures the speed, and finds a hang before the run starts."""
 
 import os
 import sys
@@ -59,13 +59,13 @@ def measure_node(count: int) -> float:
 
 
 def speed(backend: str, found: float, least: float) -> str:
-    """A phrase with the measured GB/s of an all-reduce. It says whether this is slow."""
+    """A phrase with the measured GB/s of an all-reduce, which also says if this speed is low."""
     slow = f", which is slow (below {least:g})" if found < least else ""
     return f"{backend} {found:.2g} GB/s{slow}"
 
 
 def hangs(count: int) -> str:
-    """The message for an all-reduce between this node's GPUs that did not end."""
+    """The message for an all-reduce between this node's GPUs that never ended."""
     return (
         f"NCCL hangs between the {count} GPUs of this node; NCCL_DEBUG=INFO shows where, and NCCL_P2P_DISABLE=1 "
         "helps where the GPUs cannot reach each other directly"
@@ -73,7 +73,7 @@ def hangs(count: int) -> str:
 
 
 def leave(error: RunError) -> None:
-    """Report the error and exit immediately, because a process with a thread that hangs in C++ cannot exit normally."""
+    """Print the error and exit immediately: a process with a thread that hangs in C++ cannot exit normally."""
     status = stop(error)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -25,7 +25,7 @@ class DeepSpeed(Feature):
     """Hooks for a run with DeepSpeed's ZeRO."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """Describe what is wrong with the shards of a checkpoint; None if nothing is."""
+        """Describe the fault of the shards of a checkpoint; None if there is no fault."""
         # DeepSpeed's own optimizer keeps the schedule in its shards (Trainer._save_optimizer_and_scheduler).
         late = schedule(path) if os.path.exists(os.path.join(path, "scheduler.pt")) else None
         if late is not None:
@@ -39,7 +39,7 @@ class DeepSpeed(Feature):
         except ValueError:  # invalid UTF-8, or an impossible folder name
             return "latest is damaged"
         optimizer = [name for name in names if name.endswith("_optim_states.pt")]
-        # A checkpoint with a record of its files is complete, even if another number of processes wrote it.
+        # a checkpoint with a record of its files is complete, also if it was written by another number of processes
         if len(optimizer) != world and not os.path.exists(os.path.join(path, RECORD)):
             return f"it has {len(optimizer)} optimizer shards, but the run has {world} processes"
         if not any(name.endswith("_model_states.pt") for name in names):
@@ -50,7 +50,7 @@ class DeepSpeed(Feature):
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Filter a harmless warning about accumulation, and DeepSpeed's messages about its start."""
         logging.getLogger("accelerate.accelerator").addFilter(lambda record: ACCUMULATION not in record.getMessage())
-        # DeepSpeed 0.16 logs each step of its start to stdout at level "info"; its warnings stay.
+        # DeepSpeed 0.16 logs each step of its start to stdout at level "info"; warnings are still logged
         logging.getLogger("DeepSpeed").addFilter(lambda record: record.levelno >= logging.WARNING)
 
     def libraries_imported(self, bundle: Bundle) -> None:
@@ -71,7 +71,7 @@ class DeepSpeed(Feature):
     def check_build_tools(self, bundle: Bundle) -> list[str]:
         """Findings about missing tools that are needed to compile the DeepSpeed extension of this run's optimizer.
 
-        It is compiled when the optimizer is created (deepspeed 0.16 and 0.19, runtime/engine.py
+        The extension is compiled when the optimizer is created (deepspeed 0.16 and 0.19, runtime/engine.py
         `_configure_basic_optimizer`, ops/op_builder/builder.py `jit_load`).
         """
         operator = bundle.run["deepspeed_extension"]
@@ -81,7 +81,7 @@ class DeepSpeed(Feature):
 
 
 def _prebuilt() -> set[str]:
-    """The extensions that are compiled in the installed DeepSpeed. The package on PyPI has none."""
+    """The extensions that are already compiled in the installed DeepSpeed; the package on PyPI contains none."""
     from runpy import run_path
 
     found = find_spec("deepspeed")
@@ -108,9 +108,9 @@ def missing(cuda: bool) -> list[str]:
 
 
 def _toolkit() -> list[str]:
-    """The finding if DeepSpeed does not accept the installed CUDA compiler for torch's CUDA version."""
+    """The finding if the installed CUDA compiler is one that DeepSpeed refuses for torch's CUDA version."""
     try:
-        with redirect_stdout(StringIO()):  # this import prints which extensions DeepSpeed could compile
+        with redirect_stdout(StringIO()):  # the import prints the list of extensions that DeepSpeed could compile
             from deepspeed.ops.op_builder.builder import assert_no_cuda_mismatch
 
             assert_no_cuda_mismatch("optimizer")

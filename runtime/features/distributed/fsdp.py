@@ -57,7 +57,7 @@ class Fsdp(Feature):
                 yield f"{name} of accelerate", stated[name], value
 
     def before_final_save(self, bundle: Bundle, trainer: Any) -> None:
-        """Save the final model unsharded."""
+        """Save the complete weights in one piece, not in shards."""
         use_full_state_dict(trainer.accelerator.state.fsdp_plugin)
 
 
@@ -73,8 +73,8 @@ def stated_settings(path: str) -> dict[str, str]:
 
 
 def plugin_settings(plugin: Any) -> dict[str, str]:
-    """The settings of accelerate's FSDP plugin that decide how a model is sharded. Names are those of accelerate.yaml,
-    and values are in upper case.
+    """The settings of accelerate's FSDP plugin that decide how a model is sharded, under their names in
+    accelerate.yaml, with values in upper case.
     """
     version, offload, policy = getattr(plugin, "fsdp_version", 1), plugin.cpu_offload, plugin.auto_wrap_policy
     out: dict[str, Any] = {
@@ -95,7 +95,7 @@ def plugin_settings(plugin: Any) -> dict[str, str]:
 
 
 def use_full_state_dict(plugin: Any) -> None:
-    """Switch accelerate's FSDP plugin to the full state dict, without the settings of the sharded one.
+    """Switch accelerate's FSDP plugin to the full state dict, without the settings of the sharded state dict.
 
     With SHARDED_STATE_DICT, accelerate's default for FSDP2, ``save_model`` writes nothing at all.
     """

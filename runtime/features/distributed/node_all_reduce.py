@@ -24,7 +24,7 @@ thread_hangs = False
 
 
 def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 15) -> dict[str, Any]:
-    """Run ``work(out)`` in a thread and return ``out``. After a failure or timeout, ``out`` has a sentence under
+    """Run ``work(out)`` in a thread and return the dict ``out``. After a failure or timeout, it has a sentence under
     `error`.
 
     A thread that never ends (NCCL waits in C++) is abandoned.
@@ -48,7 +48,7 @@ def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 
 
 
 def speeds(out: Mapping[str, Any]) -> str:
-    """A phrase with the measured speed of an all-reduce for each backend. It says whether the speed is low."""
+    """A phrase with the measured speed of an all-reduce for each backend, which also says if a speed is low."""
     return ", ".join(speed(backend, out[backend], least) for backend, least in LEAST.items() if backend in out)
 
 
@@ -56,7 +56,7 @@ class NodeAllReduce(Feature):
     """Hooks that run a test all-reduce over the nodes in the preflight."""
 
     def check_gpu_links(self, bundle: Bundle) -> list[str]:
-        """Print the all-reduce speed of this node's GPUs. A hang is a finding, which the other nodes receive."""
+        """Print the all-reduce speed of this node's GPUs. A hang is a finding, which is sent to the other nodes."""
         count = bundle.run["processes_per_node"]
         if count < 2:
             return []
@@ -73,14 +73,14 @@ class NodeAllReduce(Feature):
 
 
 def end(error: RunError) -> NoReturn:
-    """Raise the error. If a thread of this process hangs in C++, report the error and exit immediately instead."""
+    """Raise the error. If a thread of this process hangs in C++, print the error and exit immediately instead."""
     if thread_hangs:
         leave(error)
     raise error
 
 
 def store(address: str, port: int = 0) -> Any:
-    """The store of the process group: node 0 creates it on a free port, the others connect to it."""
+    """The store of the process group: node 0 creates it on a free port, and the other nodes connect to node 0."""
     from torch.distributed import TCPStore
 
     return TCPStore(
@@ -101,7 +101,8 @@ def reduce(bundle: Bundle, rank: int, nodes: int, meeting: Any, out: dict[str, A
     backends = {"gloo": "cpu"} if bundle.on_cpu else {"gloo": "cpu", "nccl": "cuda"}
     if not bundle.on_cpu:
         torch.cuda.set_device(0)
-        # With these variables a timeout raises in the waiting thread. Otherwise torch's watchdog would end the process.
+        # with these variables, a timeout raises an error in the waiting thread; without them, torch's watchdog would
+        # end the process
         os.environ.update(TORCH_NCCL_BLOCKING_WAIT="1", TORCH_NCCL_ASYNC_ERROR_HANDLING="0")
     out["trying"] = "gloo"
     names = ",".join(f"{device}:{backend}" for backend, device in backends.items())

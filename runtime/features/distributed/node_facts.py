@@ -31,7 +31,7 @@ def local_facts(bundle: Bundle) -> dict[str, Any]:
 def contents(bundle: Bundle) -> dict[str, str]:
     """The digests of the bundle's files on this node: those in bundle.toml, and every Python module.
 
-    Bundled data is not hashed here: its digest in bundle.toml is compared when the data is read.
+    Data files of the bundle are not hashed here: they are compared with bundle.toml when they are read.
     """
     digests = manifest_digests(bundle.folder)
     names = {*digests, *DECISIVE, "requirements.txt", "bundle.toml"}

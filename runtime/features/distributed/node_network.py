@@ -28,8 +28,8 @@ def resolve(address: str, port: int) -> tuple[int, tuple[str, int]]:
 def own_address(toward: str, port: int) -> str | None:
     """The address at which other nodes reach this machine: the local address of a connection to ``toward``.
 
-    On node 0, this may be the loopback, for example on Debian, where the own host name is 127.0.1.1. Then the result is
-    the local address of a connection to other networks, or the first address of a real interface, or None.
+    On node 0, this may be the loopback, for example on Debian, where the own host name means 127.0.1.1. In this case,
+    the result is the local address of a connection to other networks, or the first address of an interface, or None.
     """
     try:
         places = [resolve(toward, port)]
@@ -63,10 +63,10 @@ class NodeNetwork(Feature):
 def choose(environ: MutableMapping[str, str]) -> None:
     """Set the variables with this machine's address for gloo and torchrun, unless the user has set them.
 
-    By default gloo listens on the address of the host name. If that name has no address, or 127.0.1.1, it listens on
-    the loopback, and the nodes wait for each other until the timeout (torch 2.13, ProcessGroupGloo.cpp; confirmed
-    between two network namespaces). torchrun's c10d rendezvous gives the host name to the other nodes as the address of
-    rank 0. NCCL chooses the interface itself.
+    By default, gloo listens on the address of the host name. If the host name has no address, or has 127.0.1.1, gloo
+    listens on the loopback, and the nodes wait for each other until the timeout (torch 2.13, ProcessGroupGloo.cpp;
+    confirmed between two network namespaces). torchrun's c10d rendezvous gives the host name to the other nodes as the
+    address of rank 0. NCCL chooses the interface itself.
     """
     toward, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT", "")
     if not toward:
@@ -81,7 +81,7 @@ def choose(environ: MutableMapping[str, str]) -> None:
 
 
 def is_own(address: str) -> bool:
-    """Whether an address belongs to this machine; False when it does not resolve."""
+    """Whether an address belongs to this machine. False for a host name without an address."""
     try:
         family, place = resolve(address, 0)
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -113,7 +113,7 @@ def holder(port: int) -> str:
         for one in psutil.net_connections("tcp"):
             if one.laddr and one.laddr.port == port and one.status == psutil.CONN_LISTEN and one.pid:
                 return f" (by process {one.pid}, {psutil.Process(one.pid).name()})"
-    except Exception:  # whether psutil may see other processes depends on the system and the user
+    except Exception:  # the system and the user decide whether psutil may see other users' processes
         return ""
     return ""
 
@@ -121,7 +121,7 @@ def holder(port: int) -> str:
 def reach(address: str, port: int, until: float) -> socket.socket:
     """Connect to node 0, with retries until ``until`` (`time.monotonic`). Raises RunError with the last reason.
 
-    A name that does not resolve is also retried, because a cluster's name service may learn a node's name late.
+    A host name without an address is also retried: a cluster's name service may learn the name of a node late.
     """
     while True:
         try:

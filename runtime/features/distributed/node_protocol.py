@@ -1,9 +1,9 @@
 """The common preflight of several nodes: one process of each node connects to MASTER_ADDR:MASTER_PORT for some seconds.
 
 Node 0 listens. Each other node connects and sends its facts and findings as a line of JSON. It then answers questions:
-about its clock, whether it sees a file, and a small all-reduce. At the end it is told whether the run may start. Every
-wait has a timeout. Afterwards the port is free again: the other nodes close first, so that no connection lingers on
-node 0.
+about its clock, about a file, and for a small all-reduce. At the end it is told whether the run may start. Every wait
+has a timeout. The other nodes close their connections first, so that none lingers on node 0 and the port is free for
+the run.
 """
 
 import json
@@ -40,7 +40,7 @@ class Rendezvous:
 
 
 def read_rendezvous(nodes: int, environ: Mapping[str, str]) -> Rendezvous | None:
-    """Read this node's rank from the environment; None for one node, and in a process that a launcher has started.
+    """Read this node's rank from the environment. None for a run on one node, and in a process that a launcher started.
 
     Raises RunError for an invalid number or port.
     """
@@ -161,8 +161,8 @@ def _ranks(missing: list[int]) -> str:
 
 
 def ask(one: Node, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask a node one question and return the answer. Without an answer, the node gets a finding and the
-    result is empty.
+    """Ask a node one question and return the answer. If it does not answer, the result is empty, and the node gets a
+    finding.
     """
     if one.line is None:
         return {}
@@ -179,7 +179,7 @@ def ask(one: Node, question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def send(others: list[Node], question: Mapping[str, Any]) -> None:
-    """Send a question to all nodes at once, because they must act together. `receive` gets the answers."""
+    """Send a question to all nodes at once, so that they act at the same time. `receive` gets the answers."""
     for one in others:
         if one.line is not None:
             try:
@@ -189,8 +189,8 @@ def send(others: list[Node], question: Mapping[str, Any]) -> None:
 
 
 def receive(one: Node) -> dict[str, Any]:
-    """The answer to a question that `send` has sent. Without an answer, the node gets a finding and the
-    result is empty.
+    """The answer to a question that `send` has sent. If the node does not answer, the result is empty, and the node
+    gets a finding.
     """
     if one.line is None:
         return {}
@@ -205,7 +205,7 @@ def skew(one: Node, clock: Callable[[], float] = time.time) -> tuple[float, floa
     """Return two numbers of seconds: how far a node's clock is ahead of this one's, and the possible error of that
     value.
 
-    The clock was read between question and answer, so the error is at most half of the round trip.
+    The node reads its clock between question and answer, so the error is at most half of the round trip.
     """
     before = clock()
     answer = ask(one, {"ask": "clock"})
@@ -227,7 +227,7 @@ def dismiss(nodes: list[Node], passed: bool = False) -> None:
     for one in nodes:
         if one.line is not None:
             with suppress(OSError):
-                # when the other node closes the connection, `read` returns or raises an OSError
+                # `read` returns or raises an OSError when the other node has closed the connection
                 one.line.read(until - time.monotonic())
             one.line.close()
             one.line = None
@@ -254,7 +254,7 @@ def visit(
             except TimeoutError as error:
                 raise ConnectionAbortedError("it does not answer") from error
             except ConnectionResetError:
-                # the answer came from node 0's earlier launch, which was ending, so connect again
+                # this was the answer of node 0's earlier launch, which was ending, so connect again
                 if time.monotonic() + 1 > until:
                     raise
                 line.close()
@@ -288,8 +288,8 @@ def _reached(rendezvous: Rendezvous, mine: Node, until: float) -> Line:
 def report_misplaced(rendezvous: Rendezvous, mine: Node) -> None:
     """Report to the node that listens at MASTER_ADDR, if any, that this node has a wrong rank.
 
-    Called on a second node 0, and on a node whose rank is too high. Otherwise node 0 would wait for the right node
-    until the timeout.
+    Called on a second node 0, and on a node whose rank is too high. Without the report, node 0 would wait for the right
+    node until the timeout.
     """
     patience = Rendezvous(rendezvous.rank, rendezvous.nodes, rendezvous.address, rendezvous.port, 5)
     try:

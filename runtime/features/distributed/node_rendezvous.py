@@ -36,7 +36,7 @@ class NodeRendezvous(Feature):
         return rendezvous is not None
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
-        """The message for launchers that did not find each other; empty for any other error."""
+        """The message if the launchers of the nodes did not find each other; empty for any other failure."""
         reason = rendezvous_failure(error)
         return [] if reason is None else [("", stop(RunError(reason)))]
 
@@ -64,7 +64,7 @@ def mute() -> None:
 
 
 def _local_findings(check: Callable[[], list[str]]) -> list[str]:
-    """The findings of ``check``. An exception becomes a finding, so that the other nodes need not wait."""
+    """The findings of ``check``. An exception becomes a finding, because the other nodes would wait for this node."""
     try:
         return check()
     except Exception as error:
@@ -77,7 +77,7 @@ def _first(bundle: Bundle, rendezvous: Rendezvous, mine: Node, check: Callable[[
     thread = threading.Thread(
         target=lambda: gathered.append(node_protocol.gather(listener, rendezvous, mine)), daemon=True
     )
-    thread.start()  # other nodes connect while this node runs its own checks
+    thread.start()  # while this node runs its own checks, other nodes may already connect
     if not node_network.is_own(rendezvous.address):
         node_protocol.report_misplaced(rendezvous, mine)
     mine.found += _local_findings(check)
@@ -122,7 +122,7 @@ def _other(bundle: Bundle, rendezvous: Rendezvous, mine: Node, check: Callable[[
 
 
 def _end(error: RunError) -> NoReturn:
-    """Raise the error, marked as one that this node itself reports."""
+    """Raise the error, marked as one that this node prints itself."""
     error.local = True  # type: ignore[attr-defined]
     node_all_reduce.end(error)
 
@@ -185,7 +185,7 @@ def labelled(came: Sequence[Node], count: int) -> list[str]:
 
 
 def rendezvous_failure(error: Exception) -> str | None:
-    """The message for launchers that did not find each other; None for any other error."""
+    """The message for the error that the launchers of the nodes did not find each other; None for any other error."""
     from torch.distributed import DistError
     from torch.distributed.elastic.rendezvous.api import RendezvousError
 

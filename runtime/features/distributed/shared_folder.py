@@ -15,7 +15,7 @@ class Probe:
     """A temporary file with a unique name. It is in the nearest existing folder, `levels` folders above the output
     folder.
 
-    `error` is the reason if the file cannot be written.
+    If the file cannot be written, `error` is the reason.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -46,7 +46,7 @@ def nearest_existing(folder: str) -> tuple[str, int]:
 
 
 def sees(bundle: Bundle, name: str, levels: int) -> bool:
-    """Whether this node finds the file ``name`` in the folder that is ``levels`` levels above its output folder."""
+    """Whether this node finds the file ``name`` in the folder ``levels`` levels above its own output folder."""
     if not name.startswith(PREFIX) or os.sep in name:
         return False
     folder = bundle.output_dir

@@ -1,4 +1,4 @@
-"""Evaluation during training, on one or several sets. A stop request interrupts an evaluation, and the next start
+"""Evaluation during training, on one or several sets. If a stop request interrupts an evaluation, the next start
 repeats it.
 """
 
@@ -39,8 +39,8 @@ class EvaluatingTrainer(FaultTolerant):
             self.prefix = before
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        """trl's data loader of the current evaluation set. The reward trainer of trl 0.18 calls this outside of an
-        evaluation, to print rows; it gets the first set.
+        """trl's data loader of the current evaluation set. Outside of an evaluation, when trl 0.18's reward trainer
+        prints rows, the first set counts as current.
         """
         sets = self.eval_dataset  # type: ignore[attr-defined]
         if eval_dataset is None and isinstance(sets, dict):
@@ -49,8 +49,8 @@ class EvaluatingTrainer(FaultTolerant):
         return super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
 
     def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
-        """Run trl's step, but raise Interrupted on all processes if one has a stop request. The next start repeats the
-        evaluation before its first step.
+        """Run trl's step, but raise Interrupted on all processes if any process has a stop request. The next start then
+        repeats the evaluation before its first step.
         """
         import torch
 
@@ -62,8 +62,8 @@ class EvaluatingTrainer(FaultTolerant):
         return super().prediction_step(*args, **kwargs)  # type: ignore[misc]
 
     def log_save_evaluate(self, follow: Callable[[], None]) -> None:
-        """Log, save and evaluate. After an interruption, restore the random states, so that the next start repeats the
-        evaluation exactly.
+        """Log, save and evaluate. If the evaluation is interrupted, restore the random states, so that the next start
+        repeats it exactly.
         """
 
         def followed() -> None:
@@ -82,7 +82,7 @@ class EvaluatingTrainer(FaultTolerant):
             progress.now("loading the best checkpoint")
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """Write a checkpoint. It also records which checkpoint is the best."""
+        """Write a checkpoint, which also records which checkpoint is the best."""
 
         def write_and_name_best() -> None:
             write()
@@ -91,7 +91,7 @@ class EvaluatingTrainer(FaultTolerant):
         super().save_checkpoint(write_and_name_best)
 
     def catch_up(self) -> None:
-        """Run the evaluation that an earlier start of the run should have done before it stopped."""
+        """Run the evaluation that an earlier start of the run stopped without."""
         self.evaluate_first = False
         try:
             evaluate_now(self)
@@ -114,7 +114,7 @@ def random_states() -> tuple[Any, Any, Any, Any]:
     """The random states of Python, numpy, torch and this process's GPU."""
     import torch
 
-    # numpy is no pinned package of bundles, but transformers has imported it
+    # no bundle pins numpy, but transformers has imported it
     numpy = sys.modules["numpy"]
     cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
     return random.getstate(), numpy.random.get_state(), torch.get_rng_state(), cuda
@@ -157,7 +157,7 @@ def is_evaluation(event: Mapping[str, Any]) -> bool:
 
 
 def evaluated(path: str, step: int, sets: int = 1) -> bool:
-    """Whether metrics.jsonl has an evaluation of this step with all sets. An evaluation without all sets is removed,
+    """Whether metrics.jsonl has an evaluation of this step on all sets. An evaluation that lacks a set is removed,
     because it will be repeated."""
     try:
         evaluations = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
@@ -190,7 +190,7 @@ class Evaluation(Feature):
     def last_evaluation(self, bundle: Bundle, path: str, state: Any) -> tuple[dict[str, Any] | None, str]:
         """The last evaluation for summary.json, and its line for the terminal.
 
-        A second line describes the best evaluation if its weights are saved. Raises OSError.
+        If the weights of the best evaluation are saved, a second line describes this evaluation. Raises OSError.
         """
         evaluation = last(path)
         line = evaluation_summary(bundle, evaluation or {})

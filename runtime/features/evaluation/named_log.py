@@ -9,10 +9,10 @@ BY_PREFIX = ("loss", "runtime", "samples_per_second", "steps_per_second")
 
 
 class NamedLog(Trainer):  # type: ignore[misc]  # transformers has no types
-    """A class between trl's trainer and transformers': names all metrics of an evaluation by their set.
+    """A base class between trl's and transformers' trainer: it adds the set's name to all metrics of an evaluation.
 
-    transformers calls the loss of a set ``eval_NAME_loss``. But trl's ``log`` adds ``eval_rewards/chosen`` for every
-    set, so without this class the last set's value would overwrite those of the other sets.
+    transformers calls the loss of a set ``eval_NAME_loss``. trl's ``log`` adds ``eval_rewards/chosen`` under the same
+    name for every set, so that without this class only the last set's value would remain.
     """
 
     prefix: str

@@ -28,7 +28,7 @@ def without_progress(history: Sequence[Mapping[str, Any]], metric: str, greater:
 
 
 class StopCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types
-    """Ends the run at the step of the last evaluation by making it the run's last step. So the step is saved as usual,
+    """Ends the run at the step of an evaluation by making this step the run's last. The step is then saved as usual,
     and a later start finds the run finished.
     """
 

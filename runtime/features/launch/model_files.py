@@ -1,7 +1,7 @@
 """Compare the files of local models (weights, tokenizer, adapter) with the digests in bundle.toml, before the launch.
 
-A file whose size, times and inode are unchanged since an earlier command is not read again (``known_digests``).
-Hashing the other files costs little time, because the run needs to read the same files from the disk anyway.
+A file whose size, times and inode are unchanged since an earlier command is not read again (``known_digests``). Hashing
+all other files costs little time, because the run has to read these files from the disk in any case.
 """
 
 import os
@@ -29,12 +29,12 @@ class ModelFiles(Feature):
     """Hooks for a run with a local model, teacher or adapter."""
 
     def check_files(self, bundle: Bundle, digests: Mapping[str, str]) -> dict[str, str]:
-        """A finding for each folder in which a file has changed, is new or is missing."""
+        """A finding for each folder with a changed, an additional or a missing file."""
         stated = weights(bundle.folder)
         found = {}
         for folder in folders(bundle):
             own = {name[len(folder) + 1 :]: one for name, one in stated.items() if name.startswith(f"{folder}/")}
-            if own:  # bundle.toml has no digests, because the folder did not exist at compile time
+            if own:  # the folder did not exist at compile time, so bundle.toml has no digests of its files
                 try:
                     found[folder] = finding(folder, local_files.find(bundle.folder, folder), own)
                 except RunError:  # a missing folder is reported when the model is loaded
@@ -60,7 +60,7 @@ def folders(bundle: Bundle) -> list[str]:
 
 
 def finding(folder: str, place: str, stated: Mapping[str, str]) -> str:
-    """Describe how the files in ``place`` differ from the digests in bundle.toml; "" if they do not."""
+    """Describe how the files in ``place`` differ from the digests in bundle.toml; "" if none differs."""
     there = listed(place)
     actual = digests({name: os.path.join(place, name) for name in there})
     wrong = [
@@ -81,8 +81,8 @@ def listed(place: str) -> list[str]:
 
 
 def digests(paths: Mapping[str, str]) -> dict[str, str]:
-    """The SHA-256 of each file by name, computed by several threads. For a file that cannot be read, the reason is in
-    its place."""
+    """The SHA-256 of each file by name, computed by several threads. For a file that cannot be read, the value is the
+    reason."""
     found: dict[str, str] = {}
     left: queue.SimpleQueue[str] = queue.SimpleQueue()
     for name, path in paths.items():

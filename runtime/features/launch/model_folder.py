@@ -15,8 +15,8 @@ LEVELS, MOST = 2, 10_000
 
 
 def files(place: str) -> list[str]:
-    """The names of the files in a folder and its subfolders, relative to it, without hidden files. Links to folders are
-    followed, because loading a model follows them.
+    """The names of the files in a folder and its subfolders, relative to the folder, without hidden files. Links to
+    folders are followed, as when a model is loaded.
     """
     out, count = list[str](), 0
     for where, folders, names in os.walk(place, followlinks=True):

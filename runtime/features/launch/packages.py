@@ -30,7 +30,7 @@ class Packages(Feature):
     """Hooks that check packages and keys that only this run uses."""
 
     def missing_packages(self, bundle: Bundle) -> list[str]:
-        """Findings about packages that this bundle uses and that are missing. `versions` checks the pinned packages."""
+        """Findings about missing packages that this bundle uses. `versions` checks the packages that are pinned."""
         needed: list[tuple[str, tuple[str, ...], str]] = []
         arguments, lora = bundle.arguments, bundle.lora
         if lora is not None:
@@ -38,7 +38,7 @@ class Packages(Feature):
             if lora["bits"] is not None:
                 needed.append(("bitsandbytes", ("bitsandbytes",), f"a base of {lora['bits']} bits needs it"))
         optimizer = str(arguments.get("optim", ""))
-        # torchao, not bitsandbytes, has `adamw_torch_8bit` and similar optimizers
+        # `adamw_torch_8bit` and similar optimizers are torchao's, not bitsandbytes'
         if any(part in optimizer for part in EIGHT_BIT) and not optimizer.startswith("adamw_torch"):
             needed.append(("bitsandbytes", ("bitsandbytes",), f"the optimizer {optimizer} needs it"))
         attention = str(bundle.model["attn_implementation"])
@@ -62,13 +62,13 @@ class Packages(Feature):
         return list(missing.values())
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Set wandb's project in the environment. wandb does not read the argument `project`, which is trackio's."""
+        """Set wandb's project in the environment, because wandb does not read the argument `project` (trackio does)."""
         if bundle.run.get("project"):
             environ.setdefault("WANDB_PROJECT", str(bundle.run["project"]))
 
     def check_access(self, bundle: Bundle) -> list[str]:
-        """Check wandb's key now. wandb itself looks for it only after the model is loaded, and raises UsageError
-        without one.
+        """Check now that wandb has a key. wandb itself looks for a key only after the model is loaded, and then raises
+        UsageError.
         """
         has_key = any(os.environ.get(name) for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"))
         if "wandb" not in _reported_to(bundle) or has_key or not find_spec("wandb"):

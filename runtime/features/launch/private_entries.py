@@ -1,7 +1,7 @@
 """Small JSON files in a folder that only the user can write to, such as ``~/.cache/xpc/data``. Standard library only.
 
-The compiler stores its own entries with these functions, too. The folder stays open while it is used. It must not be a
-link, nor contain links. Each file in it is an entry, and only regular files that belong to the user are read.
+The compiler also stores its entries with these functions. The folder stays open while it is used. It must not be a
+link. Each file in the folder is an entry, and only regular files that belong to the user are read.
 """
 
 import json
@@ -15,8 +15,8 @@ LARGEST = 2**20
 def opened(folder: str, make: bool = False) -> int:
     """Open a folder of entries and return its file descriptor. With ``make``, a missing folder is created.
 
-    The folders above the last two may be links, because many people link `~/.cache`. The last two (`xpc/data`) must
-    not be links. Raises OSError if there is no such folder, or others can write to it.
+    The last two folders of the path (`xpc/data`) must not be links; a folder above may be one, because many people link
+    `~/.cache`. Raises OSError if there is no such folder, or others can write to it.
     """
     above, kind = os.path.split(folder)
     base, ours = os.path.split(above)
@@ -68,7 +68,7 @@ def write(folder: int, name: str, text: str) -> None:
             handle.write(text)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        # the file is incomplete: this write failed, or a process with the same id was killed in the middle of its write
+        # the entry is incomplete: this write failed, or a process with the same id was killed while it wrote
         if stat.S_ISREG(os.stat(temporary, dir_fd=folder, follow_symlinks=False).st_mode):
             os.unlink(temporary, dir_fd=folder)
         raise

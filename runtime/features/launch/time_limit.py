@@ -7,15 +7,15 @@ from contextlib import contextmanager
 
 
 class TooSlow(BaseException):
-    """Raised when a call exceeds its time limit. Not a subclass of Exception, which the called function might catch."""
+    """Raised when a call exceeds its time limit. The called function may catch Exception, so this is not one."""
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise TooSlow in this thread after this many seconds.
 
-    The signal is not SIGALRM, which math_verify uses for its own limits. Only the main thread can handle signals; other
-    threads have no limit.
+    The limit uses another signal than SIGALRM, which math_verify needs for its limits. Only the main thread can handle
+    signals, so calls in other threads have no limit.
     """
     main = threading.main_thread()
     if threading.current_thread() is not main:

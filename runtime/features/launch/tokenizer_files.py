@@ -57,7 +57,7 @@ def _tokenizer(path: str) -> Any:
 
 
 def _changed(tokenizer: Any, ours: Sequence[int], theirs: Sequence[int]) -> str:
-    """The first tokens that differ, as in `'1', '9' instead of '19'`."""
+    """The first tokens that are not the same, as in `'1', '9' instead of '19'`."""
     pairs = enumerate(zip(ours, theirs, strict=False))
     start = next((at for at, (one, other) in pairs if one != other), min(len(ours), len(theirs)))
     shown = [[tokenizer.decode([one], skip_special_tokens=False) for one in ids[start : start + 3]]
@@ -67,7 +67,7 @@ def _changed(tokenizer: Any, ours: Sequence[int], theirs: Sequence[int]) -> str:
 
 
 def _parts(loaded: Any, stated: Any, text: str) -> Iterator[str]:
-    """The parts of a tokenizer that treat the text differently: normalizer, pre_tokenizer, otherwise the model."""
+    """The parts that make a tokenizer treat texts differently: normalizer, pre_tokenizer, or else the model."""
     normal, pieces = [], []
     for one in (loaded, stated):
         normal.append(text if one.normalizer is None else one.normalizer.normalize_str(text))
@@ -82,12 +82,12 @@ def _parts(loaded: Any, stated: Any, text: str) -> Iterator[str]:
 
 
 def _chooses_ends(folder: str) -> bool:
-    """Whether tokenizer_config.json states if a text gets begin and end tokens. If so, it overrides tokenizer.json."""
+    """Whether tokenizer_config.json says if texts get begin and end tokens, which overrides tokenizer.json."""
     return any(_json(folder, "tokenizer_config.json").get(f"add_{one}_token") is not None for one in ("bos", "eos"))
 
 
 def lacking(tokenizer: Any, texts: Sequence[str]) -> str:
-    """A sentence if the chat template writes control tokens that the tokenizer splits into pieces, or ""."""
+    """A sentence about control tokens of the chat template that the tokenizer splits into pieces, or ""."""
     found = CONTROL.findall(str(tokenizer.chat_template)) if tokenizer.chat_template else []
     vocabulary = tokenizer.get_vocab()
     new = [one for one in dict.fromkeys(found) if one not in vocabulary and any(one in text for text in texts)]
@@ -102,7 +102,7 @@ def lacking(tokenizer: Any, texts: Sequence[str]) -> str:
 
 
 def ends(bundle: Bundle, folder: str, tokenizer: Any, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Sentences about end tokens of generation_config.json that would stop answers, or that the rows do not teach."""
+    """Sentences about end tokens in generation_config.json that would end answers early, or that no row teaches."""
     eos, vocabulary = tokenizer.eos_token_id, set(tokenizer.get_vocab().values())
     stated = _end_tokens(folder)
     if missing := [one for one in stated if one not in vocabulary]:
@@ -124,7 +124,7 @@ def ends(bundle: Bundle, folder: str, tokenizer: Any, rows: Sequence[Mapping[str
 
 
 def _end_tokens(folder: str) -> list[int]:
-    """The ids of the end tokens in generation_config.json; those of config.json if there is no such file."""
+    """The ids of the end tokens in generation_config.json or, if there is no such file, in config.json."""
     there = os.path.isfile(os.path.join(folder, "generation_config.json"))
     found = _json(folder, "generation_config.json" if there else "config.json").get("eos_token_id")
     return [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, int)]
@@ -146,13 +146,13 @@ def rendered(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Any) 
         for messages in bundle.row_format().conversations(row) if tokenizer.chat_template else ():
             try:
                 texts.append(str(tokenizer.apply_chat_template(messages, tokenize=False)))
-            except Exception:  # a template may raise any exception; converting the rows reports it
+            except Exception:  # converting the rows reports any exception that the template raises
                 continue
     return texts
 
 
 def notes(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Any) -> Iterator[tuple[str, str]]:
-    """Pairs: the kind of a finding about these rows (parts, lacking, ends), and its sentence."""
+    """Pairs for each finding about these rows: its kind (parts, lacking, ends) and its sentence."""
     if hasattr(getattr(tokenizer, "apply_chat_template", None), "processor"):  # images change the texts
         return
     folder, texts = bundle.model_path, rendered(bundle, rows, tokenizer)
@@ -181,7 +181,7 @@ def stored_embeddings(folder: str) -> tuple[str, int] | None:
             with safe_open(os.path.join(folder, os.path.basename(file)), framework="pt") as weights:
                 found = [one for one in weights.keys() if one.endswith(EMBEDDINGS)]  # noqa: SIM118 - not a dict
                 shapes = {one: weights.get_slice(one).get_shape() for one in found}
-        except (OSError, SafetensorError):  # loading the model reports a file that cannot be read
+        except (OSError, SafetensorError):  # an unreadable file is reported when the model is loaded
             continue
         for name, shape in shapes.items():
             if len(shape) == 2:
@@ -200,7 +200,7 @@ def _json(folder: str, name: str) -> dict[str, Any]:
 
 
 def beyond(bundle: Bundle, tokenizer: Any) -> int | None:
-    """The number of embeddings if the tokenizer has more tokens and the run adds no embeddings; otherwise None."""
+    """The number of embeddings if it is below the number of tokens and the run adds none; otherwise None."""
     many = None if bundle.tokenizer.get("added") else embeddings(bundle.model_path)
     return many if many is not None and max(tokenizer.get_vocab().values(), default=0) >= many else None
 

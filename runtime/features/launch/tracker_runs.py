@@ -1,4 +1,4 @@
-"""Continue each tracker's run when training resumes. Each checkpoint stores the ids of these runs."""
+"""When training resumes, continue each tracker's run. Checkpoints store the ids of the trackers' runs."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ class TrackerRuns(TrainerCallback, ExportableState):  # type: ignore[misc]  # tr
         return {"args": {}, "attributes": {one: RUNS[one][0]() for one in self.trackers}}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Choose the runs to continue, before the trackers' own callbacks would start new runs."""
+        """Choose the runs to continue, before the trackers' own callbacks start new runs."""
         if "clearml" in self.trackers and state.is_world_process_zero:
             _without_fork()
         nothing: dict[str, Any] = {"args": {}, "attributes": {}}
@@ -42,8 +42,8 @@ def _mlflow() -> str | None:
 
 
 def _continue_mlflow(run: str) -> None:
-    """Continue an MLflow run if it still exists in the experiment. The run keeps the parameters of its first start,
-    because MLflow cannot change them.
+    """Continue an MLflow run if it still exists in the experiment. Its parameters stay those of the first start,
+    because MLflow cannot change parameters.
     """
     import mlflow
     from mlflow.exceptions import MlflowException
@@ -65,7 +65,7 @@ def _continue_mlflow(run: str) -> None:
 
 
 def _swanlab() -> str | None:
-    """The id of the run in the cloud; None offline, because SwanLab cannot continue an offline run."""
+    """The id of the run in SwanLab's cloud. None for an offline run, which SwanLab cannot continue."""
     import swanlab
 
     run = swanlab.get_run()
@@ -80,9 +80,9 @@ def _continue_swanlab(run: str) -> None:
 def _without_fork() -> None:
     """Let ClearML report from threads of this process, not from a fork of it.
 
-    ClearML forks while another of its threads starts git to describe the repository. If the fork happens after this
-    thread has created the pipe to git, but before git runs, the fork keeps the pipe open. At its end, the run then
-    waits for the pipe forever (clearml 2.1, utilities/process/mp.py ``__start_subprocess_os_fork``, task.py
+    ClearML forks while another of its threads starts git to describe the repository. If the fork happens after that
+    thread has created the pipe to git, but before git runs, the fork keeps the pipe open, and at its end the run waits
+    for the pipe forever (clearml 2.1, utilities/process/mp.py ``__start_subprocess_os_fork``, task.py
     ``_wait_for_repo_detection``; seen on a busy machine).
     """
     from clearml.config import config_obj
@@ -98,8 +98,8 @@ def _clearml() -> str | None:
 
 
 def _continue_clearml(run: str) -> None:
-    """Continue a ClearML task, with the options that transformers uses. Its metrics continue at the same steps (offset
-    0)."""
+    """Continue a ClearML task, with the options that transformers uses. Its metrics are logged at their real steps
+    (offset 0)."""
     from clearml import Task
 
     project, name = os.environ.get("CLEARML_PROJECT", "HuggingFace Transformers"), os.environ["CLEARML_TASK"]

@@ -30,8 +30,8 @@ class Trackers(Feature):
             environ.setdefault(name, str(value))
 
     def check_access(self, bundle: Bundle) -> list[str]:
-        """Check the logins now. Without a login, SwanLab asks on the terminal and ClearML raises an error, both only
-        after the model is loaded. MLflow needs no login: without a server it writes mlflow.db here.
+        """Check the logins now. Otherwise, after the model is loaded, SwanLab would ask for a login on the terminal,
+        and ClearML would raise an error. MLflow needs no login: without a server it writes mlflow.db here.
         """
         reported, environ, found = bundle.arguments["report_to"], os.environ, list[str]()
         project = environ.get("SWANLAB_PROJECT") or os.path.basename(os.getcwd())

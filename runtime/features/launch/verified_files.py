@@ -1,4 +1,4 @@
-"""Read files that are rendered or executed. They must be unchanged since the compilation."""
+"""Read files that are rendered or executed, and check that they were not changed after the compilation."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -16,7 +16,7 @@ def changed(path: str) -> RunError:
 def verified(bundle: Bundle, name: str, digests: Mapping[str, str] | None = None) -> bytes:
     """The bytes of a file of the bundle that is rendered or executed. Raises RunError if it was changed.
 
-    ``digests`` is the result of ``manifest_digests``, if it was already read.
+    ``digests`` is the result of ``manifest_digests``, if the caller already has it.
     """
     path = bundle.inside(name)
     try:

@@ -1,1 +1,1 @@
-"""Messages of rows: bring tool calls into the form that the chat template reads, and report keys that are not read."""
+"""Messages of rows: convert tool calls to the form that the chat template reads, and report keys that nothing reads."""

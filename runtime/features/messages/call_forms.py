@@ -23,7 +23,7 @@ def has_callers(column: Any) -> bool:
 
 
 def from_caller(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The assistant's turn for a turn of a speaker in `CALLERS`. Raises RunError if its value is not a call."""
+    """The assistant's turn for a turn of a speaker in `CALLERS`. Raises RunError if the turn's value is no call."""
     calls = turn.get("value")
     try:
         calls = json.loads(calls) if isinstance(calls, str) else calls
@@ -43,8 +43,8 @@ def from_caller(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
 def described_tools(tools: Any, where: str) -> Any:
     """The tools of a row (a list, or its JSON text), each in OpenAI's form: `{"type": "function", "function": {...}}`.
 
-    Rows of ShareGPT and OpenAI's older `functions` have only the inner object, and templates write a tool as it is
-    given. Raises RunError for a text that is not JSON, and for anything but a list of tools.
+    Rows of ShareGPT and OpenAI's older `functions` have only the inner object, which a template would write without the
+    outer one. Raises RunError for a text that is not JSON, and for anything but a list of tools.
     """
     try:
         read = json.loads(tools) if isinstance(tools, str) else tools
@@ -66,7 +66,7 @@ def _is_tool(tool: Any) -> bool:
 
 
 def with_arguments(calls: Sequence[Any]) -> list[Any]:
-    """The tool calls of a row. Missing, null or empty arguments of a call become an empty object."""
+    """The tool calls of a row. If a call's arguments are missing, null or empty, they become an empty object."""
     return [_with_arguments(call) if isinstance(call, dict) else call for call in calls]
 
 
@@ -143,7 +143,7 @@ def _call(call: Any, forms: Forms) -> Any:
 
 
 def _with_form(call: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
-    """The call with its arguments as an object or as JSON text, as the template reads them."""
+    """The call with its arguments in the form that the template reads: an object, or JSON text."""
     given = call.get("arguments")
     if isinstance(given, dict | list) and forms.texts and not forms.objects:
         return {**call, "arguments": json.dumps(given, ensure_ascii=False)}
@@ -151,13 +151,13 @@ def _with_form(call: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
         try:
             return {**call, "arguments": json.loads(given)}
         except ValueError:
-            # With `data(omit=[tool_calls])`, the arguments need not be JSON.
+            # with `data(omit=[tool_calls])`, the arguments may be something other than JSON
             return dict(call)
     return dict(call)
 
 
 def found_forms(template: str, render: Callable[..., str]) -> Forms:
-    """The forms that this template reads. They are found at the first call, and remembered."""
+    """The forms that this template reads. The first call finds them out; later calls return the same."""
     if template not in FOUND:
         FOUND[template] = forms_of(render)
     return FOUND[template]

@@ -43,8 +43,8 @@ SYSTEM = re.compile(r"(system|sys)[_ -]?(prompt|message|msg|content|instruction)
 
 
 def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Iterator[str]:
-    """Yield the names of a row's problems. The trainer reads only the columns `names`, but other columns say how the
-    row should be learned:
+    """Yield the names of a row's problems. The trainer reads only the columns `names`, although another column says how
+    the row should be learned:
 
     - `history`: the turns before a prompt, in LLaMA-Factory's alpaca rows
     - `documents`: texts for retrieval next to a conversation or a prompt
@@ -55,7 +55,7 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
     - `no_prompt`: the two texts of a preference pair without a prompt share no more than two words at their beginning
     - `thoughts`: reasoning in a column of the row, next to a conversation or a prompt and its answers
     - `repeated_prompt`: an answer begins with its complete prompt, which has at least `LONG` characters
-    - `question`: for a preference pair without a prompt, a column of another name has the prompt
+    - `question`: the prompt of a preference pair is in a column with another name than `prompt`
     """
     if row.get("history") and shape in PROMPTED:
         yield "history"
@@ -88,8 +88,8 @@ def _repeats_prompt(prompt: object, row: Mapping[str, object], names: Sequence[s
 
 
 def not_read_by(method: str, shape: str) -> str:
-    """The end of a message about a column that the trainer does not read, such as "which dpo does not read". For GRPO,
-    for example, "which only reward functions read".
+    """The end of a message about a column that the trainer does not read: "which dpo does not read", or for GRPO "which
+    only reward functions read".
     """
     return "which only reward functions read" if rewarded(method, shape) else f"which {method} does not read"
 
@@ -105,7 +105,7 @@ def _reversed(chosen: object, rejected: object) -> bool:
 
 
 def _question_elsewhere(row: Mapping[str, object], names: Sequence[str]) -> bool:
-    """Whether a preference pair has its question in a column that the trainer does not read, and not in its answers.
+    """Whether the question of a preference pair is in a column that the trainer does not read, and not in the answers.
     Only the first answer is searched.
     """
     answer = row.get(names[0])
@@ -129,12 +129,12 @@ def _share_question(chosen: str, rejected: str) -> bool:
 
 
 def visible(value: object) -> bool:
-    """Whether a value is a text with a character that is no space."""
+    """Whether a value is a text that does not consist of spaces alone."""
     return isinstance(value, str) and not value.isspace() and value != ""
 
 
 def other_system(row: Mapping[str, object], names: Sequence[str]) -> bool:
-    """Whether a row has a system prompt in a column of another name than `system`, and none in its first turn."""
+    """Whether a row's system prompt is only in a column whose name is not `system`, and not in the first turn."""
     first = next((row[one][0] for one in names if isinstance(row.get(one), list) and row[one]), None)  # type: ignore
     spoken = isinstance(first, dict) and "system" in (first.get("role"), first.get("from"))
     return not spoken and any(SYSTEM.fullmatch(column) and visible(value) for column, value in row.items())

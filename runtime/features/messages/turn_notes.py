@@ -1,4 +1,4 @@
-"""Report turns that are not trained on as their rows suggest, for a sample of the rows.
+"""For a sample of the rows, report turns that are not learned in the way that the row suggests.
 
 Three examples: a key `loss_weight`, which the run does not read; a user's turn inside an answer, which is learned with
 the answer; reasoning that the chat template would write twice. The compiler has already checked rows of local JSON
@@ -35,7 +35,7 @@ PHRASES = {
 
 
 def learned_columns(method: str, assistant_only: bool) -> Collection[str]:
-    """The columns with answers in which the trainer learns every turn, even a user's.
+    """The columns with answers in which the trainer learns every turn, also a turn of the user.
 
     In two cases, there are no such columns. With ``assistant_only``, the chat template masks the turns of other roles.
     The answers of a reward model contain the prompt, so other roles belong there.
@@ -46,7 +46,7 @@ def learned_columns(method: str, assistant_only: bool) -> Collection[str]:
 def notes(
     row: Mapping[str, Any], tokenizer: Any = None, learned: Collection[str] = ANSWERS
 ) -> Iterator[tuple[str, str]]:
-    """The notes on a converted row, as pairs of a key of `PHRASES` and a text that names the turn.
+    """The notes on a converted row, as pairs: a key of `PHRASES`, and a text such as the number of the turn.
 
     In the columns ``learned``, the trainer learns every turn.
     """
@@ -71,13 +71,13 @@ def notes(
 
 
 def _unread(turns: list[dict[str, Any]], number: int, fields: Mapping[str, Any], tokenizer: Any) -> Iterator[str]:
-    """The keys of a turn that have a value, but without which the chat template writes the same text."""
+    """The keys of a turn whose values the chat template does not write: the rendered text is the same without them."""
     template = getattr(tokenizer, "chat_template", None)
     known = (*READ, *REASONING, *PASSED, *(["name"] if turns[number]["role"] == "tool" else []))
     for key, value in fields.items() if template else ():
         if not value or key in known or MARKS.search(key):
             continue
-        # the template contains the name, which may also be a key of a tool or of a call
+        # the template contains this name, but perhaps only as a key of a tool or of a call
         if re.search(rf"\b{re.escape(key)}\b", str(template)):
             less = {**turns[number], FIELDS: json.dumps({one: fields[one] for one in fields if one != key})}
             texts = [_rendered(tokenizer, rows) for rows in (turns, [*turns[:number], less, *turns[number + 1 :]])]
@@ -89,7 +89,7 @@ def _unread(turns: list[dict[str, Any]], number: int, fields: Mapping[str, Any],
 def _rendered(tokenizer: Any, turns: list[dict[str, Any]]) -> str:
     try:
         return str(tokenizer.apply_chat_template(turns, tokenize=False))
-    except Exception:  # a template may raise anything
+    except Exception:  # a template may raise any exception
         return ""
 
 

@@ -56,8 +56,8 @@ def counted(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> tuple[dic
 
 
 def check(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> None:
-    """Print a sentence for each kind of column that is not read. Raises RunError if every compared preference pair has
-    its question in a column that is not read.
+    """Print a sentence for each kind of column that is not read. Raises RunError if the question of every compared
+    preference pair is in such a column.
     """
     if rank() != 0:
         return
@@ -75,7 +75,7 @@ def check(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> None:
 
 
 class UnreadColumns(Feature):
-    """Reports columns that the trainer will not read. It checks the stored rows, before these columns are dropped."""
+    """Checks stored rows for columns that the trainer will not read, before these columns are dropped."""
 
     def row_types(
         self, bundle: Bundle, source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
