@@ -1,7 +1,7 @@
-"""Write one end token after each answer. Some trainers append it although the chat template has ended the answer.
+"""Write one end token after each answer. Some trainers append one although the chat template has already written it.
 
 trl's ORPO and CPO, and its KTO before 1.0, append the end token to a rendered answer unless it is the answer's last
-token, so an answer that ends with `<|im_end|>` and a line break gets two. DPO before 1.0 always appends it.
+token, so an answer that ends with `<|im_end|>` and a line break gets two. DPO before 1.0 always appends an end token.
 """
 
 from collections.abc import Callable
@@ -21,15 +21,15 @@ class AnswerEnds(Feature):
     def making_trainer(
         self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """Let trl render each answer only up to its end token. If trl always appends the token, the answer ends before
-        it."""
-        # trl 1.0 lacks this function in DPO and KTO, and needs no change there
+        """Let trl render each answer only up to its end token. If trl always appends an end token, leave out the
+        rendered one."""
+        # in DPO and KTO, trl 1.0 lacks this function, and needs no correction
         render = getattr(module, "maybe_apply_chat_template", None)
         return replaced(module, {"maybe_apply_chat_template": partial(_rendered, render, bundle.method == "dpo")})
 
 
 def _rendered(render: Any, always: bool, example: Any, **options: Any) -> Any:
-    """The texts of a row, as trl renders them. A row that contains only texts is unchanged."""
+    """The texts of a row as trl renders them; a row of plain texts is returned unchanged."""
     made = render(example, **options)
     end = options["processing_class" if "processing_class" in options else "tokenizer"].eos_token
     rendered = {name: made[name] for name in ANSWERS if name in made and not isinstance(example[name], str)}
@@ -37,7 +37,7 @@ def _rendered(render: Any, always: bool, example: Any, **options: Any) -> Any:
 
 
 def without_end(text: str, end: str, always: bool) -> str:
-    """The text up to its last end token, if only white space follows. With ``always``, also without the token."""
+    """The text up to its last end token, if only white space follows. With ``always``, the token is left out, too."""
     if not text.rstrip().endswith(end):
         return text
     return text.rstrip().removesuffix(end) + ("" if always else end)

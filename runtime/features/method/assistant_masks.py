@@ -21,7 +21,7 @@ class AssistantMasks(Feature):
         return missing(tokenizer) if tokenizer is not None and tokenizer.chat_template else []
 
     def check_first_row(self, bundle: Bundle, name: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
-        """Check that the template marks the answers of a row, and not its questions."""
+        """Check that the template's marks enclose the answers of a row, and not its questions."""
         why = wrong_marks(bundle.row_format().conversations(dict(row)), tokenizer)
         return [] if why is None else [f"{name}: {why}"]
 
@@ -32,7 +32,7 @@ def missing(tokenizer: Any) -> list[str]:
     if _has_marks(tokenizer):
         return []
     try:
-        # trl 1.16 adds the marks to known templates; older versions lack this function
+        # trl 1.16 adds the marks to known templates; older versions do not have this function
         from trl.chat_template_utils import get_training_chat_template
 
         get_training_chat_template(tokenizer)
@@ -49,16 +49,16 @@ def _has_marks(tokenizer: Any) -> bool:
 
 
 def wrong_marks(conversations: Sequence[Sequence[Mapping[str, Any]]], tokenizer: Any) -> str | None:
-    """Describe how the loss of the conversations is not as `assistant_only` says: a question is within the template's
-    {% generation %} marks, or nothing is. None if the marks are right, or if the template has none, because trl adds
-    them. Only questions of at least `LONG` characters are compared, if no answer repeats them.
+    """Describe how the template's {% generation %} marks contradict `assistant_only`: they enclose a question, or
+    nothing. None if the marks are right, or if the template has none, because trl then adds them. Only questions of at
+    least `LONG` characters that no answer repeats are compared.
     """
     if not tokenizer.chat_template or not _has_marks(tokenizer):
         return None
     for turns in conversations:
         try:
             made = tokenizer.apply_chat_template(list(turns), return_dict=True, return_assistant_tokens_mask=True)
-        except Exception:  # a template may raise anything, which the check of the first rows reports
+        except Exception:  # a template may raise any exception, which the check of the first rows reports
             return None
         masks = made.get("assistant_masks") or ()
         learned = tokenizer.decode([one for one, mask in zip(made["input_ids"], masks, strict=False) if mask])

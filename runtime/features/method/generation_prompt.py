@@ -15,7 +15,7 @@ OTHER_PART = re.compile("think|thought|reason|respon|channel", re.IGNORECASE)
 
 def wrong(tokenizer: Any) -> tuple[str, bool]:
     """Return a pair: a clause about a wrong end of rendered prompts, and whether the template writes no generation
-    prompt at all. The clause is empty if nothing is wrong, or if the template refuses the short test conversation.
+    prompt at all. The clause is "" if the end is right, or if the template refuses the short test conversation.
     """
 
     def render(turns: list[dict[str, str]], **options: Any) -> str:
@@ -46,7 +46,7 @@ def wrong(tokenizer: Any) -> tuple[str, bool]:
 
 
 class GenerationPrompt(Feature):
-    """Stops a run on generated answers whose prompts end without the assistant's header."""
+    """Stops a run that generates answers if its rendered prompts end without the assistant's header."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
         """Return a finding if the template lacks a generation prompt; print a note if answers begin otherwise."""

@@ -1,4 +1,4 @@
-"""Preference pairs with images: a prompt with `<image>` at the place of each image, and two answers of text."""
+"""Preference pairs with images: a prompt with `<image>` where an image belongs, and two answers of text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,9 +27,9 @@ def to_row(
 ) -> dict[str, Any]:
     """Convert a stored row to ``prompt`` (messages with `<image>` at each image's place), both answers, and ``images``.
 
-    A prompt may be a text or a conversation, and an answer a text or messages that begin with the assistant's. If the
-    prompt does not say where its images belong, they stand before its first question. Answers have no images, because
-    TRL's collator reads those of the prompt only. Raises RunError with the row's number (from 0) for any other row.
+    A prompt may be a text or a conversation, and an answer a text or messages that begin with the assistant's. A prompt
+    without `<image>` gets all images before its first question. Answers have no images, because TRL's collator reads
+    those of the prompt only. Raises RunError with the row's number (from 0) for any other row.
     """
     if source["shape"] != SHAPE:
         return prompts.to_row(source, row, index, system, **how)

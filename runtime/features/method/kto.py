@@ -1,4 +1,4 @@
-"""Shuffle rows for KTO, because its trainer does not. Preference pairs are split into single answers."""
+"""Shuffle rows for KTO, whose trainer does not shuffle, and split preference pairs into single answers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ class KtoRows(Feature):
 
 
 def shuffled(rows: Any, data: Mapping[str, Any]) -> Any:
-    """The rows of a dataset, shuffled unless the data must keep its order."""
+    """The rows of a dataset, shuffled or, if the data must keep its order, unchanged."""
     return rows.shuffle(seed=data["seed"]) if data["shuffle"] else rows
 
 

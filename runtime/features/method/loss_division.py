@@ -1,4 +1,4 @@
-"""Divide the loss of some methods of trl 0.18, a mean over one micro-batch, by the gradient accumulation."""
+"""For methods of trl 0.18 whose loss is a mean over one micro-batch: divide the loss by the gradient accumulation."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ class LossDivision(Feature):
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         """Make transformers divide the loss by the gradient accumulation.
 
-        The other trainers of trl 0.18 set this themselves. Without this hook, transformers assumes that the loss is
-        already divided, and the gradients are a sum instead of a mean.
+        Other trainers of trl 0.18 make transformers do this. Without this hook, transformers takes the loss as divided
+        already, and the gradients are a sum over micro-batches instead of a mean.
         """
         trainer.model_accepts_loss_kwargs = False

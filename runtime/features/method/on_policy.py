@@ -1,7 +1,7 @@
 """Distillation: make trl's GKDTrainer (0.18, 0.24) train as DistillationTrainer (1.16) does.
 
-Both train on completions that the student has just generated, with the generalized Jensen-Shannon divergence between
-the student's and the teacher's probabilities, averaged over all tokens of an optimizer step.
+Both trainers train on completions that the student has just generated, with the generalized Jensen-Shannon divergence
+between the student's and the teacher's probabilities, averaged over all tokens of an optimizer step.
 """
 
 import random
@@ -24,15 +24,15 @@ class OnPolicy(Feature):
 
 
 class Prompts:
-    """A collator that pads prompts on the left. With ``completions``, it adds the rows' completions, because some of
-    the batches are trained on them.
+    """A collator that pads prompts on the left. With ``completions``, it adds the rows' own completions, because the
+    run trains on these in some batches.
     """
 
     def __init__(self, tokenizer: Any, completions: bool) -> None:
         self.tokenizer, self.completions = tokenizer, completions
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """The tensors of a batch. If a row has no completion, ``OnPolicyTrainer`` adds one later."""
+        """The tensors of a batch. Rows without a completion get one later, in ``OnPolicyTrainer``."""
         prompt_ids = [self._prompt_tokens(row["prompt"]) for row in rows]
         prompts, mask = self._padded(prompt_ids, self.tokenizer.pad_token_id, left=True)
         out = {"prompts": prompts, "prompt_attention_mask": mask}
@@ -87,8 +87,8 @@ def joined(prompts: Any, mask: Any, answers: Any, answer_mask: Any) -> dict[str,
 
 
 class OnPolicyTrainer:
-    """Methods on top of trl's GKDTrainer: the student generates all completions of an optimizer step before it is
-    trained on the first.
+    """Methods on top of trl's GKDTrainer: before the first micro-batch of an optimizer step, the student generates all
+    completions of the step.
 
     These methods correct four things: GKDTrainer averages over each micro-batch, uses the temperature only for
     sampling, evaluates on the rows' completions, and masks every padding token, even the end token of an answer.
@@ -104,7 +104,7 @@ class OnPolicyTrainer:
     tokens: Any
 
     def settle(self, tokenizer: Any) -> None:
-        """Change settings of the trainer. This is called once, after its construction."""
+        """Change settings of the trainer. Called once, after the trainer's construction."""
         self.share, self.lmbda = float(self.args.lmbda), -1.0  # disables trl's own generation
         self.data_collator = Prompts(tokenizer, self.share < 1)
         self.model_accepts_loss_kwargs = True  # makes transformers divide the loss by the tokens of the step
@@ -130,8 +130,8 @@ class OnPolicyTrainer:
         return (loss, outputs) if return_outputs else loss
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """The micro-batches of a step. Their tokens are counted later. This method must not use random numbers, because
-        a resumed run restores its random states after this call, before the first micro-batch."""
+        """The micro-batches of a step, without a count of their tokens, which comes later. A resumed run restores its
+        random states only after this call, so this method must not use random numbers."""
         batches, _ = super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
         self.waiting = list(batches)
         return batches, 0
@@ -142,7 +142,7 @@ class OnPolicyTrainer:
             self.written, self.waiting = [self._completed(batch) for batch in self.waiting], []
             tokens = sum((batch["labels"] != IGNORED).sum() for batch in self.written)
             self.tokens = self.accelerator.gather(tokens).sum()
-        # `inputs` is changed in place, because transformers later counts the FLOPs of the step from it.
+        # in place, because transformers later counts the FLOPs of the step from `inputs`
         inputs.update(self.written.pop(0))
         return super().training_step(model, inputs, self.tokens)  # type: ignore[misc]
 

@@ -14,7 +14,7 @@ class Reference(Feature):
     """Hooks for a run with a reference model."""
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Load the reference model and pass it to the trainer as ``ref_model``, for methods whose trainer takes it."""
+        """For methods whose trainer takes a ``ref_model``: load the reference model and pass it to the trainer."""
         if is_given(bundle):
             options["ref_model"] = load()
 
@@ -28,14 +28,14 @@ class Reference(Feature):
 def is_given(bundle: Bundle) -> bool:
     """Whether the runtime loads the reference model and passes it to the trainer.
 
-    This is true for trainers that would otherwise copy the policy in memory, because ZeRO-3 refuses such a copy.
+    True for trainers that would otherwise copy the policy in memory: ZeRO-3 refuses to copy its model.
     """
     precomputed = bundle.arguments.get("precompute_ref_log_probs")
     return bundle.method in bundle.stack["reference_given"] and bundle.lora is None and not precomputed
 
 
 def loaded_by(bundle: Bundle, module: Any, load: Callable[[], Any], policy: Any) -> AbstractContextManager[None]:
-    """A context in which trl's trainer module loads the reference model by calling ``load``.
+    """A context in which trl's module of the trainer loads the reference model with ``load``.
 
     By itself trl loads the reference by the model's name: without the pinned revision, and in trl 0.18 (GRPO under
     ZeRO-3 and FSDP) in float32 whatever the policy's dtype. trl's own setting for this, ``model_init_kwargs``, is
@@ -57,7 +57,7 @@ def loaded_by(bundle: Bundle, module: Any, load: Callable[[], Any], policy: Any)
 
 
 class _Classes:
-    """Stands in for the package transformers. The ``from_pretrained`` of its model classes calls ``load``."""
+    """Stands in for the package transformers: its model classes load models with ``load``."""
 
     def __init__(self, load: Callable[[], Any]) -> None:
         self.load = load
@@ -74,7 +74,7 @@ class _Classes:
 def _untrained(prepare: Callable[..., Any]) -> Callable[..., Any]:
     """Replaces trl's ``prepare_deepspeed`` for a reference model: without optimizer, schedule and optimizer offload.
 
-    trl 1.16 omits them itself. trl 0.18 passes the complete file on: under bf16 DeepSpeed 0.16.8 then creates an
+    trl 1.16 itself omits these. trl 0.18 passes the complete file on: under bf16 DeepSpeed 0.16.8 then creates an
     optimizer without weights (GRPO under ZeRO-1 and 2: "torch.cat(): expected a non-empty list of Tensors"), or one
     with float32 copies of every weight of the reference.
     """

@@ -37,7 +37,7 @@ def arguments(
     """Return a pair: the keyword arguments that trl passes for one group of completions, and the group's size.
 
     ``given`` are the trainer's own arguments on this stack, ``row`` is a row as the trainer gets it. The first
-    completion is empty, the others are made up.
+    completion is empty; the other completions are made up.
     """
     from transformers import TrainerState
 
@@ -85,8 +85,8 @@ def first_call(function: Callable[..., Any], values: Mapping[str, Any], size: in
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a reward function for trl's trainer: an exception or a result that trl cannot use becomes a RunError that
-    shows the first prompt.
+    """Wrap a reward function for trl's trainer. If it raises an exception, or returns what trl cannot use, raise a
+    RunError with the first prompt.
     """
 
     def own(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _result(returned: Any, failed: Exception | None) -> Any:
 
 
 def _local(why: str) -> RunError:
-    """A RunError that only this process hit. Its mark makes this process report it."""
+    """A RunError that only this process has. It is marked, so that this process prints it."""
     error = RunError(why)
     error.local = True  # type: ignore[attr-defined]
     return error

@@ -15,7 +15,7 @@ class RewardProgress(Feature):
     """Hooks that show rewards and margins in the progress line."""
 
     def log_words(self, bundle: Bundle, event: Mapping[str, Any]) -> list[str]:
-        """The rewards and margins of the event. `none` means that no completion since the last log had a reward."""
+        """The rewards and margins of the event. `none`: since the last log, no completion had a reward."""
         return [f"{word} {_number(event[key])}" for key, word in SHOWN.items() if key in event]
 
 

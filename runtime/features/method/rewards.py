@@ -69,8 +69,8 @@ def texts(completions: list[Any]) -> list[str]:
 
 
 def verified(answers: list[str], solution: list[str], **logs: Any) -> list[float | None]:
-    """1 if math_verify finds the answer equal to the solution, else 0; None for a solution that it cannot parse, such
-    as null.
+    """1 if math_verify finds the answer equal to the solution, otherwise 0. None for a solution that math_verify cannot
+    parse, such as null.
 
     This uses trl's function if the installed trl has one, otherwise Open-R1's.
     """
@@ -80,7 +80,7 @@ def verified(answers: list[str], solution: list[str], **logs: Any) -> list[float
         return [_same(answer, truth) for answer, truth in zip(answers, solution, strict=True)]
     turns = [[{"role": "assistant", "content": answer}] for answer in answers]
     there = [at for at, truth in enumerate(solution) if isinstance(truth, str)]
-    if logs or len(there) == len(solution):  # every row has a solution, or this trl accepts null
+    if logs or len(there) == len(solution):  # here every row has a solution, or the installed trl accepts null
         return list(accuracy_reward(turns, solution, **logs))
     found = dict(zip(there, accuracy_reward([turns[at] for at in there], [solution[at] for at in there]), strict=True))
     return [found.get(at) for at in range(len(solution))]
@@ -106,13 +106,13 @@ def accuracy_reward(completions: list[Any], solution: list[str], **given: Any) -
 
 
 def format_reward(completions: list[Any], **_: Any) -> list[float]:
-    """1 for thoughts between think tags followed by an answer between answer tags, and nothing else; otherwise 0."""
+    """1 if a text consists of thoughts in think tags and then an answer in answer tags, otherwise 0."""
     expected = re.compile(r"^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$", re.DOTALL | re.MULTILINE)
     return [float(bool(expected.match(text))) for text in texts(completions)]
 
 
 def tag_count_reward(completions: list[Any], **_: Any) -> list[float]:
-    """A quarter for each of the four tags that occurs exactly once, with its line breaks."""
+    """A quarter for each of the four tags that is in the text exactly once, with its line breaks."""
     return [sum(0.25 for tag in TAGS if text.count(tag) == 1) for text in texts(completions)]
 
 
@@ -147,7 +147,7 @@ def cosine(
     """A reward that falls from ``max_value_correct`` for an empty correct answer to ``min_value_correct`` at
     ``max_len`` characters, along half a cosine.
 
-    For wrong answers it rises from ``max_value_wrong`` to ``min_value_wrong``.
+    For wrong answers, the reward rises from ``max_value_wrong`` to ``min_value_wrong``.
     """
 
     def cosine_scaled_reward(completions: list[Any], solution: list[str], **_: Any) -> list[float | None]:
@@ -179,8 +179,8 @@ def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Functi
 
 
 def soft_overlong_punishment(max_completion_len: int = 16384, soft_punish_cache: int = 4096) -> Function:
-    """0 for short completions. Over the last ``soft_punish_cache`` tokens of ``max_completion_len`` it falls to -1
-    (DAPO, eq. 13)."""
+    """0 for short completions. Within the last ``soft_punish_cache`` tokens before ``max_completion_len``, the reward
+    falls to -1 (DAPO, eq. 13)."""
 
     def soft_overlong_punishment_reward(completion_ids: list[list[int]], **_: Any) -> list[float]:
         out = []
@@ -193,7 +193,7 @@ def soft_overlong_punishment(max_completion_len: int = 16384, soft_punish_cache:
 
 
 def code_format(language: str = "python") -> Function:
-    """``format_reward`` for answers with a code block. A column ``language`` overrides the setting of the same name."""
+    """``format_reward`` for answers with a code block. If a row has a column ``language``, it replaces the setting."""
 
     def code_format_reward(completions: list[Any], **columns: Any) -> list[float]:
         answers = texts(completions)
@@ -226,8 +226,8 @@ SANDBOXED = ("binary_code", "cf_code", "code", "ioi_code")
 
 
 def ignore_token_types(tokenizer: Any, model: Any) -> None:
-    """Remove `token_type_ids` from the tokenizer's outputs if the model does not use them, because trl 0.24 passes them
-    to the generation."""
+    """If the model does not use `token_type_ids`, remove them from the tokenizer's outputs, because trl 0.24 passes
+    them on to `generate`."""
     if "token_type_ids" not in signature(type(model).forward).parameters:
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
 
@@ -265,7 +265,7 @@ def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
     if name in PLAIN:
         return PLAIN[name]
     if name == "soft_overlong_punishment" and "max_completion_len" not in options:
-        # Open-R1 fixes both lengths, 16384 and 4096. Use the run's own limit and a quarter of it instead.
+        # Open-R1 has fixed lengths, 16384 and 4096. The run's own limit and a quarter of it are used instead.
         options["max_completion_len"] = int(bundle.arguments["max_completion_length"])
         options.setdefault("soft_punish_cache", max(1, options["max_completion_len"] // 4))
     try:
@@ -275,7 +275,7 @@ def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
 
 
 def _with_options(function: Function, options: Mapping[str, Any]) -> Function:
-    """The function with some of its arguments set. It keeps its name, which trl uses in the names of metrics."""
+    """The function with fixed values for some arguments. It keeps its name, which trl uses in the names of metrics."""
     if not options:
         return function
     made = partial(function, **options)
@@ -284,7 +284,7 @@ def _with_options(function: Function, options: Mapping[str, Any]) -> Function:
 
 
 def of_file(bundle: Bundle, named: Mapping[str, Any], kind: str = "reward functions") -> Function:
-    """Execute a file, after a comparison of its digest with the bundle's, and return its function. Raises RunError."""
+    """Compare a file's digest with the bundle's, execute the file, and return its function. Raises RunError."""
     path, expected = bundle.inside(named["file"]), named["sha256"]
     try:
         with open(path, "rb") as handle:

@@ -21,7 +21,7 @@ class Sampling(Feature):
             values["vllm_server_host"] = os.environ["XPC_VLLM_HOST"]
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Make the model sample with the parameters in the bundle (`sample_as_stated`)."""
+        """Make `generate` sample with the parameters in the bundle (`sample_as_stated`)."""
         sample_as_stated(model)
 
     def making_trainer(
@@ -32,7 +32,7 @@ class Sampling(Feature):
 
 
 def vllm_at_commit(bundle: Bundle, module: Any) -> AbstractContextManager[None]:
-    """A context in which vLLM's engine, if it runs in the training process, loads the model at the bundle's commit.
+    """A context for vLLM in the training process: its engine loads the model at the bundle's commit.
 
     trl passes only the model's name to the engine.
     """
@@ -51,8 +51,8 @@ def sample_as_stated(model: Any) -> None:
 
     transformers 4.50 to 4.57 replaces values that equal the defaults (temperature 1.0, top_p 1.0) by those of the
     model's generation_config.json, unless an earlier version has saved that file (generation/utils.py,
-    ``_prepare_generation_config``). So the loaded configuration is marked as saved by an earlier version; the mark is
-    never saved.
+    ``_prepare_generation_config``). Therefore the configuration in memory is marked as saved by an earlier version;
+    this mark is never saved.
     """
     if "use_model_defaults" in signature(model.generate).parameters:
         model.generation_config.transformers_version = "4.49.0"

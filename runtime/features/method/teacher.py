@@ -24,7 +24,7 @@ class Teacher(Feature):
 def teacher(bundle: Bundle) -> Any:
     """Load the frozen teacher. Raises RunError if it cannot be loaded.
 
-    It is loaded without custom code and pickles, even if the student may use them.
+    Custom code and pickles are not allowed for the teacher, even if they are for the student.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -49,7 +49,7 @@ def teacher(bundle: Bundle) -> Any:
 
 
 def other_tokens(bundle: Bundle, tokenizer: Any) -> str | None:
-    """Describe how the teacher's vocabulary differs from the student's; None if they are equal."""
+    """Describe how the teacher's vocabulary differs from the student's. None if the two are equal."""
     from transformers import AutoTokenizer
 
     plan = bundle.plan["method"]["teacher"]

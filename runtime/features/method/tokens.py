@@ -1,8 +1,8 @@
 """Rows that are already tokenized: token ids, with labels or masks.
 
 trl does not change a row with `input_ids`: it renders nothing and adds no end token. Some versions of trl read
-`labels`, other versions `completion_mask`. Every row gets the column that the stack's trl reads. Padding is removed,
-because trl would attend to it.
+`labels`, other versions `completion_mask`; every row gets the column that the installed trl reads. Padding is removed,
+because the model would attend to it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +23,8 @@ UNLEARNED = -100
 def to_row(source: Mapping[str, Any], row: Mapping[str, Any], index: int) -> dict[str, Any]:
     """Convert a stored row to trl's ``input_ids`` and ``labels`` (or ``completion_mask``), without its padding.
 
-    A token is learned unless its label is -100 or, in a row without labels, one of its masks is 0. Raises RunError with
-    the row's number (from 0) for a row of another shape.
+    A token is learned unless its label is -100 or, in a row without labels, one of its masks is 0. For a row in another
+    format, raises RunError with the row's number (from 0).
     """
     where, parts = f"{name(source)}, row {index}", _parts(source, row)
     ids = _integers(parts["input_ids"], where, "input_ids")
@@ -64,8 +64,8 @@ def _integers(value: Any, where: str, part: str) -> list[int]:
 
 
 def _without_padding(real: list[int], where: str) -> tuple[int, int]:
-    """Return the positions of the first token that is not padding, and after the last one. Raises RunError for padding
-    between them."""
+    """Return the position of the first token that is not padding, and that after the last such token. Raises RunError
+    for padding between the two."""
     if 1 not in real:
         return 0, 0
     begin, end = real.index(1), len(real) - real[::-1].index(1)
@@ -75,7 +75,7 @@ def _without_padding(real: list[int], where: str) -> tuple[int, int]:
 
 
 def _learned(column: str, ids: list[int], labels: list[int], where: str) -> dict[str, Any]:
-    """The row, with its labels in the trainer's ``column``. The column is empty if the trainer learns every token."""
+    """The row with its labels in the trainer's ``column``, or without this column if the trainer learns every token."""
     if column == "labels":
         return {"input_ids": ids, "labels": labels}
     other = next((one for one, label in zip(ids, labels, strict=True) if label not in (one, UNLEARNED)), None)
@@ -99,7 +99,7 @@ def _convert(
 
 
 class GivenTokens(TokenCounts):
-    """Counts tokens of rows that the trainer does not tokenize, before the trainer truncates or packs them."""
+    """Counts the tokens of rows that are already tokenized, before the trainer truncates or packs these rows."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
         """Called in place of ``Dataset.map`` while the trainer prepares its rows: count the tokens of rows before they
@@ -130,7 +130,7 @@ class TokenRows(Feature):
         self, bundle: Bundle, source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
     ) -> Any:  # fmt: skip
-        """The types of the columns, equal to those of rows that the trainer tokenizes, so that both can be joined."""
+        """The types of the columns. They are those of rows that the trainer tokenizes, so that both can be joined."""
         from datasets import Features, List, Value
 
         made = make(stored[0], 0) if len(stored) else {}
@@ -155,7 +155,7 @@ class TokenRows(Feature):
         return GivenTokens
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Any) -> None:
-        """Count rows that the trainer neither truncated nor packed."""
+        """Count the rows if the trainer has neither truncated nor packed them."""
         if isinstance(counted, GivenTokens) and not counted.has_counts:
             counted.given(prepared)
 

@@ -1,7 +1,7 @@
 """How tool calls are read out of a completion: the `response_template` of a tokenizer (transformers 5.13).
 
-trl adds one by itself if it knows the exact text of the chat template. This module adds one to every other template
-whose calls one of trl's response templates reads, such as the built-in `qwen2.5`.
+trl itself adds a response template if it knows the exact text of the chat template. For other chat templates, this
+module adds the one of trl's response templates that reads their calls, as for the built-in `qwen2.5`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ def add_parser(tokenizer: Any) -> bool:
         return True
     try:
         templates.add_response_schema(tokenizer)
-    except ValueError:  # trl does not know this chat template
+    except ValueError:  # trl does not know the exact text of this chat template
         tokenizer.response_template = next((one for one in _known() if reads(tokenizer, one)), None)
         return tokenizer.response_template is not None
     return True
@@ -41,13 +41,13 @@ def _known() -> Iterator[Mapping[str, Any]]:
 
 
 def reads(tokenizer: Any, response_template: Mapping[str, Any]) -> bool:
-    """Whether this response template reads the `ANSWERS` that the tokenizer's chat template writes as they are."""
+    """Whether this response template reads all `ANSWERS` correctly from the text that the chat template writes."""
     for answer in ANSWERS:
         try:
             prompt = tokenizer.apply_chat_template([QUESTION], tokenize=False, add_generation_prompt=True)
             text = tokenizer.apply_chat_template([QUESTION, answer], tokenize=False)
             read = tokenizer.parse_response(text.removeprefix(prompt), response_template, prefix=prompt)
-        except Exception:  # a template may raise any exception, and so may the parser of a foreign text
+        except Exception:  # a template may raise any exception, and so may the parser when the text is of another form
             return False
         if not text.startswith(prompt) or (read.get("content") or "").strip() != answer["content"]:
             return False

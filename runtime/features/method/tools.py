@@ -1,9 +1,9 @@
-"""Tools and environments of GRPO: functions, and a class, in files of the bundle that the model calls while it writes.
+"""Tools and environments of GRPO: functions, and a class, in files of the bundle. The model calls them as it generates.
 
-trl renders their signatures into the prompt, reads the calls in a completion, makes them, and appends the results,
-which are not trained on (trl 1.16, ``GRPOTrainer._tool_call_loop``). If a tool raises an exception, the model gets it
-as the tool's result. This module gives each call a time limit. It also reports errors before the model is loaded that
-trl would report only afterwards.
+trl renders their signatures into the prompt, executes the calls in a completion, and appends the results, which are not
+trained on (trl 1.16, ``GRPOTrainer._tool_call_loop``). If a tool raises an exception, the model gets it as the tool's
+result. This module gives each call a time limit. It also reports some errors earlier than trl: before the model is
+loaded.
 """
 
 import asyncio
