@@ -65,12 +65,12 @@ class Tools(Feature):
             tools, environment = loaded(bundle)
             called = [*tools, *(getattr(environment, one) for one in method_names(environment))]
             added = _tokens(tokenizer, called) - _tokens(tokenizer, None)
-        except Exception:  # `before_rows` reports what is wrong with the tools or the template
+        except Exception:  # `before_rows` reports faults of the tools or the template
             return ""
         return f"; the descriptions of the tools add {added:,} tokens to each" if added else ""
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Pass the tool functions and the environment class to trl, and what it needs to read the calls."""
+        """Pass the tool functions and the environment class to trl, and the tokenizer's parser of tool calls."""
         tools, environment = loaded(bundle)
         tool_calls.add_parser(options["processing_class"])
         options.update(tools=tools or None, environment_factory=environment)
@@ -117,7 +117,7 @@ def method_names(environment: type | None) -> list[str]:
 
 
 def _tokens(tokenizer: Any, tools: list[Function] | None) -> int:
-    """The number of tokens of a short prompt with these tools."""
+    """The number of tokens of a short prompt that describes these tools."""
     turns = [{"role": "user", "content": "?"}]
     text = tokenizer.apply_chat_template(turns, tools=tools, tokenize=False, add_generation_prompt=True)
     return len(tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -134,19 +134,19 @@ def _environment_problems(bundle: Bundle, instance: Any) -> Iterator[str]:
 
 
 def schema_problem(tool: Function) -> str | None:
-    """A sentence about why this function's signature cannot be rendered into the prompt; None if it can."""
+    """The reason why this function's signature cannot be rendered into the prompt, as a sentence, or None."""
     from transformers.utils import get_json_schema
 
     try:
         get_json_schema(tool)
-    except Exception as error:  # a docstring, a type or a signature cannot be converted
+    except Exception as error:  # a docstring, a type or a signature may have no form in the prompt
         why = first_line(error).rstrip(".")
         return f"the tool {tool.__name__} needs a docstring with an `Args:` section and a type for each argument: {why}"
     return None
 
 
 def template_problem(tokenizer: Any) -> str | None:
-    """A sentence about why trl cannot train on tool calls with this tokenizer's chat template; None if it can."""
+    """The reason why trl cannot train on tool calls with this tokenizer's chat template, as a sentence, or None."""
     from trl import chat_template_utils as templates
 
     if not templates.supports_tool_calling(tokenizer):
@@ -179,9 +179,9 @@ def first_rollout(instance: Any, row: Mapping[str, Any]) -> Any:
 def limited(function: Function, seconds: float, checked: Callable[[Any], str | None] | None = None) -> Function:
     """The function with a time limit for each call; a coroutine function is run to its end.
 
-    An exception of a tool is printed once, and trl passes it to the model as the tool's result. For methods that trl
-    itself calls, such as `reset`, ``checked`` is a function that returns what is wrong with a result, or None; if such
-    a method raises an exception or returns a wrong result, the run stops.
+    If a tool raises an exception, it is printed once, and trl passes it to the model as the tool's result. If a method
+    that trl calls, such as `reset`, raises an exception or returns a wrong result, the run stops. For such a method,
+    ``checked`` is a function that returns what is wrong with a result, or None.
     """
     name, reported = getattr(function, "__name__", type(function).__name__), list[str]()
 
@@ -245,7 +245,7 @@ def _raised(kind: str, name: str, function: Any, error: BaseException) -> str:
 
 
 def _local(why: str) -> RunError:
-    """A RunError that only this process hit. Its mark makes this process report it."""
+    """A RunError that only this process has. It is marked, so that this process prints it."""
     error = RunError(why)
     error.local = True  # type: ignore[attr-defined]
     return error
@@ -257,8 +257,8 @@ later calls can use a session that an earlier call has opened."""
 
 
 def _awaited(coroutine: Any) -> Any:
-    """Run a coroutine on the event loop and return its result. If it exceeds the time limit, the next coroutine gets a
-    new loop, because the present one may be blocked.
+    """Run a coroutine on the event loop and return its result. If the coroutine exceeds the time limit, the next one
+    gets a new loop, because this loop may be blocked.
     """
     if not _loops:
         _loops.append(asyncio.new_event_loop())
@@ -277,7 +277,7 @@ EXAMPLES: Mapping[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "ar
 
 
 def example_call(tool: Function) -> dict[str, Any]:
-    """A made-up call of the tool, with its required arguments, as the assistant's ``tool_calls`` have it."""
+    """A made-up call of the tool with its required arguments, in the form of an assistant's ``tool_calls``."""
     from transformers.utils import get_json_schema
 
     described = get_json_schema(tool)["function"]["parameters"]

@@ -1,9 +1,9 @@
 """Initialize LoRA adapters from the base's weights (PiSSA, OLoRA, LoftQ) or from the first rows (EVA).
 
 PiSSA and OLoRA move a part of each adapted weight W from the base into the adapter: W = W' + s B0 A0. The run trains A
-and B on W'. The saved adapter has twice the rank, [B, -B0] [A; A0]. It adds s (B A - B0 A0) to W, so it loads on the
+and B on W'. The saved adapter has twice the rank, [B, -B0] [A; A0]. Because it adds s (B A - B0 A0) to W, it fits the
 published base (peft converts in the same way, ``path_initial_model_for_weight_conversion``). A resumed run splits the
-saved adapter and takes the same part out of the base again. A method such as dpo compares with the published base, W' +
+saved adapter and removes the same part from the base again. A method such as dpo compares with the published base, W' +
 s B0 A0: its reference is a frozen adapter with A0 and B0. LoftQ (`loftq.py`) also has a frozen adapter as its
 reference. Its adapters correct the rounding of a 4-bit base, and it leaves the base unchanged.
 """
@@ -98,8 +98,8 @@ def matrices(layers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def initialize_from_weights(plan: Mapping[str, Any], layers: Mapping[str, Any], seed: int) -> None:
-    """Initialize the layers by peft's PiSSA or OLoRA, which change the weights of the base. Raises RunError for a layer
-    that is smaller than the rank.
+    """Initialize the layers by peft's PiSSA or OLoRA, which change the base's weights. Raises RunError for a layer that
+    is narrower than the rank.
     """
     import torch
 
@@ -112,7 +112,7 @@ def initialize_from_weights(plan: Mapping[str, Any], layers: Mapping[str, Any], 
                 f"{plan['init']} finds only {small} directions in {name}, fewer than the rank {plan['rank']}"
             )
         with torch.no_grad(), torch.random.fork_rng(), gathered(weight):
-            torch.manual_seed(seed)  # peft's approximate SVD starts from random numbers, so set the seed
+            torch.manual_seed(seed)  # peft's approximate SVD starts from random numbers, so the seed is set
             if plan["init"] == "olora":
                 layer.olora_init(ADAPTER)
             else:
@@ -120,8 +120,8 @@ def initialize_from_weights(plan: Mapping[str, Any], layers: Mapping[str, Any], 
 
 
 def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, Any]:
-    """Return the initial matrices of a checkpoint's adapter by name. They are also subtracted from the base, as peft
-    did at the first start.
+    """Return the initial matrices in a checkpoint's adapter by name, and subtract them from the base, as peft did at
+    the first start.
     """
     import torch
 
@@ -139,13 +139,13 @@ def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, Any]:
 
 
 def compares(bundle: Bundle) -> bool:
-    """Whether the reference has a frozen adapter: the method compares with the base (PiSSA, OLoRA, LoftQ)."""
+    """Whether the reference gets a frozen adapter, because the method compares with the base (PiSSA, OLoRA, LoftQ)."""
     assert bundle.lora is not None
     return bool(bundle.lora.get("reference"))
 
 
 def initialize_reference(layers: Mapping[str, Any], start: Mapping[str, Any]) -> None:
-    """Give the adapter "ref" the initial matrices: the reference is then the published base, up to rounding.
+    """Give the adapter "ref" the initial matrices. With this adapter, the model is the published base, up to rounding.
 
     The magnitudes of DoRA are those of the trained adapter, which were computed before the base changed.
     """
@@ -162,7 +162,7 @@ def initialize_reference(layers: Mapping[str, Any], start: Mapping[str, Any]) ->
 
 
 def gathered(weight: Any) -> AbstractContextManager[Any]:
-    """A context in which a weight that ZeRO-3 has sharded is complete; process 0 decides its new value."""
+    """A context with the complete weight, if ZeRO-3 has sharded it; process 0's changes of the weight are kept."""
     if not hasattr(weight, "ds_id"):
         return nullcontext()
     import deepspeed
@@ -171,7 +171,7 @@ def gathered(weight: Any) -> AbstractContextManager[Any]:
 
 
 def convert(model: Any, start: Mapping[str, Any]) -> None:
-    """Make the model save its adapter for the published base, and load such an adapter. ``start`` has the initial
+    """Make the model save its adapter in the form for the published base, and load this form. ``start`` has the initial
     matrices by name."""
     save = model.save_pretrained
 
@@ -193,7 +193,7 @@ def convert(model: Any, start: Mapping[str, Any]) -> None:
 
 
 def doubled(state: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]:
-    """A state dict whose adapters have twice the rank: the added half subtracts the initial matrices."""
+    """A state dict with adapters of twice the rank, whose second half subtracts the initial matrices."""
     import torch
 
     found = dict(state)

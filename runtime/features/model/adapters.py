@@ -34,7 +34,7 @@ class Adapters(Feature):
         # peft 0.18 gives this warning for every model whose class can tie weights. The rule XP467 warns only if the
         # model ties weights and one of the tied weights has an adapter. merged_adapters.py unties them before a merge.
         warnings.filterwarnings("ignore", message="Model (has|with) `tie_word_embeddings=True` and")
-        # If an adapter is on the embeddings, peft also saves the base's embeddings, which changes no result.
+        # peft also saves the base's embeddings if they have an adapter, which changes no result
         warnings.filterwarnings("ignore", message="Setting `save_embedding_layers` to `True` as embedding layers found")
         logging.getLogger("transformers.trainer").addFilter(lambda record: LABELS not in record.getMessage())
 
@@ -68,7 +68,7 @@ class Adapters(Feature):
 def adapter(bundle: Bundle) -> Any:
     """peft's configuration of the adapters; None if no adapter is trained.
 
-    The score head of a reward model is new. With the task SEQ_CLS, peft trains and saves it next to the adapters
+    The score head of a reward model is new. With the task SEQ_CLS, peft trains and saves the head next to the adapters
     (``modules_to_save``), and excludes it from "all-linear". The revision goes into adapter_config.json, so that the
     adapter is later loaded onto the weights that it was trained on.
     """
@@ -79,7 +79,7 @@ def adapter(bundle: Bundle) -> Any:
 
     common = {
         "target_modules": _inside_module(plan["within"], plan["targets"]) if plan.get("within") else plan["targets"],
-        # a copy of the list, because peft appends to it
+        # a copy, because peft appends to the list
         "modules_to_save": plan["modules_to_save"] and [*plan["modules_to_save"]],
         "task_type": "SEQ_CLS" if bundle.plan["method"]["scores"] else "CAUSAL_LM",
         "revision": bundle.model["revision"] if bundle.model["id"] is not None else None,
@@ -108,7 +108,7 @@ def adapter(bundle: Bundle) -> Any:
 
 
 def _inside_module(module: str, targets: Sequence[str]) -> str:
-    """The pattern for targets inside one module; peft matches it against full module names."""
+    """The pattern for targets inside one module, which peft compares with the full names of modules."""
     names = "|".join(map(re.escape, targets))
     return rf"(?:.*\.)?{re.escape(module)}\.(?:.*\.)?(?:{names})"
 
@@ -116,7 +116,7 @@ def _inside_module(module: str, targets: Sequence[str]) -> str:
 def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, object]]:
     """Rows of (what, stated, made) about the adapters of a model.
 
-    peft skips a target that matches nothing if another one matches, and rounds a block size that does not divide the
+    If one target matches, peft skips targets that match nothing. It rounds a block size that does not divide the
     layer's width. It moves experts that transformers 5 stacks in one parameter from ``target_modules`` to
     ``target_parameters``; two targets that are stacked together share an adapter of twice the rank.
     """
@@ -136,12 +136,12 @@ def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, ob
         found = "adapted" if _matches(ends, places) else "in no module of the model"
         if found != "adapted" and renamed and name not in config.target_modules:
             *inside, last = name.split(".")
-            # not a routed expert, but for example shared_experts.down_proj
+            # such as shared_experts.down_proj, which is not a routed expert
             other = inside and inside[-1] != "experts" and last != "gate"
             limited = plan.get("within") or any(word.isdecimal() for word in inside)
             found = "adapted in the experts of every layer" if other or limited else "adapted"
         yield f"the target `{name}`", "adapted", found
-    # With all-linear, peft also lists routers that the model does not have. They are not compared.
+    # with all-linear, peft also lists routers that the model lacks, which are not compared
     for name in (*(plan.get("parameters") or ()), *(renamed if listed else ())):
         yield f"the parameter `{name}`", "adapted", "adapted" if _matches(name, stacks) else "not in the model"
     for name in plan["modules_to_save"] or ():
@@ -156,7 +156,7 @@ def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, ob
 
 
 def _matches(name: str, places: Iterable[str]) -> bool:
-    """Whether a target equals one of these full names or the end of one. `a.*.b` matches `b` anywhere inside `a`."""
+    """Whether a target is one of these full names, or the end of one. `a.*.b` matches any `b` inside of `a`."""
     pattern = re.compile(rf"(?:.*\.)?{re.escape(name).replace(re.escape('.*.'), r'[.](?:.*[.])?')}")
     return any(pattern.fullmatch(one) for one in places)
 
@@ -203,7 +203,7 @@ def keep_backward(model: Any) -> None:
 
     On a CPU with AVX512-BF16, bitsandbytes packs a layer for inference at its first pass without gradients
     (Linear4bit.forward of 0.50, nn/modules.py) and never unpacks it. The packed layer has no backward pass: either the
-    adapters below silently get no gradient, or the bias stops the run ("a view of a leaf Variable").
+    adapters before it silently get no gradient, or the bias stops the run ("a view of a leaf Variable").
     """
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
@@ -211,8 +211,7 @@ def keep_backward(model: Any) -> None:
 
 
 def rates(optimizer: Any, model: Any, plan: Mapping[str, Any]) -> None:
-    """Split the optimizer's groups for LoRA+, so that B matrices and adapters on embeddings get their own learning
-    rates.
+    """Split the optimizer's groups for LoRA+: B matrices and adapters on embeddings get their own learning rates.
 
     Other options of a group, such as weight decay, stay the same. Weights are selected by name, not by shape as in
     peft's ``create_loraplus_optimizer``, because ZeRO-3 hides shapes and peft 0.17 finds no embeddings. The logged rate

@@ -1,5 +1,5 @@
-"""Set the tokenizer's chat template to the template in the bundle, after a check that this file is unchanged. If the
-bundle has no template, a local model keeps its own. In both cases, check that the template finishes rendering.
+"""Set the tokenizer's chat template to that in the bundle, whose file must be unchanged. If the bundle has no template,
+a local model keeps its own. In both cases, check that rendering with the template ends.
 """
 
 from collections.abc import Mapping
@@ -54,8 +54,8 @@ class ChatTemplate(Feature):
 
 
 def _render(tokenizer: Any, messages: Any, what: str) -> None:
-    """Render a conversation within the time limit. Other errors of the template are ignored here; they are reported
-    when rows are rendered."""
+    """Render a conversation within the time limit. Only slowness is reported here; any other error of the template is
+    reported when rows are rendered."""
     try:
         with time_limit(SECONDS):
             text = tokenizer.apply_chat_template(messages, tokenize=False)

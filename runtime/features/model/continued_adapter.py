@@ -1,4 +1,4 @@
-"""Continue training the adapter of another run. Only its weights are loaded."""
+"""Continue training the adapter of another run. Of that run, only the adapter's weights are loaded."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -69,7 +69,7 @@ class ContinuedAdapter(Feature):
 
 
 def is_reference(bundle: Bundle) -> bool:
-    """Whether the reference is the adapter that training starts from. Otherwise it is the base."""
+    """Whether the reference is the adapter that training starts from. If not, the reference is the base."""
     assert bundle.lora is not None
     return bool(bundle.lora["continued"].get("reference"))
 
@@ -90,7 +90,7 @@ def with_reference(bundle: Bundle, model: Any) -> Any:
 def load_weights(bundle: Bundle, model: Any, adapter: str = ADAPTER) -> None:
     """Load the weights of the other run's adapter into an adapter of the model. Raises RunError if they do not fit.
 
-    The model's adapter keeps its own dtypes, and the same weights stay trainable, as in a run with a new adapter.
+    The adapter keeps its dtypes, and the same weights stay trainable, as in a run with a new adapter.
     """
     import torch
     from peft import load_peft_weights, set_peft_model_state_dict
@@ -99,7 +99,7 @@ def load_weights(bundle: Bundle, model: Any, adapter: str = ADAPTER) -> None:
     weights = load_peft_weights(place, device="cpu")
     own = {name: weight for name, weight in model.named_parameters() if f".{adapter}." in f"{name}."}
     trained = list(own.values())
-    # ZeRO-3 has already sharded these weights.
+    # ZeRO-3 has already sharded these weights of the model
     shards = [weight for weight in trained if hasattr(weight, "ds_id")]
     gathered: Any = nullcontext()
     if shards:

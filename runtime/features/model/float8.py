@@ -1,8 +1,8 @@
 """Training in fp8 (`precision fp8`): torchao multiplies matrices in eight bits, and everything else is bf16.
 
 accelerate replaces linear layers by torchao's Float8Linear when it wraps the model, which is after the trainer is made.
-The weights, and so everything that is saved, keep their dtype. accelerate skips the first and the last linear layer of
-the model, and layers whose sizes are no multiples of 16 (accelerate 1.15 `utils/ao.py`).
+The weights keep their dtype, so everything that is saved is the same as without fp8. accelerate skips the first and the
+last linear layer of the model, and layers whose sizes are no multiples of 16 (accelerate 1.15 `utils/ao.py`).
 """
 
 import logging
@@ -57,7 +57,7 @@ class Float8(Feature):
                 f"the libraries did not build the run as stated: {len(made)} layers compute in fp8, and the bundle "
                 f"states {len(self.layers)} ({different[0]} differs)"
             )
-        sharded = bundle.run["distributed_type"] == "FSDP"  # under FSDP accelerate makes trained weights float32
+        sharded = bundle.run["distributed_type"] == "FSDP"  # under FSDP, accelerate makes all trained weights float32
         stated = {"float32" if sharded else bundle.model["dtype"]}
         kinds = {str(one.weight.dtype).removeprefix("torch.") for one in made.values() if one.weight.requires_grad}
         if kinds - stated:

@@ -19,9 +19,9 @@ class FrozenWeights(Feature):
 def freeze(bundle: Bundle, model: Any) -> None:
     """Train only the named layers and modules of ``model``. Raises RunError if a name matches nothing.
 
-    A name matches every module that has this name in its path; a pattern matches the beginning of a parameter's full
-    name. Weights that two modules share are trained if one of the two is named. The score head of a reward model is new
-    and always trained.
+    A name matches every module with this name in its path; a pattern matches the beginning of a parameter's full name.
+    A weight that two modules share is trained if one of the two is listed. The score head of a reward model is new and
+    always trained.
     """
     plan = bundle.plan["freeze"]
     assert plan is not None
@@ -60,7 +60,7 @@ def freeze(bundle: Bundle, model: Any) -> None:
     for weight in weights:
         weight.requires_grad_(id(weight) in trained)
     if _reentrant(bundle):
-        # layers with reentrant checkpointing get no gradient if their input, here frozen embeddings, needs none
+        # with reentrant checkpointing, a layer gets no gradient if its input, here frozen embeddings, needs none
         model.enable_input_require_grads()
     size = sum(_size(weight) for weight in weights)
     say(f"{sum(_size(weight) for weight in weights if weight.requires_grad):,} of {size:,} weights are trained")

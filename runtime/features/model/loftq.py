@@ -1,9 +1,9 @@
 """Initialize LoRA adapters by LoftQ, from the difference between the published weights and the base in 4 bits.
 
-Each pair of matrices is the best approximation of what the rounding to 4 bits took away: s B A = W - Q(W) on `rank`
+Each pair of matrices is the best approximation of the error of rounding to 4 bits: s B A = W - Q(W) on `rank`
 directions. The base does not change, so the saved adapter loads on the published base in 4 bits. peft's
-``replace_lora_weights_loftq`` is not used for two reasons. It runs only on a GPU, and it computes B A as if s were 1.
-If alpha is twice the rank, s is 2, and the first step would be as far from the published weights as without LoftQ.
+``replace_lora_weights_loftq`` is not used for two reasons. It needs a GPU, and computes B A as if s were 1. With alpha
+twice the rank, s is 2, and the first step would be as far from the published weights as without LoftQ.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ def initialize_from_rounding(bundle: Bundle, model: Any, layers: Mapping[str, An
                 up, down = left[:, :rank] * root, root[:, None] * right[:rank]
                 layer.lora_A[ADAPTER].weight.copy_(down)
                 layer.lora_B[ADAPTER].weight.copy_(up)
-                # DoRA: the magnitudes of the new weights, because old ones would scale the columns at the first step
+                # with DoRA, the new weights need new magnitudes: old ones would scale the columns at the first step
                 if ADAPTER in layer.lora_magnitude_vector:
                     magnitude = torch.linalg.norm(rounded + scale * up @ down, dim=1)
                     layer.lora_magnitude_vector[ADAPTER].weight.copy_(magnitude)

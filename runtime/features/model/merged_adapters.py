@@ -38,10 +38,10 @@ class MergedAdapters(Feature):
 def merged(adapted: Any) -> Any:
     """The base model of ``adapted`` with the adapters merged into it. This modifies ``adapted``.
 
-    Tied embeddings and head are one weight, but an adapter on `embed_tokens` changes the embeddings alone. peft adds it
-    to the shared weight, and so to the head. So an adapted weight is first separated from the weights that share it.
-    Afterwards the configuration states whether embeddings and head are tied, because transformers 4.57 would otherwise
-    tie them again when it loads the model.
+    Tied embeddings and head are one weight, but an adapter on `embed_tokens` changes the embeddings alone. peft would
+    add it to the shared weight, and so also to the head. Therefore an adapted weight is first separated from the
+    weights that share it. Afterwards the configuration states whether embeddings and head are tied, because
+    transformers 4.57 would otherwise tie them again when it loads the model.
     """
     from torch import nn
 

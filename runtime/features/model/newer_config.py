@@ -1,4 +1,4 @@
-"""Refuse a config.json whose rotary positions transformers 4 would ignore, because transformers 5 has saved it."""
+"""Refuse a config.json that transformers 5 has saved, if transformers 4 would ignore its rotary positions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,8 +23,8 @@ class NewerConfig(Feature):
 
 
 def ignored(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of ``rope_parameters`` that transformers 4 would ignore, under the keys that it reads, such as
-    ``rope_theta``. Values that ``config`` also has under these keys are left out.
+    """The values of ``rope_parameters`` that transformers 4 would ignore, by the keys that it reads, such as
+    ``rope_theta``. Values that ``config`` has under these keys, too, are left out.
 
     ``config`` is a config.json, completed by the defaults of the model's class.
     """
@@ -51,7 +51,7 @@ def _scaling(saved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_scaled(stated: Any, saved: Mapping[str, Any]) -> bool:
-    """Whether transformers 4's ``rope_scaling`` agrees with ``rope_parameters`` in all keys that it has."""
+    """Whether ``rope_scaling``, which transformers 4 reads, agrees in all of its keys with ``rope_parameters``."""
     if not isinstance(stated, Mapping) or not stated:
         return str(saved.get("rope_type", "default")) == "default"
     both = {"rope_type": stated.get("type"), **stated}

@@ -30,7 +30,7 @@ class RewardHead(Feature):
         options["config"] = AutoConfig.from_pretrained(bundle.model_path, **bundle.loading(), num_labels=1)
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: object) -> None:
-        """Count rows that are too long as dropped. The reward trainer drops such rows and does not truncate them."""
+        """Count too long rows as dropped, because the reward trainer drops such rows instead of truncating them."""
         counted.cut_rows = counted.cut_tokens = 0
         counted.left_out_for, counted.lacks = "they are longer than seq", "fits"
 
@@ -43,7 +43,7 @@ def filter_log_messages() -> None:
 
 
 def only_scores(message: str) -> bool:
-    """Whether a message is transformers' report about the new score head and names no other weight.
+    """Whether a message is transformers' report about the new score head, and about no other weight.
 
     transformers 4.52 lists names in brackets, 5.23 in the first column of a table.
     """

@@ -21,7 +21,7 @@ class Rope(Feature):
         options["config"] = config
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Lengthen the tokenizer's limit, too: tokenizers truncate there, and vLLM serves no longer sequences."""
+        """Raise the tokenizer's limit, too: tokenizers truncate at it, and vLLM serves no longer sequences."""
         lengthen(tokenizer, trainer.model.config.max_position_embeddings, bundle.model["rope"])
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
@@ -35,8 +35,8 @@ class Rope(Feature):
 
 
 def lengthen(tokenizer: Any, context: int, rope: Mapping[str, Any]) -> None:
-    """Raise ``model_max_length`` to the scaled context, if it is not below the original one. ``context`` is the
-    configuration's, which `scale` has multiplied already unless the scaling is dynamic.
+    """Raise ``model_max_length`` to the scaled context, unless it is below the original context. ``context`` is that of
+    the configuration; except for dynamic scaling, `scale` has already multiplied it.
     """
     scaled = int(context * rope["factor"]) if rope["rope_type"] == "dynamic" else context
     if scaled / rope["factor"] <= tokenizer.model_max_length < scaled:
@@ -49,12 +49,12 @@ def scale(config: Any, rope: Mapping[str, Any], place: str) -> None:
     Dynamic scaling does not change the written context, because it computes longer contexts from the original one.
     """
     original = rope["original"] or getattr(config, "max_position_embeddings", None)
-    # the names in transformers 5 and in 4; 5 also has the old name, a property that sets the new one and warns
+    # transformers 5 has a new name for this; its old name is a property that sets the new one and warns
     names = [
         name for name in ("rope_parameters", "rope_scaling")
         if hasattr(config, name) and not isinstance(getattr(type(config), name, None), property)
     ]  # fmt: skip
-    if not names and hasattr(config, "rope_theta"):  # in transformers 4, some families lack the key: Gemma, Mistral
+    if not names and hasattr(config, "rope_theta"):  # some families in transformers 4 lack the key: Gemma, Mistral
         names = ["rope_scaling"]
     tables = {name: dict(getattr(config, name, None) or {}) for name in names}
     if (

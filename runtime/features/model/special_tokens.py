@@ -1,4 +1,4 @@
-"""Set the end and padding tokens that the bundle names."""
+"""Set the end and padding tokens that the bundle states."""
 
 from typing import Any
 

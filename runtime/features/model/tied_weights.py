@@ -1,5 +1,5 @@
-"""Filter transformers' warning about tied weights that a checkpoint need not contain. A run with DeepSpeed gets no such
-warning.
+"""Filter transformers' warning that a checkpoint lacks a tied weight, which it need not contain. With DeepSpeed, there
+is no such warning.
 """
 
 import logging
@@ -10,13 +10,13 @@ from ...core.feature import Bundle, Feature
 
 
 class TiedWeights(Feature):
-    """Hooks for a model with weights that a checkpoint contains once and the model uses twice."""
+    """Hooks for a model with tied weights: a checkpoint contains them once, and the model uses them twice."""
 
     def before_training(self, bundle: Bundle, trainer: Any) -> None:
         """Filter transformers' warning about missing weights that are tied to a weight in the checkpoint."""
         places: dict[int, list[str]] = {}
         for name, weight in trainer.model.state_dict().items():
-            if weight.numel():  # a weight that ZeRO-3 has sharded is empty here
+            if weight.numel():  # here, a weight that ZeRO-3 has sharded has no elements
                 places.setdefault(weight.data_ptr(), []).append(name)
         tied = {name for names in places.values() if len(names) > 1 for name in names}
 

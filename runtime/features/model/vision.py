@@ -1,4 +1,4 @@
-"""A model that reads images: its processor, its class, its frozen vision part, and its batches."""
+"""A model that reads images: its processor, its class, its vision part, which is frozen, and its batches."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -110,7 +110,7 @@ class Vision(Feature):
         trainer.data_collator = ImageCollator(trainer.data_collator, tokenizer.image_token_id)
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
-        """A row that compares the number of trained weights in the frozen part with 0."""
+        """A row (see `made.Row`) that compares the number of trained weights in the vision part with 0."""
         trained = [path for path, weight in trainer.model.named_parameters() if within(path) and weight.requires_grad]
         yield "the number of trained weights in the vision tower", 0, len(trained)
 
@@ -121,19 +121,19 @@ class Vision(Feature):
 
 
 def limit_pixels(reader: Any, most: int) -> None:
-    """Let an image processor scale down images with more than ``most`` pixels. The processor is saved with this
+    """Make an image processor scale down images with more than ``most`` pixels. The saved processor keeps this
     limit."""
     reader.size["longest_edge"] = most
     reader.size["shortest_edge"] = min(most, reader.size["shortest_edge"])
 
 
 def within(path: str) -> bool:
-    """Whether the weight with this full name belongs to the part that reads images."""
+    """Whether the weight with this full name belongs to the vision part of the model."""
     return FROZEN in path.split(".")
 
 
 def image_tokens(processor: Any, images: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The number of tokens of each image, which depends on its size."""
+    """The number of tokens that each image becomes, which depends on its size."""
     reader = processor.image_processor
     patches = [reader.get_number_of_image_patches(one["height"], one["width"], {}) for one in images]
     return [one // reader.merge_size**2 for one in patches]
@@ -142,15 +142,15 @@ def image_tokens(processor: Any, images: Sequence[Mapping[str, Any]]) -> list[in
 def row_tokens(processor: Any, images: Sequence[int], conversation: Any) -> int:
     """The number of tokens of a conversation; ``images`` has the number of tokens of each of its images.
 
-    In the rendered text, an image is one placeholder token, which the processor replaces by the image's tokens.
+    In the rendered text, an image is one placeholder token. The processor puts the image's tokens in its place.
     """
     text = processor.tokenizer.apply_chat_template(conversation, tokenize=False)
     return len(processor.tokenizer(text, add_special_tokens=False)["input_ids"]) + sum(images) - len(images)
 
 
 def counted(processor: Any, most: int, label: str, rows: Any, conversations: Callable[[Any], list[Any]]) -> str:
-    """A sentence with the number of images and tokens in these rows; for a pair, each answer is counted together with
-    the prompt.
+    """A sentence with the numbers of images and tokens in these rows. For a pair, each answer counts together with the
+    prompt.
 
     Raises RunError if a conversation has more than ``most`` tokens.
     """
@@ -183,8 +183,8 @@ class ImageCollator:
         self.collator, self.token = collator, token
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Any:
-        """TRL's batch of these rows, with labels of -100 for the tokens of images. A pair has images only in its
-        prompt, which has no loss. Raises RunError for an image that can no longer be read."""
+        """TRL's batch of these rows, with labels of -100 for the tokens of images. (The images of a pair are in its
+        prompt, which has no loss anyway.) Raises RunError for an image that can no longer be read."""
         batch = self.collator(
             [
                 {**{one: with_parts(row[one]) for one in TALKS if one in row}, SHAPE: [*map(reopened, row[SHAPE])]}

@@ -26,7 +26,7 @@ class WeightDtypes(Feature):
     """Hooks that keep weights in the dtypes that the bundle states."""
 
     def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
-        """Widen weights that were loaded as bfloat16 in a run without bfloat16; no value changes.
+        """In a run without bfloat16, convert weights that were loaded as bfloat16 to a wider dtype; no value changes.
 
         Packed weights stay packed; they are unpacked and multiplied in the run's precision.
         """
@@ -71,7 +71,7 @@ def states_bf16(bundle: Bundle) -> bool:
 def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[None]:
     """A context that collects in ``kept``, by name, the trained weights that trl's ``module`` creates with peft.
 
-    It collects nothing unless the bundle has float32 adapters. It keeps tensors, not copies, because rounding makes new
+    Only float32 adapters are collected. The tensors themselves are kept and not copies, because rounding makes new
     tensors.
     """
     plan = bundle.lora
@@ -87,7 +87,7 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
         return model
 
     def prepared(model: Any, accelerator: Any) -> Any:
-        restore(model, kept)  # ZeRO-3 shards the model here, before trl computes the reference's log-probabilities
+        restore(model, kept)  # here, before trl computes the reference's log-probabilities, ZeRO-3 shards the model
         return prepare(model, accelerator)
 
     with replaced(module, {"get_peft_model": remembered, "prepare_deepspeed": prepared}):
@@ -95,8 +95,8 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
 
 
 def restore(model: Any, kept: dict[str, Any]) -> None:
-    """Give the trained weights the values that they had before trl rounded them to bfloat16. This happens before the
-    optimizer is created.
+    """Before the optimizer is created, give the trained weights the values that they had before trl rounded them to
+    bfloat16.
     """
     for name, weight in model.named_parameters():
         before = kept.get(name)

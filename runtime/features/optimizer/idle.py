@@ -22,12 +22,12 @@ class Idle(Feature):
         self.window: list[Mapping[str, Any]] = []
 
     def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
-        """Remember at which step the warm-up ends, and which step is the run's last."""
+        """Record at which step the warm-up ends, and which step is the last one."""
         self.last = trainer.state.max_steps
         self.warmup = trainer.args.get_warmup_steps(self.last)
 
     def log_words(self, bundle: Bundle, event: Mapping[str, Any]) -> list[str]:
-        """Check the last logged steps; returns no words for the progress line. Raises RunError with `idle = stop`."""
+        """Check the last logged steps. Adds no words to the progress line. Raises RunError with `idle = stop`."""
         self.rate = max(self.rate, event.get("lr") or 0.0)
         if self.reported or event["step"] <= self.warmup:
             return []
@@ -45,7 +45,7 @@ class Idle(Feature):
         return []
 
     def _cause(self, bundle: Bundle) -> str | None:
-        """Describe what was the same at each of the last logged steps, and the likely cause. None if the run learns."""
+        """If the run learns nothing, describe what stayed the same in the last logged steps, and the likely cause."""
         args, method = bundle.arguments, bundle.plan["method"]
         if "lr" in self.window[-1] and self.rate < NO_RATE:
             return "and before, the learning rate was 0; raise `optimizer.lr` or change the schedule"
@@ -64,5 +64,5 @@ class Idle(Feature):
         return None
 
     def _always(self, name: str, value: float) -> bool:
-        """Whether a metric had the same value, ``value``, at each step of the window."""
+        """Whether a metric had the value ``value`` at each step of the window."""
         return all(one.get(name) == value for one in self.window)

@@ -17,7 +17,7 @@ class Muon(Feature):
     """Hooks for a run with Muon."""
 
     def check_build_tools(self, bundle: Bundle) -> list[str]:
-        """A finding if the C++ compiler is missing with which torch compiles DeepSpeed's Muon at the first step."""
+        """A finding if there is no C++ compiler: torch compiles a part of DeepSpeed's Muon at the first step."""
         known = ("CXX", "g++", "clang++") if bundle.on_cpu else ("CC", "gcc", "clang")
         names = [os.environ.get(known[0]) or known[1], *known[1:]]
         if not bundle.run["zero_stage"] or any(map(shutil.which, names)):
@@ -76,8 +76,8 @@ class MuonTrainer(FaultTolerant):
 def divided(model: Any) -> tuple[list[Any], list[tuple[str, Any]]]:
     """Return a pair: a model's trained hidden matrices, and its other trained weights by name. Raises RunError.
 
-    Adapters on the embeddings or the head count as embeddings and head. ZeRO-3 hides the shape of a weight in
-    ``ds_shape``.
+    Adapters on the embeddings or the head count as embeddings and head. Under ZeRO-3, ``ds_shape`` has a weight's
+    shape.
     """
     outer = {id(weight) for module in _outer(model) for weight in module.parameters()}
     matrices, others = list[Any](), list[tuple[str, Any]]()
@@ -97,7 +97,7 @@ def divided(model: Any) -> tuple[list[Any], list[tuple[str, Any]]]:
 
 
 def _outer(model: Any) -> Iterator[Any]:
-    """The embeddings and the output layer of a model, even if peft has wrapped them."""
+    """The embeddings and the output layer of a model, with or without a wrapper of peft."""
     from torch.nn import Embedding
 
     for name, module in model.named_modules():

@@ -30,8 +30,8 @@ class MuonWithAdamW(torch.optim.Optimizer):  # type: ignore[misc]  # mypy reads 
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: Any = None) -> Any:
-        """Make a step of Muon and of AdamW. The groups and the state are passed each time, because loading a checkpoint
-        replaces them."""
+        """Make a step of Muon and of AdamW. Both get the groups and the state anew each time, because loading a
+        checkpoint replaces these."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

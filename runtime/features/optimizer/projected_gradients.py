@@ -21,8 +21,8 @@ class ProjectedGradients(Feature):
 
     def before_model(self, bundle: Bundle) -> None:
         """Let torch load optimizer.pt: transformers loads it with `weights_only`, which refuses the projectors'
-        classes. Hide the warning of galore_torch and apollo_torch that their AdamW is deprecated: the spec cannot
-        change it."""
+        classes. Hide the warning of galore_torch and apollo_torch that their AdamW is deprecated, because no spec can
+        avoid it."""
         import torch
 
         warnings.filterwarnings("ignore", category=FutureWarning, message="This implementation of AdamW is deprecated")

@@ -21,8 +21,8 @@ def to_row(
 ) -> dict[str, Any]:
     """Convert one stored row to trl's: its ``messages``, or its text under trl's name of the text column.
 
-    The system prompt is added to every conversation without one. Raises RunError with the row's number (from 0) for a
-    row of another shape.
+    The system prompt is added to every conversation without one. For a row in another format, raises RunError with the
+    row's number (from 0).
     """
     shape, where = source["shape"], f"{name(source)}, row {index}"
     if shape == "conversations":
@@ -58,9 +58,9 @@ FORMAT = RowFormat(columns, dropped, conversations, to_row)
 
 
 class ChatRows(Feature):
-    """Hooks for rows of chat messages or plain texts. A run with only `from` and `value` conversations does not need
-    this feature."""
+    """Hooks for rows of chat messages or plain texts. If all rows are `from` and `value` conversations, a run works
+    without this feature."""
 
     def row_format(self, bundle: Bundle) -> RowFormat:
-        """The format for every shape without a separate prompt."""
+        """The row format for rows without a separate prompt."""
         return FORMAT

@@ -1,4 +1,4 @@
-"""Give several named evaluation sets to those of trl's trainers that accept only one set."""
+"""For trl's trainers that accept only one evaluation set: several named sets that behave like one."""
 
 from typing import Any
 
@@ -8,21 +8,21 @@ class Sets(dict[str, Any]):
     and call ``map`` and ``filter`` (orpo, cpo; kto and reward of trl 0.18)."""
 
     def map(self, *args: Any, **kwargs: Any) -> "Sets":
-        """The same sets after ``Dataset.map`` of each set."""
+        """The same sets, each after ``Dataset.map``."""
         return Sets({name: rows.map(*args, **kwargs) for name, rows in self.items()})
 
     def filter(self, *args: Any, **kwargs: Any) -> "Sets":
-        """The same sets after ``Dataset.filter`` of each set."""
+        """The same sets, each after ``Dataset.filter``."""
         return Sets({name: rows.filter(*args, **kwargs) for name, rows in self.items()})
 
     @property
     def column_names(self) -> list[str]:
-        """The columns of the first set; all sets have the same."""
+        """The columns of the first set, which are those of all sets."""
         return list(next(iter(self.values())).column_names)
 
 
 def joined_sets(parts: list[Any], axis: int = 0) -> Any:
-    """A ``concatenate_datasets`` that accepts `Sets`; the kto trainer of trl 0.18 adds columns with it."""
+    """A ``concatenate_datasets`` that also accepts `Sets`: trl 0.18's kto trainer adds columns with this function."""
     import datasets
 
     if not isinstance(parts[0], Sets):

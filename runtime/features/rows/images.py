@@ -1,7 +1,7 @@
 """Rows with images: find and check each image, and mark its place in the text.
 
 In a converted row, each message has a role and a text, and ``PLACE`` in a text marks an image. The row also has the
-images in that order, each with its path or bytes and its size in pixels.
+images in the order of these marks, each with its path or bytes and its size in pixels.
 """
 
 import base64
@@ -46,8 +46,8 @@ def to_row(
 ) -> dict[str, Any]:
     """Convert one stored row: its messages, with `<image>` at the place of each image, and the stored images.
 
-    If no text has `<image>`, the images stand before the first text of the user, as TRL puts them. Raises RunError with
-    the row's number (from 0) for a row of another shape.
+    If no text has `<image>`, the images stand before the user's first text, as in TRL. For a row in another format,
+    raises RunError with the row's number (from 0).
     """
     if source["shape"] != SHAPE:
         return chat.to_row(source, row, index, system, **{key: one for key, one in how.items() if key == "text"})
@@ -74,7 +74,7 @@ def images_of(stored: Any) -> list[Any]:
 
 
 def plain(turn: Mapping[str, Any], where: str) -> dict[str, str]:
-    """A message with only a role and a text. Raises RunError for a message with anything else."""
+    """A message with only a role and a text. Raises RunError if the message has more."""
     more = [key for key, value in turn.items() if key not in ("role", "content") and value]
     if more:
         raise RunError(f"{where}: a message has `{more[0]}`, and messages with images have a role and a content only")
@@ -83,8 +83,8 @@ def plain(turn: Mapping[str, Any], where: str) -> dict[str, str]:
 
 
 def _joined(content: Sequence[Any], where: str) -> str:
-    """The text of a content that is a list of parts, with a mark at each image. Raises RunError for another kind of
-    part."""
+    """The text of a content that is a list of parts, with a mark for each image. Raises RunError for a part that is
+    neither a text nor an image."""
     texts = []
     for part in content:
         kind, text = (part.get("type"), part.get("text")) if isinstance(part, dict) else ("text", part)
@@ -106,7 +106,7 @@ def _joined(content: Sequence[Any], where: str) -> str:
 
 
 def placed(turns: list[dict[str, str]], images: int, where: str) -> list[dict[str, str]]:
-    """The messages with one mark per image. Raises RunError if they have more or fewer marks than there are images."""
+    """The messages with one mark per image. Raises RunError if the numbers of marks and images are not the same."""
     places = sum(turn["content"].count(PLACE) for turn in turns)
     first = next((turn for turn in turns if turn["role"] == "user"), None)
     if images and not places and first is not None:
@@ -141,10 +141,10 @@ def _read(
 
 @lru_cache(maxsize=8)
 def listed(folder: str, file: str | None, digest: str | None) -> Mapping[str, tuple[int, str] | None]:
-    """The size and SHA-256 that each image had when the bundle was compiled, by its path; None for a missing image.
+    """Map each image's path to its size and SHA-256 when the bundle was compiled; None for a missing image.
 
-    They come from the bundle's list ``file``; without such a list, the result is empty. Raises RunError for a list with
-    another digest than ``digest``.
+    The bundle's list ``file`` has these values; without a list, the result is empty. Raises RunError if the digest of
+    the list is not ``digest``.
     """
     if file is None:
         return {}
@@ -169,14 +169,14 @@ def _root(folder: str, source: Mapping[str, Any]) -> str:
 def checked(
     stored: Any, root: str, where: str, stated: Mapping[str, tuple[int, str] | None] | None = None
 ) -> dict[str, Any]:
-    """A stored image with its path or bytes and its size. It is decoded once, so that a broken one is found now.
+    """A stored image with its path or bytes and its size. The image is decoded, so that a broken one is found now.
 
     ``stored`` is a path inside ``root``, a data URL, bytes, or a dictionary with the key `bytes` or `path`. ``stated``
     has the digests that files must have. Raises RunError.
     """
     from PIL import Image
 
-    if isinstance(stored, Image.Image):  # datasets has decoded the image
+    if isinstance(stored, Image.Image):  # the datasets library has already decoded the image
         out = BytesIO()
         stored.convert("RGB").save(out, "PNG")
         stored = out.getvalue()
@@ -225,8 +225,8 @@ def _unchanged(path: str, place: str, size: int, stated: tuple[int, str], where:
 
 
 def files_state(root: str, stored: Iterable[Any]) -> str:
-    """A digest that changes if one of these rows' image files is written, replaced, deleted, or found in another
-    folder. It is computed from their paths, sizes, times of change and inodes, without reading them."""
+    """A digest of these rows' image files: their paths, sizes, times of change and inodes. It changes if a file is
+    written, replaced, deleted, or found in another folder. The files are not read."""
     state = sha256(root.encode("utf-8", "surrogatepass"))
     for images in stored:
         for one in images if isinstance(images, list) else [images]:
@@ -235,7 +235,7 @@ def files_state(root: str, stored: Iterable[Any]) -> str:
                 try:
                     found = os.stat(os.path.join(root, path))
                     known: object = (path, found.st_size, found.st_mtime_ns, found.st_ino)
-                except OSError:  # the error comes when the image is opened
+                except OSError:  # opening the image raises the error later
                     known = path
                 state.update(repr(known).encode("utf-8", "surrogatepass"))
     return state.hexdigest()
@@ -304,8 +304,8 @@ class Images(Feature):
     """The columns of a converted row that contain messages."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
-        """Return a finding if the bundle's list of images was edited. Report images without a digest, whose changes
-        would not be noticed."""
+        """Return a finding if the bundle's list of images was edited. Print a sentence about images without a digest:
+        nobody would notice their changes."""
         found = []
         for source in bundle.sources():
             if "images" in source and source["images"] is None:

@@ -1,5 +1,5 @@
-"""The columns of rows in a mixture of shapes (messages, plain texts). One column names the row's shape; the names of
-the row's other columns begin with the shape."""
+"""The columns of rows in a mixture of formats (messages, plain texts). One column has the row's format; the names of
+the row's other columns begin with the format."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +10,6 @@ KIND = "kind"
 
 
 def own_columns(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the mixture with only the columns of its own shape, under their names without the prefix."""
+    """A row of the mixture with only the columns of its own format, without the prefix in their names."""
     begin = f"{row[KIND]}/"
     return {name[len(begin) :]: value for name, value in row.items() if name.startswith(begin)}

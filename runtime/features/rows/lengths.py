@@ -1,5 +1,5 @@
-"""Drop rows before training: rows whose prompt is too long, and rows with too few or too many tokens. Report prompts
-that the trainer cuts.
+"""Drop rows whose prompt is too long, and rows with too few or too many tokens, before training. Report prompts that
+the trainer cuts.
 """
 
 import json
@@ -92,7 +92,7 @@ def of_stream(bundle: Bundle, rows: Any, tokenizer: Any) -> Any:
 
 
 def cut_prompts(rows: Any, tokenizer: Any, limit: int) -> None:
-    """Print how many prompts have more than ``limit`` tokens. The trainer keeps the last tokens of a prompt."""
+    """Print how many prompts have more than ``limit`` tokens. The trainer cuts these at their beginning."""
     counted = rows.map(_with_length, fn_kwargs={"tokenizer": tokenizer}, remove_columns=rows.column_names, desc=None)
     lengths = counted[:]["tokens"]
     if many := sum(one > limit for one in lengths):
@@ -150,7 +150,7 @@ def _prompt_length(row: Mapping[str, Any], prompt: Any, tokenizer: Any) -> int:
 
 
 def before_answer(row: Mapping[str, Any], tokenizer: Any) -> int:
-    """The number of tokens before the first answer of a row; 0 for a plain text, because all its tokens are learned."""
+    """The number of tokens before the first answer of a row. 0 for a plain text, which is learned completely."""
     if "chosen" in row and not row.get("prompt"):
         from trl import extract_prompt
 
@@ -167,7 +167,7 @@ def _long_enough(row: Mapping[str, Any], tokenizer: Any, least: int, restore: Re
 
 
 def _short_enough(row: Mapping[str, Any], tokenizer: Any, most: int, restore: Restore) -> bool:
-    """Whether a row has at most ``most`` tokens. The end token counts, because the trainer appends it to a text."""
+    """Whether a row has at most ``most`` tokens, including the end token that the trainer appends to a text."""
     return max(of_row(restore(row) if restore else row, tokenizer, tokenizer.eos_token or "")) <= most
 
 

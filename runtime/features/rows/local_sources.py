@@ -23,8 +23,8 @@ class LocalSources(Feature):
         return _read if source["id"] is None else None
 
     def source_unreadable(self, bundle: Bundle, reason: str, source: Mapping[str, Any], split: str) -> str:
-        """The reason why a local source cannot be read: the first bad row of its JSON Lines files, or its first Parquet
-        file whose columns have other types. Without such a row or file, the library's own ``reason``.
+        """The reason why a local source cannot be read: the first bad row of its JSON Lines files, or the first Parquet
+        file with other types of columns. If there is neither, the library's ``reason``.
         """
         if source["id"] is not None:
             return reason
@@ -33,7 +33,7 @@ class LocalSources(Feature):
             for path in found:
                 reason = _first_wrong(path) or reason
             reason = _other_type(found) or reason
-        except (OSError, RunError) as error:  # a file was deleted or changed while it was read
+        except (OSError, RunError) as error:  # a file was deleted or changed during reading
             reason = str(error)
         return reason
 
@@ -83,7 +83,7 @@ def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, l
 
 
 def path_of(bundle: Bundle, path: str, bundled: str | None = None) -> str:
-    """The path of a file or folder of the spec: the bundle's copy, otherwise the local one. Raises RunError."""
+    """The path of a file or folder of the spec: that of the bundle's copy or else the original. Raises RunError."""
     return local_files.find(bundle.folder, path) if bundled is None else bundle.inside(bundled)
 
 
@@ -95,8 +95,8 @@ def _of_split(place: str, names: list[str], split: str) -> list[str]:
 
 
 def _stated(bundle: Bundle, source: Mapping[str, Any], split: str) -> list[str]:
-    """The files of a folder that the bundle lists, after their digests were checked. Files that were added later are
-    not read.
+    """The files of a folder that the bundle lists, after a check of their digests. A file that was added after
+    compiling is not read.
     """
     stated = {one["path"]: one for one in source["files"]}
     found = []
@@ -140,7 +140,7 @@ def _first_wrong(path: str) -> str | None:
 
 
 def _other_type(paths: list[str]) -> str | None:
-    """Describe the first Parquet column whose type differs from the first file's, which all rows must have."""
+    """Describe the first Parquet column whose type is not that in the first file; all files must have equal types."""
     if not paths[1:] or not all(path.endswith(".parquet") for path in paths):
         return None
     from pyarrow.parquet import read_schema
