@@ -1,4 +1,4 @@
-"""Count rows in which no token is learned, for a run that learns only some tokens."""
+"""For a run that learns only some tokens: count the rows in which no token is learned."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ class LossMask(Feature):
     """Hooks for a run with a loss mask."""
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Any) -> None:
-        """Count the rows whose tokens are all masked, because trl 0.18 does not drop them."""
+        """Count the rows in which every token is masked, because trl 0.18 does not drop these rows."""
         import pyarrow.compute
 
         names = prepared.column_names

@@ -1,7 +1,7 @@
 """Messages with more than a role and a text (parts, tool calls, reasoning), and the tools of a row.
 
-trl gets three texts for each message, so that all rows have one type: role, content, and the other keys as JSON under
-``FIELDS``. `Renderer` gives the chat template the message with its original keys.
+trl gets three texts for each message: role, content, and all other keys as JSON under ``FIELDS``. So all rows have one
+type. `Renderer` gives the chat template the message with its original keys.
 """
 
 import json
@@ -36,7 +36,7 @@ CARRIERS = ("messages", "prompt", "chosen", "rejected")
 
 
 class MessageFields(Feature):
-    """Handles messages that have keys other than a role and a text."""
+    """Handles messages with more keys than a role and a text."""
 
     tokenizer: Any = None
 
@@ -46,7 +46,7 @@ class MessageFields(Feature):
         self.tokenizer = tokenizer
 
     def row_converter(self, bundle: Bundle, convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-        """``convert``, extended to messages with more keys. A row's first message also stores the columns of the chat
+        """Make ``convert`` keep all keys of messages. A row's first message also stores the row's columns for the chat
         template."""
         learned: tuple[str, ...] = ("messages", "completion", "chosen", "rejected")
         if bundle.arguments.get("assistant_only_loss"):  # `Renderer` masks turns that are not to be learned
@@ -56,7 +56,7 @@ class MessageFields(Feature):
         return partial(_read, convert, learned, "tool_calls" in bundle.data.get("omit", ()))
 
     def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
-        """Report keys of turns that are not read, and turns that are learned although they are no answers."""
+        """Report keys of turns that nothing reads, and learned turns that are not answers."""
         turn_notes.check(bundle, source, rows, doubles(self.tokenizer), self.tokenizer)
         return rows
 
@@ -80,7 +80,7 @@ class MessageFields(Feature):
 
 
 def _has_fields(stored: Any) -> bool:
-    """Whether the stored messages may have other keys than role and content, or columns for the template."""
+    """Whether the stored messages may have keys besides role and content, or the rows columns for the template."""
     for column, kind in stored.features.items():
         turn = getattr(kind, "feature", None)
         keys = turn if isinstance(turn, dict) else {}
@@ -123,14 +123,14 @@ def _read(
 
 
 def _other_system(made: Mapping[str, Any], system: Any, row: Mapping[str, Any]) -> bool:
-    """Whether the row's column `system` is not read, because the conversation begins with another system prompt."""
+    """Whether the conversation begins with its own system prompt, so that the row's column `system` is not read."""
     first = next(made[column][0] for column in CARRIERS if isinstance(made.get(column), list))
     return bool(system) and system == row.get("system") and first["role"] == "system" and first["content"] != system
 
 
 def _check_learned(made: Mapping[str, Any], learned: Sequence[str], where: str) -> None:
-    """Raise RunError if the run would learn a turn that the row excludes from the loss, or if the row excludes every
-    answer."""
+    """Raise RunError if a turn that the row excludes from the loss would be learned, or if the row excludes all
+    answers."""
     for column in ("messages", "prompt", "completion", "chosen", "rejected"):
         turns = unpacked(made[column])[0] if isinstance(made.get(column), list) else []
         excluded = [number for number, turn in enumerate(turns) if untrained(turn)]
@@ -145,7 +145,7 @@ def _check_learned(made: Mapping[str, Any], learned: Sequence[str], where: str) 
 
 
 def _check_calls(made: Mapping[str, Any], where: str) -> None:
-    """Raises RunError for a call without a name, or whose arguments are not a JSON object."""
+    """Raises RunError for a call without a name, and for a call whose arguments are not a JSON object."""
     for turns in made.values():
         for turn in turns if isinstance(turns, list) else ():
             fields = json.loads(turn[FIELDS]) if isinstance(turn, dict) and turn.get(FIELDS) else {}
@@ -163,15 +163,15 @@ def untrained(turn: Mapping[str, Any]) -> bool:
 
 
 def _packed(value: Any, where: str) -> Any:
-    """The column, in which `packed` has converted each message. A column without messages is unchanged."""
+    """The column with each message converted by `packed`. A column without messages is returned unchanged."""
     if isinstance(value, list):
         return [_packed(turn, where) if isinstance(turn, dict) else turn for turn in value]
     return packed(value, where) if isinstance(value, dict) and ("role" in value or "from" in value) else value
 
 
 def _without_nulls(value: Any) -> Any:
-    """The column without the keys of messages whose value is null. In a Parquet file, every message has every key that
-    occurs in the file, with null if the message lacks it.
+    """The column, with the keys of messages that are null removed. In a Parquet file, every message has all keys of the
+    file, and null for those that it lacks.
     """
     if isinstance(value, list):
         return [_without_nulls(turn) if isinstance(turn, dict) else turn for turn in value]
@@ -181,8 +181,8 @@ def _without_nulls(value: Any) -> Any:
 def packed(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
     """A message as role, content and one JSON string with all its other keys. If the content is a list of parts, their
     texts are joined, and the JSON keeps the list for templates that read it. OpenAI's older form of a tool call
-    (`function_call`, role `function`) becomes the present form; a turn with calls needs no content. Raises RunError
-    for a part that is not text.
+    (`function_call`, role `function`) becomes the newer form. A turn with calls needs no content. Raises RunError for a
+    part that is not text.
     """
     if turn.keys() == {"role", "content"} and type(turn["content"]) is str and turn["role"] != "function":
         return {"role": turn["role"], "content": turn["content"]}
@@ -222,7 +222,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def carried_by_first(made: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
-    """The converted row. Its first message stores the values of the columns ``kept``."""
+    """The converted row, whose first message stores the row's values of the columns ``kept``."""
     begins = [column for column in ("messages", "prompt") if isinstance(made.get(column), list)]
     out = dict(made)
     for column in begins or [column for column in ("chosen", "rejected") if isinstance(made.get(column), list)]:
@@ -241,8 +241,8 @@ def unpacked(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]
 
 
 class Renderer:
-    """Replaces ``apply_chat_template`` of a tokenizer. It passes each message to the chat template in a form that the
-    template reads."""
+    """Replaces ``apply_chat_template`` of a tokenizer. The chat template gets each message in a form that it can
+    read."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -252,7 +252,7 @@ class Renderer:
         return partial(type(self.tokenizer).apply_chat_template, self.tokenizer)
 
     def __call__(self, conversation: Any, tools: Any = None, **options: Any) -> Any:
-        """Call the tokenizer's method with the original messages; the mask is 0 for turns that are not learned."""
+        """Call the tokenizer's method with the original messages. In the mask, turns that are not learned are 0."""
         real = self.real()
         if conversation and not isinstance(conversation[0], Mapping):
             every = [unpacked(one) for one in conversation]
@@ -290,7 +290,7 @@ class Renderer:
             place = found.start() - removed
             removed += len(found[0])
             token = next(i for i, (start, end) in enumerate(read["offset_mapping"]) if start < place <= end)
-            for step in (1, -1):  # clears the answer's mask, also at its end token
+            for step in (1, -1):  # sets the mask to 0 for the answer and for its end token
                 at = token if step == 1 else token - 1
                 while 0 <= at < len(mask) and mask[at]:
                     mask[at] = 0
@@ -320,7 +320,7 @@ MARK = re.compile(r" ?zQ\d+qZ")
 
 
 def _with_mark(turn: Mapping[str, Any], number: int, marks: Markers) -> dict[str, Any]:
-    """An answer with a marker: in its content or, if it has no content, in the name of its first tool call."""
+    """An answer with a marker: in its content or, for an answer without content, in the name of its first tool call."""
     out, loss = dict(turn), Loss("content", number, "")
     if isinstance(turn.get("content"), str) and turn["content"].strip():
         out["content"] = marks.text(turn["content"], loss)
@@ -386,7 +386,7 @@ def _arguments(value: Any, path: str, number: int, marks: Markers) -> Any:
 
 
 def _tool(tool: Any, marks: Markers) -> Any:
-    """A copy of a tool, with markers in its name and its description. The markers show whether the chat template writes
+    """A copy of a tool, with markers in its name and its description, which show whether the chat template writes
     both.
     """
     if not isinstance(tool, dict):

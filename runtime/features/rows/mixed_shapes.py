@@ -1,4 +1,4 @@
-"""A mixture of rows of several shapes: each row is tokenized and masked as its own shape requires."""
+"""A mixture of rows in several formats: each row is tokenized and masked according to its own format."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -14,8 +14,8 @@ from .kinds import KIND
 
 
 def marked(source: Mapping[str, Any], part: Any) -> Any:
-    """The mapped rows of a source with their shape in a column. The names of the other columns are prefixed with the
-    shape, so that two shapes never share a column.
+    """The mapped rows of a source, with their format in a column. The names of all other columns get the format as a
+    prefix, so that two formats never share a column.
     """
     kind = source["kind"]
     part = part.rename_columns({name: f"{kind}/{name}" for name in part.column_names})
@@ -26,8 +26,8 @@ class MixedShapesTrainer(Prepared):
     """Trainer methods for a run with a mixture of shapes."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Call trl's constructor. It looks at the first row to decide whether rows are conversations; rows of a mixture
-        always count as conversations.
+        """Call trl's constructor. From the first row, it decides whether rows are conversations; here, the answer is
+        always yes.
         """
         module = next(sys.modules[one.__module__] for one in type(self).__mro__ if one.__module__.startswith("trl."))
         real = module.is_conversational
@@ -53,7 +53,7 @@ class MixedShapesTrainer(Prepared):
                 places[-1] = places[-1] if counts is None else numpy.repeat(places[-1], counts)
             columns = [PART, *(one for one in TOKENS if one in part.column_names)]
             part = part.with_format(None).select_columns(columns)
-            # Rows of token ids were not mapped, so they may still be a selection of a larger table.
+            # rows of token ids were not mapped, so they may still be a selection from a larger table
             parts.append(part.flatten_indices() if rearranged(part) else part)
         names = [one for one in TOKENS if any(one in part.column_names for part in parts)]
         with args.main_process_first():
@@ -64,25 +64,24 @@ class MixedShapesTrainer(Prepared):
 
 
 def _of_kind(rows: Any, kind: str) -> Any:
-    """Only the columns of the rows' shape ``kind``, under their original names."""
+    """The rows of the format ``kind`` with only this format's columns, under their original names."""
     names = {name: name[len(kind) + 1 :] for name in rows.column_names if name.startswith(f"{kind}/")}
     return rows.select_columns([KIND, *names]).rename_columns({KIND: PART, **names})
 
 
 def _learned(part: Any, missing: list[str]) -> Any:
-    """The rows with all mask columns. A mask that the rows' shape lacks is 1 everywhere, so all its tokens are
-    learned."""
+    """The rows with the mask columns of all formats. A mask that the rows' own format lacks is 1 for every token."""
     if not missing:
         return part
     return part.map(lambda row: {name: [1] * len(row["input_ids"]) for name in missing}, desc=None)
 
 
 class MixedCounts(TokenCounts):
-    """Counts the tokens of all rows of the mixture, after they are joined and before they are truncated or packed."""
+    """Counts the tokens of all rows of the mixture: after the formats are joined, before truncation and packing."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """Replaces ``Dataset.map``: map the rows as usual. When the rows of all shapes are joined for the first time,
-        they are tokenized, and their tokens are counted here."""
+        """Replaces ``Dataset.map``: map the rows as usual. When tokenized rows of all formats are first mapped
+        together, count their tokens."""
         import numpy
 
         names = rows.column_names

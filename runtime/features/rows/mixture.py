@@ -59,8 +59,8 @@ def mix(
 ) -> tuple[Any, Any]:
     """Mix sources exactly as ``get_dataset`` of the alignment handbook and of open-r1 does, row for row.
 
-    A part with a share is shuffled with the seed and its first ``int(rows x share)`` rows are kept; the parts are
-    concatenated and shuffled with the seed; ``train_test_split`` with the seed makes the holdout. With ``shuffle`` off
+    A part with a share is shuffled with the seed, and its first ``int(rows x share)`` rows are kept. The parts are
+    concatenated and shuffled with the seed. ``train_test_split`` with the seed makes the holdout. Without ``shuffle``,
     nothing is shuffled. ``filtered`` drops rows of the concatenated parts.
     """
     taken = [selected(part, plan, seed, shuffle) for part, plan in zip(parts, plans, strict=True)]
@@ -76,7 +76,7 @@ def mix(
         raise RunError(f"the holdout asks for {size} rows, but the data has only {len(rows)}")
     try:
         split = rows.train_test_split(test_size=size, seed=seed, shuffle=shuffle)
-    except ValueError as error:  # the training part or the holdout would be empty
+    except ValueError as error:  # with this many rows, the training part or the holdout would be empty
         raise RunError(f"the holdout of {size} cannot be taken from {len(rows)} rows") from error
     return split["train"], split["test"]
 
@@ -109,9 +109,8 @@ def _different(parts: Sequence[Any]) -> str:
 
 
 def _one_type(parts: list[Any]) -> list[Any]:
-    """Give all messages one type: if the messages of only some parts have the key `FIELDS`, the messages of the other
-    parts get it, too. If a column for the chat template, such as `tools`, has another type in each part, it becomes
-    JSON text."""
+    """Give all messages one type: if only some parts have messages with the key `FIELDS`, the messages of all parts get
+    this key. A column for the chat template, such as `tools`, becomes JSON text if its types in the parts differ."""
     for column in KEPT:
         if len({str(part.features[column]) for part in parts if column in part.features}) > 1:
             parts = [_as_text(part, column) if column in part.features else part for part in parts]
@@ -161,7 +160,7 @@ def _shuffles(bundle: Bundle) -> bool:
     published recipes.
 
     A complete dataset is passed to the trainer unchanged, as in the recipes, because the trainer's sampler shuffles
-    every epoch. KTO's trainer keeps the order, so KTO's rows are shuffled before.
+    every epoch. KTO's trainer keeps the order of rows, so they are shuffled before it gets them.
     """
     data = bundle.data
     mixed = len(data["sources"]) > 1 or any(one.get("take") for one in data["sources"]) or data["holdout"]
@@ -169,7 +168,7 @@ def _shuffles(bundle: Bundle) -> bool:
 
 
 def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> Any:
-    """The evaluation sets that the spec states separately. Sources in a set may have shares, as in the mixture."""
+    """The evaluation sets that the spec states apart from the training data. Sources of a set may have shares."""
     data, made = bundle.data, Sets()
     for one in stated["sets"]:
         parts = [load(source) for source in one["sources"]]
@@ -182,7 +181,7 @@ def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> A
 
 
 def repeated(rows: Any, seen: set[bytes] | None = None) -> Any:
-    """The rows without duplicates, which are equal in every converted column; prints how many are dropped.
+    """The rows without duplicates (rows that are equal in every converted column). Prints how many are dropped.
 
     ``seen`` has the digests of other sources' rows, which also count as duplicates. The digests of these rows are added
     to it.

@@ -15,7 +15,7 @@ class NamedRoles(Feature):
     """Hooks for a run whose spec says which names of speakers stand for which roles (`user_roles = [customer]`)."""
 
     def row_converter(self, bundle: Bundle, to_row: Read) -> Read:
-        """A function that replaces speakers' names by the spec's roles, and then calls ``to_row``."""
+        """A function that replaces the names of speakers by the roles in the spec, and then calls ``to_row``."""
         return partial(_read, to_row, bundle.data["roles"])
 
 

@@ -1,7 +1,7 @@
 """Count tokens for ORPO, whose trainer truncates pairs while it tokenizes them, and drop pairs without an answer.
 
 If a prompt alone fills `seq`, trl keeps the pair with an empty answer. The loss of such a pair is a mean over no
-tokens, which is nan, so the loss of its batch is nan. The trainers of dpo, kto and reward drop such rows.
+tokens: nan. The loss of the whole batch is then nan, too. The trainers of dpo, kto and reward drop such rows.
 """
 
 from collections.abc import Callable
@@ -25,14 +25,14 @@ class Measured:
         self.tokenize = tokenize
 
     def __call__(self, row: Any) -> dict[str, Any]:
-        """The tokenized row with the columns `FULL_LENGTHS` and `HAS_ANSWERS`."""
+        """The tokenized row, with the additional columns `FULL_LENGTHS` and `HAS_ANSWERS`."""
         trainer, lengths = self.tokenize.__self__, list[int]()
         build, tokens = trainer.build_tokenized_answer, trainer.processing_class
 
         def noted(prompt: str, answer: str) -> Any:
             tokenized = build(prompt, answer)
             first, last = tokenized["prompt_input_ids"], tokenized["input_ids"]
-            # trl adds a begin token to a sequence without one, and an end token in the same way
+            # trl adds a begin token to a sequence that has none, and likewise an end token
             begins = tokens.bos_token_id is None or first[:1] == [tokens.bos_token_id]
             ends = last[-1:] == [tokens.eos_token_id]
             lengths.append(len(first) + len(last) + (not begins) + (not ends))
@@ -57,7 +57,7 @@ class OrpoCounts(Feature):
 
 
 class OrpoTokenCounts(PairTokenCounts):
-    """Counts the pairs while ORPO tokenizes them, and drops those without an answer."""
+    """Counts the pairs while ORPO tokenizes them, and drops pairs with an answer that has no token left."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
         """Called in place of ``Dataset.map`` while ORPO tokenizes: return only pairs in which both answers have a token
@@ -67,10 +67,10 @@ class OrpoTokenCounts(PairTokenCounts):
         return self.complete_pairs(real(rows, Measured(args[0]), *args[1:], **kwargs))
 
     def complete_pairs(self, tokenized: Any) -> Any:
-        """Count the pairs before and after truncation, and drop those without an answer."""
+        """Count the pairs before and after truncation, and drop pairs with an answer that has no token left."""
         import numpy
 
-        if FULL_LENGTHS not in tokenized.column_names:  # an empty dataset has no columns
+        if FULL_LENGTHS not in tokenized.column_names:  # a dataset without rows has no columns
             return tokenized
         if not self.has_counts:
             lengths = numpy.asarray(tokenized[FULL_LENGTHS][:], dtype="int64").reshape(len(tokenized), 2).T

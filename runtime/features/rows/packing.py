@@ -21,9 +21,9 @@ class Packing(Feature):
         logger.addFilter(lambda record: not record.getMessage().startswith(DOUBTS))
 
     def truncation_limit(self, bundle: Bundle, most: int | None) -> int | None:
-        """The truncation limit, or None if the packing strategy loses no token."""
+        """The truncation limit, or None if the packing strategy drops no token."""
         return None if bundle.arguments.get("packing_strategy", "wrapped") in LOSSLESS else most
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: object) -> None:
-        """Report no rows as dropped, because the number of packed sequences is not the number of rows."""
+        """Report no dropped rows: trl's number of packed sequences says nothing about the number of rows."""
         counted.left_out = 0

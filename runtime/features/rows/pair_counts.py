@@ -1,4 +1,4 @@
-"""Count the tokens of rows with several sequences, by the column names of trl 0.18 to 1.16."""
+"""Count the tokens of rows with several sequences, under the column names that trl 0.18 to 1.16 use."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ class PairTokenCounts(TokenCounts):
     """Counts the sequences of a pair: the prompt with the chosen answer, and the prompt with the rejected one."""
 
     def sequences(self, tokenized: Any) -> list[Any]:
-        """The lengths of the prompt together with each answer."""
+        """For each answer, the lengths of the prompt and this answer together."""
         prompts = [lengths_of(tokenized, name) for name in PROMPTS if name in tokenized.column_names]
         return [sum(prompts, lengths_of(tokenized, name)) for name in ANSWERS if name in tokenized.column_names]
 

@@ -56,7 +56,7 @@ def _prompt(template: str, row: Mapping[str, Any], where: str) -> str:
 
 @cache
 def _compiled(template: str) -> Any:
-    """The compiled template. A null column renders as nothing, and a missing column is an error."""
+    """The compiled template. A column that is null renders as "", and a column that is missing is an error."""
     from jinja2 import StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 

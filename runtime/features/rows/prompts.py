@@ -32,12 +32,12 @@ ALPACA_WITH_INPUT = (
 
 
 def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
-    """The dataset's column for each part of the shape: `{"prompt": "question"}`; ``present`` are the dataset's columns.
+    """The dataset's column for each part of the format: `{"prompt": "question"}`; ``present`` are all its columns.
 
     A preference has a prompt if the source names three columns (the first is the prompt) or, without names, has a
-    column ``prompt``. Two named columns of the shape unpaired are a conversation, whose last turn is the answer, and
-    the label. The shape prompt has its prompt in the first named column; any further ones are for the reward functions.
-    Raises RunError if the number of names does not fit the shape.
+    column ``prompt``. For the format unpaired, two named columns are a conversation, whose last turn is the answer, and
+    the label. For the format prompt, the first named column is the prompt, and all others are for the reward functions.
+    Raises RunError if the number of names does not fit the format.
     """
     shape = source["shape"]
     if shape not in SHAPES:
@@ -61,10 +61,10 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
 def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
     """The stored columns that the trainer does not get.
 
-    Reward functions get every column of their source, or only those that the source names. trl detects conversations by
-    any one of the first four reserved columns (data_utils.is_conversational uses the order of a set, which differs
-    between processes), so these four are dropped from rows with a prompt. A reward model's trainer also reads
-    ``margin``.
+    Reward functions get every column of their source, or only those that the source names. trl looks at one of the
+    first four reserved columns to decide whether a row is a conversation, and not at the same one in every process
+    (data_utils.is_conversational iterates over a set). So rows with a prompt lose these four. A reward model's trainer
+    also reads ``margin``.
     """
     if source["shape"] != "prompt":
         margin = method == "reward" and (not source.get("only") or "margin" in source["columns"])
@@ -121,7 +121,7 @@ def to_row(
 
 
 def _turn(value: Any, role: str) -> Any:
-    """A text as a conversation of one turn, by the role of its column; any other value is returned unchanged."""
+    """A text as a conversation of one turn, with the role of its column. Any other value is returned unchanged."""
     speaker = {"prompt": "user", "completion": "assistant", "chosen": "assistant", "rejected": "assistant"}.get(role)
     return [{"role": speaker, "content": value}] if isinstance(value, str) and speaker is not None else value
 
@@ -150,8 +150,8 @@ def _pair(values: Mapping[str, Any], where: str, system: str | None) -> dict[str
 
 
 def _preference(values: Mapping[str, Any], where: str, system: str | None, full: bool) -> dict[str, Any]:
-    """The prompt and both answers of a row; with ``full``, for a reward model, only the two answers, each of which
-    includes the prompt.
+    """The prompt and both answers of a row. With ``full`` (for a reward model), only the two answers, each with the
+    prompt.
 
     If the answers already begin with the prompt (ultrafeedback_binarized has a text prompt next to complete
     conversations), the prompt is taken from the answers, as in trl (data_utils.maybe_extract_prompt).
@@ -175,7 +175,7 @@ def _preference(values: Mapping[str, Any], where: str, system: str | None, full:
 
 
 def _begins(answer: list[dict[str, Any]], prompt: list[dict[str, Any]], given: Any) -> bool:
-    """Whether an answer is the complete conversation, including its prompt."""
+    """Whether an answer is the complete conversation, which begins with the prompt."""
     if isinstance(given, str):
         return str(answer[0]["role"]) != "assistant"
     return answer[: len(prompt)] == prompt
@@ -184,7 +184,7 @@ def _begins(answer: list[dict[str, Any]], prompt: list[dict[str, Any]], given: A
 def split_prompt(chosen: Any, rejected: Any) -> tuple[Any, Any, Any]:
     """The common prefix of two answers, and the rest of each, in turns of conversations or characters of texts.
 
-    Neither rest is ever empty. In texts, a space between prompt and answers belongs to the answers (trl,
+    Each rest has at least one turn or character. A space between prompt and answers belongs to the answers (trl,
     extract_prompt).
     """
     most = min(len(chosen), len(rejected)) - 1
@@ -231,16 +231,14 @@ def answer(value: Any, where: str) -> list[dict[str, Any]]:
 
 
 def _turns(turns: Any, where: str) -> list[dict[str, Any]]:
-    """Messages with either pair of keys: role and content, or from and value."""
+    """Messages in either form: with role and content, or with from and value."""
     if isinstance(turns, list) and turns and isinstance(turns[0], dict) and "from" in turns[0]:
         return from_value(turns, where)
     return messages(turns, where)
 
 
 def _boundary_moves(row: dict[str, Any], tokenizer: Any) -> bool:
-    """Whether a prompt is tokenized differently without its completion than with it. If it is, trl warns and cuts
-    tokens.
-    """
+    """Whether the tokens of a prompt change if its completion follows. If they do, trl warns and cuts tokens."""
     prompt, answer = row.get("prompt"), row.get("completion", row.get("chosen"))
     if prompt is None or answer is None:
         return False
@@ -295,8 +293,8 @@ class PromptRows(Feature):
         return FORMAT
 
     def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:
-        """A note if these rows are plain text next to a chat template, or if a prompt is tokenized differently without
-        its answer than with it.
+        """A note if these rows are plain text although there is a chat template, or if the tokens of a prompt change
+        when its answer follows.
         """
         plain = all(isinstance(row.get("completion", row.get("chosen")), str) for row in rows)
         note = "; plain text, which the chat template does not wrap" if plain and tokenizer.chat_template else ""

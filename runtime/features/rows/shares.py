@@ -28,7 +28,7 @@ class Shares(Mixture):
         self.tokenizer = tokenizer
 
     def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], part: Any) -> Any:
-        """The rows that the trainer will not drop, so that the shares apply to the rows that are trained on."""
+        """The rows that the trainer will keep, so that the shares are those of the rows that are trained on."""
         kept_in_full = bundle.plan["method"]["scores"]
         drops = kept_in_full or _drops_long_prompts(bundle)
         if source.get("share") is None or self.tokenizer is None or not drops or len(part) == 0:
@@ -58,8 +58,8 @@ class Shares(Mixture):
 
 
 def _drops_long_prompts(bundle: Bundle) -> bool:
-    """Whether the trainer drops rows whose answer begins after `seq` tokens, as trl 1.16 does. It drops none
-    if prompts have their own limit, because answers then begin earlier.
+    """Whether the trainer drops rows whose answer begins after `seq` tokens, as trl 1.16 does. If prompts have a limit
+    of their own, answers begin earlier, and no row is dropped.
     """
     plan = bundle.arguments
     if plan.get("max_length") is None or plan.get("truncation_mode") == "keep_end" or plan.get("packing"):
@@ -156,8 +156,8 @@ def counts(
 
 
 def _divided(total: int, parts: Sequence[Fraction]) -> list[int]:
-    """Divide ``total`` into whole numbers in proportion to ``parts``, which sum to 1. The largest remainders are
-    rounded up."""
+    """Divide ``total`` into whole numbers in proportion to ``parts``, which sum to 1. The numbers with the largest
+    remainders are rounded up, and all others are rounded down."""
     exact = [total * part for part in parts]
     out = [floor(one) for one in exact]
     order = sorted(range(len(parts)), key=lambda number: out[number] - exact[number])

@@ -1,8 +1,8 @@
 """Find the files of a data folder that belong to a split, by the rules of the datasets library. Standard library only.
 
 The library looks only at names (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`). It tries three kinds
-in turn: shards ``data/SPLIT-00000-of-00001.*``, split keywords in folder names, split keywords in file names. If a
-folder has none of these, all its files are the split ``train``. The compiler uses the same rules.
+of names in turn: shards ``data/SPLIT-00000-of-00001.*``, split keywords in folder names, split keywords in file names.
+If a folder has none of these, all its files are the split ``train``. The compiler uses the same rules.
 """
 
 import os
@@ -41,7 +41,7 @@ def _has(*words: str) -> Callable[[str], object]:
 
 
 def listed(folder: str, endings: Sequence[str]) -> list[str]:
-    """The relative paths of the data files below a folder, except hidden ones. Links to folders are not followed."""
+    """The relative paths of the data files below a folder, without hidden files. Links to folders are not followed."""
     found = []
     for where, folders, names in os.walk(folder):
         folders[:] = [one for one in folders if not one.startswith((".", "__"))]

@@ -134,8 +134,7 @@ class Hub(Feature):
         """Finish the pushes on process 0. The other processes do not wait, because an upload may take longer than
         ddp_timeout.
 
-        After a stop request, remaining uploads are left to the next start, because they may take longer than the
-        remaining time.
+        After a stop request, the next start makes the remaining uploads, because they may take more time than is left.
         """
         if trainer.publisher is None:
             return
@@ -179,8 +178,8 @@ def _may_not(who: dict[str, Any], full: str) -> str | None:
 
 
 def _no_entry(api: Any, full: str) -> list[str]:
-    """The findings about write access to a repository; none if the repository does not exist, because the run will
-    create it."""
+    """The findings about write access to a repository. Empty if the repository does not exist, because the run creates
+    it."""
     client = import_module("huggingface_hub.utils")
     try:
         url, headers = f"{api.endpoint}/api/models/{full}/auth-check/write", client.build_hf_headers()
@@ -346,7 +345,7 @@ class Publisher:
 
 
 def _link(source: str, target: str) -> str:
-    """Copy JSON files, some of which are later rewritten in place; hard-link the others."""
+    """Copy JSON files, some of which are rewritten in place later. All other files become hard links."""
     if not fnmatch(source, "*.json"):
         try:
             os.link(source, target)
