@@ -1,9 +1,9 @@
 """Run the launcher that launch.sh names (``accelerate.commands.launch`` or ``torch.distributed.run``), unchanged.
 
 This module adds four things. It runs the preflight. After a failure it prints one line instead of the launcher's
-traceback. It sends stop requests to the processes and not to torch's agent, which would kill them after 30 seconds. And
-all processes end when the launcher ends, for any reason. The first Ctrl-C is a stop request, and so is a closed
-terminal; the second Ctrl-C ends the run at once.
+traceback. Stop requests go to the processes of the run, and not to torch's agent, which would kill these after 30
+seconds. And all processes end when the launcher ends, for any reason. The first Ctrl-C is a stop request, and so is a
+closed terminal; the second Ctrl-C ends the run at once.
 """
 
 import contextlib
@@ -51,12 +51,12 @@ def main(folder: str, words: Sequence[str]) -> int:
 
     for number in signals.STOP_SIGNALS:
         signal.signal(number, _forward_signal)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # under nohup, SIGHUP stays ignored
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # under nohup, SIGHUP must stay ignored
         signal.signal(signal.SIGHUP, lambda *_: _forward_signal(signal.SIGTERM, None))
     os.environ[signals.LAUNCHER] = str(os.getpid())
     checked = os.environ.get(preflight.DONE)
     if os.environ.get("NODE_RANK", "0") == "0":
-        # as soon as the run has started, it reports its own progress
+        # after its start, the run reports its own progress
         progress.watch(lambda: not (_started or (_process and _process().children())))
     progress.now("checking this machine")
     global _output_dir
@@ -129,7 +129,8 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
         if isinstance(error, ChildFailedError):
-            # If several processes fail at once, prefer a failure that was not caused by the end of another process.
+            # if several processes fail at once, one whose failure was not caused by the end of another process is
+            # reported
             rank, failure = min(error.failures.items(), key=lambda one: one[1].exitcode == BROKEN)
             codes = [one.exitcode for one in error.failures.values()]
             return _ended(f"process {rank}", failure.exitcode, codes if _stop_requested else [failure.exitcode])
@@ -140,7 +141,7 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
 
 
 def _forward_signal(number: int, _: object) -> None:
-    """Pass a stop request on to the processes of the run. Before they are started, exit immediately."""
+    """Pass a stop request on to the processes of the run. If they are not started yet, exit immediately."""
     global _stop_requested
     _stop_requested = True
     children = _process().children() if _process else []
@@ -150,7 +151,7 @@ def _forward_signal(number: int, _: object) -> None:
 
 
 def _exit_if_stopped() -> None:
-    """Exit if there was a stop request. One may have come while a library was running another program."""
+    """Exit if there was a stop request. It may have come while a library was running another program."""
     if _stop_requested:
         _report(_stopped())
         os._exit(75)
@@ -194,18 +195,18 @@ def _stopped() -> str:
 
 
 def _report(message: str) -> None:
-    """Write one line. If the terminal was closed, no error is raised, so that the run can save."""
+    """Write one line. A closed terminal raises no error here, so that the run can save."""
     begin = "\r\x1b[K" if os.isatty(2) else ""  # erases the progress line of the last step
     with contextlib.suppress(OSError):
         os.write(2, f"{begin}launch.sh: {message}\n".encode())
 
 
 def _ended(who: str, status: int, codes: Iterable[int]) -> int:
-    """Report how a process or the run (``who``) ended, or start the run again. Returns the exit status. If any of the
-    exit ``codes`` means a stop request, a stop is reported."""
+    """Report how ``who`` (a process or the run) ended, or start the run again. Returns the exit status. If one of the
+    exit ``codes`` means a stop request, the run counts as stopped."""
     from .core import signals
 
-    # Ctrl-C kills a process that has no handler yet, so its exit status is that of SIGINT.
+    # a process without a handler is killed by Ctrl-C, so its exit status is that of SIGINT
     stops = (*signals.STOP_SIGNALS, signal.SIGINT) if _interrupted else signals.STOP_SIGNALS
     if any(code == signals.REQUEUE or -code in stops for code in codes):
         _report(_stopped())
@@ -228,7 +229,7 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, _interrupt)  # handles signals before the imports below, which take seconds
+    signal.signal(signal.SIGINT, _interrupt)  # the imports below take seconds, so signals are handled before them
     _folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)

@@ -1,6 +1,6 @@
 """The program of a bundle: ``accelerate launch trainer/main.py`` starts it in each process.
 
-When started as a file it makes its folder a package, so that imports work as in tests.
+When this file is run as a program, it makes its folder a package, so that imports work as in tests.
 """
 
 import os
@@ -15,7 +15,7 @@ if not __package__:
 if __name__ == "__main__":
     from .core import signals
 
-    # signals are handled before the imports below, because these imports take seconds
+    # the imports below take seconds, so signals are handled before them
     signals.listen()
 
 from .core.run import main

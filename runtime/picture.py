@@ -1,7 +1,7 @@
 """Draw the curves of a run as SVG: ``python3 picture.py OUT`` writes OUT/picture.svg from OUT/metrics.jsonl.
 
-A run draws its picture when it ends. Called by hand, this program also draws a run that is still going. Standard
-library only, and no other module of the bundle.
+A run draws its picture when it ends. A user can call this program to draw a run that has not ended. Standard library
+only, and no other module of the bundle.
 """
 
 import json
@@ -46,7 +46,7 @@ class Curve(NamedTuple):
 
 
 def curves(events: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Points]]:
-    """The points of each metric by panel and name. A value that is not finite is kept, and interrupts the line."""
+    """The points of each metric by panel and name. Values that are not finite are kept, and interrupt the line."""
     found: dict[str, dict[str, Points]] = {name: {} for name in PANELS}
     before: tuple[float, float] | None = None
     for event in events:
@@ -85,7 +85,7 @@ def is_step(value: Any) -> bool:
 
 
 def _number(value: Any) -> float | None:
-    """A number of metrics.jsonl, where nan and infinity are strings; one that is too large to draw is infinite."""
+    """A number of metrics.jsonl, which has nan and infinity as strings. A number too large to draw becomes infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -142,8 +142,7 @@ def panel(title: str, found: Sequence[Curve], restarts: Iterable[tuple[float, st
 
 
 def _legend(found: Sequence[Curve]) -> tuple[list[str], int]:
-    """Return a pair: the curves' names, arranged in as many lines as needed, and the height of these lines except the
-    first."""
+    """Return a pair: the curves' names, in as many lines as needed, and the height of all these lines but the first."""
     parts: list[str] = []
     across, y = 8, 33
     for curve in found:
@@ -170,7 +169,7 @@ def _line(points: Points, place: Any) -> str:
 
 
 def _thinned(points: Points) -> Points:
-    """At most twice ``POINTS`` points, in order: the lowest and the highest point of each part. Values that are not
+    """At most twice ``POINTS`` points, in order: the lowest and the highest point of each part. All values that are not
     finite stay."""
     size = ceil(len(points) / POINTS)
     if size <= 2:

@@ -2,7 +2,7 @@
 
 The bundle's own code and trl convert, tokenize, cut and pack the rows, with a tiny model in place of the run's model.
 Each result of ``Dataset.map`` is kept in DIR, in a folder whose name is a digest of everything that determines the
-rows. The run makes the same calls of ``Dataset.map``, and reads their results.
+rows. The run makes the same calls of ``Dataset.map``, which then read these results.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def key(plan: Mapping[str, Any], manifest: Mapping[str, Any], model: str | None)
     of a local model.
     """
     arguments = {name: one for name, one in plan["arguments"].items() if not name.startswith(COMPUTING)}
-    if plan["method"]["name"] != "kto":  # KTO pairs prompts with other answers of a batch of this size (its KL term)
+    if plan["method"]["name"] != "kto":  # for its KL term, KTO pairs prompts with other answers of a batch of this size
         arguments.pop("per_device_train_batch_size", None)
     files = {name: one for name, one in manifest["files"].items() if name.startswith(CODE)}
     tokenizer = {}
@@ -101,7 +101,7 @@ def concerns_rows(feature: Any) -> bool:
 def tiny_model(bundle: Any, tokenizer: Any) -> Any:
     """The smallest model that trl's constructors accept: one layer of width 8 over the tokenizer's vocabulary.
 
-    Preparation reads the tokenizer and the arguments, and only the class and configuration of the model.
+    The preparation needs of the model only its class and its configuration.
     """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification
@@ -295,8 +295,8 @@ def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: Any) -> Mapped
 
 @contextmanager
 def reading(bundle: Any) -> Iterator[None]:
-    """A context in which ``Dataset.map`` returns this run's rows from $XPC_PREPARED. If there are no such rows,
-    ``Dataset.map`` works as usual."""
+    """A context in which ``Dataset.map`` returns the rows in $XPC_PREPARED that were prepared for this run. If there
+    are none, ``Dataset.map`` works as usual."""
     import datasets
 
     from .core.errors import say
@@ -313,7 +313,7 @@ def reading(bundle: Any) -> Iterator[None]:
         return
     say(f"the rows are read from {folder}")
     caches = datasets.is_caching_enabled()
-    datasets.disable_caching()  # with caching, a shuffle would write its indices next to the rows
+    datasets.disable_caching()  # with caching, a shuffle would write its indices to the folder of the rows
     try:
         with map_replaced(_reading(folder, calls)):
             yield
@@ -340,7 +340,7 @@ def _reading(folder: str, calls: list[dict[str, Any]]) -> Mapped:
 
 
 def _outermost(mapped: Mapped) -> Mapped:
-    """Make ``mapped`` replace only the outermost calls of ``Dataset.map``; calls within another call are unchanged."""
+    """Make ``mapped`` replace only outer calls of ``Dataset.map``. Calls inside of another call stay as they are."""
     within = False
 
     def called(real: Mapped, rows: Any, function: Any = None, **options: Any) -> Any:

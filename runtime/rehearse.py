@@ -34,7 +34,7 @@ SECONDS = 0.2
 
 
 class Launch:
-    """The running launch of the copied bundle. ``stopped`` is true once this process has received a stop request."""
+    """The running launch of the copied bundle. ``stopped``: this process has received a stop request."""
 
     process: "subprocess.Popen[bytes] | None" = None
     stopped = False
@@ -100,7 +100,7 @@ def _rehearsed(bundle: str, out: str, plan: dict[str, Any], environ: dict[str, s
 
 
 def _launched(bundle: str, out: str, environ: dict[str, str], before: int) -> int:
-    """Launch the copied bundle, and ask it to stop once a step after ``before`` is logged. Returns the exit status."""
+    """Launch the copied bundle. Once a step after ``before`` is logged, ask it to stop. Returns the exit status."""
     Launch.process = process = subprocess.Popen([os.path.join(bundle, "launch.sh")], env=environ)
     requested = False
     while process.poll() is None:
@@ -129,7 +129,7 @@ def _newest(out: str) -> int:
 
 def _copied(folder: str, place: str, plan: dict[str, Any]) -> str:
     """Copy the bundle so that it writes to another folder: links to its files, and a copy of launch.sh, which runs the
-    bundle next to it."""
+    bundle in its own folder."""
     bundle = os.path.join(place, "rehearsal.bundle")
     os.mkdir(bundle)
     for name in sorted(os.listdir(folder)):

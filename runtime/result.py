@@ -35,8 +35,8 @@ def results(events: Iterable[Mapping[str, Any]], rewarded: bool) -> dict[str, Re
     """First, last, lowest, highest and best value of losses, rewards, margins and accuracies, also in evaluations
     (``eval_loss``).
 
-    The loss of a method that logs rewards is omitted, because it is around zero at every step. If there are several
-    reward functions, each also has a result, after the result of their sum.
+    For a method that logs rewards, the loss is omitted, because it is around zero at every step. Several reward
+    functions have a result each, after the result of their sum.
     """
     values: dict[str, list[tuple[float, int]]] = {}
     functions: dict[str, list[tuple[float, int]]] = {}
@@ -92,7 +92,7 @@ def lines(found: Mapping[str, Result]) -> str:
 
 
 def overview(members: str, statuses: Sequence[str]) -> str:
-    """A line for each member of a sweep, with its best value of the metric by which runs are compared.
+    """A line for each member of a sweep, with the member's best value of the metric that compares runs.
 
     ``members`` is the folder of the bundles. ``statuses`` is a flat list: a member's name, then the exit status of its
     launch, and so on.
@@ -176,8 +176,8 @@ def utilisation(
 
 def draw(folder: str, say: Callable[[str], object]) -> str:
     """Draw the curves of the run in ``folder`` with picture.py, which is next to this file, and return the path of the
-    picture. If drawing fails, ``say`` gets the reason and the path is empty: a run must not fail because of its
-    picture."""
+    picture. If drawing fails, print the reason with ``say`` and return "": a run must not fail because of its picture.
+    """
     try:
         program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "picture.py")
         return str(runpy.run_path(program)["write"](folder))
@@ -188,7 +188,7 @@ def draw(folder: str, say: Callable[[str], object]) -> str:
 
 def weights(folder: str, base: str | None, adapters: Mapping[str, Any] | None) -> str:
     """The summary's lines about weights: the folder of the final weights (for adapters, also the name of their base),
-    and the folder of the merged weights, if they are saved.
+    and, if merged weights are saved, their folder.
     """
     place = f"{folder}  (adapters; their base is {base})" if base else folder
     return place + (f"\nmerged     {os.path.join(folder, 'merged')}" if adapters and adapters.get("merge") else "")

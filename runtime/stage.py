@@ -63,7 +63,7 @@ def main(folder: str, words: Sequence[str]) -> int:
             return stop(findings(missing)) if missing else 0
         if options.check:
             return _check(bundle, place)
-        # this variable would make the process read rows from an older stage instead of the hub
+        # with this variable, the process would read rows from an older stage instead of the hub
         os.environ.pop("XPC_STAGED", None)
         progress.watch()
         _stage(bundle, place, options.wheels)
@@ -73,7 +73,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         say("stopped; the same command continues")
         return 130
     progress.now("")
-    # A new process checks the stage offline, because libraries read HF_HUB_OFFLINE only when they are imported.
+    # libraries read HF_HUB_OFFLINE only when they are imported, so a new process checks the stage offline
     check = [sys.executable, os.path.abspath(__file__), place, "--check"]
     offline = {"XPC_STAGED": place, "HF_HUB_CACHE": os.path.join(place, "hub"), "HF_HUB_OFFLINE": "1"}
     return subprocess.run(check, env={**os.environ, **offline}, check=False).returncode
@@ -106,13 +106,13 @@ def _needs(bundle: Bundle) -> dict[str, dict[str, Any]]:
 
 
 def _name(source: Mapping[str, Any], split: str) -> str:
-    """The name of a hub source's rows in staged.json. It contains everything that determines which rows they are."""
+    """The name of a hub source's rows in staged.json. It has everything that decides which rows these are."""
     config, part = (f":{source[one]}" if source[one] else "" for one in ("config", "slice"))
     return f"{source['id']}{config}[{split}{part}]@{source['revision'] or 'main'}"
 
 
 def rows(source: Mapping[str, Any], split: str, streaming: bool) -> Any:
-    """The rows of a hub source in $XPC_STAGED; the run calls this when it is set. Raises RunError."""
+    """The rows of a hub source in $XPC_STAGED. A run with this variable calls this function. Raises RunError."""
     from datasets import load_dataset
 
     place = os.environ["XPC_STAGED"]
@@ -133,7 +133,7 @@ def _index(place: str) -> dict[str, Any]:
 
 
 def _missing(bundle: Bundle, place: str) -> list[str]:
-    """A sentence for each thing that this run needs and the folder lacks. Raises RunError."""
+    """A sentence for each model and each set of rows that this run needs and the folder lacks. Raises RunError."""
     staged, found = _index(place), []
     again = f"run `launch.sh --stage {place}` of this bundle on a machine with a network"
     for name in _needs(bundle):
@@ -165,7 +165,7 @@ def _stage(bundle: Bundle, place: str, wheels: bool) -> None:
 def _fetch(bundle: Bundle, place: str) -> None:
     """Download everything that is missing, and list the folder's contents in staged.json."""
     fetched: dict[str, Any] = {}
-    with suppress(ImportError):  # the first download then reports that the hub's libraries are missing
+    with suppress(ImportError):  # if the hub's libraries are missing, the first download reports it
         from .library_internals import progress_bars
 
         progress_bars.capture(True)
@@ -213,7 +213,7 @@ def _texts(found: Any) -> list[str]:
 
 
 def _rows(place: str, bundle: Bundle, name: str, source: Any, split: str) -> dict[str, Any]:
-    """Fetch the rows of a source as the run would read them from the hub; the folder is renamed when complete."""
+    """Fetch the rows of a source as the run would read them from the hub. A complete folder gets its final name."""
     from huggingface_hub import HfApi, hf_hub_download
 
     commit = str(HfApi().dataset_info(source["id"], revision=source["revision"]).sha)
@@ -224,7 +224,7 @@ def _rows(place: str, bundle: Bundle, name: str, source: Any, split: str) -> dic
         os.makedirs(folder + ".part")
         data_sources.load(bundle, source, split).to_parquet(os.path.join(folder + ".part", "rows.parquet"))
         os.rename(folder + ".part", folder)
-    with suppress(Exception):  # a dataset may have no card, and then no licence
+    with suppress(Exception):  # a dataset without a card has no licence
         hf_hub_download(source["id"], "README.md", repo_type="dataset", revision=source["revision"],
                         cache_dir=os.path.join(place, "hub"))  # fmt: skip
     return {"commit": commit, "files": _files(place, folder)}

@@ -12,8 +12,8 @@ from typing import Any
 
 
 class TokenPlaces:
-    """The bytes of a text at which its tokens end. It replaces a tokenizers.Encoding where a loss mask is computed,
-    because only `char_to_token` is called there.
+    """The bytes of a text at which its tokens end. Where a loss mask is computed, this class replaces a
+    tokenizers.Encoding, of which only `char_to_token` is called there.
     """
 
     def __init__(self, text: str, ends: Any) -> None:
@@ -43,8 +43,8 @@ class TokenBytes:
         """The places of the tokens of an encoded text. None if they may differ from the tokenizer's offsets at one of
         the characters ``chars``.
 
-        They may differ at a space, which the tokenizer may leave out of its offsets, and if the text was changed: its
-        tokens then stand for another number of bytes, or the text is not in the normal form NFC.
+        They may differ at a space, which the tokenizer may leave out of its offsets. They may also differ if the
+        tokenizer changes the text: the numbers of bytes are then not equal, or the text is not in the normal form NFC.
         """
         if any(text[at : at + 1] in ("", " ") for at in chars):
             return None

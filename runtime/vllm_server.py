@@ -30,7 +30,7 @@ SECONDS = 5.0
 
 
 def main(folder: str, words: Sequence[str]) -> int:
-    """Run the program. Returns 0, or 1 after a message, unless the server replaces this process."""
+    """Run the program. Returns 0, or 1 after a message; if the server replaces this process, does not return."""
     parser = argparse.ArgumentParser(prog="vllm_server.py", allow_abbrev=False)
     parser.add_argument("--answers", metavar="HOST")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="GPUs that share the weights")
@@ -47,7 +47,7 @@ def main(folder: str, words: Sequence[str]) -> int:
 
 
 def port(bundle: Bundle) -> int:
-    """The port on which the trainer expects the server. Raises RunError for a run without a vLLM server."""
+    """The port on which the trainer expects the vLLM server. Raises RunError for a run that needs no such server."""
     found = bundle.arguments.get("vllm_server_port")
     if not bundle.arguments.get("use_vllm") or not isinstance(found, int):
         raise RunError("this bundle uses no vLLM server")

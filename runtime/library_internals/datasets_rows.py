@@ -6,14 +6,14 @@ from typing import Any
 
 
 def rearranged(rows: Any) -> bool:
-    """Whether the dataset is a selection or a permutation of its table. If so, row i of the table is not row i of the
+    """Whether the dataset is a selection or a permutation of its table, so that row i of the table is not row i of the
     dataset."""
     return getattr(rows, "_indices", None) is not None
 
 
 @contextmanager
 def map_replaced(mapped: Callable[..., Any]) -> Iterator[None]:
-    """A context in which ``mapped`` replaces ``Dataset.map`` and gets the original as its first argument."""
+    """A context in which ``mapped`` replaces ``Dataset.map``; ``mapped`` gets the original as its first argument."""
     import datasets
 
     real = datasets.Dataset.map

@@ -55,8 +55,8 @@ def wait_for_every_gather() -> None:
 
     DeepSpeed starts many gathers and waits only for the last (partition_parameters.py, _allgather_params_coalesced).
     That is enough on a CUDA stream. With gloo, an earlier gather may finish later and overwrite weights that were just
-    loaded: one ZeRO-3 run in four began from garbage. If only one parameter is gathered at a time, the last gather is
-    the only one.
+    loaded: one ZeRO-3 run in four began from garbage. Therefore parameters are gathered one at a time, so that the last
+    gather is the only one.
     """
     from deepspeed.runtime.zero.partition_parameters import Init
 
@@ -81,7 +81,7 @@ def keep_numbers_of_modules() -> None:
     register = DeepSpeedZeRoOffload._register_deepspeed_module
 
     def once(self: Any, module: Any, count: list[int] | None = None) -> None:
-        if count is not None:  # DeepSpeed calls this itself for a nested module
+        if count is not None:  # for a nested module, DeepSpeed itself calls this
             register(self, module, count)
             return
         numbers = {one: one.ds_id for one in module.modules() if hasattr(one, "ds_id")}

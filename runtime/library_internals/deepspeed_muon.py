@@ -8,8 +8,8 @@ from typing import Any
 def sharded(plan: Mapping[str, Any], matrices: Sequence[Any], others: Sequence[tuple[float, Sequence[Any]]]) -> Any:
     """DeepSpeed's MuonWithAuxAdam for these weights; ``others`` are pairs of a weight decay and AdamW's weights.
 
-    DeepSpeed recognizes a matrix by the attribute ``use_muon``. "standard" is the Newton-Schulz iteration of torch's
-    Muon; DeepSpeed's own default, "gram", runs in float16.
+    DeepSpeed recognizes the matrices that Muon trains by the attribute ``use_muon``. "standard" is the Newton-Schulz
+    iteration of torch's Muon; DeepSpeed's own default, "gram", runs in float16.
     """
     import torch
 

@@ -43,7 +43,7 @@ class DeepSpeedShards(Feature):
 
 
 def load(engine: Any, model: Any, *files: Any) -> None:
-    """Load a checkpoint like DeepSpeed's method (runtime/engine.py), but with a new shard, built from the checkpoint's
+    """Load a checkpoint as DeepSpeed's method does (runtime/engine.py), but with a new shard that is built from the old
     shards."""
     optimizer, flat_groups = engine.optimizer, engine.zero_optimization_stage() < 3
     weights, states, flat = UP_TO_TWO if flat_groups else THREE
@@ -76,7 +76,7 @@ def load(engine: Any, model: Any, *files: Any) -> None:
     merged = {"state": {group: one for group, one in enumerate(made) if one}, "param_groups": kinds}
     if hasattr(optimizer, "checkpoint_event_prologue"):
         optimizer.checkpoint_event_prologue()
-    # Frozen weights keep the base's values: under ZeRO-3, `model` has only one process's part of them.
+    # under ZeRO-3, `model` has only one process's part of the frozen weights, so these keep the base's values
     engine.load_module_state_dict(checkpoint={**model, "frozen_param_fragments": None}, strict=False)
     if engine.lr_scheduler is not None:
         engine.lr_scheduler.load_state_dict(model["lr_scheduler"])

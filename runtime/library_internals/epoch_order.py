@@ -9,10 +9,9 @@ class EpochOrder(Feature):
     """Hooks that keep the order of rows in the rest of an epoch."""
 
     def before_training(self, bundle: Bundle, _: Any) -> None:
-        """Make a resumed run shuffle the rest of its epoch in this epoch's own order, and not in that of the first
-        epoch.
+        """Make a resumed run shuffle the rest of its epoch as this epoch is shuffled, and not as the first epoch is.
 
-        accelerate before 1.12 creates a loader with epoch number 0 for the rest of the epoch, which shuffles as in the
+        For the rest of the epoch, accelerate before 1.12 creates a loader with epoch number 0, which shuffles as in the
         first epoch (data_loader.py, ``skip_first_batches``: no ``iteration``). Later versions pass the number on.
         """
         from transformers import trainer

@@ -22,8 +22,8 @@ class NullStream:
 
 
 def capture(shown: bool) -> None:
-    """Record new progress bars, so that the line of a long phase shows their count. If ``shown`` is true, the bars
-    appear on a terminal while they run; otherwise they write nothing."""
+    """Record new progress bars, so that the line about a long phase can show their counts. With ``shown``, the bars
+    appear on a terminal while they run; without it, they write nothing."""
     made = std.tqdm.__init__
     seen = shown and sys.stderr.isatty()
 
@@ -39,7 +39,7 @@ def capture(shown: bool) -> None:
 
 
 def current() -> tuple[str, int, int, float] | None:
-    """Description, count, total and seconds of the first bar that runs and has a total."""
+    """The description, count, total and seconds of the first running bar that has a total."""
     for bar in list(_bars):
         if getattr(bar, "total", None) and not bar.disable:
             return bar.desc or "", int(bar.n), int(bar.total), float(bar.format_dict["elapsed"])

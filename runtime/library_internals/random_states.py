@@ -13,8 +13,8 @@ class RandomStatesTrainer:
     args: Any
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        """Load another process's random states if the checkpoint has none for this process, because the run began with
-        fewer processes."""
+        """If the run began with fewer processes, and the checkpoint so has no random states of this process, load those
+        of another one."""
         single, rank = self.args.world_size == 1, self.args.process_index
         name = "rng_state.pth" if single else f"rng_state_{rank}.pth"
         files = sorted(glob(os.path.join(glob_escape(checkpoint), "rng_state*.pth"))) if checkpoint else []

@@ -2,9 +2,8 @@
 
 transformers 5 stacks the experts of a mixture in one parameter and saves them one by one under their published names;
 it also renames parts of other models, such as Qwen2.5-VL's. Its Trainer (5.23, trainer.py) reads a checkpoint with
-``load_state_dict(..., strict=False)``, which skips all of these weights. So a resumed run would continue with the base
-model's values of these weights, and a run that loads its best checkpoint at the end would keep the last step's values
-of them.
+``load_state_dict(..., strict=False)``, which skips all of these weights. So in a resumed run, these weights would have
+the base model's values, and in a run that loads its best checkpoint at the end, those of the last step.
 """
 
 from typing import Any
@@ -27,7 +26,7 @@ def load(model: Any, folder: str) -> None:
     """Load the weights in ``folder`` into ``model``, under the names that transformers gives them when it loads a
     model. Raises RuntimeError for a weight that the folder lacks.
 
-    The weights are read on the CPU in the dtype that the model has, or in float32 if it has several.
+    The weights are read on the CPU in the model's dtype, or in float32 if the model has several dtypes.
     """
     import torch
 

@@ -7,8 +7,8 @@ from typing import Any
 class PromptSampler:
     """trl's sampler. When a run resumes, it first skips the orders of the epochs that were already trained.
 
-    trl's ``RepeatSampler`` shuffles each epoch with the next numbers of a generator that is seeded once. The sampler of
-    a resumed run is new, so it would shuffle a later epoch as the first.
+    trl's ``RepeatSampler`` shuffles each epoch with the next numbers of a generator that is seeded once. A resumed run
+    makes a new sampler, which would shuffle a later epoch as if it were the first.
     """
 
     def __init__(self, sampler: Any, trainer: Any) -> None:
@@ -25,7 +25,7 @@ class PromptSampler:
         return int(len(prompts) // size * size)
 
     def __iter__(self) -> Iterator[int]:
-        """The indices of an epoch. The first call reads the number of trained epochs, which the checkpoint states."""
+        """The indices of an epoch. The first call looks up in the checkpoint how many epochs were already trained."""
         if not self.started:
             self.started = True
             for _ in range(int(self.trainer.state.epoch or 0)):

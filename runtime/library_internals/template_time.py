@@ -25,7 +25,7 @@ class TemplateTime(Feature):
 
 def _limited(render: Callable[..., Any]) -> Callable[..., Any]:
     def rendered(*args: Any, **options: Any) -> Any:
-        # Only the main thread can set a signal handler. If a handler is set already, `time_limit` has set it, and its
+        # Only the main thread can set a signal handler. A handler that is already set is one of `time_limit`, and its
         # shorter limit applies.
         main = threading.main_thread()
         if threading.current_thread() is not main or signal.getsignal(signal.SIGVTALRM) != signal.SIG_DFL:

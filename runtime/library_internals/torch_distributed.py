@@ -6,7 +6,7 @@ from typing import Any
 
 
 def one_timeout(timeout: timedelta) -> None:
-    """Set the timeout of every process group: transformers passes ``ddp_timeout`` to the first one only.
+    """Set the timeout of every process group, because transformers passes ``ddp_timeout`` only to the first group.
 
     The groups of DeepSpeed and device meshes would wait 10 minutes with NCCL (torch 2.13 ``_get_default_timeout``).
     """
@@ -17,7 +17,7 @@ def one_timeout(timeout: timedelta) -> None:
 
 
 def adapt_agent(number: int, before: Callable[[], None], started: Callable[[], None]) -> None:
-    """Make the agent call ``before`` and ``started`` around the start of its processes, and after a failure end the
+    """Make the agent call ``before`` and ``started`` around the start of its processes. After a failure, it ends the
     remaining processes with the signal ``number``.
 
     Otherwise the agent sends SIGTERM, which means "save" to a bundle's processes (torch 2.13,

@@ -38,7 +38,7 @@ def last_logged(trainer: Any) -> int:
 
 
 def resume_log(trainer: Any, step: int) -> None:
-    """Make the next logged loss a mean over the steps after this one."""
+    """Make the next logged loss a mean over only the steps after this one."""
     trainer._globalstep_last_logged = step
 
 
@@ -51,7 +51,7 @@ def metrics_since(trainer: Any) -> Any:
 
 
 def tokens_trained(trainer: Any) -> float:
-    """Tokens since this start of the program; 0 for trainers of trl that do not count them."""
+    """Tokens that were trained since this start of the program. 0 if trl's trainer does not count them."""
     return float(getattr(trainer, "_total_train_tokens", 0))
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 @contextmanager
 def replaced(module: Any, replacements: Mapping[str, Any]) -> Iterator[None]:
-    """A context in which ``replacements`` replace objects of a module by name; names that the module lacks are
-    skipped.
+    """A context in which objects of a module are replaced: ``replacements`` maps names to new objects. A name that the
+    module lacks is skipped.
     """
     originals = {name: getattr(module, name) for name in replacements if hasattr(module, name)}
     for name in originals:

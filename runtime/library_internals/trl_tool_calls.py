@@ -52,7 +52,7 @@ def call_tokens(
 ) -> list[int] | None:
     """The token ids of an answer that calls a tool with made-up arguments.
 
-    Prints a line and returns None if the chat template writes the prompt differently when an answer follows it.
+    If the chat template writes a prompt differently when an answer follows it, prints a line and returns None.
     """
     tokenizer, given = trainer._tokenizer, {"tools": tools, "tokenize": False, **trainer.chat_template_kwargs}
     if trainer.chat_template is not None:

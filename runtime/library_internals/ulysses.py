@@ -53,8 +53,8 @@ def _epochs() -> None:
     """Start each epoch with its first rows, and a resumed epoch at its next rows.
 
     DeepSpeed's loader wraps accelerate's and hides two parts that transformers uses: the epoch, which decides the
-    shuffle, and the sampler, in which rows are skipped. DeepSpeed's loader restarts only if a row after the last one is
-    requested, which transformers never does, so every later epoch would lose its first step.
+    shuffle, and the sampler, in which rows are skipped. DeepSpeed's loader starts again only if a row after the last
+    one is requested. transformers never does this, so every later epoch would lose its first step.
     """
     from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPDataLoaderAdapter
     from transformers import trainer

@@ -215,7 +215,7 @@ class PublishingTrainer(FaultTolerant):
         if self.publisher is None:
             return
         handler: Any = self.callback_handler  # type: ignore[attr-defined]
-        if hasattr(handler, "on_push_begin"):  # transformers 5: a tracker may add to the model card
+        if hasattr(handler, "on_push_begin"):  # with transformers 5, a tracker may add to the model card
             handler.on_push_begin(self.args, self.state, self.control)
         steps = getattr(self.args.save_strategy, "value", self.args.save_strategy) == "steps"
         done = f"step {self.state.global_step}" if steps else f"epoch {int(self.state.epoch)}"
@@ -244,15 +244,15 @@ class Publisher:
         self._left_over()
 
     def leave(self) -> None:
-        """End without the remaining pushes; the next start pushes the staged checkpoints."""
+        """End without the remaining pushes: the next start pushes the staged checkpoints."""
         self.thread.shutdown(wait=False, cancel_futures=True)
-        if any(job.running() for job in self.jobs):  # a normal exit would wait for the running upload
+        if any(job.running() for job in self.jobs):  # a normal exit would wait until the running upload ends
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(signals.REQUEUE)
 
     def _left_over(self) -> None:
-        """Push the checkpoint branches that an earlier start did not push, and delete its other staged files."""
+        """Push those checkpoint branches that an earlier start left unpushed, and delete its other staged files."""
         place = os.path.join(self.output_dir, FOLDER)
         for name in sorted(os.listdir(place)) if os.path.isdir(place) else []:
             folder = os.path.join(place, name)
@@ -272,7 +272,7 @@ class Publisher:
             self.jobs.append(self.thread.submit(self._save, folder, message, model))
 
     def _staged(self, checkpoint: str) -> str:
-        """Hard links to the files of a checkpoint, with the model card; copies if the file system has no links."""
+        """Hard links to the files of a checkpoint, or copies if the file system has no links; also the model card."""
         folder = os.path.join(self.output_dir, FOLDER, os.path.basename(checkpoint))
         part = folder + ".part"
         for old in (folder, part):
@@ -302,8 +302,8 @@ class Publisher:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _upload(self, what: str, folder: str, to: str | None, message: str, new: bool = False, **more: Any) -> None:
-        """Push one commit. If it fails, the failure is reported immediately and once more after the training, which
-        continues.
+        """Push one commit. If this fails, training continues, and the failure is reported at once and again after
+        training.
         """
         where = to or "main"
         try:

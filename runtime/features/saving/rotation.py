@@ -29,7 +29,6 @@ class RotatingTrainer(FaultTolerant):
 
 
 def remove(path: str) -> None:
-    """Delete a checkpoint. It is renamed before its files are deleted, so that its name never has a partial
-    checkpoint."""
+    """Delete a checkpoint. The folder is renamed first, so that a partial checkpoint never has a checkpoint's name."""
     move_aside(path)
     clear(os.path.dirname(path))

@@ -14,8 +14,8 @@ class TransformersCheckpoints(Feature):
     """Hooks for a run with unsharded checkpoints."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """Describe what is wrong with the weights, schedule and optimizer that transformers has written; None if
-        nothing is."""
+        """Describe the fault of the weights, the schedule or the optimizer that transformers has written. None if there
+        is no fault."""
         short = schedule(path) or _weights(path)
         if short is None and not archive_complete(os.path.join(path, "optimizer.pt")):
             short = "optimizer.pt is missing or cut off"
@@ -23,7 +23,7 @@ class TransformersCheckpoints(Feature):
 
 
 def weights_complete(path: str) -> bool:
-    """Whether the folder has complete weights. Other files that a resumed run needs may be missing."""
+    """Whether the folder has complete weights, with or without the other files that a resumed run needs."""
     try:
         return os.path.isdir(path) and _weights(path) is None
     except UNREADABLE:
@@ -31,7 +31,7 @@ def weights_complete(path: str) -> bool:
 
 
 def _weights(path: str) -> str | None:
-    """Describe what is wrong with the weights that transformers has written; None if nothing is."""
+    """Describe the fault of the weights that transformers has written; None if there is none."""
     names = os.listdir(path)
     if INDEX in names:
         try:

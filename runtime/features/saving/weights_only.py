@@ -1,5 +1,5 @@
-"""Checkpoints that contain only weights. Training can resume only from the complete checkpoint that a stopped
-run saves.
+"""Checkpoints that contain only weights. A run that is stopped saves a complete checkpoint; training can resume only
+from this.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ class WeightsOnlyTrainer(FaultTolerant):
     """Trainer methods for a run whose checkpoints contain only weights."""
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """Save the complete state, if a stop request is the reason for this checkpoint."""
+        """If a stop request is the reason for this checkpoint, save the complete state."""
         stated = self.args.save_only_model
         self.args.save_only_model = stated and not self.stopping
         try:
@@ -28,8 +28,8 @@ class WeightsOnly(Feature):
     """Hooks for a run whose checkpoints contain only weights."""
 
     def no_checkpoint_found(self, bundle: Bundle, folder: str) -> None:
-        """Raise RunError if a folder has checkpoints that contain only weights, because a run from the beginning would
-        replace them."""
+        """Raise RunError if a folder has checkpoints with only weights, because a run from the first step would replace
+        these."""
         if any(weights_complete(path) for _, path in steps(folder)):
             raise RunError(
                 f"{folder} has checkpoints of weights only, from which training cannot resume; "

@@ -28,12 +28,12 @@ class Stream(IterableDataset):  # type: ignore[misc]  # datasets has no types
 
 
 class Passes(Iterable):  # type: ignore[misc]  # torch is not installed where types are checked
-    """The sequences of the run: one pass after another over the tokenized stream. If it is shuffled, each pass has
-    another order.
+    """The sequences of the run: one pass after another over the tokenized stream. With shuffling, each pass has another
+    order.
 
-    Its length makes N steps one epoch of transformers, so that a run which resumes skips exactly what it has trained
-    on. This is not a class of the datasets library, because accelerate would then divide the dataset's files among the
-    processes. As it is, each process gets a part of every batch.
+    Because of its length, the run's N steps are one epoch of transformers, and a resumed run skips exactly what it has
+    trained on. It is no class of the datasets library: accelerate would divide the files of such a dataset among the
+    processes. Here, each process gets a part of every batch.
     """
 
     column_names = ()
@@ -58,7 +58,7 @@ class Passes(Iterable):  # type: ignore[misc]  # torch is not installed where ty
     def _passes(self) -> Iterator[Any]:
         left = self.sequences
         for number in count():
-            if self.bundle.data["shuffle"]:  # a new epoch number changes the order of rows and files
+            if self.bundle.data["shuffle"]:  # the order of rows and files depends on the epoch number
                 self.rows.set_epoch(number)
             before, learns = left, False
             for row in self.rows:

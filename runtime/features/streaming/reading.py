@@ -1,8 +1,8 @@
 """Streamed rows: read one after the other while the run trains, and shuffled in a buffer.
 
 A run of N steps trains on N x gbs sequences of the stream. When the stream ends, the run reads it again in another
-order. All processes read the same stream, and each trains on its part of every step. A run that resumes reads the
-stream from its beginning up to its step, so that the next step gets the same rows as in an uninterrupted run.
+order. All processes read the same stream, and each trains on its part of every step. A resumed run first reads the
+stream up to the step of its checkpoint, so that the next step gets the same rows as in an uninterrupted run.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ class FirstRows(Feature):
     """Reads only the first rows of the stream, for checks that would otherwise read all rows of the source."""
 
     def source_reader(self, bundle: Bundle, source: Mapping[str, Any]) -> Callable[..., Any] | None:
-        """A reader that returns only the first rows of a source; None for a source that is used only for evaluation."""
+        """A reader that returns only a source's first rows. None for a source that is used only for evaluation."""
         return _first_rows(_reader(bundle, source)) if source is bundle.data["sources"][0] else None
 
 
@@ -39,7 +39,7 @@ class Streaming(Feature):
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
-        """Return a pair: the stream of all converted rows, in place of the first rows, and the evaluation set."""
+        """Return a pair: the stream of all converted rows (not only the first rows), and the evaluation set."""
         from .passes import Stream
 
         if len(sets[0]) == 0:
@@ -57,11 +57,11 @@ class Streaming(Feature):
         return Stream(rows, sequences(bundle)), sets[1]
 
     def token_counter(self, bundle: Bundle, kind: type[TokenCounts]) -> type[TokenCounts]:
-        """A counter that counts nothing, because before the run only the evaluation rows are complete."""
+        """A counter that counts nothing: before the run, only the evaluation rows are read completely."""
         return NullTokenCounter
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Replace the trainer's dataset by `Passes` over the tokenized stream, with the sequences of all steps."""
+        """Replace the trainer's dataset by `Passes` over the tokenized stream, which has the sequences of all steps."""
         from .passes import Passes
 
         trainer.train_dataset = Passes(bundle, trainer.train_dataset, sequences(bundle))
