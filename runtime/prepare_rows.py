@@ -214,8 +214,8 @@ def _prepared(bundle: Any, folder: str) -> dict[str, Any]:
     from .library_internals.datasets_rows import map_replaced
 
     datasets.disable_progress_bars()
-    datasets.disable_caching()  # shuffles and selections are not stored, because the run repeats them
-    made.check = lambda *_: None  # the preparation's precision, processes and weights differ from the run's
+    datasets.disable_caching()  # Shuffles and selections are not stored, because the run repeats them.
+    made.check = lambda *_: None  # Precision, processes and weights are not those of the run.
     args = arguments.build_arguments(bundle)
     tokenizer = load_tokenizer(bundle)
     calls: list[dict[str, Any]] = []
