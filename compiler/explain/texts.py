@@ -36,8 +36,8 @@ def explain(what: str) -> str | None:
 
 
 def _slug(name: str) -> str | None:
-    """The explanation of a code that is given by its slug, such as `batch-does-not-divide`. Findings print both. None
-    for any other word.
+    """The explanation of the code with this slug, such as `batch-does-not-divide`. A finding prints its slug next to
+    its code. None for any other word.
     """
     from xpc.compiler.language.codes import CODES
     from xpc.compiler.rules import every

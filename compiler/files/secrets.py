@@ -73,8 +73,8 @@ digits). The rule XP791 reports such names.
 def masked(text: str, codes: Iterable[str] = ()) -> str:
     """Replace each secret in a text by stars, so that the text keeps its length.
 
-    `codes` are the codes of the findings that are printed. The patterns KEY and NAMED are used only if XP791 or XP911,
-    respectively, is one of them, because only these rules report such secrets.
+    `codes` are the codes of the findings that are printed. The pattern KEY is used only with XP791, and the pattern
+    NAMED only with XP911, because no other rule reports such secrets.
     """
     letters = list(text)
     for start, end, _ in find(text):

@@ -309,11 +309,10 @@ def inside_of(folder: str, written: str) -> str | None:
 
 
 def read_file(path: str, limit: int) -> bytes:
-    """Read a file that a command line names, at most `limit` bytes of it. Apart from these two, the function never
-    waits for a pipe or device.
+    """Read a file that a command line names, at most `limit` bytes of it.
 
-    Pipes and devices are refused, except /dev/stdin and /dev/fd/N, which a shell uses for `<(...)`. Raises OSError,
-    whose message is a sentence for the user.
+    Pipes and devices are refused, because reading them may wait forever. The exceptions are /dev/stdin and /dev/fd/N,
+    which a shell uses for `<(...)`. Raises OSError, whose message is a sentence for the user.
     """
     own = path.startswith(("/dev/fd/", "/proc/self/fd/")) or path == "/dev/stdin"
     kind = os.stat(path).st_mode

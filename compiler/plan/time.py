@@ -145,8 +145,8 @@ def parts(work: Work) -> list[float]:
 
 
 def of_another_chip(work: Work, measured: Sequence[float], share: float, least: float) -> float:
-    """The factor by which matrix products and attention take longer on the run's chip than on the measured chip. Both
-    times are relative to the peak speed of the chip in question.
+    """The factor by which matrix products and attention take longer on the run's chip than on the measured chip. Each
+    time is relative to what it would be at the peak speed of its chip.
 
     The kernels between the products are limited by memory bandwidth. On the measured chip, these kernels take the share
     `share` of the time. On another chip, their time grows with the ratio of the chip's peak to its bandwidth. `least`

@@ -1,5 +1,5 @@
-"""Make the rows of a report's table: what the spec states, what was planned, what happened, and why the last two
-differ.
+"""Make the rows of a report's table: what the spec states, what was planned, and what happened. If two of these
+differ, the row also has the reason.
 """
 
 from __future__ import annotations

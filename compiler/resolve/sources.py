@@ -37,8 +37,8 @@ from xpc.grammar.tree import Ref, String
 
 @record
 class Reading:
-    """The settings of a `data` block that say how its rows are read. The spec states `shape` (the setting `format`),
-    `prompt`, `context`, `columns` and `chat`.
+    """The settings of a `data` block that say how its rows are read. `shape` is the setting `format`. If the
+    spec does not state a setting, its field has the default.
 
     A setting at a single source replaces the block's setting. `roles` are the names of speakers. `several` is true if
     the block has more than one source. `documents` says which part of a .txt file makes a row.

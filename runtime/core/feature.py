@@ -190,7 +190,7 @@ class Feature:
         """Before the model is loaded: add keyword arguments of ``from_pretrained`` to ``options``."""
 
     def model_class(self, bundle: "Bundle", kind: Any) -> Any:
-        """The transformers class that loads the model: another one, or ``kind`` itself."""
+        """The transformers class that loads the model: ``kind``, or another class that this feature needs."""
         return kind
 
     def model_loaded(self, bundle: "Bundle", model: Any, tokenizer: Any) -> None:

@@ -131,7 +131,7 @@ def _images(session: Session, images: Sequence[Mapping[str, Any]]) -> list[dict[
 
 def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
     """Return a pair: the reason why the trainer drops a row, and the smallest `seq` with which the trainer would keep
-    the row. The latter is 0 if the row is dropped for another reason than its length.
+    the row. If the reason is not the row's length, `seq` is 0.
     """
     most = session.core("truncation").limit(session.bundle)
     longest = max(capture.full_lengths(), default=0)

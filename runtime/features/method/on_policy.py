@@ -142,7 +142,7 @@ class OnPolicyTrainer:
             self.written, self.waiting = [self._completed(batch) for batch in self.waiting], []
             tokens = sum((batch["labels"] != IGNORED).sum() for batch in self.written)
             self.tokens = self.accelerator.gather(tokens).sum()
-        # in place, because transformers later counts the FLOPs of the step from `inputs`
+        # `inputs` is changed in place, because transformers later counts the step's FLOPs from it
         inputs.update(self.written.pop(0))
         return super().training_step(model, inputs, self.tokens)  # type: ignore[misc]
 

@@ -28,7 +28,7 @@ class Reference(Feature):
 def is_given(bundle: Bundle) -> bool:
     """Whether the runtime loads the reference model and passes it to the trainer.
 
-    True for trainers that would otherwise copy the policy in memory: ZeRO-3 refuses to copy its model.
+    True for trainers that would otherwise copy the policy in memory, which is impossible under ZeRO-3.
     """
     precomputed = bundle.arguments.get("precompute_ref_log_probs")
     return bundle.method in bundle.stack["reference_given"] and bundle.lora is None and not precomputed
