@@ -1,9 +1,9 @@
-"""`make bench`: measure start-up times as medians of whole processes, and throughput in one process. No number makes it
-fail.
+"""`make bench`: measure start-up times (medians over whole processes), and throughput within one process. The benchmark
+has no limits: a slow result does not fail it.
 
-The commands are timed as users have them: installed by `pip install .` into a fresh environment with only the four
-packages that the compiler needs. `python -c pass` of the same interpreter is timed alternately with them, so that the
-ratios hold on a busy machine.
+The benchmark times commands of an xpc that `pip install .` has installed into a fresh environment, as a user would,
+with only the four packages that the compiler needs. It alternates each command with `python -c pass` of the same
+interpreter, so that the ratio of the two times is right even on a busy machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def environment(folder: str) -> str:
 
 
 def timed(command: list[str], env: dict[str, str], folder: str) -> float:
-    """Run one whole process and return its milliseconds."""
+    """Run a command in a new process; return its wall-clock time in milliseconds."""
     start = time.perf_counter()
     subprocess.run(command, env=env, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     return (time.perf_counter() - start) * 1000
@@ -64,7 +64,7 @@ def processes(runs: int) -> None:
         for run in range(runs + 1):
             for name, command, _ in rows:
                 spent = timed(command, env, folder)
-                if run:  # the first round fills the disk cache
+                if run:  # round 0 only fills the disk cache and is not counted
                     times[name].append(spent)
         base = statistics.median(times["python -c pass"])
         print(f"{'whole process, ms':34} {'min':>7} {'median':>7} {'max':>7} {'/ pass':>7} {'budget':>7}   n={runs}")
@@ -133,7 +133,9 @@ def in_process() -> None:
             assert run(parse(paths))[1] == 0
 
     def diff_folders(members: int) -> None:
-        """Write two sweeps to disk, compare them byte by byte, and print the time of the comparison alone."""
+        """Write two sweeps to disk, compare them byte by byte, and print the time of the comparison, without that of
+        the writing.
+        """
         from xpc.compiler.review.diff import parse, run
 
         with tempfile.TemporaryDirectory() as folder:
@@ -185,7 +187,7 @@ def in_process() -> None:
         assert checked is not None
         requested = changed(checked, {"strategy": "ddp"})
         for _ in range(count):
-            choice._searched.clear()  # empties the cache of searches
+            choice._searched.clear()  # empty the cache, so that each round searches again
             assert (
                 choice.chosen(requested, ("strategy", "memory.checkpointing", "batch.micro"), error_codes) is not None
             )
@@ -215,7 +217,7 @@ PARTS = {"libraries": 15.0, "tokenizer": 1.0, "trainer": 2.0, "rows": 5.0}
 
 
 def preview() -> None:
-    """Print the CPU seconds of a preview of a local file of 600,000 rows, without cached results about this file."""
+    """Print the CPU seconds of `xpc preview` for a local file of 600,000 rows about which nothing is cached."""
     import json
 
     from xpc.compiler.files.bundle import write

@@ -1,15 +1,15 @@
 """`make bench`, second part: compare `launch.sh --prepare` with trl's own preparation of the same rows.
 
-The rows are conversations of generated words. The tokenizer is a byte-level BPE trained on such words, and the chat
-template marks the assistant's answers.
+The rows are conversations of random words. The tokenizer is a byte-level BPE trained on random words of the same kind.
+The chat template marks the assistant's answers.
 
-Three ways to prepare the rows are timed alternately, each in a new fork, from reading the data file to the rows that
-the trainer holds; imports are not included. `trl` is trl's own preparation in the bundle's trainer, `prepare` is
-`launch.sh --prepare`, and `floor`, the least possible work, renders each conversation once and encodes the texts in
-batches.
+Three ways to prepare the rows are timed alternately, each in a new fork. The time starts with the reading of the data
+file and ends when the trainer holds the rows; imports are not timed. `trl` is trl's own preparation in the bundle's
+trainer, `prepare` is `launch.sh --prepare`, and `floor` does the least possible work: it renders each conversation once
+and encodes the texts in batches.
 
 The table has medians: CPU seconds on one core, wall-clock seconds on all cores, and peak memory. On a busy machine,
-only the CPU seconds are reliable. No number makes the benchmark fail.
+only the CPU seconds are reliable. A slow result does not fail the benchmark.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ WORDS_A_TURN = 50
 
 
 def words() -> Iterator[str]:
-    """Words of made syllables with the frequencies of a natural language: the n-th one has a weight of 1 / n."""
+    """Random words made of syllables. As in a natural language, frequencies follow Zipf's law: word n has the weight 1
+    / n.
+    """
     drawn = random.Random(0)
     parts = [a + b + c for a in "bdfgklmnprstvw" for b in "aeiou" for c in ("", "n", "r", "s", "l", "t", "ck")]
     known = list(dict.fromkeys("".join(drawn.choices(parts, k=drawn.choice((1, 1, 2, 2, 3)))) for _ in range(60_000)))
@@ -93,7 +95,9 @@ def floor(location: str) -> None:
 
 
 def prepared(location: str, case: str, way: str) -> None:
-    """Prepare the rows of a bundle. To measure trl's own preparation, `Dataset.map` is not replaced."""
+    """Prepare the rows of a bundle. For the way "trl", the bundle's own preparation is switched off, so trl's
+    `Dataset.map` runs.
+    """
     bundle = os.path.join(location, f"{case.replace(' ', '-')}.bundle")
     sys.path.insert(0, bundle)
     program = run_path(os.path.join(bundle, "prepare_rows.py"))["_prepare"]
@@ -152,7 +156,7 @@ def table(location: str, runs: int, rows: int) -> None:
         medians = {
             key: [statistics.median(column) for column in zip(*each, strict=True)] for key, each in found.items()
         }
-        trl, one, every, floor = medians.values()  # trl has one process, whatever the number of cores
+        trl, one, every, floor = medians.values()  # trl prepares in one process, however many cores there are
         print(f"\n{rows:,} rows, {case}, n={runs:<8} {'s of one core':>14} {f'clock, {cores} cores':>15} {'MiB':>7}")
         print(f"{'trl':32} {trl[0]:14.1f} {trl[1]:15.1f} {trl[2]:7.0f}")
         print(f"{'prepare':32} {one[0]:14.1f} {every[1]:15.1f} {one[2]:7.0f}")

@@ -12,7 +12,9 @@ PREVIEW = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def main(folder: str, row: str) -> int:
-    """Print the CPU seconds of each part as JSON. `row` is a row's number, or empty for the first three rows."""
+    """Print a JSON object with the CPU seconds of each part. `row` is the number of the row to preview; if empty, the
+    first three rows are previewed.
+    """
     sys.path.insert(0, PREVIEW)
     from worker import prepare, session, stored
 

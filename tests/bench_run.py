@@ -1,9 +1,11 @@
-"""`make bench-run`: time a bundle and a plain TRL script with the same arguments alternately. No number makes it fail.
+"""`make bench-run`: time a bundle and, alternately, a plain TRL script with the same arguments. A slow result does not
+fail it.
 
-Bundle and script are started as a user starts them, each in a new process: `launch.sh`, `python script.py`, and with
-`--llamafactory PYTHON` the LLaMA-Factory of that environment. The benchmark prints the seconds to the first logged step
-and to the end, the processor seconds (which a busy machine changes less), steps per second between the first and the
-last step, and whether the losses of bundle and script are equal to the last digit.
+Each is started in a new process, as a user starts it: the bundle by `launch.sh`, the script by `python script.py`. With
+`--llamafactory PYTHON`, a third run is timed: that of the LLaMA-Factory that the interpreter PYTHON has. The benchmark
+prints the seconds to the first logged step and to the end, the CPU seconds (which a busy machine changes less than the
+wall-clock seconds), steps per second between the first and the last step, and whether the losses of bundle and script
+are equal to the last digit.
 """
 
 from __future__ import annotations
@@ -72,8 +74,8 @@ class Run:
 
 
 def _steps(path: str) -> int:
-    """Count the logged steps, which are complete lines with the key `loss`. The summary at the end of a run has no such
-    key.
+    """Count the logged steps of a run: the complete lines with the key `loss`. The summary at the end of a run has no
+    key `loss`.
     """
     with open(path, "rb") as handle:
         return sum(b'"loss"' in line for line in handle if line.endswith(b"\n"))
@@ -85,7 +87,7 @@ def _processors() -> float:
 
 
 def main() -> None:
-    """Build the model, and run bundle, script and LLaMA-Factory alternately, `--runs` times each."""
+    """Build the model. Then run the bundle, the script and LLaMA-Factory in turn, `--runs` times each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
     parser.add_argument("--steps", type=int, default=60, help="optimizer steps of a run (default: 60)")

@@ -49,7 +49,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """In workers of the fast tier, do not send reports of a test's start, nor of a setup or teardown that passed.
+    """In the fast tier, workers report neither that a test starts nor that its setup or teardown passed.
 
     For thousands of small tests, sending these reports takes as long as running the tests. With `--durations` or a
     JUnit file, all reports are sent, because these two options need the time of each phase.
@@ -86,8 +86,8 @@ the others have nothing left to do.
 
 
 def in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The slow tests in the order in which they start. One file whose tests mostly wait alternates with two files that
-    compute, the longest first. The proofs come last, one by one.
+    """Sort the slow tests into the order in which they start: files whose tests mostly wait and files that compute
+    alternate one to two, the longest of each kind first. The proofs come last, one by one.
     """
     rank = {name: number for number, name in enumerate(LONG)}
     waiting, computing, proofs = list[Path](), list[Path](), list[pytest.Item]()
@@ -111,7 +111,7 @@ def in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
 class Shared(LoadFileScheduling):
     """Runs all tests of a file in one process, except those of test_proofs.py, which are distributed one by one.
 
-    The mark `xdist_group` would do this, too, but xdist 3.8 loses the groups under pytest 9.
+    The mark `xdist_group` is not used for this, because xdist 3.8 ignores the groups under pytest 9.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -123,8 +123,8 @@ class Shared(LoadFileScheduling):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
-    """Return `Shared` in the slow tier (``--dist loadfile``) and keep pytest's order of tests; otherwise use xdist's
-    scheduler.
+    """In the slow tier (``--dist loadfile``), return `Shared`, and keep the order of tests that pytest has. In other
+    tiers, return xdist's own scheduler.
     """
     if config.getoption("dist") != "loadfile":
         return None
@@ -139,7 +139,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect nightly tests unless `-m` names the mark. Put the tests of the slow tier `in_turn`."""
+    """Unless `-m` names the mark `nightly`, deselect nightly tests. Sort the tests of the slow tier by `in_turn`."""
     if NIGHTLY not in config.option.markexpr:
         left_out = [item for item in items if item.get_closest_marker(NIGHTLY) is not None]
         config.hook.pytest_deselected(items=left_out)
@@ -150,16 +150,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Exclude the objects that exist before the first test from garbage collection, because they live until the end."""
+    """Exclude all objects that exist before the first test from garbage collection: they are needed until the end
+    anyway.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
-        # The garbage collector runs rarely, because reference counting frees most objects of a test.
+        # The garbage collector runs only rarely: reference counting already frees most objects of a test.
         gc.set_threshold(50_000)
         gc.enable()
-        atexit.register(gc.unfreeze)  # some libraries look for leaked objects at exit
+        atexit.register(gc.unfreeze)  # some libraries search all objects for leaks at exit
 
 
 SEED = "2026"
@@ -169,14 +171,16 @@ hypothesis.settings.register_profile("fixed", deadline=None, database=None, dera
 hypothesis.settings.register_profile("fresh", deadline=None, database=None, print_blob=True)
 hypothesis.settings.load_profile("fresh" if "XPC_SEED" in os.environ else "fixed")
 if "XPC_SEED" not in os.environ:
-    # Hypothesis also draws constants from the source of imported modules. Then the drawn values would depend on the
-    # tests that ran before in the same worker, so this is switched off.
+    # Hypothesis also takes example values from the constants of all imported modules. Imports differ with the tests
+    # that ran earlier in the same worker, and so would the examples. So no constants are taken.
     providers._get_local_constants = lambda: providers._local_constants
 
 
 @pytest.fixture
 def chance(request: pytest.FixtureRequest) -> random.Random:
-    """A random generator with the seed `SEED` or XPC_SEED, and the test's name. A failing test shows its seed."""
+    """A random generator whose seed is made of XPC_SEED (by default `SEED`) and the test's name. A failing test prints
+    its seed.
+    """
     seed = os.environ.get("XPC_SEED", SEED)
     print(f"{request.node.name}: XPC_SEED={seed}")
     return random.Random(f"{seed} {request.node.name}")

@@ -1,5 +1,5 @@
-"""Users of the command line see the right exit statuses and formats, and never a traceback. Standard input works as a
-file.
+"""The command line has the documented exit statuses and output formats, and never prints a traceback. A spec can come
+from standard input instead of a file.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Files and streams that cannot be read or written give a message, and no command waits for them."""
+"""A file or stream that cannot be read or written leads to a message. No command hangs on it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def shell(line: str, folder: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def kernel_log_read() -> Iterator[None]:
-    """Keep /proc/kmsg empty until the test ends. A thread reads every message of the kernel's log, so any other read of
-    the file blocks.
+    """Until the test ends, a thread reads every message of the kernel's log as soon as it appears. So /proc/kmsg is
+    always empty, and a command that reads it blocks.
     """
     if not os.access("/proc/kmsg", os.R_OK):
         yield
@@ -52,7 +52,7 @@ def kernel_log_read() -> Iterator[None]:
         try:
             return there and bool(os.read(log, 1 << 20))
         except BlockingIOError:
-            # another process has read this entry of the kernel's log first
+            # another process has already read this message of the kernel's log
             return False
 
     def read_on() -> None:
@@ -122,8 +122,8 @@ def test_full_disk_under_standard_output(command: str, folder: str) -> None:
 @pytest.mark.parametrize(("command", "status"), [("check a.xp", 0), ("check nope.xp", 2), ("import a.yaml", 0)])
 @pytest.mark.parametrize("to", ["&-", "/dev/full"])
 def test_standard_error_that_nobody_reads(command: str, status: int, to: str, folder: str) -> None:
-    """If standard error is closed or full, the exit status is the same as otherwise, and no message appears on standard
-    output.
+    """If standard error is closed or full, the exit status is the usual one, and the error message does not appear on
+    standard output instead.
     """
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full here")

@@ -146,7 +146,9 @@ COMPLETED = {
 
 
 def around(folder) -> dict[str, str]:
-    """The environment of a shell: a folder with a spec, this xpc on PATH, and none of the user's own settings."""
+    """Environment variables of a shell: this xpc is on PATH, and HOME is a folder with a spec and no settings of the
+    user.
+    """
     (folder / "sentence.xp").write_text("train qwen2.5-3b on alpaca\n")
     own = os.path.dirname(sys.executable)
     return {**os.environ, "PATH": f"{own}:{os.environ['PATH']}", "HOME": str(folder), "TERM": "dumb"}
@@ -215,8 +217,8 @@ READ_ONLY = {
 
 @pytest.mark.slow
 def test_commands_on_a_file_system_that_is_mounted_read_only(tmp_path):
-    """Commands that write files end with status 2 and say that they cannot write. All other commands work, without a
-    cache.
+    """On a read-only file system, commands that write files end with status 2 and say that they cannot write. All other
+    commands work, without a cache.
     """
     environment = {**around(tmp_path), "XDG_CACHE_HOME": ""}
     script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && cd "$1" && shift && exec "$@"'

@@ -1,4 +1,6 @@
-"""`xpc doctor` reports on interpreters that have every pinned package, that have none, and that do not exist."""
+"""`xpc doctor` reports on three interpreters: one with every pinned package, one without packages, and one that does
+not exist.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ SECRET = "hf_thisisasecretthatnobodymaysee"
 
 @pytest.fixture
 def interpreter(tmp_path: object) -> str:
-    """Make a virtual environment of this Python version that has no packages."""
+    """Write a script that starts this Python without its installed packages (`-S`)."""
     path = os.path.join(str(tmp_path), "python")
     with open(path, "w", encoding="utf-8") as handle:
         handle.write(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')

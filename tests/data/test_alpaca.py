@@ -1,4 +1,6 @@
-"""The compiler reads rows with Alpaca's columns, and prompts with a context column."""
+"""The compiler reads rows with Alpaca's columns (`instruction`, `input`, `output`), and prompts that have a context
+column.
+"""
 
 from __future__ import annotations
 

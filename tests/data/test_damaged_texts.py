@@ -1,4 +1,6 @@
-"""Texts that were damaged when their file was made are found; ordinary texts are not."""
+"""The compiler reports texts whose characters were damaged when their file was made, and does not report ordinary
+texts.
+"""
 
 from __future__ import annotations
 

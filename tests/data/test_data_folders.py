@@ -1,4 +1,6 @@
-"""Data folders: files are copied or hashed one by one, divided into splits by name, and checked like other files."""
+"""Data folders: their files are copied or hashed one by one, divided into splits by file name, and checked like single
+files.
+"""
 
 from __future__ import annotations
 
@@ -138,8 +140,8 @@ def test_rows_of_each_file_are_looked_at(tmp_path: Path) -> None:
 def test_a_check_holds_until_a_file_of_the_folder_changes(
     large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The result of checking a file is cached until the file changes. Results for other files of the folder stay in the
-    cache.
+    """xpc caches the result of checking a file until this file changes. A change of one file of a folder does not
+    discard the results of the folder's other files.
     """
     monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
     if large:

@@ -121,8 +121,8 @@ def test_a_child_has_its_bases_blocks(tmp_path: Path) -> None:
 
 
 def test_rows_are_read_like_the_training_rows(root: str) -> None:
-    """The training source maps its columns to prompt and answer. An evaluation file with the same columns gets the same
-    mapping.
+    """The spec maps the columns of the training data to prompt and answer. An evaluation file with the same column
+    names gets this mapping, too, without a mapping of its own in the spec.
     """
     block = 'data corpus {\n  "asked.jsonl" {\n    columns = [question, answer]\n  }\n  format = prompt_completion\n}'
     data = plan(text(block, 'eval(data="asked2.jsonl")', train="corpus"), root)["data"]

@@ -44,7 +44,9 @@ def test_the_shape_and_the_count_are_those_of_the_file(tmp_path: Path, shape: st
 
 @pytest.mark.parametrize("place", ["rows.parquet", "d"])
 def test_plain_texts_for_a_chat_model_are_reported(tmp_path: Path, place: str) -> None:
-    """The types of the columns say whether a row contains texts or messages."""
+    """Plain texts for a chat model are reported (XP186), messages are not. The compiler knows which of the two a
+    Parquet file has from the types of its columns.
+    """
     (tmp_path / "d").mkdir()
     at = tmp_path / "d" if place == "d" else tmp_path
     reported = {}

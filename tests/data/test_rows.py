@@ -41,7 +41,9 @@ def source(content: str | bytes, shape: str = "messages", path: str = "rows.json
 
 
 def wrong(row: object, shape: str, **more: object) -> str | None:
-    """Return why the runtime cannot read the row in the given format; None if it can."""
+    """Return the reason why the runtime refuses the row in the format `shape`, or None if the runtime accepts the
+    row.
+    """
     named = source("", shape, **more)
     return shaped.checker(shape, rows.columns(named), named.context or "")(row)
 
@@ -122,7 +124,9 @@ def test_the_library_reads_the_same(path, content, rows, tmp_path):
 
 
 def test_path_that_is_not_a_file_of_rows_is_reported(tmp_path):
-    """A link to a missing file, a pipe, and incomplete Parquet files are refused, each with the reason."""
+    """A path to something that is not a data file is refused with the reason: a link to a missing file, a pipe, or an
+    incomplete Parquet file.
+    """
     (tmp_path / "gone.jsonl").symlink_to("nowhere")
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "head.parquet").write_bytes(b"PAR1 and no foot")

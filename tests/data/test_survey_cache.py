@@ -1,6 +1,4 @@
-"""xpc caches what it has read about a data file. It reads an unchanged file only once, and a changed file always
-again.
-"""
+"""xpc caches what it has found out about a data file. It reads the file a second time only if the file has changed."""
 
 from __future__ import annotations
 
@@ -88,9 +86,9 @@ def test_a_changed_file_is_read(location: Path, how: str) -> None:
     before = location.stat()
     if how == "size":
         location.write_text(GOOD)
-    elif how == "times":  # other content of the same size in the same file
+    elif how == "times":  # same file and size, other content
         location.write_text(GOOD + GOOD.replace('"4"', '"5"'))
-    elif how == "inode":  # another file of the same size with the old time
+    elif how == "inode":  # the file is replaced by one with other content and the old modification time
         other = location.with_name("other")
         other.write_text(GOOD + GOOD.replace('"4"', '"5"'))
         os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))

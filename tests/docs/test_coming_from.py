@@ -1,5 +1,5 @@
-"""docs/coming-from.md: for each name of another tool on the page, `xpc explain NAME` answers with the setting in its
-row.
+"""docs/coming-from.md has a table of other tools' names for settings. For each such name, `xpc explain NAME` answers
+with the setting of xpc in the same row.
 """
 
 from __future__ import annotations

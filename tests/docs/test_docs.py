@@ -67,7 +67,9 @@ def test_rules_pages_are_fresh():
 
 
 def test_every_code_has_its_old_anchor_and_its_section():
-    """Links of older bundles and pages lead to `docs/rules.md#xp310`, so each code keeps an anchor there."""
+    """Older bundles and pages link to a code as `docs/rules.md#xp310`, so docs/rules.md keeps an anchor for each code,
+    next to the link to the code's section.
+    """
     pages = generated("rules")
     for code, topic in topics().items():
         anchor = f'<a id="{code.lower()}"></a>'

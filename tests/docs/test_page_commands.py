@@ -1,4 +1,5 @@
-"""Every xpc command on a page runs as it is written, and every fenced block on a page has a kind that a test covers.
+"""Every xpc command on a page of the docs runs as written. Every fenced block is of a kind (spec, shell, ...) that some
+test covers.
 
 Before a command runs, file names on the page are replaced by files that the test has. ELSEWHERE lists commands that
 another test runs.
@@ -101,7 +102,9 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 
 def without_notes(line: str) -> str:
-    """A shell line without its `$`, its comment, and the remarks to its right, so that it can be run."""
+    """The bare command of a shell line: without `$`, without a comment, and without remarks to the right of the
+    command.
+    """
     return re.split(r"\s{2,}|\s+#|\s+\|\s", line.strip().removeprefix("$ "))[0]
 
 
@@ -211,7 +214,7 @@ def location(tmp_path_factory) -> str:
 
 
 def ours(command: str) -> list[str]:
-    """The words of a command on a page, with the page's names of files replaced by the names of this test's files."""
+    """Split a page's command into words, and replace the page's file names by names of files that this test has."""
     words = shlex.split(
         LEFT_OUT.get(command, command).replace("--model_name_or_path ...", LAUNCH.partition("sft.py ")[2].strip())
     )

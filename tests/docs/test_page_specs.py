@@ -113,14 +113,17 @@ def test_every_clause_of_the_pages_is_legal():
         source = Source(page, re.sub(r"^extends .*\n", "", text))
         file, wrong = parse(source)
         assert not wrong, (page, text, wrong)
-        # Tested one by one, because a page may show two engines of `launch` in one block.
+        # Each line is tested alone, because a page may show two `launch` engines in one block, and a spec accepts only
+        # one.
         for statement in file.statements:
             one = source.text[statement.span.start : statement.span.end]
             assert not _wrong(f"{HEADER}{one}\n", BARE), (page, one)
 
 
 def _inline() -> list[tuple[str, str]]:
-    """Every `clause ...`, `setting = value`, `setting(...)` and `setting { ... }` in running text, without repeats."""
+    """Every text in backticks within running text that looks like `clause ...`, `setting = value`, `setting(...)` or
+    `setting { ... }`, without repeats.
+    """
     found: dict[str, str] = {}
     for page in PAGES:
         for text in re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", read(page), flags=re.S | re.M)):
@@ -134,8 +137,8 @@ def _inline() -> list[tuple[str, str]]:
 
 
 def _locations(text: str) -> Iterator[str]:
-    """Return specs that contain the text at each place where a reader of a page could write it: on its own line, after
-    `with` in the first line, and in each clause that has a setting of this name.
+    """Return several specs, each with the text at another place where a reader could write it: on its own line, after
+    `with` in the first line, and inside each clause that has a setting of this name.
     """
     if text.startswith("train "):
         yield text + "\n"

@@ -1,5 +1,5 @@
-"""The committed data of the quickstart is what its script writes. The script writes the model folder completely or not
-at all.
+"""The quickstart's committed data is exactly what its script writes. The script writes the model folder completely or
+not at all.
 """
 
 import importlib.util

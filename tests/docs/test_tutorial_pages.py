@@ -31,8 +31,8 @@ def read(page: str) -> str:
 
 
 def blocks(page: str) -> list[tuple[str, str, str, str]]:
-    """Every fenced block of a page: its language, the word after the language, the file that the text above the block
-    names, and the content.
+    """Every fenced block of a page as a tuple: its language, the word after the language, the file that the text above
+    the block names, and the block's content.
     """
     text, out = read(page), []
     for match in BLOCK.finditer(text):
@@ -42,7 +42,7 @@ def blocks(page: str) -> list[tuple[str, str, str, str]]:
 
 
 def rows() -> dict[str, str]:
-    """The row of each shape on the page of data formats, by the shape's name."""
+    """The example row of each shape on docs' page of data formats, by the shape's name."""
     return {word: content for language, word, _, content in blocks("data.md") if language == "json" and word}
 
 
@@ -65,7 +65,7 @@ def put_files(folder, page: str) -> list[str]:
 
 
 def _varied(row: str, number: int) -> str:
-    """The row with other numbers, so that a file of many such rows repeats none."""
+    """The row with its numbers changed, so that a file can have many such rows without duplicates."""
     row = row.replace("2", str(number + 2)).replace("Two", f"Two {number}")
     return row.replace("true", "false") if number % 2 else row
 

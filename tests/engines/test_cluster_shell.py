@@ -27,14 +27,16 @@ PINS: dict[str, str] = {}
 
 
 def lay(text: str, folder: object) -> None:
-    """Write a bundle into the folder that stands in for the mounted volume. Its launch.sh only prints its variables."""
+    """Write a bundle into the folder that the tests mount as a volume. The bundle's launch.sh only prints its
+    variables.
+    """
     out = os.path.join(str(folder), "run.bundle")
     write(compiled(text, name="run.xp"), out)
     stubbed(out)
 
 
 def stubbed(bundle: str) -> None:
-    """Replace a bundle's launch.sh by STUB, and update the digests as if the compiler had written it."""
+    """Replace a bundle's launch.sh by STUB, and correct the digests in run.sha256, so that they fit STUB."""
     with open(os.path.join(bundle, "launch.sh"), "rb") as handle:
         own = sha256(handle.read()).hexdigest()
     with open(os.path.join(bundle, "launch.sh"), "w", encoding="utf-8") as handle:
@@ -48,14 +50,14 @@ def stubbed(bundle: str) -> None:
 
 
 def pinned(script: str) -> str:
-    """The script with the digest of its bundle replaced by the digest of the same bundle with STUB as launch.sh."""
+    """In a script, replace the digest of its bundle by the digest that the bundle has since its launch.sh is STUB."""
     for old, new in PINS.items():
         script = script.replace(old, new)
     return script
 
 
 def node(text: str, file: str, folder: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the shell code that an engine's file has for one node."""
+    """Run the shell code for one node, taken from an engine's file."""
     location = str(folder)
     if file == "sky.yaml":
         script = read(text, file)["run"]

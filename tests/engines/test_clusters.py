@@ -1,9 +1,9 @@
 """The files that `launch k8s` and `launch sky` add have the form that the engines' own schemas require.
 
 Kubeflow's types are those of `kubeflow-trainer-api` (TrainJob, and the JobSet and pods in it), which the dev extra
-pins. These types ignore unknown fields, so the tests convert each file to these types and back, and compare the result
-with the file. SkyPilot's schemas are in `sky_schema.json`, which names their version
-(tests/engines/write_sky_schema.py).
+pins. These types drop unknown fields silently. So the tests convert each file to the types and back, and compare the
+result with the file: a missing field was unknown. SkyPilot's schemas are in `sky_schema.json`, which names their
+version (tests/engines/write_sky_schema.py).
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def test_a_script_stands_as_it_is():
 
 
 def known(part: object, read_back: object) -> object:
-    """The fields of `read_back` that `part` also has. Kubeflow's types add other fields, with default values."""
+    """Reduce `read_back` to the fields that `part` has. `read_back` went through Kubeflow's types, which add fields
+    with default values.
+    """
     if isinstance(part, dict) and isinstance(read_back, dict):
         return {key: known(value, read_back.get(key)) for key, value in part.items()}
     if isinstance(part, list) and isinstance(read_back, list) and len(part) == len(read_back):
@@ -147,7 +149,7 @@ def test_a_server_has_a_job_that_ends_with_the_training():
 
 
 def test_kubernetes_reads_nothing_of_the_shell():
-    """No command contains $(NAME) or $$, because Kubernetes itself would expand these two forms."""
+    """No command contains $(NAME) or $$, because Kubernetes would replace these two before the shell runs."""
     for text in K8S.values():
         for at in range(len(read(text, "jobset.yaml")["spec"]["replicatedJobs"])):
             script = container(text, at)["command"][2]
@@ -258,8 +260,8 @@ def leaves(node: object) -> set[object]:
 @settings(max_examples=40)
 @given(st.sampled_from(EVIL) | st.text(max_size=12))
 def test_a_text_is_refused_or_stands_as_it_is(slot: str, text: str):
-    """A hostile text is refused, or appears unchanged as one value of the YAML; the shell code is that of a
-    plain spec.
+    """A hostile text is refused, or appears unchanged as one value of the YAML. All other values, the shell code among
+    them, are the same as with the text "plain".
     """
     written = SLOTS[slot](json.dumps(text))
     if checked(written, name="run.xp").spec is None:

@@ -1,4 +1,4 @@
-"""Launch engines: each engine has one file or folder, and no other code depends on which engine a run has."""
+"""Launch engines: each engine is one file or folder. No code outside of it depends on the engine that a run uses."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ASKS = re.compile(rf"""["'](launch|{"|".join(ENGINES)})["']""")
 
 
 def sources():
-    """Parsed Python files of the compiler and the runtime, outside of the engines' folder, that contain an engine's
-    name.
+    """The syntax tree of each Python file of the compiler and the runtime that contains an engine's name. Files in the
+    engines' folder are left out.
 
     The table of settings is skipped, because it lists all engines.
     """
@@ -41,7 +41,7 @@ def sources():
 
 
 def test_nobody_outside_names_an_engine():
-    """`local` is also an English word, so for it the test only looks for comparisons with the value of `launch`."""
+    """`local` is also an ordinary word, so the test looks for it only in comparisons with the value of `launch`."""
     found = []
     for path, tree in sources():
         if "Generated" in (ast.get_docstring(tree) or ""):
@@ -87,8 +87,8 @@ def test_only_the_engine_in_question_is_imported(engine, tmp_path):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_only_adds_files(engine):
-    """A bundle with a launch engine has every file of the bundle without one. Only four files differ, such as
-    README.md.
+    """A bundle with a launch engine has every file of the bundle without one. All but four of these files, such as
+    README.md, are equal.
     """
     reported = {"README.md", "model_card.md", "spec.xp", "bundle.toml"}
     plain, files = compiled(spec()), compiled(spec(LAUNCH[engine]))
@@ -98,8 +98,8 @@ def test_an_engine_only_adds_files(engine):
 
 @pytest.mark.parametrize("engine", sorted({*ENGINES} - {"local"}))
 def test_an_engine_of_a_cluster_submits_a_sweep_itself(engine):
-    """The default command starts every member of a sweep on the machine where it is typed, so each cluster engine
-    replaces it.
+    """By default, the command for a sweep starts every member on the machine where a user types the command. An engine
+    for clusters must replace the command.
     """
     assert "sweep_command" in vars(type(named(engine))), "override sweep_command, or refuse sweeps"
 

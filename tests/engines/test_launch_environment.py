@@ -1,5 +1,5 @@
-"""`env`, `setup` and containers of `launch`: the tests run launch.sh, a pod's command and a Slurm job, and check that
-these apply the settings.
+"""`env`, `setup` and containers of `launch`: launch.sh, a pod's command and a Slurm job apply these settings when they
+run.
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ JOB_OF_SLURM = {
 
 
 def submitted(bundle: Path) -> subprocess.CompletedProcess[str]:
-    """Run job.sbatch as Slurm's batch shell does, with an srun that only records its arguments."""
+    """Run job.sbatch as Slurm would on the first node. The command srun is replaced by one that only records its
+    arguments.
+    """
     tools = bundle.parent / "tools"
     tools.mkdir(exist_ok=True)
     for name, text in (("scontrol", SCONTROL), ("srun", SRUN)):
@@ -160,7 +162,7 @@ def test_a_run_that_changed_while_the_job_waited_is_refused(tmp_path: Path) -> N
     assert "files in" in done.stderr
     (tmp_path / "new").mkdir()
     anew = written(tmp_path / "new", spec(slurm()).replace("for 3 epochs", "for 2 epochs"))
-    # the bundle is compiled again after the submission, so the job still has the old script
+    # The bundle is compiled again after the submission, but the submitted job still has the old job.sbatch.
     for name in ("trainer_args.json", "run.sha256"):
         (bundle / name).write_bytes((anew / name).read_bytes())
     done = submitted(bundle)

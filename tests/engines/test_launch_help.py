@@ -1,4 +1,4 @@
-"""`--help` of a bundle's scripts lists their arguments, variables and exit statuses, and starts nothing."""
+"""`--help` of a bundle's scripts lists their arguments, environment variables and exit statuses. It starts no run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ that is only checked on GPUs.
 
 
 def helped(script: Path, *words: str) -> str:
-    """Run `SCRIPT --help` without Python and without any launcher; return the output."""
+    """Run `SCRIPT --help` with a PYTHON that does not exist; return the output. Check that no file is written."""
     before = sorted(os.listdir(script.parent))
     done = subprocess.run(
         ["bash", str(script), *words], cwd=script.parent, env={"PATH": os.environ["PATH"], "PYTHON": "/no/python"},

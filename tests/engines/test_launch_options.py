@@ -1,4 +1,6 @@
-"""An option of sbatch, or a variable, that the launch states itself: the help names the setting that decides it."""
+"""If a spec passes an sbatch option or a variable that xpc writes itself, the help of the error names the setting to
+use instead: for `--nodes=4`, it names `nodes 4`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The script `ray_job.py` is tested without Ray, with the numbers that the compiler writes into ray.json.
+"""Tests of the bundle's script `ray_job.py` without Ray. The numbers (nodes, GPUs) are those that the compiler writes
+into ray.json.
 
 tests/launch/test_ray_trains.py runs the same script on a Ray cluster of two nodes.
 """
@@ -100,8 +101,8 @@ def test_the_status_of_launch_sh_comes_back(bundle: str, tmp_path: Path, status:
 
 @pytest.mark.slow
 def test_killed_worker_stops_the_run(bundle: str):
-    """Ray kills a worker and its children with SIGKILL; launch.sh, which is not such a child, must stop
-    nevertheless.
+    """Ray kills a worker and the worker's children with SIGKILL. launch.sh is no child of the worker, but it must stop
+    when the worker is killed.
     """
     one = worker(bundle)
     until(lambda: launched_lines(bundle))
@@ -112,8 +113,8 @@ def test_killed_worker_stops_the_run(bundle: str):
 
 @pytest.mark.slow
 def test_a_node_starts_the_run_again_when_the_last_one_has_left(bundle: str, tmp_path: Path):
-    """If two workers start on one node, the second waits until the first has left. A worker on another node starts at
-    once.
+    """If two workers start on the same node, the second one starts launch.sh only after the first one has ended. A
+    worker on another node starts launch.sh at once.
     """
     first, second = worker(bundle), None
     try:
@@ -130,7 +131,9 @@ def test_a_node_starts_the_run_again_when_the_last_one_has_left(bundle: str, tmp
 
 
 def test_what_ray_sets_for_itself_is_not_the_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Ray sets OMP_NUM_THREADS and adds a folder to PYTHONPATH for its own worker. The run inherits neither."""
+    """Ray sets OMP_NUM_THREADS for its worker and adds a folder to the worker's PYTHONPATH. The training run gets
+    neither of the two.
+    """
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:/shared/modules")
     found = ray_job.inherited(str(tmp_path))

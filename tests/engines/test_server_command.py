@@ -1,4 +1,4 @@
-"""The command in README.md that starts a vLLM server runs as it is written, with the bundle's model, revision
+"""README.md has a command that starts a vLLM server. The command runs as written, and has the bundle's model, revision
 and port.
 """
 
@@ -50,8 +50,8 @@ def test_it_is_started_as_the_page_says(tmp_path: Path, stack: str, more: str) -
 
 
 def test_the_page_says_whose_server_it_is() -> None:
-    """If the user must start the vLLM server, README.md says to start it before `launch.sh`. Otherwise README.md says
-    which node runs the server.
+    """If the user must start the vLLM server, README.md tells them to do so before `launch.sh`. If the launch starts
+    the server, README.md says on which node.
     """
     by_hand = compiled(grpo())["README.md"].decode()
     assert "Start\nit before `launch.sh`" in by_hand

@@ -59,7 +59,7 @@ def within(node: Any) -> list[str]:
 
 
 def shell(files: dict[str, bytes]) -> dict[str, str]:
-    """All shell code of a bundle. Each key says from which file the code comes."""
+    """All shell code of a bundle; the key of each piece says from which file it comes."""
     out = {name: data.decode() for name, data in files.items() if name.endswith((".sh", ".sbatch"))}
     for name, data in files.items():
         if name.endswith(".yaml") and name != "accelerate.yaml":

@@ -40,7 +40,7 @@ def job(text: str, name: str = "t.xp") -> str:
 
 
 def header(text: str) -> dict[str, str]:
-    """The options of the `#SBATCH` lines by name; an option without a value has an empty text."""
+    """The options of the `#SBATCH` lines as a mapping from name to value; the value is "" for an option without one."""
     lines = [line.removeprefix("#SBATCH --") for line in job(text).splitlines() if line.startswith("#SBATCH")]
     return {name: value for name, _, value in (line.partition("=") for line in lines)}
 

@@ -1,4 +1,5 @@
-"""Evidence for each rule: the lines in which the rejected and the accepted spec of its case differ, and its proofs.
+"""Evidence for each rule: its proofs, and an example, which is the lines in which the rejected spec of the rule's test
+case differs from the accepted one.
 
 python tests/evidence/evidence.py writes compiler/explain/evidence.json, which `xpc explain CODE` prints
 
@@ -48,7 +49,7 @@ STAGES = {
 
 @cache
 def examples() -> dict[str, tuple[list[str], list[str]]]:
-    """For each code, the lines that only the rejected spec has, and those that only the accepted spec has."""
+    """For each code, two lists: lines that only the rejected spec has, and lines that only the accepted spec has."""
     found: dict[str, tuple[list[str], list[str]]] = {}
     for case in CASES:
         lines = None if case.code in found else example(case)
@@ -58,7 +59,9 @@ def examples() -> dict[str, tuple[list[str], list[str]]]:
 
 
 def example(case: Case) -> tuple[list[str], list[str]] | None:
-    """The lines in which the two specs of a case differ. None if no line differs, or more than MOST lines do."""
+    """The lines in which the two specs of a case differ. None if no line differs, or if more than MOST lines of one
+    spec do.
+    """
     lines = list(ndiff(case.rejected.splitlines(), case.accepted.splitlines()))
     rejected, accepted = ([line[2:] for line in lines if line.startswith(mark)] for mark in ("- ", "+ "))
     return (rejected, accepted) if 0 < max(len(rejected), len(accepted)) <= MOST else None
@@ -74,8 +77,8 @@ def proofs() -> dict[str, list[Proof]]:
 
 
 def effect(proof: Proof) -> str:
-    """The effect that a proof shows, such as `ValueError {}`. The caller replaces `{}` by a stage of the run, such as
-    `when the model is loaded`, and `{after}` by `after the model is loaded`.
+    """The effect that a proof shows, with braces where the caller inserts the stage of the run. `ValueError {}` becomes
+    `ValueError when the model is loaded`; `{after}` becomes `after the model is loaded`.
     """
     module, _, function = proof.measure.rpartition(".")
     measure = f"`{function}` of `tests/proof/measures/{module.replace('.', '/')}.py`"
@@ -87,8 +90,8 @@ def effect(proof: Proof) -> str:
 
 
 def proof_of(outcome: TableRow, code: str) -> str:
-    """A sentence fragment that says how a row is proven for a code: `ValueError when the trainer is built or during
-    training`.
+    """A part of a sentence that says how a row of the rule table is proven for a code, such as `ValueError when the
+    trainer is built or during training`.
     """
     found = proofs().get(outcome.row, [])
     own = [one for one in found if one.code == code] or found
@@ -127,9 +130,7 @@ def moment(stage: tuple[str, list[str]]) -> str:
 
 
 def measured() -> dict[str, list[str]]:
-    """Compile each case for each stack; return, for each code, the stacks on which a case of the code is refused with
-    it.
-    """
+    """For each code, compile its cases for each stack; return the stacks on which the code appears."""
     titled, own = {case.title: case for case in CASES}, {case.code: case for case in CASES}
     found: dict[str, set[str]] = {}
     with tempfile.TemporaryDirectory() as folder:

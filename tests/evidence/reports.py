@@ -53,7 +53,8 @@ show how often a problem occurs.
 
 @frozen
 class Report:
-    """An entry of reports.toml: one problem, the issue threads that report it, and what xpc does about it today.
+    """An entry of reports.toml: one problem of a library, the issue threads about the problem, and what xpc does today
+    about the problem.
 
     `threads` maps each thread to the versions that it mentions.
     """
@@ -98,13 +99,15 @@ def page() -> str:
 
 
 def link(thread: str, versions: str) -> str:
-    """A link to an issue thread, followed by the versions that it mentions."""
+    """A Markdown link to an issue thread. After the link stand the library versions that the thread mentions."""
     name, _, number = thread.partition("#")
     return f"[{thread}](https://github.com/{name}/issues/{number}) ({cell(versions)})"
 
 
 def outcome(one: Report) -> str:
-    """The cell about what xpc does with the report's problem today, with the codes or the test that shows it."""
+    """A table cell: what xpc does about the report's problem today, with the codes that refuse it or the test that
+    shows it.
+    """
     codes = ", ".join(f"[{code}](rules.md#{code.lower()})" for code in one.codes)
     test = f"`{one.test.rpartition('::')[2]}` in `{one.test.partition('::')[0]}`"
     return {

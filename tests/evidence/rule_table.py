@@ -1,4 +1,5 @@
-"""The outcome of every row of the rule table: `rows/LETTER.toml`, one entry a row. Read by documents and tests.
+"""The rule table: the files `rows/LETTER.toml` have an entry for each row, which says how xpc treats the row. The
+documents and the tests read them.
 
     [P01]
     name = "bf16-pre-ampere"
@@ -49,8 +50,8 @@ GROUPS = {
 
 @record
 class TableRow:
-    """A row of the rule table, with the rules (`codes`) and the test case that implement it. If nothing implements the
-    row, `why` gives the reason, and `codes`, `case` and `unproven` are empty.
+    """A row of the rule table, with the rules that implement it (`codes`) and the test case that shows it (`case`). If
+    no rule implements the row, `why` gives the reason, and `codes`, `case` and `unproven` are empty.
 
     `unproven` is the reason why no proof shows what the libraries do without the rule, such as "it needs a TPU".
     """
@@ -66,8 +67,8 @@ class TableRow:
 
 @record
 class Ban:
-    """A restriction of other tools or older versions that is obsolete: what the restriction says (`restriction`),
-    what is true now (`now`), and a spec that the restriction would forbid (`text`).
+    """A restriction of other tools or older versions that no longer applies: what it forbade (`restriction`), what is
+    true now (`now`), and a spec that violates it (`text`).
     """
 
     name: str
@@ -77,7 +78,9 @@ class Ban:
 
 
 def outcomes() -> tuple[dict[str, TableRow], list[str]]:
-    """Every `TableRow` by its row, in the order of the groups, and a list of mistakes in the files."""
+    """Return every `TableRow` by the number of its row, in the order of the groups, and the list of mistakes in the
+    TOML files.
+    """
     found: dict[str, TableRow] = {}
     wrong: list[str] = []
     for letter in GROUPS:

@@ -1,4 +1,6 @@
-"""`python tests/evidence/rules_page.py`: write docs/rules.md, and pages of rules with their evidence by topic."""
+"""`python tests/evidence/rules_page.py`: write docs/rules.md, and for each topic a page with its rules and their
+evidence.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +144,7 @@ def topic(module: str) -> str:
 
 
 def topics() -> dict[str, str]:
-    """The name of the page that has each code."""
+    """For each code, the name of the page that explains it."""
     return {one.code: one.topic for one in entries()}
 
 
@@ -158,7 +160,9 @@ def pages() -> dict[str, str]:
 
 
 def index(known: list[Entry]) -> str:
-    """The list of codes. Each has the anchor that its section had when all rules were one page."""
+    """The list of codes. When all rules were on one page, each code's section had an anchor; the code's entry in the
+    list has the same anchor today, for old links.
+    """
     rows, _ = outcomes.outcomes()
     counts = {kind: sum(outcome.kind == kind for outcome in rows.values()) for kind in outcomes.KINDS}
     links = "\n".join(f"- [{title}](rules/{name}.md)" for name, (title, _) in TOPICS.items())
@@ -187,7 +191,9 @@ def topic_page(name: str, codes: list[Entry]) -> str:
 
 
 def conditions() -> str:
-    """The page of conditions that no rule checks or no proof shows, and of obsolete restrictions."""
+    """The page of conditions that no rule checks, of conditions that a rule checks without a proof, and of obsolete
+    restrictions.
+    """
     rows, _ = outcomes.outcomes()
     lines = [CONDITIONS]
     for kind, title, about in NOT_CHECKED:
@@ -238,7 +244,9 @@ def explained(one: Entry, rows: list[TableRow], holds: Mapping[str, list[str]]) 
 
 
 def _needing(rows: Mapping[str, TableRow]) -> list[str]:
-    """The table of rows that the compiler checks but no proof shows, each with the reason."""
+    """The table of rows that the compiler checks although no proof shows them, each with the reason why there is no
+    proof.
+    """
     lines = ["| row | | codes | why |", "|---|---|---|---|"]
     for outcome in rows.values():
         found = proofs().get(outcome.row, [])

@@ -1,5 +1,5 @@
-"""xpc does not enforce obsolete restrictions of other tools. For each restriction, a spec that it would forbid is
-accepted on every stack, or on the stack that the spec names.
+"""xpc does not enforce restrictions of other tools that no longer apply. For each restriction, a spec that violates it
+is accepted on every stack (or on the stack that the spec names).
 """
 
 import pytest

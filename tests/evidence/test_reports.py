@@ -1,4 +1,6 @@
-"""Every public report has an outcome, and its spec has this outcome today."""
+"""Every public report of a problem states what xpc does about the problem, and xpc does this today with the report's
+spec.
+"""
 
 import os
 import re

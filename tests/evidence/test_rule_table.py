@@ -1,6 +1,4 @@
-"""Every row of the rule table is true: the codes that it names exist, and the case that it names gets one of these
-codes.
-"""
+"""Every row of the rule table is right: the codes in the row exist, and the row's case gets one of these codes."""
 
 import os
 import re

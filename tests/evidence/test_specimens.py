@@ -1,4 +1,6 @@
-"""Each row of specimens.toml is about an old defect: what was wrong, how it was found, and tests that exist today."""
+"""Each row of specimens.toml describes a past defect: what was wrong, how it was found, and the tests for it. The tests
+exist today.
+"""
 
 import os
 import tomllib

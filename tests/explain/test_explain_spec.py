@@ -1,5 +1,5 @@
-"""`xpc explain FILE` and `xpc explain FILE:SETTING` show where a value comes from, and which emitted keys it
-decides.
+"""`xpc explain FILE` and `xpc explain FILE:SETTING` show where a value comes from, and which keys of the bundle's files
+follow from the value.
 """
 
 import pytest
@@ -107,8 +107,8 @@ def test_a_spec_with_errors_says_so(tmp_path):
 
 
 def test_what_changes_with_a_setting_is_what_it_became(location):
-    """The emitted keys that differ between two specs are those that `xpc explain` lists for the changed setting and for
-    values derived from it.
+    """Two specs differ in one setting. The keys in which their bundles differ are among the keys that `xpc explain`
+    lists for this setting and for the values derived from it.
     """
     seen = 0
     for path, (one, other) in changed_settings(location):
@@ -117,7 +117,8 @@ def test_what_changes_with_a_setting_is_what_it_became(location):
         paths = [path, *(each.name for each in found.follows if each.name in one.values)]
         became = {line.partition(" = ")[0] for each in paths if each in one.values for line in trace.keys_of(each)}
         moved = {each.name for each in found.arguments if each.before != "absent"}
-        if path != "train.steps":  # `train.steps` replaces `train.epochs` of the other spec
+        # not for `train.steps`: it stands where the other spec has `train.epochs`, so more than one setting differs
+        if path != "train.steps":
             assert moved <= became, (path, moved - became)
             seen += 1
     assert seen > 20

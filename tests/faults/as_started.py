@@ -1,7 +1,8 @@
-"""Run a program in a fork as in a newly started process; the arguments are the program and its own arguments.
+"""Run a program in a fork as if in a newly started process. The arguments are the program and the program's own
+arguments.
 
-State that the fork has from its parent, and that a new process would not have, is dropped: signal handlers, open files,
-the bundle's modules, and exit handlers.
+A fork inherits state that a new process would not have. This program drops that state: signal handlers, open files, the
+bundle's modules, and exit handlers.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ def fill(here: Runs) -> None:
     folder = here.location
     for seed, name in enumerate(("tiny", "teacher")):
         here.program(os.path.join(REPOSITORY, "tests", "support", "tiny.py"), os.path.join(folder, name), str(seed))
-    # transformers 4 does not know the tokenizer class that transformers 5 writes; both know this class.
+    # transformers 5 writes a tokenizer class that transformers 4 does not know; both versions know
+    # `PreTrainedTokenizerFast`.
     changes = {"tokenizer_config": {"tokenizer_class": "PreTrainedTokenizerFast"}, "config": {"attention_dropout": 0.1}}
     for name, change in changes.items():
         for model in ("tiny", "teacher"):

@@ -39,8 +39,8 @@ def text(
     *more: str, steps: int = 14, save: str = "every=3 keep=2", world: int = 2, strategy: str = "ddp",
     target: str = DEFAULT, every: int | str = 2,
 ) -> str:  # fmt: skip
-    """A spec of at most 64 rows, with steps of 8 rows in two micro-batches. An epoch has 8 steps, and the run ends
-    within an epoch.
+    """A spec for at most 64 rows. A step has 8 rows in two micro-batches, so an epoch has up to 8 steps. The run ends
+    in the middle of an epoch.
     """
     hardware = "cpu" if world == 1 else f"{world} x cpu"
     whole = spec(*more, hardware=hardware, strategy=strategy, length=f"{steps} steps", target=target,
@@ -49,10 +49,10 @@ def text(
 
 
 class Going:
-    """A run that ``begin`` has started. ``pids`` are the processes for which the test waits: all ranks, or the
-    launcher.
+    """A run that ``begin`` has started. ``pids`` are the processes for which the test waits: all ranks, or the launcher
+    alone.
 
-    The checkpoints in the output folder are recorded before the run starts, because it may soon delete some of them.
+    The checkpoints in the output folder are listed before the run starts, because the run may soon delete old ones.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Going:
 
     @property
     def done(self) -> bool:
-        """Whether the run has made all its steps. A start can end before that."""
+        """Whether the run has made all its steps. A process can also end earlier, for example after a stop request."""
         return os.path.exists(os.path.join(self.out, "summary.json"))
 
     @property
@@ -120,8 +120,8 @@ class Going:
                 signalled(pid, number)
 
     def wait(self, seconds: float = HANGS) -> list[int | None]:
-        """Wait for the end; return the exit statuses by rank, or the launcher's. Fails if any process of the run still
-        lives.
+        """Wait until the processes have ended; return the exit status of each rank, or that of the launcher. Fail if a
+        process outlives its launcher.
         """
         status = list(self.runs.ask({"wait": self.pids, "seconds": seconds})["status"])
         end = time.monotonic() + HANGS
@@ -146,7 +146,8 @@ class Going:
         return out
 
     def check(self) -> None:
-        """Check the state after a disturbance: no traceback, every checkpoint complete, and as many as before.
+        """Check the state after a disturbance: there is no traceback, every checkpoint is complete, and there are at
+        least as many checkpoints as before the start (but at most KEPT are required).
 
         A kill between a save and the deletion of older checkpoints leaves one more than `keep`.
         """
@@ -198,7 +199,8 @@ class Runs:
         words = [os.path.join(bundle, "trainer", "main.py")] if program else []
         main = os.path.join(HERE, program) if program else os.path.join(bundle, "trainer", "main.py")
         run = payload(bundle)["run"]
-        # the launcher also sets these variables for a DeepSpeed run of one process, which needs a process group
+        # A DeepSpeed run of one process needs a process group, so the launcher sets these variables for it; the test
+        # does the same.
         if (run["distributed_type"], run["world_size"]) == ("DEEPSPEED", 1):
             names = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
             environ = {**names, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), **environ}
@@ -213,7 +215,7 @@ class Runs:
         return self._fork(cwd, 0, *shlex.split(printed)[1:], **environ)
 
     def _fork(self, cwd: str, world: int, program: str, *words: str, **environ: str) -> Going:
-        """Fork a process for each rank. If `world` is 0, fork one process, which is a launcher."""
+        """Fork a process for each rank. If `world` is 0, fork a single process, which runs the launcher."""
         self.count += 1
         os.makedirs(cwd, exist_ok=True)
         output = os.path.join(self.location, f"said-{os.getpid()}-{self.count}")
@@ -232,7 +234,7 @@ class Runs:
         return going
 
     def alone(self, bundle: str) -> dict[str, Any]:
-        """The result of an undisturbed run. Each such run is started only once."""
+        """The result of the same run without a disturbance. It is computed once per bundle."""
         cwd = bundle + ".alone"
         if not os.path.exists(cwd):
             began = time.monotonic()
@@ -243,8 +245,8 @@ class Runs:
     def disturbed(
         self, bundle: str, folder: str, wanted: int, start: Callable[[str, str], Going] | None = None
     ) -> Iterator[tuple[Going, Counter[str]]]:
-        """Start runs until the test has disturbed them often enough. Each yield is a started run and the counter in
-        which the test records its disturbances.
+        """Start runs until the test has made `wanted` disturbances. Each yield is a started run, and a counter to which
+        the test adds each disturbance that it makes.
 
         After each yield, the function waits until all processes have ended, and starts the run again by the same
         command. When a run finishes, its result must equal that of an undisturbed run: bit-identical weights, each
@@ -293,8 +295,8 @@ def children(pid: int) -> list[int]:
 
 
 def trainers(cwd: str) -> list[int]:
-    """The ids of the processes that run a bundle's trainer in this folder, by rank. They may be clients of a warm
-    interpreter, which pass their signals on to their forks, and are not children of the launcher's process.
+    """The ids of the processes that run a bundle's trainer in this folder, by rank. Such a process can be a client of a
+    warm interpreter: then it passes signals on to its fork, and is no child of the launcher.
     """
     found = []
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
@@ -331,7 +333,7 @@ def sound(out: str) -> list[str]:
 
 
 def result(out: str) -> dict[str, Any]:
-    """The part of a run's result that interruptions must not change: the weights bit for bit, every event, and the
+    """What an interruption must not change in a run's result: the weights (bit for bit), every logged event, and the
     counts.
     """
     with open(os.path.join(out, "summary.json"), encoding="utf-8") as handle:

@@ -1,11 +1,12 @@
 """Start bundles as forks of one warm interpreter, and report their process ids to tests that disturb them.
 
 The program reads requests and prints answers, one JSON object per line. The request {"start": job}, with a job of
-fork_server, has the answer {"pids"}. The request {"wait": pids, "seconds"} has the answer {"status"} when all these
-processes have ended; the status is null for a process that was killed after that many seconds. If a process fails, the
-program sends SIGUSR2 to all others, as a bundle's launcher does.
+fork_server, is answered by {"pids"}. The request {"wait": pids, "seconds"} is answered by {"status"} when all these
+processes have ended. A process that has not ended after `seconds` is killed, and has the status null. If a process
+fails, the program sends SIGUSR2 to all others, as a bundle's launcher does.
 
-A job whose program is start.py is a launcher. The processes that it starts are its children, and also forks.
+A job whose program is start.py is a launcher. The processes that the launcher starts are forks, too, namely of the
+launcher.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ MAIN = os.path.join("trainer", "main.py")
 
 
 def fork_what_is_launched() -> None:
-    """From now on, when this process starts a bundle's program, the child is a fork of this process instead of a new
-    interpreter. The child has its own output file next to the launcher's.
+    """Change subprocess, so that this process starts a bundle's program as a fork of itself instead of in a new
+    interpreter. The fork has an output file of its own next to the launcher's.
     """
     execute = subprocess.Popen._execute_child
 

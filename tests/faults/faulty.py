@@ -1,7 +1,7 @@
 """Run the program of a bundle with one simulated fault.
 
 XPC_BAD names a wrong loss ("nan" or "inf"), and where it occurs: the step, the rank, and the micro-batch of the step.
-XPC_LOST names a data file that is missing when the second process reads it.
+XPC_LOST names a data file. Each process except process 0 renames the file just before it loads its data.
 """
 
 from __future__ import annotations

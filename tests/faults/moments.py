@@ -11,8 +11,8 @@ from stacks import payload
 
 
 def pause(here: Runs, going: Going, bundle: str, chance: random.Random) -> None:
-    """Wait until a random moment of a run that has just started: before its first step, at or after a later step, or
-    during a save.
+    """Wait until a random moment of a run that has just started: before the first step, after some step, or during a
+    save.
     """
     steps, lasts = payload(bundle)["arguments"]["max_steps"], here.lasts[bundle]
     first = int(going.before[-1].split("-")[1]) if going.before else 0
@@ -40,8 +40,8 @@ def killed(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: 
 
 
 def killed_launched(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: int) -> None:
-    """Send `kill -9` to the launcher, a process, or all processes. A process that is not killed gets no signal, and
-    must end by itself.
+    """Send `kill -9` to the launcher, to one process, or to all processes. The processes that are not killed get no
+    signal from the test, and must end by themselves.
     """
     for going, hit in here.disturbed(bundle, folder, wanted, here.launch):
         pause(here, going, bundle, chance)
@@ -54,7 +54,8 @@ def killed_launched(here: Runs, bundle: str, folder: str, chance: random.Random,
         else:
             going.send(signal.SIGKILL, *([] if who == "node" else [chance.randrange(len(ranks))]))
         status = going.wait()
-        # If the launcher finds that two processes have ended, one was killed, and the other could not continue alone.
+        # The launcher finds two ended processes if one was killed and the other one could not continue without it
+        # (status 76).
         reported = {0: "", -signal.SIGKILL: "", 137: "was ended by SIGKILL", 76: "another process of the run has ended"}
         assert status[0] in reported, f"{status}: {going.text}"
         assert reported[status[0]] in going.text, f"{status}: {going.text}"
@@ -75,7 +76,7 @@ def stopped(here: Runs, bundle: str, folder: str, chance: random.Random, wanted:
         if set(status) == {0}:
             continue  # the run had finished before the signal
         hit[f"{number.name} to {'one' if ranks else 'all'}, {'training' if training else 'starting'}"] += 1
-        # Before the first step each process ends by itself, or the launcher ends it.
+        # Before the first step, a process may have no handler yet; then the signal itself ends it.
         assert 75 in status or -number in status, f"{status}: {going.text}"
         if training and "before the first step" not in going.text and "stopped as asked" in going.text:
             assert set(status) == {75}, f"{status}: {going.text}"
@@ -83,10 +84,11 @@ def stopped(here: Runs, bundle: str, folder: str, chance: random.Random, wanted:
 
 
 def owes(going: Going, bundle: str) -> bool:
-    """Whether the run was stopped before it finished the evaluation at the step of its newest checkpoint.
+    """Whether the evaluation at the step of the newest checkpoint is not finished, because the run was stopped during
+    it.
 
-    After such a stop, the next start first repeats the evaluation. If it is stopped again in this evaluation, it has
-    trained no step and has written no checkpoint.
+    After such a stop, the next start begins with this evaluation. If the run is stopped again during the evaluation,
+    this start has trained no step and written no checkpoint.
     """
     arguments = payload(bundle)["arguments"]
     step = int(checkpoints(going.out)[-1].split("-")[1])
@@ -96,7 +98,9 @@ def owes(going: Going, bundle: str) -> bool:
 
 
 def stopped_launched(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: int) -> None:
-    """Send SIGTERM or SIGUSR1 to the launcher, a process, or all processes, as a scheduler might; the status is 75."""
+    """Send SIGTERM or SIGUSR1 to the launcher, to one process, or to all processes, as a scheduler might. The launcher
+    ends with status 75.
+    """
     for going, hit in here.disturbed(bundle, folder, wanted, here.launch):
         pause(here, going, bundle, chance)
         ranks = going.ranks
@@ -112,6 +116,6 @@ def stopped_launched(here: Runs, bundle: str, folder: str, chance: random.Random
         hit[f"{number.name} to {who}, {going.moment}"] += 1
         early = status == [-number] and not ranks  # the launcher's interpreter had not set a handler yet
         assert status == [75] or early, f"{status}: {going.text}"
-        # The message appears twice if a new fork has not replaced its launcher's handler yet; a new process has no such
-        # handler.
+        # The message can appear twice: a new fork has the launcher's handler until it sets its own. A process that is
+        # not a fork never has the launcher's handler.
         assert early or "launch.sh: stopped as asked" in going.text, going.text

@@ -85,7 +85,8 @@ def test_every_kind_of_damage_is_named(tmp_path: object) -> None:
         with open(name, "wb") as handle:
             handle.write(wrong)
         assert checkpoint_integrity.broken(path, digests=True) == output
-    assert checkpoint_integrity.broken(path, digests=False) is None  # a comparison of sizes does not find this damage
+    # the size is right, so a check without digests does not find this damage
+    assert checkpoint_integrity.broken(path, digests=False) is None
     os.remove(name)
     assert checkpoint_integrity.broken(path, digests=False) == "model.safetensors is missing"
 
@@ -133,8 +134,8 @@ def json_save(path: str) -> None:
 def test_a_write_after_process_0_deleted_the_folder_is_one_sentence(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch, write: Callable[[str], None]
 ) -> None:
-    """On a full disk, process 0 deletes the partial checkpoint. Another process that still writes there reports one
-    error.
+    """On a full disk, process 0 deletes the partial checkpoint. If another process still writes into this checkpoint,
+    it reports one error, without a traceback.
     """
     monkeypatch.setenv("RANK", "1")
     folder = checkpoint(str(tmp_path))

@@ -1,5 +1,5 @@
-"""Truncated, corrupted or lost files, and losses that are not finite: they are reported, and the run resumes from
-intact files.
+"""Files that are cut off, corrupted or lost, and losses that are NaN or infinite: the run reports them, and resumes
+from intact files.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def test_a_damaged_checkpoint_is_passed_over(
         assert f"resuming from {good[-2]}\n" in again.text, (dict(hit), again.text)
         pause(here, again, bundle, chance)
         again.kill()
-        # The damaged checkpoint does not count for `keep`. So the checkpoint from which the run resumed stays until
-        # there are two newer ones.
+        # `keep` counts only intact checkpoints. So the checkpoint from which the run resumed stays until two newer ones
+        # exist.
         again.check()
 
 
@@ -111,7 +111,9 @@ def test_whatever_happens_to_a_file_is_found(
 
 
 def refused(here: Runs, bundle: str, cwd: str, **environ: str) -> Going:
-    """Start a run; check that every process ends before it trains, with a single error message."""
+    """Start a run; check that every process ends before the first step, and that the output has a single error
+    message.
+    """
     going = here.start(bundle, cwd, **environ)
     status = going.wait()
     assert 1 in status, f"{status}: {going.text}"
@@ -125,8 +127,8 @@ def refused(here: Runs, bundle: str, cwd: str, **environ: str) -> Going:
 def test_a_lost_data_file_is_named_and_waited_for(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
-    """A run that has read its rows continues if their file is lost. A run that starts without the file fails until the
-    file is back.
+    """A run that has already read its rows continues when their file is lost. A run that starts while the file is
+    missing fails; it succeeds when the file is back.
     """
     here = runs(DEFAULT)
     with open(os.path.join(here.location, "messages.jsonl"), encoding="utf-8") as handle:
@@ -148,8 +150,8 @@ def test_a_lost_data_file_is_named_and_waited_for(
             pause(here, going, bundle, chance)
             moment, late = going.moment, chance.randrange(len(going.pids))
             if len(going.pids) > 1:
-                # pause one process: it may then read the file only after another process has read it and the file is
-                # lost
+                # One process is paused, so that the others can read the file first; the file is then lost before the
+                # paused process reads it.
                 going.send(signal.SIGSTOP, late)
                 time.sleep(chance.uniform(0, 0.3))
             os.rename(data, aside)
@@ -192,8 +194,8 @@ def test_a_process_that_alone_finds_no_data_tells_it(runs: Callable[[str], Runs]
 def test_a_step_that_was_computed_wrong_is_done_again(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
-    """In one process, one loss is not finite: the run stops at that step, and later resumes from a checkpoint before
-    the step.
+    """In one process, one loss is NaN or infinite: the run stops at that step, and the next start resumes from a
+    checkpoint of an earlier step.
     """
     here = runs(DEFAULT)
     bundle = compiled(here, kind)
