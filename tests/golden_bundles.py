@@ -1,8 +1,8 @@
 """Golden bundles: `python tests/golden_bundles.py` writes them; the tests compare them and never write.
 
-A golden bundle has the files that the compiler generates for its spec. Copies of files of runtime/ are left out: the
-golden lists the names of those in trainer/, and its bundle.toml and run.sha256 omit the digests of all copies. So a
-change of runtime/ changes no golden. Another test compares trainer/ with runtime/.
+A golden bundle has the files that the compiler generates for a spec, but no copies of files of runtime/. Instead, it
+lists the names of the copies in trainer/; its bundle.toml and run.sha256 have no digests of copies. So a change of
+runtime/ changes no golden bundle. Another test compares trainer/ with runtime/.
 """
 
 from __future__ import annotations
@@ -69,13 +69,16 @@ def compilation(name: str) -> tuple[dict[str, bytes], Checked]:
 
 
 def decisions(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files of a golden bundle: those of the compiled bundle, without the copies of runtime/ and their digests."""
+    """Reduce a compiled bundle to the files of a golden bundle: leave out the copies of runtime/, and the digests of
+    these copies.
+    """
     trainer = sorted(name for name in files if name.startswith("trainer/"))
     copies = {*trainer, *VERBATIM}
-    digest = hashlib.sha256(files["run.sha256"]).hexdigest().encode()  # job scripts check run.sha256
+    # job scripts contain this digest, which changes with runtime/
+    digest = hashlib.sha256(files["run.sha256"]).hexdigest().encode()
     rest = {name: data.replace(digest, b"DIGEST") for name, data in files.items() if name not in copies}
     changing = {*copies, "run.sha256", *(name for name in rest if digest in files[name])}
-    # The last line of bundle.toml is the digest of the other lines.
+    # The last line of bundle.toml is a digest of the lines above it.
     manifest = files["bundle.toml"].decode().splitlines(keepends=True)[:-1]
     starts = tuple(f'"{name}" = ' for name in changing)
     digests = files["run.sha256"].decode().splitlines(keepends=True)

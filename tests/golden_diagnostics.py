@@ -1,4 +1,5 @@
-"""Golden diagnostics: a file for each code, with a spec that gets the code and the output of `xpc check`.
+"""Golden diagnostics: for each code, a file with a spec that gets this code, and with the output of `xpc check` for
+this spec.
 
 python tests/golden_diagnostics.py writes golden/diagnostics, and removes files without a case
 
@@ -47,7 +48,9 @@ def golden(case: Case) -> str:
 
 
 def counted(text: str) -> str:
-    """The text of a file in which a line that is repeated four times or more appears once, with its count."""
+    """Shorten the text of a file: a line that is repeated four times or more in a row is written once, followed by the
+    number of repeats.
+    """
     runs = [(line, sum(1 for _ in same)) for line, same in groupby(text.rstrip("\n").split("\n"))]
     return "".join(f"{line}\n" * count if count < 4 else f"{line}\n... {count} times\n" for line, count in runs)
 

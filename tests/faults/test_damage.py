@@ -235,7 +235,8 @@ def test_a_loss_that_is_no_number_is_allowed_where_written(
         assert going.text.count(f"the loss is {WORDS[word]} at step {step}; training continues") == 1
         assert going.text.count("training continues") == 1
         with open(os.path.join(going.out, "metrics.jsonl"), encoding="utf-8") as handle:
-            lines = [json.loads(line, parse_constant=pytest.fail) for line in handle]  # JSON has no NaN
+            # strict JSON has no NaN, so the line must not contain one
+            lines = [json.loads(line, parse_constant=pytest.fail) for line in handle]
         assert [line["step"] for line in lines] == list(range(1, 10))
         assert all(isinstance(line["loss"], float) for line in lines[: step - 1])
         assert [line["loss"] for line in lines][step - 1 :] == [word] + ["nan"] * (9 - step)
@@ -251,7 +252,7 @@ def test_weights_that_overflow_stop_the_run(
     source = text("schedule constant(warmup=2)", steps=8, every=1, save="every=1 keep=2")
     bundle = here.compiled(source.replace("lr=1e-3", f"lr=1, weight_decay={rate}"), "diverges")
     steps = []
-    for _ in range(2):  # a checkpoint can be resumed more than once
+    for _ in range(2):  # both starts fail at the same step; the second one has resumed from a checkpoint
         going = refused(here, bundle, str(tmp_path))
         reported = re.search(
             r"error: the loss is (nan|infinite) at step (\d+); this step is not saved \((\S+) is", going.text

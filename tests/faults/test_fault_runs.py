@@ -1,4 +1,4 @@
-"""The tests' helpers record facts about a run before they disturb it."""
+"""The helpers of the fault tests record facts about a run before the test disturbs it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ pytestmark = pytest.mark.slow  # importing the runs loads the launcher's support
 
 
 def test_checkpoints_are_noted_before_the_run_starts(tmp_path: Path) -> None:
-    """Checkpoints are recorded before the start, because a run may delete one while the test reads it on a busy
-    machine.
+    """The list of checkpoints is made before the run starts: a started run may delete a checkpoint while a slow test
+    still reads it.
     """
     from fault_runs import Going
 

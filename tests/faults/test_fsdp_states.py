@@ -1,4 +1,6 @@
-"""FSDP2's checkpoints of each kind can be read by another number of processes, both weights and optimizer states."""
+"""FSDP2's checkpoints of each kind can be loaded by another number of processes than the number that saved them;
+weights and optimizer states stay the same.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,8 @@ def test_adapters_are_restored_except_where_the_stack_loses_them(target: str, ki
 def test_fsdp1_trains_the_same_without_the_original_parameters(target: str, tmp_path: Path) -> None:
     """With and without `fsdp_use_orig_params`, all weights change and the losses are equal.
 
-    In accelerate#3256 the loss stayed constant, because the optimizer had the parameters from before FSDP wrapped the
-    model.
+    In accelerate#3256 the loss stayed constant: the optimizer updated the parameters that the model had before FSDP
+    wrapped it, and the wrapped model did not use these any more.
     """
     runs = []
     for original in ("true", "false"):

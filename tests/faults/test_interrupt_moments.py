@@ -28,7 +28,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def test_tokenizing(runs: Callable[[str], Runs], tmp_path: Path) -> None:
-    """The worker processes of `datasets.map` end together with the run that started them."""
+    """When a run ends that tokenizes, the worker processes of its `datasets.map` end, too."""
     here = runs(DEFAULT)
     rows = Path(here.location, "messages.jsonl").read_text()
     Path(here.location, "many.jsonl").write_text(rows * 300)
@@ -46,7 +46,9 @@ def test_tokenizing(runs: Callable[[str], Runs], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", nightly_but(KINDS, lambda kind: kind == "accelerate"))
 def test_saving(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
-    """The run finishes the save in progress, and the step at which the processes agree to stop."""
+    """The run finishes the save in progress. Then it trains up to the step at which all processes agree to stop, and
+    saves there.
+    """
     here = runs(DEFAULT)
     world = 1 if kind == "one-process" else 2
     source = text(world=world, strategy="ddp" if world == 1 else "zero2", steps=2000, save="every=1 keep=2")
@@ -66,7 +68,9 @@ def test_saving(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", nightly_but(KINDS, lambda kind: kind == "accelerate"))
 def test_the_final_save_is_finished(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
-    """No step is left to train, so the run ends normally, as without an interrupt."""
+    """Ctrl-C during the final save: no step is left to train, so the run finishes the save and ends with status 0, as
+    without Ctrl-C.
+    """
     here = runs(DEFAULT)
     world = 1 if kind == "one-process" else 2
     source = text(world=world, strategy="ddp" if world == 1 else "zero2", steps=2, save="every=never")
@@ -81,7 +85,7 @@ def test_the_final_save_is_finished(runs: Callable[[str], Runs], tmp_path: Path,
 
 
 def finishing(out: str) -> bool:
-    """Whether the run has recorded that only the final model has to be written."""
+    """Whether the run has recorded that all steps are done and only the final model must still be written."""
     try:
         return "finishing" in Path(out, "xpc_run.json").read_text()
     except OSError:

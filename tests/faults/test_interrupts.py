@@ -1,4 +1,6 @@
-"""Ctrl-C in a real terminal sends SIGINT to every process of the foreground group. The run saves and stops."""
+"""Ctrl-C in a real terminal sends SIGINT to every process of the foreground group. The run saves a checkpoint and
+stops.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ LONG = {"steps": 2000, "every": 1, "save": "every=never"}
 
 
 def interrupt(run: Terminal) -> None:
-    """Type Ctrl-C, and send SIGINT to the training processes. The forks of a warm interpreter have their own session,
-    so the terminal's Ctrl-C does not reach them.
+    """Type Ctrl-C, and also send SIGINT to the training processes: they are forks of a warm interpreter with a session
+    of their own, so the terminal's Ctrl-C does not reach them.
     """
     ranks = trainers(run.cwd)
     run.type(CTRL_C)
@@ -69,7 +71,7 @@ def test_first_ctrl_c_saves_and_the_second_ends_at_once(
     again.until(lambda: "resuming from" in again.output and len(re.findall(r"step \d+/", again.output)) > 1)
     processes = trainers(str(tmp_path))
     assert len(processes) == int(kind != "one-process") + 1
-    # Processes that SIGSTOP has stopped cannot save before the second Ctrl-C.
+    # The processes are paused (SIGSTOP), so that they cannot save before the second Ctrl-C.
     for one in processes:
         os.kill(one, signal.SIGSTOP)
     again.type(CTRL_C)
@@ -87,8 +89,8 @@ def test_ctrl_c_before_the_first_step_ends_at_once(
 ) -> None:
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES[kind], f"interrupt-{kind}")
-    # A Ctrl-C before the processes needs a cold interpreter. A warm one starts the launcher as its fork, and handles
-    # signals before the launcher does.
+    # To press Ctrl-C before any training process exists, the test needs a new interpreter: a warm one would fork the
+    # launcher, and would handle the signal before the launcher does.
     python = interpreter(DEFAULT) if moment == "before the processes" else here.python
     run = Terminal([os.path.join(bundle, "launch.sh")], str(tmp_path), PYTHON=python)
     run.until(lambda: hears(run.pid))
@@ -112,8 +114,8 @@ sys.meta_path.insert(0, Finder())
 
 
 def test_ctrl_c_counts_while_a_library_runs_a_program_of_its_own(runs: Callable[[str], Runs], tmp_path: Path) -> None:
-    """A library starts a helper program, so the launcher has a child that is not a training process. Ctrl-C still stops
-    the run.
+    """A library has started a helper program as a child of the launcher. Ctrl-C must stop the run although this child
+    is no training process.
     """
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES["accelerate"], "interrupt-accelerate")
@@ -130,7 +132,8 @@ def test_ctrl_c_counts_while_a_library_runs_a_program_of_its_own(runs: Callable[
 def hears(pid: int) -> bool:
     """Whether a process runs launcher.py and has a handler for SIGTERM. launcher.py sets this handler last.
 
-    Before it runs launcher.py, the forked process has the handlers of the test process.
+    A forked process has a handler for SIGTERM even before it runs launcher.py: that of the process from which it was
+    forked. Such a process does not count.
     """
     caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.M)
     return (
@@ -186,7 +189,9 @@ one.save_file = slow
 
 @pytest.mark.nightly
 def test_a_save_longer_than_the_grace_of_torchs_agent(runs: Callable[[str], Runs], tmp_path: Path) -> None:
-    """Torch's agent kills its processes 30 seconds after a signal. A longer save is finished nevertheless."""
+    """On a signal, torchrun's agent gives its processes 30 seconds before it kills them. The run finishes its save even
+    if the save takes longer.
+    """
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES["torchrun"], "interrupt-torchrun")
     (tmp_path / "slow").mkdir()

@@ -1,4 +1,6 @@
-"""`kill -9` at random moments: the command of the run resumes it, and its result is that of an undisturbed run."""
+"""`kill -9` at random moments: the same command resumes the run, and the run's result equals that of an undisturbed
+run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The tests start the complete launch.sh, and check which processes get a stop request and the exit status.
+"""The tests start the complete launch.sh, send a stop request, and check which processes receive it and with which
+status launch.sh ends.
 
 test_kills.py, test_stops.py and test_other_stacks.py start launcher.py without launch.sh, and stop or kill it at random
 moments.
@@ -27,7 +28,9 @@ LONG = {"steps": 2000, "every": 1, "save": "every=never"}
 
 
 class Launched:
-    """A running launch.sh, started from a folder. Its processes are forks, unless another ``python`` is given."""
+    """A started launch.sh and its working folder. Unless ``python`` names another interpreter, its processes are forks
+    of a warm one.
+    """
 
     def __init__(self, here: Runs, bundle: str, cwd: str, python: str = "") -> None:
         os.makedirs(cwd, exist_ok=True)
@@ -91,7 +94,9 @@ def test_signal_to_any_process_saves_and_exits_75(runs: Callable[[str], Runs], t
 def test_a_process_that_is_killed_is_tried_again(
     runs: Callable[[str], Runs], tmp_path: object, chance: random.Random
 ) -> None:
-    """The same launch.sh restarts the run, which ends with the result of an undisturbed run."""
+    """If a process is killed, the same launch.sh starts the run again, without a user. The result equals that of an
+    undisturbed run.
+    """
     here = runs(DEFAULT)
     bundle = here.compiled(text(strategy="zero2"), "again")
     expected, step = here.alone(bundle), chance.randint(1, 11)
@@ -138,8 +143,8 @@ def hears(pid: int) -> bool:
 
 
 def test_before_training_there_is_nothing_to_wait_for(runs: Callable[[str], Runs], tmp_path: object) -> None:
-    """A stop request before training ends the run without a checkpoint: while the launcher checks files, or while
-    processes import libraries.
+    """A stop request before the first step ends the run without a checkpoint. The request arrives while the launcher
+    checks files, or while the processes import libraries.
     """
     here = runs(DEFAULT)
     bundle = here.compiled(text("launch local(launcher=torchrun)", **LONG), "torchrun")  # type: ignore[arg-type]
@@ -148,7 +153,8 @@ def test_before_training_there_is_nothing_to_wait_for(runs: Callable[[str], Runs
         signal.SIGUSR1: lambda run: "first rows have" in run.output,
     }
     for number, true in begun.items():
-        # A warm interpreter handles signals before the launcher does.
+        # A warm interpreter would handle the signal before the launcher does, so this launcher runs in a new
+        # interpreter.
         run = Launched(here, bundle, str(tmp_path), here.python if number == signal.SIGTERM else "")
         run.until(lambda true=true, run=run: bool(true(run)))  # type: ignore[misc]
         signalled(run.process.pid, number)
@@ -172,8 +178,8 @@ def test_signal_to_the_second_node_saves(runs: Callable[[str], Runs], tmp_path: 
 
 @pytest.mark.nightly
 def test_nodes_that_were_started_by_hand_start_again_together(runs: Callable[[str], Runs], tmp_path: object) -> None:
-    """If a process on one node is killed, the launcher of each node restarts its processes, and the nodes connect
-    again.
+    """If a process on one of the nodes is killed, the launchers of all nodes restart their processes, which then
+    connect to each other again.
     """
     here = runs(DEFAULT)
     bundle = here.compiled(text("nodes 2", world=1, steps=40), "nodes-again")

@@ -1,5 +1,5 @@
-"""A run resumes with another number of processes: it trains on the same rows in the same order, and the losses differ
-only by the order of sums.
+"""A run resumes with another number of processes than before: it trains on the same rows in the same order. Losses
+differ only by rounding, because sums have another order.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ BOUND = 1e-4
 
 
 def chained(here: Runs, source: Callable[[int], str], worlds: list[int], folder: str, name: str) -> None:
-    """Run the same bundle with several numbers of processes in turn. Kill it at the first number, stop it at each next
-    one, and let it finish at the last one. Compare the result with that of an uninterrupted run on the first number.
+    """Run the same bundle with several numbers of processes in turn: kill the first run, stop each next one, and let
+    the last one finish. Compare its result with that of an undisturbed run with the first number of processes.
     """
     still(here)
     bundles = [here.compiled(source(world), f"{name}-{world}") for world in worlds]
@@ -82,8 +82,8 @@ def furthest(one: str, other: str) -> float:
 
 
 def recorded(cwd: str) -> dict[int, list[str]]:
-    """The rows of each step, in the order in which accelerate distributes them: micro-batch by micro-batch, to the
-    processes in turn.
+    """The rows of each step, in accelerate's order: first one micro-batch for each process in turn, then the next
+    micro-batch for each.
     """
     steps: dict[int, list[tuple[int, int, list[str]]]] = {}
     for path in glob(os.path.join(cwd, "rows-*.jsonl")):
@@ -111,7 +111,8 @@ def source(target: str, strategy: str, world: int, *more: str, **swaps: str) -> 
     """A spec of 14 steps. On 2 and 4 processes a step has 8 rows in micro-batches of 2 rows; on 3 processes it has 6
     rows.
 
-    ``swaps`` replace the beginning of a setting. Example: `optimizer="sgd(momentum=0.9, "` replaces `optimizer adamw(`.
+    ``swaps`` exchange the beginning of a setting's line: with `optimizer="sgd(momentum=0.9, "`, the spec has
+    `sgd(momentum=0.9, ` instead of `optimizer adamw(`.
     """
     made = text(*more, world=world, strategy=strategy, target=target).replace('"tiny"', '"still"')
     made = made.replace("messages.jsonl", "preferences.jsonl") if "method dpo" in more else made
@@ -156,8 +157,8 @@ def test_zero_goes_on_with_more_and_fewer_processes(
     runs: Callable[[str], Runs], tmp_path: object, target: str, kind: tuple[str, tuple[str, ...], dict[str, str]],
     request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip
-    """DeepSpeed itself refuses another number of processes. So each process builds its shard of weights and optimizer
-    states from the old shards.
+    """DeepSpeed itself cannot load a checkpoint of another number of processes. In a bundle, each process builds its
+    new shard of weights and optimizer states from the old shards.
     """
     strategy, more, swaps = kind
     name, worlds = f"shards-{request.node.callspec.id}", [1, 2, 4] if strategy == "zero3" else [2, 4, 1]
@@ -170,11 +171,11 @@ KEPT_ON = [("bf16", "none"), ("fp16", "optimizer"), ("fp32", "none"), ("fp16", "
 @pytest.mark.nightly
 @pytest.mark.parametrize(("precision", "offload"), KEPT_ON)
 def test_shards_are_cut_without_a_loss(tmp_path: Path, precision: str, offload: str) -> None:
-    """Three processes load a checkpoint of two processes, and two processes load the checkpoint of the three. Every
-    value of every weight and state stays the same.
+    """Two processes save a checkpoint; three processes load and save it; two processes load that. No value of a weight
+    or an optimizer state has changed.
 
-    This runs on the default stack, where DeepSpeed gathers sharded weights on the CPU without a race. deepspeed 0.16
-    sometimes returns uninitialized memory, even from a checkpoint that it has loaded itself.
+    The test runs only on the default stack. In deepspeed 0.16, gathering sharded weights on the CPU has a race: it
+    sometimes returns uninitialized memory, even after DeepSpeed's own load.
     """
     torch = pytest.importorskip("torch")
     for world, words in ((2, ("first",)), (3, ("second", "first")), (2, ("third", "second"))):

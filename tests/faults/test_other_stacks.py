@@ -1,5 +1,5 @@
-"""Runs on other stacks than the default survive kills and stops of their processes and of accelerate's launcher, at
-random moments.
+"""On every stack except the default one, runs survive kills and stop requests at random moments, sent to their
+processes or to accelerate's launcher.
 """
 
 from __future__ import annotations

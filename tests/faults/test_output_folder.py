@@ -1,5 +1,5 @@
-"""The disk of an output folder becomes full at a random moment, after a random number of bytes. While a run uses the
-folder, another run is refused.
+"""The output folder's disk becomes full at a random moment, with a random number of bytes left. While a run uses the
+folder, a second run in it is refused.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def test_full_disk_is_reported_and_the_same_command_continues(
         os.remove(filler)
         assert None not in status, going.text
         if not any(status):
-            # The run finished before the disk was full, or it needed no more space than was left.
+            # The run finished before the disk was full, or the remaining space was enough for it.
             continue
         hit[f"{moment}, {left >> 10} KiB left"] += 1
         assert 1 in status, f"{status}: {going.text}"
@@ -99,7 +99,9 @@ REFUSALS = ("a run is training into", "contains this run, finished")
 def test_a_second_run_is_refused_at_every_moment_of_the_first(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
 ) -> None:
-    """The first run locks its folder until it ends, even if it hangs. A second run in the same folder ends at once."""
+    """The first run holds a lock on its folder until it ends, even while it hangs. A second run in the same folder is
+    refused at once.
+    """
     here = runs(DEFAULT)
     bundle = here.compiled(text(world=1, steps=14, save="every=3 keep=2", every=1), "second")
     for going, hit in here.disturbed(bundle, str(tmp_path), 4):
@@ -115,7 +117,7 @@ def test_a_second_run_is_refused_at_every_moment_of_the_first(
         going.send(signal.SIGCONT)
         status = going.wait()
         second.check()
-        # The second run gets the folder if the first run has not locked it yet.
+        # If the first run has not locked the folder yet, the second run gets the lock, and the first run is refused.
         late = other != [0] or REFUSALS[1] in second.text
         loser, lost = (second, other) if late else (going, status)
         if lost != [-signal.SIGKILL]:
@@ -138,6 +140,6 @@ def test_second_run_leaves_the_first_intact(
     assert second.text.count("a run is training into") == 1
     first.until_step(first.reached() + 1)
     first.kill()
-    third = here.start(bundle, str(tmp_path))  # a killed run releases the folder
+    third = here.start(bundle, str(tmp_path))  # the kill of the first run has released the lock on the folder
     third.until(lambda: "no complete checkpoint to resume from: starting from the beginning" in third.text)
     third.kill()

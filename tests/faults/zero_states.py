@@ -1,5 +1,5 @@
-"""Load and save a small model by DeepSpeed's own engine, on CPU processes with gloo, in precisions that no run on a CPU
-can have, and with an offload (XP306).
+"""Load and save a small model by DeepSpeed's own engine on CPU processes with gloo, also in half precision and with
+offloading. A bundle cannot train so on a CPU, where accelerate replaces DeepSpeed by DDP (XP306).
 
 ``python zero_states.py PRECISION OFFLOAD INTO [FROM]`` is started once per process, with RANK set. For each stage of
 ZeRO it resumes from the checkpoint in FROM, or trains two steps; then it saves into INTO, and writes each complete
@@ -45,7 +45,7 @@ class Model(torch.nn.Module):
 
 
 def of_parts(trained: dict[str, torch.nn.Parameter]) -> dict[str, list[torch.Tensor]]:
-    """Return each weight (in float32) and its optimizer states, gathered by DeepSpeed's own functions for ZeRO-3."""
+    """Return each weight (in float32) with its optimizer states under ZeRO-3. DeepSpeed's own functions gather both."""
     return {
         name: [safe_get_full_fp32_param(one), *(safe_get_full_optimizer_state(one, kind) for kind in KINDS)]
         for name, one in trained.items()
@@ -56,8 +56,8 @@ def of_rows(trained: dict[str, torch.nn.Parameter], optimizer: Any) -> dict[str,
     """Return each weight and its optimizer states under ZeRO-1 and ZeRO-2. DeepSpeed's own functions are not used,
     because they ignore `round_robin_gradients`.
 
-    For each parameter group, the shards of all processes are concatenated; they contain the weights in DeepSpeed's own
-    order.
+    For each parameter group, the shards of all processes are concatenated, and cut into weights in DeepSpeed's order of
+    the weights.
     """
     names, found = {weight: name for name, weight in trained.items()}, {}
     for mine, group in zip(optimizer.single_partition_of_fp32_groups, optimizer.round_robin_bit16_groups, strict=True):
@@ -74,7 +74,7 @@ def of_rows(trained: dict[str, torch.nn.Parameter], optimizer: Any) -> dict[str,
 
 
 def main(precision: str, offload: str, into: str, origin: str | None = None) -> None:
-    # without this line, DeepSpeed compiles this extension from C++, which takes minutes
+    # without this line, DeepSpeed compiles its extension `deepspeed_shm_comm` from C++, which takes minutes
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     get_accelerator().is_fp16_supported = lambda: True
     deepspeed.init_distributed("gloo")
@@ -105,7 +105,8 @@ def main(precision: str, offload: str, into: str, origin: str | None = None) -> 
         engine.save_checkpoint(os.path.join(into, str(stage)))
         with deepspeed.zero.GatheredParameters([*model.parameters()]):
             used = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-        engine.backward(engine(rows[rank::world]).float().square().mean())  # gathers the sharded weights of the new run
+        # under ZeRO-3, the forward pass gathers the weights from the loaded shards
+        engine.backward(engine(rows[rank::world]).float().square().mean())
         trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         whole = of_parts(trained) if stage == 3 else of_rows(trained, engine.optimizer)
         engine.step()

@@ -1,5 +1,5 @@
-"""The compiler writes a bundle completely or not at all, with the same bytes everywhere. It never replaces a file that
-belongs to no bundle.
+"""The compiler writes a bundle completely or not at all, and with the same bytes in every environment. It never
+replaces a folder that is not a bundle.
 """
 
 import hashlib
@@ -63,8 +63,8 @@ def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch, fail_at):
 @pytest.mark.parametrize("fail_at", [1, 2])
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), KeyboardInterrupt()])
 def test_a_failure_while_replacing_leaves_the_old_bundle(tmp_path, monkeypatch, fail_at, error):
-    """The test disables the kernel's exchange of two names, so replacing a bundle takes two renames, and either can
-    fail.
+    """With the kernel's atomic exchange of two names disabled, the compiler replaces a bundle by two renames. If either
+    rename fails, the old bundle stays.
     """
     monkeypatch.setattr(atomic, "exchange", lambda one, other: False)
     old = compiled(spec())
@@ -100,7 +100,7 @@ def test_an_old_bundle_is_replaced(tmp_path):
     write(compiled(spec()), out)
     second = compiled(spec("seed 1", strategy="ddp"))
     assert write(second, out) is None
-    assert tree(out) == second  # deepspeed.json of the first bundle is removed
+    assert tree(out) == second  # the first bundle had a deepspeed.json; the second one has none, so the file is gone
     assert os.listdir(tmp_path) == ["b"]
 
 
@@ -208,8 +208,8 @@ def test_a_long_name(tmp_path):
 
 @pytest.mark.slow
 def test_the_same_bytes_everywhere(tmp_path):
-    """The bytes do not depend on working directory, locale, timezone, hash seed, parent folder, or a relative or
-    absolute path.
+    """The bytes of a bundle do not depend on the working directory, the locale, the timezone, the hash seed or the
+    parent folder, nor on whether the path is relative or absolute.
     """
     files = {
         "specs/t.xp": spec(

@@ -1,4 +1,6 @@
-"""Hostile files that a spec names give a diagnostic: folders, pipes, devices, and broken configurations and rows."""
+"""If a spec names a hostile file (a folder, a pipe, a device, or a broken configuration or data file), the compiler
+reports a diagnostic.
+"""
 
 import json
 import os
@@ -76,7 +78,9 @@ def test_extends_file_and_model_of_strange_files(path, strange):
 
 
 def test_a_file_that_never_ends_is_not_waited_for(strange):
-    """/proc/kmsg claims to be a regular file, and blocks its reader until the kernel logs something."""
+    """/proc/kmsg says that it is a regular file, but a read of it blocks until the kernel logs something. The compiler
+    must not wait.
+    """
     if os.path.exists("/proc/kmsg"):
         checked(spec().replace("xpc 1\n", 'xpc 1\nextends "/proc/kmsg"\n'), strange)
 
@@ -157,7 +161,8 @@ def test_hostile_configs(way, tmp_path):
         if way == "folder"
         else spec('model(config=file("tiny/config.json"))', train="org/x on alpaca for 3 epochs")
     )
-    # Without `micro`, the compiler chooses the micro-batch. For that it computes the memory from the config's numbers.
+    # Without `micro`, the compiler chooses the micro-batch, and for this computes memory from the hostile numbers of
+    # the config.
     text = text.replace(" micro=16", "")
     accepted = 0
     huge = json.dumps(CONFIG).replace('"hidden_size": 64', '"hidden_size": 1' + "0" * 4000)
@@ -169,7 +174,7 @@ def test_hostile_configs(way, tmp_path):
         else:
             accepted += 1
             tomllib.loads(compiled(text, root, allow_oom=True)["bundle.toml"].decode())
-    assert accepted  # some values are odd but harmless
+    assert accepted  # at least one of the configs is odd but harmless
 
 
 HOSTILE_ROWS = (

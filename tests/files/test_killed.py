@@ -1,4 +1,6 @@
-"""A compiler that is killed at any system call leaves the old or the new bundle, and the next compilation tidies up."""
+"""If the compiler is killed at any system call, the old or the new bundle is complete, and the next compilation removes
+the temporary files.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ pytestmark = pytest.mark.slow
 
 
 def small(number: int) -> dict[str, bytes]:
-    """A sealed bundle of a few files, so that a compilation makes few system calls at which it can be killed."""
+    """A complete small bundle. It has few files, so that the compiler makes few system calls, and the test can kill it
+    at each.
+    """
     import hashlib
 
     from xpc.compiler.files.bundle import sealed
@@ -80,8 +84,8 @@ def test_a_kill_while_replacing_work_of_others_loses_nothing(swap: bool, tmp_pat
 
 
 def test_where_an_old_bundle_is_missing_after_a_kill_it_is_put_back_first(tmp_path: Path) -> None:
-    """Between two renames there is no bundle. The next compilation restores the old one, with a file that a user put
-    into it.
+    """If the compiler is killed between its two renames, no bundle is at the path. The next compilation first puts the
+    old bundle back, including a file that a user has added to it.
     """
     out = str(tmp_path / "b")
 
@@ -106,7 +110,7 @@ def test_what_a_living_process_writes_is_not_cleared_away(tmp_path: Path) -> Non
     def filling(folder: str) -> None:
         if not wrote:
             wrote.append(folder)
-            write(small(1), out)  # another compiler that is not killed
+            write(small(1), out)  # a second compiler, not killed, writes the same bundle meanwhile
         put(folder, small(2))
 
     atomic.replace_folder(os.path.realpath(out), filling, lambda path: "", aside=False)

@@ -1,4 +1,6 @@
-"""The fast reader of manifests agrees with TOML: it reads what the compiler writes, and nothing that is not TOML."""
+"""The fast reader of manifests gives the same result as a TOML parser: it reads everything that the compiler writes,
+and accepts no text that is not valid TOML.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def toml(data: bytes) -> dict[str, dict[str, object]] | None:
 
 
 def agrees(data: bytes) -> bool:
-    """Whether the fast reader reads this manifest. A result that differs from TOML's fails the test."""
+    """Whether the fast reader accepts this manifest. If it does, its result must equal that of a TOML parser."""
     found = tables(data)
     assert found is None or found == toml(data), data
     return found is not None

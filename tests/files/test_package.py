@@ -1,4 +1,6 @@
-"""The command that a message suggests installs the missing extra, however xpc itself was installed."""
+"""If an optional dependency is missing, a message shows a pip command. This command installs the extra for every way in
+which xpc can have been installed, such as from a checkout.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The cache folder belongs to the user alone: no link is followed, and no other file is read, written or deleted."""
+"""Only the user can use the cache folder. xpc follows no symbolic link in it, and reads, writes and deletes only its
+own files there.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def test_an_entry_is_read_as_it_was_written(folder: Path) -> None:
 
 @pytest.mark.parametrize("which", ["xpc", "xpc/data"])
 def test_a_link_in_the_place_of_the_folder_is_not_followed(which: str, folder: Path, tmp_path: Path) -> None:
-    """The link is followed neither for reading, nor for writing, nor for deleting old entries."""
+    """If the cache folder is a symbolic link, xpc follows it neither to read, nor to write, nor to delete old
+    entries.
+    """
     names = {f"{number:064x}": ENTRY for number in range(private.MOST + 20)}
     put(tmp_path / "mine" / ("data" if which == "xpc" else "."), names)
     (tmp_path / "mine").chmod(0o700)

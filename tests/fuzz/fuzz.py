@@ -3,7 +3,8 @@
     python tests/fuzz/fuzz.py --inputs 100000 --seed 1 --jobs 2
 
 There are three kinds of inputs: mutations of valid specs, specs generated token by token from the schema's table, and
-random bytes. Each accepted spec is lowered; the files must parse, and launch.sh must contain no text of the spec.
+random bytes. For each accepted spec, the bundle is made: its files must parse, and launch.sh must contain no text from
+the spec.
 """
 
 from __future__ import annotations
@@ -99,7 +100,9 @@ def _value(rng: random.Random, row: schema.Setting) -> str:
 
 
 def generated(rng: random.Random, models: tuple[str, ...], data: tuple[str, ...]) -> str:
-    """A spec made of settings from the schema, most of them legal alone, but rarely all together."""
+    """A spec of random settings from the schema. Most of these settings are legal alone, but the whole spec is rarely
+    legal.
+    """
     model = rng.choice((rng.choice(models), "org/model@main", f'"models/{MARK}"', "a/b", '"c:\\\\x1"'))
     source = rng.choice(
         (
@@ -158,7 +161,9 @@ class Counts:
 
 
 def examine(data: bytes, every_format: bool = False) -> Checked:
-    """Compile one input within one CPU second. Raises Failure for an exception or a wrong diagnostic or bundle."""
+    """Compile one input. Raises Failure for an exception, for a wrong diagnostic or bundle, or if it takes more than
+    one CPU second.
+    """
     try:
         with limited(1.0):
             return _examine(data, every_format)
@@ -267,7 +272,7 @@ def _files(files: dict[str, bytes], found: Checked) -> None:
 
 
 def one_input(rng: random.Random, texts: list[str], models: tuple[str, ...], data: tuple[str, ...]) -> bytes:
-    """Make the next input: half are mutations, four tenths are generated, one tenth are bytes."""
+    """Make the next input: 50 % are mutations of valid specs, 40 % are generated specs, and 10 % are random bytes."""
     kind = rng.random()
     if kind < 0.5:
         return mutated(rng, texts).encode("utf-8", "surrogatepass")

@@ -1,9 +1,11 @@
-"""`make gpu`: measure what cannot be tested without a GPU. It can be stopped, and writes a JSON line per measurement.
+"""`make gpu`: measure what cannot be tested without a GPU. The program can be stopped and started again. It writes a
+line of JSON for each measurement.
 
     python tests/gpu/campaign.py --out gpu-readings            # continues where it was stopped; at most 8 minutes
     python tests/gpu/campaign.py --out /tmp/r --rehearse       # the same on a CPU, with small shapes
 
-The installed versions are used, and each measurement records them. A measurement that fails is recorded with its error.
+The program uses whatever package versions are installed, and records the versions with each measurement. A measurement
+that fails is recorded with its error.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ class Piece:
 
 
 def pieces(location: machine.Machine) -> Iterator[Piece]:
-    """Every measurement of the campaign. The most informative come first, because the time may not be enough for
-    all.
+    """Every measurement of the campaign, the most informative ones first: the time may not be enough for all of
+    them.
     """
     yield Piece("preflight", "preflight", lambda: runs.preflight(location))
     for case in runs.cases(location):
@@ -58,8 +60,8 @@ def pieces(location: machine.Machine) -> Iterator[Piece]:
 
 
 class Readings:
-    """The file of measurements. It has a line per measurement, and lines of other package versions or GPUs are
-    ignored.
+    """The file of measurements, one per line. Lines that were measured with other package versions or on another GPU
+    are ignored.
     """
 
     def __init__(self, folder: str, location: machine.Machine) -> None:
@@ -73,7 +75,9 @@ class Readings:
             self.known = {one["piece"]: one for one in found if one["machine"] == location.facts}
 
     def take(self, piece: Piece) -> Reading:
-        """Make a measurement and append it to the file; if it fails, the measurement that is appended has the error."""
+        """Make a measurement and append a line about it to the file. If the measurement fails, the line has the error
+        instead of numbers.
+        """
         began = time.monotonic()
         try:
             found = {"ok": True, **piece.read()}
@@ -90,7 +94,9 @@ class Readings:
 
 
 def unequal(found: dict[str, Reading]) -> Iterator[str]:
-    """A sentence for each run whose losses differ from those of the first run in its group by more than CLOSE."""
+    """Runs of one group should have equal losses. Yield a sentence for each run whose losses differ by more than CLOSE
+    from those of the group's first run.
+    """
     first: dict[str, Reading] = {}
     for one in found.values():
         if one["kind"] != "run" or not one["ok"] or "group" not in one:
@@ -102,8 +108,8 @@ def unequal(found: dict[str, Reading]) -> Iterator[str]:
 
 
 def planned(found: dict[str, Reading]) -> Iterator[str]:
-    """The error of the plan's memory (predicted / measured - 1) over all memory measurements: mean, median and
-    worst.
+    """The relative error of the planned memory (predicted / measured - 1): mean, median and worst over all measurements
+    of memory.
     """
     off = sorted(abs(one["off"]) for one in found.values() if "off" in one)
     if off:
@@ -112,8 +118,8 @@ def planned(found: dict[str, Reading]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Make measurements until the time is over. The exit status is 0 if all measurements exist and passed, 1 if some
-    failed, 75 if some are left.
+    """Make measurements until the time is over. The exit status is 0 if every measurement succeeded, 1 if one failed,
+    and 75 if some have not been made yet.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of readings.jsonl and of the runs")

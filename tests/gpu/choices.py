@@ -1,6 +1,7 @@
 """Compare the speed of the micro-batch and recomputation that the compiler chooses with the speeds of a small grid.
 
-Specs differ only in micro-batch and recomputation, which do not change what is learned.
+The specs differ only in micro-batch and recomputation. Apart from rounding, neither changes the trained weights; they
+change only speed and memory.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ WRITTEN = ("gradient_checkpointing", "activation_checkpointing")
 
 @frozen
 class Choice:
-    """One point of the comparison: the settings that its spec states. If the compiler chooses, `micro` is 0 and
-    `checkpointing` is None.
+    """One measured spec: the settings that the spec states. `micro` is 0 and `checkpointing` is None if the spec leaves
+    both to the compiler.
     """
 
     micro: int
@@ -45,7 +46,7 @@ def choices(location: Machine) -> Iterator[Choice]:
 
 
 def read(choice: Choice, location: Machine) -> dict[str, Any]:
-    """Compile and run the spec. If the run is out of GPU memory, that is a result and no error."""
+    """Compile and run the spec. A run that is out of GPU memory counts as a result, not as an error."""
     lines = "" if choice.checkpointing is None else f"memory(checkpointing={str(choice.checkpointing).lower()})"
     case = Case(f"choice {choice.name}", f"strategy ddp\n{lines}", micro=choice.micro)
     made = bundle(case, location, steps=6 if location.rehearsal else 30)
@@ -64,7 +65,7 @@ def read(choice: Choice, location: Machine) -> dict[str, Any]:
 
 
 def compared(found: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """The speed of the compiler's choice as a share of the fastest run of the grid."""
+    """Yield a sentence: how fast the compiler's own choice is, as a share of the speed of the fastest spec."""
     speeds = {one["piece"]: one.get("tokens_per_second") or 0.0 for one in found.values() if one["kind"] == "choice"}
     own = next((speeds[name] for name in speeds if name.endswith(Choice(0, None).name)), 0.0)
     if own and len(speeds) > 1:

@@ -102,8 +102,8 @@ def find_machine(folder: str, rehearsal: bool) -> Machine:
 
 
 def card_name(card: str, memory: int) -> str:
-    """The registry's name of a GPU, found by the words of the driver's name (`NVIDIA H100 80GB HBM3`) and by its memory
-    in bytes.
+    """The registry's name of a GPU. The driver reports a name (`NVIDIA H100 80GB HBM3`) and the memory in bytes; the
+    registry's entry must fit both.
     """
     words = set(re.split(r"[^a-z0-9]+", card.lower()))
     found = []

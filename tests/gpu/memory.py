@@ -1,5 +1,5 @@
-"""Measure memory by phase for decoders of different size, precision, recomputation, tokens and head, each in a new
-process.
+"""Measure the peak memory in each phase of a step, for decoders that differ in size, precision, recomputation, tokens
+and loss head. Each measurement has a new process.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from xpc.compiler.registry.types import ModelFacts
 
 @frozen
 class Shape:
-    """One measurement. `layers` x `hidden` set the size; `head` is `full` or `liger`, `precision` is `mixed` or
-    `bf16`.
+    """One measurement. `layers` x `hidden` is the model's size. `head` is how the loss is computed (`full` or `liger`),
+    and `precision` is `mixed` or `bf16`.
     """
 
     layers: int
@@ -81,8 +81,8 @@ def planned(shape: Shape, parameters: int) -> dict[str, float]:
 
 
 def read(shape: Shape, location: Machine) -> dict[str, Any]:
-    """Run memory_probe.py; return the measured bytes at the end and at the peak of each phase, and the plan's
-    prediction.
+    """Run memory_probe.py. Return for each phase the measured bytes at its end and at its peak, and the bytes that the
+    plan predicts.
     """
     probe = os.path.join(os.path.dirname(os.path.abspath(__file__)), "memory_probe.py")
     requested = json.dumps({**asdict(shape), "device": "cpu" if location.rehearsal else "cuda"})

@@ -42,7 +42,7 @@ def main(requested: dict[str, Any]) -> dict[str, Any]:
         model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     rows = torch.randint(0, requested["vocab"], (1, requested["tokens"]), device=device)
-    for _ in range(2):  # in the second step the optimizer's states exist from the start
+    for _ in range(2):  # two steps, because the optimizer's states exist from the start only in the second one
         mixed = requested["precision"] == "mixed"
         with meter.phase("forward"), meter.saved(), torch.autocast(device, dtype=half, enabled=mixed):
             loss = model(input_ids=rows, labels=rows).loss
@@ -69,7 +69,9 @@ class Meter:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Measure the block as one phase; the same phase of a later step replaces the result."""
+        """Measure the code inside the `with` block as one phase. Each step measures every phase again; the last step
+        counts.
+        """
         if self.cuda:
             self.torch.cuda.synchronize()
             self.torch.cuda.reset_peak_memory_stats()
@@ -81,7 +83,9 @@ class Meter:
 
     @contextlib.contextmanager
     def saved(self) -> Iterator[None]:
-        """On a CPU, record the bytes that autograd saves in the block."""
+        """On a CPU, count the bytes of the tensors that autograd keeps for the backward pass while the `with` block
+        runs.
+        """
         if self.cuda:
             yield
             return
@@ -97,7 +101,7 @@ class Meter:
         self.phases["forward"] = {"saved": sum(self.bytes.values())}
 
     def held(self, model: Any, optimizer: Any) -> dict[str, int]:
-        """The bytes that weights, gradients and optimizer states take at this moment."""
+        """The bytes that weights, gradients and optimizer states occupy now."""
         states = [one for state in optimizer.state.values() for one in state.values() if hasattr(one, "nbytes")]
         return {
             "weights": sum(one.nbytes for one in model.parameters()),

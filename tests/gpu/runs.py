@@ -35,11 +35,12 @@ save "out" every={every}
 
 @frozen
 class Case:
-    """One run. The runs of a `group` should have the same losses, so their losses are compared. `needs` is a package
-    that the run needs.
+    """One run. All runs with the same `group` should have the same losses, which the campaign compares. `needs` is a
+    package without which the run is left out.
 
     `cards` is the number of GPUs. FSDP needs two, because the compiler refuses it for one. `rows` names the file of the
-    data. `micro` is the number of sequences per GPU; 0 lets the compiler choose, and None takes the campaign's number.
+    data. `micro` is the number of sequences per GPU. If it is 0, the compiler chooses; if it is None, the number of the
+    campaign is used.
     """
 
     name: str
@@ -51,7 +52,9 @@ class Case:
     micro: int | None = None
 
     def spec(self, hardware: str, precision: str, micro: int, seq: int, steps: int, every: str) -> str:
-        """The text of the run's spec. If the case has no `micro`, the argument `micro` is divided among its GPUs."""
+        """The text of the run's spec. `micro` is the campaign's micro-batch: if the case states none of its own,
+        `micro` is divided by the case's number of GPUs.
+        """
         at_once = micro // self.cards if self.micro is None else self.micro
         batch = f" micro={at_once}" if at_once else ""
         batch += f" seq={seq}" if self.rows != "prompts" else ""
@@ -126,8 +129,8 @@ def bundle(case: Case, location: Machine, steps: int = 6, every: str = "never") 
 
 
 def command(made: str) -> list[str]:
-    """The command that launch.sh would start (`--dry-run`). The campaign starts this command directly, because the
-    preflight of launch.sh refuses versions other than the pins.
+    """The training command that launch.sh would run, as `--dry-run` prints it. The campaign runs this command itself,
+    because launch.sh first checks the versions, and refuses others than the pinned ones.
     """
     return shlex.split(output([os.path.join(made, "launch.sh"), "--dry-run"], PYTHON=sys.executable))
 
@@ -161,8 +164,8 @@ def read(case: Case, location: Machine) -> dict[str, Any]:
 
 
 def killed(location: Machine) -> dict[str, Any]:
-    """Compare two runs: one is killed with -9 after its first checkpoint and started again, the other is
-    undisturbed.
+    """Compare two runs of the same bundle: one is killed with -9 after its first checkpoint and started again; the
+    other one is undisturbed.
     """
     case = Case("killed", f"strategy ddp\n{PLAIN}")
     made = bundle(case, location, steps=20, every="4")
@@ -186,7 +189,9 @@ def killed(location: Machine) -> dict[str, Any]:
 
 
 def preflight(location: Machine) -> dict[str, Any]:
-    """The output of a bundle's preflight, which also names installed versions that differ from the pins."""
+    """Run a bundle's preflight; return its output. The output also names installed versions that are not the pinned
+    ones.
+    """
     made = bundle(CASES[0], location)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHON": sys.executable}
     done = subprocess.run([os.path.join(made, "launch.sh"), "--preflight"], cwd=os.path.dirname(made), env=environment,

@@ -1,4 +1,6 @@
-"""The GPU campaign can be stopped and continued, and reports what failed. The tests rehearse it on a CPU."""
+"""The GPU campaign can be stopped and started again, and reports the measurements that failed. The tests run it on a
+CPU.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_unknown_card_is_reported():
 @pytest.mark.parametrize("gpu", ["h200", "a100-80gb", "h100-80gb"])
 @pytest.mark.parametrize("case", runs.CASES, ids=lambda one: one.name)
 def test_every_case_is_a_spec_that_compiles_for_a_gpu(case, gpu, tmp_path):
-    """The specs are compiled here without a GPU, so that none is refused on the machine with the GPU."""
+    """Every spec of the campaign compiles for a GPU. This test needs no GPU, so that an error is found before a machine
+    with a GPU is used.
+    """
     text = case.spec(f"{case.cards} x {gpu}", "bf16", 8, 512, 6, "never")
     text = text.replace('"model"', "qwen2.5-0.5b-instruct")
     row = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}

@@ -1,4 +1,4 @@
-"""Tokens per second of a bundle and of a plain TRL script with the same arguments, run alternately."""
+"""Compare tokens per second of a bundle and of a plain TRL script with the same arguments. The two run alternately."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCRIPT = os.path.join(SUPPORT, "plain_trl.py")
 
 @frozen
 class Pair:
-    """A bundle and a TRL script with its arguments."""
+    """A bundle, and a TRL script with the bundle's arguments."""
 
     case: Case
     times: int = 2

@@ -1,4 +1,6 @@
-"""Random syntax trees for the property tests, and trees without source locations for comparing meanings."""
+"""Random syntax trees for the property tests. Without its source locations, a tree can be compared with another tree of
+the same meaning.
+"""
 
 from attrs import evolve, fields_dict, has
 from hypothesis import strategies as st
@@ -100,8 +102,8 @@ files = st.builds(
 
 
 def meaning(node):
-    """The node without source locations. Settings on a clause's line are moved into its block, as the formatter
-    may do.
+    """A copy of the node without source locations. The formatter may move settings from a clause's line into its block,
+    so the copy always has them in the block.
     """
     if isinstance(node, tuple):
         return tuple(meaning(each) for each in node)
@@ -124,7 +126,9 @@ def meaning(node):
 
 
 def one_line(node):
-    """A statement or value as text on one line, with its block; written without the formatter."""
+    """A statement or value as text on one line, also with its block. The tests' own code writes the text, not the
+    formatter that they test.
+    """
     match node:
         case Setting():
             return f"{node.name.text} = {one_line(node.value)}"

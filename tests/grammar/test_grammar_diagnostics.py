@@ -1,4 +1,6 @@
-"""A diagnostic for a broken text has the right code, the exact location, the clause, and a text to type instead."""
+"""For a broken text, the diagnostic has the right code, the exact location and the name of the clause, and says what to
+type instead.
+"""
 
 import pytest
 
@@ -20,7 +22,7 @@ def findings(text):
 
 
 def fixed(text):
-    """A text after the edits that its diagnostics suggest."""
+    """Apply the edits that a text's diagnostics suggest to the text; return the result."""
     return applied(text, [edit for found in parse(Source("test.xp", text))[1] for edit in found.edits])
 
 

@@ -1,6 +1,4 @@
-"""The formatter does not change the meaning of a spec and loses no comment. Formatting its output again changes
-nothing.
-"""
+"""The formatter keeps the meaning of a spec and all comments. Formatting a formatted text changes nothing."""
 
 import os
 
@@ -24,7 +22,9 @@ def read(text):
 
 
 def formatted(text):
-    """Format a text. Check that its meaning and its comments stay, and that formatting again changes nothing."""
+    """Format a text. Check that the result has the same meaning and comments, and that formatting the result changes
+    nothing.
+    """
     file = read(text)
     once = format_file(file)
     again = read(once)

@@ -1,4 +1,6 @@
-"""Hostile bytes and texts give a diagnostic with a location, quickly, and never an exception."""
+"""For hostile bytes and texts, the parser quickly reports a diagnostic with a location. It never raises an
+exception.
+"""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""For any text, the parser raises nothing, reports locations inside the text, and reports every part that it
-skipped.
+"""For any text, the parser raises no exception, reports only locations inside the text, and reports each part of the
+text that it has skipped.
 """
 
 import os
@@ -86,13 +86,13 @@ def test_any_soup_of_the_language(text):
 
 @settings(max_examples=60)
 @given(broken_specs())
-@example("{{\u2028[")  # the scanner closes open blocks after the end of the text
+@example("{{\u2028[")  # after the last character, the scanner still adds the ends of open blocks
 def test_broken_specs(text):
     holds(text)
 
 
 @given(st.binary(max_size=60))
-@example(b"\xfe\xff")  # a byte order mark of UTF-16 without any text, whose only location is its beginning
+@example(b"\xfe\xff")  # only a UTF-16 byte order mark, so the one possible location is the beginning
 def test_any_bytes(data):
     source, diagnostics = decode(data, "t.xp")
     for diagnostic in diagnostics:

@@ -1,4 +1,6 @@
-"""`@record` classes have those features of attrs that this project uses, and attrs and cattrs accept them."""
+"""`@record` classes behave like attrs classes in everything that this project uses. attrs and cattrs accept them as
+attrs classes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from xpc.grammar.record import entity, evolve, field, mutable, record, stated
 
 @record
 class Point:
-    """A record with two numbers, and a list of names that is a new list for each point."""
+    """A record with two numbers and a list of names. Each new point gets a new empty list."""
 
     x: int
     y: int = 0
@@ -27,7 +29,7 @@ class Place(Point):
 
 @entity
 class Thing:
-    """A record that equals only itself, even if another record has the same fields."""
+    """A record compared by identity: two records with equal fields are not equal."""
 
     x: int
 

@@ -1,4 +1,6 @@
-"""The committed parser tables are those of xp.lark, and our parser reads every text as Lark does."""
+"""The committed parser tables are what Lark generates from xp.lark. Our parser gives the same result as Lark for every
+text.
+"""
 
 import os
 import random
@@ -24,7 +26,9 @@ def test_grammar_is_strict():
 
 
 def shape(node):
-    """A tree of our parser or of Lark's as nested node types, locations and texts, so that the two can be compared."""
+    """Nested node types, locations and texts of a syntax tree. Trees of our parser and of Lark become comparable in
+    this form.
+    """
     if isinstance(node, lark.Token):
         return (node.type, node.start_pos, node.end_pos, str(node))
     if isinstance(node, lark.Tree):
@@ -36,7 +40,9 @@ def shape(node):
 
 
 def read(parse, text):
-    """The tree of a text, or where and why parsing stopped: the unexpected token, and what was read before it."""
+    """The tree of a text. If the text has a syntax error, the unexpected token and the text before it, at which parsing
+    stopped.
+    """
     try:
         return shape(parse(text))
     except lark.UnexpectedCharacters as error:

@@ -1,4 +1,6 @@
-"""Helpers of the importers' tests: import a source from memory, and get its draft, its spec and a bundle's files."""
+"""Helpers for tests of importers: import a text without files on disk; return the draft, the spec and the bundle's
+files.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ HARDWARE = ("--hardware", "8 x h100-80gb")
 
 @frozen
 class Imported:
-    """The draft and text of an import, and the bundle's files (None if the spec does not compile)."""
+    """The result of an import: the draft, the spec's text, and the bundle's files (None if the spec does not
+    compile).
+    """
 
     draft: Draft
     text: str
@@ -61,7 +65,7 @@ class Imported:
 
     @property
     def messages(self) -> list[str]:
-        """The messages of the import, each with its severity."""
+        """The messages of the import; each begins with its severity."""
         return [f"{one.severity}: {one.location} {one.text}" for one in self.draft.messages]
 
 
@@ -78,18 +82,18 @@ def convert(text: str, *arguments: str, name: str = "recipe.yaml", folder: str =
 
 
 def imported(text: str, *arguments: str, name: str = "recipe.yaml", root: str = REPOSITORY) -> Imported:
-    """Import a text and compile the spec, with the files of the import in memory."""
+    """Import a text, and compile the spec. The files that the import would write exist only in memory."""
     draft, spec = convert(text, *arguments, name=name, folder=root)
     workspace = _FilesNextTo(root)
     workspace.extra_files.update(draft.files)
-    workspace.allow_oom = True  # the tests choose the hardware; the published file does not
+    workspace.allow_oom = True  # a published file states no hardware, so the tests choose one
     files, checked = compile_text(spec.encode(), "recipe.xp", workspace)
     errors = tuple(f"{one.code} {one.message}" for one in checked.problems if one.severity == ERROR)
     return Imported(draft, spec, errors, files or {})
 
 
 class _FilesNextTo(Workspace):  # type: ignore[misc]
-    """A workspace with additional files in memory."""
+    """A workspace that also has files that exist only in memory."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
@@ -107,8 +111,8 @@ class _FilesNextTo(Workspace):  # type: ignore[misc]
 
 
 def leaves(table: Mapping[str, Entry]) -> Iterator[Entry]:
-    """Every value of a configuration that contains no other values, with its path. An empty list or mapping is also
-    such a value.
+    """Every innermost value of a nested configuration, with its path. An empty list or mapping is an innermost value,
+    too.
     """
     for entry in table.values():
         yield from _leaves(entry)
@@ -123,8 +127,8 @@ def _leaves(entry: Entry) -> Iterator[Entry]:
 
 
 def unaccounted(draft: Draft, table: Mapping[str, Entry]) -> list[str]:
-    """The keys of a configuration that have no outcome. A key also counts as having one if the mapping around it has an
-    outcome.
+    """The keys of a configuration for which the import reports no outcome. An outcome of a mapping holds for all keys
+    inside the mapping.
     """
     known = {key for _, key in draft.outcomes}
 

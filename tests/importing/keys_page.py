@@ -1,4 +1,4 @@
-"""Write docs/import-keys.md, which lists what `xpc import` does with each key, from the importers' own tables.
+"""Write docs/import-keys.md from the importers' tables. The page says for each key what `xpc import` does with it.
 
 python tests/importing/keys_page.py docs/import-keys.md
 """
@@ -46,8 +46,8 @@ def page() -> str:
 
 
 def _read(source: str, table: keys.KeyTable) -> list[str]:
-    """Return a pair: the keys that a source's importer looks up in a minimal file, and the keys that its table marks as
-    read.
+    """Return the keys that a source's importer handles by code: keys without a row that the importer looks up in a
+    minimal file, and keys that the table marks as read.
     """
     draft, _ = convert(BARE[source], "--from", source)
     stated = {key for key, row in table.items() if row.read or row.usual is not None}
@@ -56,7 +56,7 @@ def _read(source: str, table: keys.KeyTable) -> list[str]:
 
 
 def _table(what: str, keys: Mapping[str, str]) -> Iterator[str]:
-    """A table with one row per reason. Each row lists all keys with this reason."""
+    """A Markdown table with a row for each reason; the row lists all keys with this reason."""
     by_reason: dict[str, list[str]] = {}
     for key, why in keys.items():
         by_reason.setdefault(why, []).append(key)

@@ -1,5 +1,5 @@
-"""Recorded answers of axolotl and LLaMA-Factory (oracles/, made by `make oracles`): the arguments with which they would
-train a file, in a form that can be compared with a bundle.
+"""The arguments with which axolotl and LLaMA-Factory would train a file, as `make oracles` recorded them in oracles/,
+converted into a form that can be compared with a bundle.
 """
 
 from __future__ import annotations
@@ -29,13 +29,17 @@ def lines(name: str) -> list[Record]:
 
 @cache
 def records(tool: str) -> tuple[Record, dict[str, Record]]:
-    """The first record of a tool (versions and defaults), and the record of each file by its name."""
+    """A pair: the first record of a tool, with its versions and defaults, and a mapping from each file's name to its
+    record.
+    """
     head, *found = lines(tool)
     return head, {one["file"]: one for one in found}
 
 
 def axolotl(name: str) -> Record | None:
-    """The arguments with which axolotl would train a file, under the bundle's names; None if it refuses the file."""
+    """The arguments with which axolotl would train a file, under the names that they have in a bundle; None if axolotl
+    refuses the file.
+    """
     head, known = records("axolotl")
     record = known[name]
     if "refused" in record:
@@ -45,7 +49,7 @@ def axolotl(name: str) -> Record | None:
     out = {key: stated[key] for key in ARGUMENTS if key in stated}
     out["logging_steps"] = stated["logging_steps"]
     sharded = stated.get("fsdp_config") or {}
-    # If FSDP checkpoints the activations, the recomputation is never reentrant.
+    # FSDP's activation checkpointing is never reentrant.
     again = bool(sharded.get("activation_checkpointing"))
     kwargs = stated.get("gradient_checkpointing_kwargs") or {}
     out["gradient_checkpointing"] = bool(
@@ -55,7 +59,8 @@ def axolotl(name: str) -> Record | None:
         out["use_reentrant"] = bool(kwargs.get("use_reentrant")) and not again
     out["liger"] = any(str(one).endswith("LigerPlugin") for one in config.get("plugins", ()))
     if any(str(one).endswith("SwanLabPlugin") for one in config.get("plugins", ())):
-        out["report_to"] = [*out.get("report_to", ()), "swanlab"]  # axolotl's plugin adds SwanLab's callback
+        # axolotl's SwanLab plugin adds the callback itself, without `report_to`
+        out["report_to"] = [*out.get("report_to", ()), "swanlab"]
     out["warmup_steps"] = 0 if out["lr_scheduler_type"] in FLAT else out["warmup_steps"]
     out["optim"] = SAME_OPTIMIZERS.get(out["optim"], out["optim"])
     out["bf16"] = True if out["bf16"] == "auto" else out["bf16"]
@@ -63,7 +68,7 @@ def axolotl(name: str) -> Record | None:
         del out["num_train_epochs"]  # with max_steps, epochs have no effect
     if config.get("curriculum_sampling"):
         out["train_sampling_strategy"] = "sequential"
-    if "torch_dtype" in config:  # Ray sets the dtype later, on its workers
+    if "torch_dtype" in config:  # axolotl leaves this dtype to its Ray workers
         out["dtype"] = config["torch_dtype"]
     out["max_length"] = config["sequence_len"]
     out["seed"] = config.get("seed", 42)
@@ -73,7 +78,7 @@ def axolotl(name: str) -> Record | None:
     if out["eval_strategy"] == "no":
         out.update(eval_steps=None, eval_packing=None, per_device_eval_batch_size=None)
     out["cosine_min_lr_ratio"] = stated.get("cosine_min_lr_ratio")
-    if out["cosine_min_lr_ratio"] == 1:  # with this minimum, a cosine never decays
+    if out["cosine_min_lr_ratio"] == 1:  # a cosine whose minimum is the full rate never decays
         out.update(cosine_min_lr_ratio=None, lr_scheduler_type="constant_with_warmup")
     out["adapter"] = _adapter(config)
     out["holdout"] = config.get("val_set_size") or None
@@ -87,8 +92,8 @@ def axolotl(name: str) -> Record | None:
 
 
 def llamafactory(name: str) -> Record | None:
-    """The arguments with which LLaMA-Factory would train a file, under the bundle's names; None if LLaMA-Factory
-    refuses the file.
+    """The arguments with which LLaMA-Factory would train a file, under the names that they have in a bundle; None if
+    LLaMA-Factory refuses the file.
     """
     head, known = records("llamafactory")
     record = known[name]
@@ -108,7 +113,7 @@ def _first(model: Record, data: Record, trainer: Record, tuning: Record) -> Reco
     whole, once_more = not model["disable_gradient_checkpointing"], bool(trainer.get("gradient_checkpointing"))
     out["gradient_checkpointing"] = whole or once_more
     again = (trainer.get("gradient_checkpointing_kwargs") or {}) if once_more else {}
-    # if `gradient_checkpointing` is set, the Trainer turns checkpointing on again, with its own `use_reentrant`
+    # With `gradient_checkpointing`, the Trainer turns checkpointing on a second time, with its own `use_reentrant`.
     here = again.get("use_reentrant", whole and model["use_reentrant_gc"])
     out["use_reentrant"] = here if out["gradient_checkpointing"] else None
     out["max_length"], out["seed"] = data["cutoff_len"], trainer["seed"]
@@ -142,8 +147,8 @@ def _first(model: Record, data: Record, trainer: Record, tuning: Record) -> Reco
 
 
 def _second(model: Record, trainer: Record) -> Record:
-    """The arguments with which LLaMA-Factory would train a file of its newer layout. For this layout it uses another
-    trainer, with torch's AdamW at a constant rate.
+    """The arguments with which LLaMA-Factory would train a file of its newer layout. LLaMA-Factory trains such a file
+    with another trainer: torch's AdamW at a constant learning rate.
     """
     out = {key: trainer[key] for key in ("learning_rate", "max_grad_norm", "bf16", "seed", "logging_steps",
                                          "save_total_limit")}  # fmt: skip
@@ -195,10 +200,12 @@ ARGUMENTS = (
 
 
 def ours(found: Imported) -> Record:
-    """The arguments in the bundle of an imported file, under the names that the records use."""
+    """The arguments in the bundle of an imported file. They have the same names as in the records of the tools, so that
+    both can be compared.
+    """
     payload, stated = found.payload, found.arguments
     out = {key: stated.get(key) for key in ARGUMENTS}
-    # in an fp8 run, everything but the fp8 matrix products is computed in bf16
+    # an fp8 run uses fp8 only for matrix products, and bf16 for everything else
     out["bf16"] = stated.get("bf16") or "fp8" in payload["run"]
     warm = stated.get("warmup_steps") or stated.get("warmup_ratio") or 0
     out["warmup_steps"] = math.ceil(warm * (_steps(stated) or STEPS) - 1e-9) if warm < 1 else warm
@@ -247,8 +254,8 @@ COVERS = {
 
 
 def differing(theirs: Record, mine: Record, output: Any) -> dict[str, tuple[Any, Any]]:
-    """The arguments that differ although the import reports no difference. Each has a pair: the tool's value and
-    ours.
+    """Differences that the import should have reported: for each argument whose value in the bundle is not the tool's,
+    and about which the import says nothing, the tool's value and the bundle's.
     """
     spoken = {key for name in output for key in COVERS.get(name, (name,))}
     spoken |= set() if theirs["save_strategy"] == "steps" else {"save_steps"}

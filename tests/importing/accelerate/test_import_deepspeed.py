@@ -1,5 +1,5 @@
-"""The import of a DeepSpeed JSON decides which keys become settings, which stay under `extra`, and what "auto"
-becomes.
+"""The import of a DeepSpeed JSON turns some keys into settings, keeps others under `extra`, and replaces the value
+"auto" by the value that it stands for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""fp8 of axolotl, LLaMA-Factory and accelerate becomes `precision fp8` if a bundle can train with that fp8 recipe."""
+"""axolotl, LLaMA-Factory and accelerate can train in fp8. Their fp8 settings become `precision fp8` if a bundle can use
+the same fp8 recipe.
+"""
 
 from __future__ import annotations
 

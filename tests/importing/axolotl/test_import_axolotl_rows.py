@@ -1,4 +1,6 @@
-"""A bundle has the rows that axolotl would use. axolotl's keys for checkpoints, schedules and models are imported."""
+"""A bundle trains on the rows on which axolotl would train. The import knows axolotl's keys for checkpoints, schedules
+and models.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,8 @@ def test_axolotl_reads_every_row_of_pairs() -> None:
 
 @pytest.mark.slow
 def test_the_rows_of_a_part_are_axolotls() -> None:
-    """A bundle takes the rows that axolotl's `shards` takes. Source: axolotl 0.18.0, utils/data/sft.py:
-    `dataset.shuffle(seed=seed).shard(num_shards=shards, index=0)`.
+    """With axolotl's key `shards`, a bundle takes the same rows of the dataset as axolotl. Source: axolotl 0.18.0,
+    utils/data/sft.py: `dataset.shuffle(seed=seed).shard(num_shards=shards, index=0)`.
     """
     from datasets import Dataset
 
@@ -102,8 +104,8 @@ def test_a_stable_phase_is_what_warm_up_and_decay_leave() -> None:
 
 @pytest.mark.parametrize("name", ["model_config", "overrides_of_model_config"])
 def test_a_model_is_read_as_its_configuration_has_it(name: str) -> None:
-    """A value that equals that of the model's config.json is accepted. Any other value, such as untied embeddings, is
-    an error.
+    """A key of axolotl can override a value of the model's config.json. The import accepts a key with the value that
+    config.json has; any other value, such as untied embeddings, is an error.
     """
     for quiet in ("use_cache: false", "pad_token_id: 0", "tie_word_embeddings: true"):
         assert not imported(CHAT + f"{name}: {{{quiet}}}\n", *HARDWARE).errors, quiet

@@ -1,5 +1,5 @@
-"""LLaMA-Factory's own keys: every field of its classes is known, even a field of which only one value can be
-imported.
+"""LLaMA-Factory's own keys: the import knows every field of LLaMA-Factory's classes, even a field of which it can
+import only one value.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def test_a_key_at_its_own_value_changes_nothing_and_another_is_refused() -> None
     ],
 )
 def test_packed_rows_are_a_token_shorter_and_attend_to_each_other(more: str, length: int, output: bool) -> None:
-    """LLaMA-Factory makes packed rows one token shorter (`data_args.py`). Without `neat_packing`, rows attend to
-    earlier rows of a pack. An exception is flash attention with a micro-batch of one: it derives the starts of rows
-    from the positions.
+    """LLaMA-Factory makes packed rows one token shorter (`data_args.py`). Without `neat_packing`, a text in a pack
+    attends to the earlier texts of the pack. Flash attention with a micro-batch of one is an exception: it finds the
+    starts of the texts from the position ids, and keeps them apart.
     """
     found = imported(FILE + more, *HARDWARE)
     assert found.arguments["max_length"] == length
@@ -88,8 +88,8 @@ def test_unsloths_kernels_are_a_difference() -> None:
 
 @pytest.mark.slow
 def test_a_template_writes_and_marks_what_the_tools_own_does() -> None:
-    """Each template that an import writes renders a conversation as LLaMA-Factory's own template does. Text between {+
-    and +} is trained on.
+    """Each chat template that an import writes renders a conversation exactly as LLaMA-Factory's template does. In the
+    expected texts, {+ and +} enclose what is trained on.
     """
     head, *records = oracle_support.lines("llamafactory_templates")
     assert {one["template"] for one in records} == {names[0] for names in _alike()}, "make oracles"
@@ -106,7 +106,7 @@ def test_a_template_writes_and_marks_what_the_tools_own_does() -> None:
 
 
 def _alike() -> list[list[str]]:
-    """Groups of templates that have equal contents under different names."""
+    """Groups of templates with different names and equal contents."""
     found: dict[object, list[str]] = {}
     for name, pieces in templates().items():
         found.setdefault(pieces, []).append(name)

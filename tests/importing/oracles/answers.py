@@ -1,5 +1,5 @@
-"""Functions shared by the programs that record what axolotl and LLaMA-Factory do: read the files, write the records as
-JSON.
+"""Functions shared by the programs that record what axolotl and LLaMA-Factory do: they read the tools' files, and write
+the records as JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from file_cases import table as file_table
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to JSON: an enum to its value, an object to its attributes, anything unknown to a string."""
+    """Convert a value to JSON: an enum becomes its value, an object its attributes, and any other unknown value a
+    string.
+    """
     if isinstance(value, Enum):
         return plain(value.value)
     if isinstance(value, torch.dtype):

@@ -3,8 +3,8 @@
     python ask_axolotl.py PUBLISHED OUT.jsonl
 
 Run it with the interpreter that has axolotl (`make oracles` installs it). Each file goes through axolotl's own code:
-its plugins, `validate_config`, `normalize_config`, and the trainer builder. Two things are replaced: queries about the
-machine, which get the answer of a GPU of compute capability 9.0 with bf16, and the model's type, which comes from our
+its plugins, `validate_config`, `normalize_config`, and the trainer builder. Two things are replaced: a query about the
+machine is answered as if it had a GPU of compute capability 9.0 with bf16, and the model's type comes from our
 registry. OUT.jsonl has a line per file with the arguments that differ from the defaults of their class; the first line
 has the defaults.
 """
@@ -93,7 +93,8 @@ def builder(cfg: Any) -> Any:
 
     made = Causal(cfg, Model(), tokenizer())
     if cfg.test_datasets:
-        made.eval_dataset = [{"input_ids": [0, 1], "labels": [0, 1]}]  # axolotl only checks that evaluation rows exist
+        # axolotl only checks that there are evaluation rows; it does not read them here
+        made.eval_dataset = [{"input_ids": [0, 1], "labels": [0, 1]}]
     try:
         made.build(cfg.max_steps or STEPS)
     except Captured as found:
@@ -102,7 +103,9 @@ def builder(cfg: Any) -> Any:
 
 
 def arguments(made: Any, defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The arguments that differ from the defaults of their class. The defaults of the class are added to `defaults`."""
+    """The arguments whose values are not the defaults of their class. As a side effect, `defaults` gets the defaults of
+    the class.
+    """
     name = type(made).__name__
     if name not in defaults:
         bare = type(made)(output_dir=tempfile.mkdtemp(), use_cpu=True)
@@ -169,7 +172,7 @@ def ask(table: dict[str, Any], kinds: dict[str, str], defaults: dict[str, dict[s
     plugin_set_cfg(cfg)
     cfg.use_cpu = True
     file = cfg.deepspeed
-    # axolotl would read DeepSpeed's file, which does not exist here; the record contains only the file's name
+    # axolotl would read this DeepSpeed file, which does not exist here. The record has only the file's name.
     cfg.deepspeed = None
     made = builder(cfg)
     resolved = {key: plain(cfg.get(key)) for key in READ if cfg.get(key) is not None}

@@ -1,5 +1,5 @@
-"""Record whether a tool's arguments depend on the keys of irrelevant_cases.py: the tool reads a file with the key, and
-the same file without the key.
+"""Record whether the keys of irrelevant_cases.py change a tool's arguments. For each key, the tool reads a file with
+the key, and the same file without it.
 
     python ask_irrelevant.py axolotl|llamafactory OUT.jsonl [KEYS ...]
 

@@ -4,8 +4,9 @@
 
 Run it with the interpreter that has LLaMA-Factory (`make oracles` installs it). A file of the first layout goes through
 `get_train_args`, a file of the newer layout (`train_dataset`) through that layout's parser. Only queries about the
-machine are replaced; the answers are those of a GPU with bf16 and of several launched processes. OUT.jsonl has a line
-per file with the arguments that differ from the defaults of their classes; the first line has the defaults.
+machine are replaced: they are answered as if it had a GPU with bf16, and as if several processes had been launched.
+OUT.jsonl has a line per file with the arguments that differ from the defaults of their classes; the first line has the
+defaults.
 """
 
 from __future__ import annotations
@@ -63,15 +64,16 @@ def ask(table: dict[str, Any], defaults: dict[str, dict[str, Any]]) -> dict[str,
         return {"layout": 1, "arguments": {type(one).__name__: stated(one, defaults, _bare) for one in made[:3]}}
     from llamafactory.hparams import get_train_args
 
-    # the recipe's DeepSpeed file does not exist here, and the importer derives its settings from its name
+    # The recipe's DeepSpeed file does not exist here. The importer knows LLaMA-Factory's files by name, so it does not
+    # need the content.
     table.pop("deepspeed", None)
     made = get_train_args({**table, "use_cpu": True, "output_dir": tempfile.mkdtemp()})
     return {"layout": 0, "arguments": {type(one).__name__: stated(one, defaults, _bare) for one in made[:4]}}
 
 
 def answers() -> None:
-    """Replace functions that query the machine. They answer that it has a GPU with bf16, and that several processes
-    run.
+    """Replace the functions that query the machine. The replacements say that there is a GPU with bf16, and that
+    several processes run.
     """
     import transformers.training_args as training_args
     from llamafactory.hparams import parser

@@ -1,4 +1,5 @@
-"""Record the keys that axolotl knows for a file and for a dataset, read from its own classes and those of its plugins.
+"""Record the keys that axolotl accepts in a file and in a dataset's entry. They are read from axolotl's classes and
+from those of its plugins.
 
     python ask_names.py OUT.txt
 

@@ -3,8 +3,8 @@
     python ask_rows.py axolotl|llamafactory OUT.jsonl [WORDS OF A CASE'S NAME ...]
 
 Run it with the interpreter that has the tool. OUT.jsonl has a line per case with its rows in the tool's order: `ids`
-has the token ids, and `trained` the positions of tokens with a loss. A preference pair has both for each of its two
-answers.
+has the token ids, and `trained` the positions of tokens with a loss. A preference pair has `ids` and `trained` for each
+of its two answers.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def answer(prompt: Any, ids: Any) -> Tokens:
 
 
 def of_axolotl(case: Case) -> list[dict[str, Any]]:
-    """The rows on which axolotl would train. Its trainer tokenizes preference pairs; `prepare_datasets` tokenizes all
-    other rows.
+    """The rows on which axolotl would train, tokenized. axolotl's trainer tokenizes preference pairs, and axolotl's
+    `prepare_datasets` all other rows.
     """
     import transformers.training_args as training_args
     import yaml
@@ -50,7 +50,8 @@ def of_axolotl(case: Case) -> list[dict[str, Any]]:
 
     training_args.is_torch_bf16_gpu_available = training_args.is_torch_tf32_available = lambda: True
     for module in (sft, rl):
-        module.save_preprocessed_dataset = lambda *_, **__: None  # writing axolotl's cache takes half a minute per case
+        # skip axolotl's cache: writing it takes half a minute per case
+        module.save_preprocessed_dataset = lambda *_, **__: None
     with open("recipe.yaml", encoding="utf-8") as handle:
         cfg = DictDefault(yaml.safe_load(handle))
     prepare_plugins(cfg)
@@ -106,7 +107,7 @@ def of_llamafactory(case: Case) -> list[dict[str, Any]]:
     from transformers import AutoTokenizer
 
     ask_llamafactory.answers()
-    # each case changes LLaMA-Factory's templates, so each case starts from a fresh copy
+    # A case changes LLaMA-Factory's global templates. So each case gets a fresh copy of them.
     TEMPLATES.update(copy.deepcopy(UNTOUCHED.setdefault("all", copy.deepcopy(TEMPLATES))))
     with open("recipe.yaml", encoding="utf-8") as handle:
         table = yaml.safe_load(handle)
@@ -119,7 +120,8 @@ def of_llamafactory(case: Case) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for row in rows:
         if "chosen_input_ids" in row:
-            trained = "input_ids" if tuning.stage == "rm" else "labels"  # a reward model reads the complete row
+            # a reward model's score is for the whole row, so every token counts
+            trained = "input_ids" if tuning.stage == "rm" else "labels"
             out.append(
                 {one: tokens(row[f"{one}_input_ids"], row[f"{one}_{trained}"]) for one in ("chosen", "rejected")}
             )

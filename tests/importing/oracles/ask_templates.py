@@ -1,4 +1,5 @@
-"""Record the chat templates of LLaMA-Factory: the text that each writes, and a conversation rendered by each.
+"""Record the chat templates of LLaMA-Factory: for each, the texts that it puts around the turns of a conversation, and
+a complete rendered conversation.
 
     python ask_templates.py TABLE.jsonl OUT.jsonl
 
@@ -64,8 +65,8 @@ class Letters:
 
 
 def pieces(template: Any) -> dict[str, Any] | None:
-    """The text that a template writes around a system prompt, a question and an answer; None if the template is not
-    built from such pieces.
+    """The texts that a template writes around a system prompt, a question and an answer. None if the template does not
+    consist of such texts.
     """
     kind = type(template).__name__
     if kind not in ("Template", "Llama2Template", "ReasoningTemplate", "Glm47ReasoningTemplate"):
@@ -101,7 +102,7 @@ def _slot(slot: Any) -> str:
     if isinstance(slot, dict):
         return str(slot["token"])
     if isinstance(slot, set):
-        # LLaMA-Factory writes nothing for other names in a set
+        # LLaMA-Factory writes nothing for any other name in a set than these two
         return "".join(f"{{{one[:3]}}}" for one in ("bos_token", "eos_token") if one in slot)
     return str(slot)
 

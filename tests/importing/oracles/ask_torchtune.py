@@ -3,8 +3,9 @@
     python ask_torchtune.py OUT.jsonl
 
 Run it with the interpreter that has torchtune (`make oracles` installs it). Each file's components are built as the
-recipe builds them: the model on the meta device, the optimizer and the schedule over one parameter. OUT.jsonl has a
-line per file: its keys, the recipe that torchtune's registry names for it, and the arguments of the components.
+recipe builds them, but the model is on the meta device, and the optimizer and the schedule have a single parameter.
+OUT.jsonl has a line per file: its keys, the recipe that torchtune's registry names for it, and the arguments of the
+components.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ WANTED = ("torch", "torchao", "torchtune")
 
 
 def made_with(part: Any) -> dict[str, Any]:
-    """The arguments of a component: those that the file states, and the component's defaults for all others."""
+    """The arguments with which a component is built: the values that the file states, and the component's defaults for
+    all other arguments.
+    """
     requested = inspect.signature(_get_component_from_path(part["_component_"])).parameters
     usual = {key: plain(one.default) for key, one in requested.items() if one.default is not inspect.Parameter.empty}
     return {**usual, **OmegaConf.to_container(part)}
 
 
 def optimizer(table: Any) -> dict[str, Any]:
-    """The optimizer's hyperparameters, and its rate at the steps AT as a share of `lr`."""
+    """The optimizer's hyperparameters, and the learning rate at each of the steps AT, as a share of `lr`."""
     made = config.instantiate(table.optimizer, [torch.nn.Parameter(torch.zeros(2, 2))])
     output = {
         key: plain(one) for key, one in made.defaults.items() if key in ("lr", "betas", "eps", "weight_decay", "fused")
@@ -51,8 +54,8 @@ def optimizer(table: Any) -> dict[str, Any]:
 
 
 def adapter(part: Any) -> dict[str, Any] | None:
-    """The modules of a layer that get an adapter, by the last part of their names, and the adapter's
-    hyperparameters.
+    """The adapter's hyperparameters, and the modules of a layer that get an adapter (by the last part of the module's
+    name).
     """
     output = made_with(part)
     if "lora_rank" not in output:
@@ -74,7 +77,7 @@ def adapter(part: Any) -> dict[str, Any] | None:
 
 
 def one_layer() -> None:
-    """Build every model with one layer, because all layers are the same."""
+    """Build every model with a single layer: all layers have the same modules."""
     for name, module in list(sys.modules.items()):
         if not (name.startswith("torchtune.models.") and name.endswith("._model_builders")):
             continue

@@ -2,8 +2,8 @@
 
     python ask_trl.py METHOD=FILE ...
 
-Run it with the interpreter of a stack. It prints a line of JSON per file. Keys of the script, the model and the data
-are left out, because they belong to classes in the scripts of Open-R1 and the handbook.
+Run it with the interpreter of a stack. It prints a line of JSON per file. Keys about the script, the model and the data
+are left out, because their classes are in the scripts of Open-R1 and of the alignment handbook, not in TRL.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Print the arguments that one version of TRL reads from its files in trl_cases.py, a line of JSON per file.
+"""Print the arguments that one version of TRL makes of the files for this version in trl_cases.py, a line of JSON per
+file.
 
     PYTHONPATH=FOLDER python ask_trl_versions.py VERSION
 

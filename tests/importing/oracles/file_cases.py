@@ -1,8 +1,9 @@
-"""Our own axolotl and LLaMA-Factory files. Each has a feature that an import once read differently from the tool.
+"""Test files in the formats of axolotl and LLaMA-Factory, written for this project. Each has a feature that `xpc
+import` once read differently from the tool.
 
 All files of a tool have some common keys. A case states its additional keys; None removes a common key.
-`ask_axolotl.py` and `ask_llamafactory.py` record what the tools do with these files, as they do for the published
-files; the records are called `own/NAME`.
+`ask_axolotl.py` and `ask_llamafactory.py` record what the tools do with these files and with published files; the
+records of these files are called `own/NAME`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Files for axolotl and LLaMA-Factory, each with a few data rows. Every row format that a tool can tokenize has a case.
 
-A case states the rows, the family of the tokenizer, and the keys that it adds to those of all files of the tool. The
-model is in `model/` next to the file, the rows are in `rows.jsonl` (for LLaMA-Factory in `data/`, next to its
+A case states the rows, the family of the tokenizer, and the file's keys in addition to those that all files of the tool
+have. The model is in `model/` next to the file, the rows are in `rows.jsonl` (for LLaMA-Factory in `data/`, next to its
 dataset_info.json).
 """
 
@@ -19,8 +19,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """A file with its rows. `dataset` has the dataset's keys for axolotl. `about` is the dataset's entry in
-    LLaMA-Factory's dataset_info.json.
+    """A configuration file with its rows. For axolotl, `dataset` has the keys of the dataset's entry; for
+    LLaMA-Factory, `about` is the dataset's entry in dataset_info.json.
     """
 
     name: str
@@ -72,7 +72,8 @@ def talk(*turns: str, who: tuple[str, str] = ("role", "content"), names: tuple[s
          system: str = "") -> list[Row]:  # fmt: skip
     """A conversation with alternating turns of a user and an assistant.
 
-    `who` has the keys of a turn's role and text, and `names` the values of the role: `from`, `value`; `human`, `gpt`.
+    `who` has the two keys of a turn (such as `from` and `value`), and `names` the two values of the role (such as
+    `human` and `gpt`).
     """
     begun = [{who[0]: "system", who[1]: system}] if system else []
     return begun + [{who[0]: names[index % 2], who[1]: turn} for index, turn in enumerate(turns)]
