@@ -1,5 +1,5 @@
-"""`xpc import` never fails with an exception if a file has a name that no spec can contain, such as `a b` or text with
-control characters.
+"""A file may contain a name that no spec can contain, such as `a b` or a text with control characters. `xpc import`
+never raises an exception for such a file.
 """
 
 import pytest

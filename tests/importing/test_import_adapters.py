@@ -1,4 +1,4 @@
-"""Adapters of every kind and frozen layers are imported from each tool's files, and from a bundle."""
+"""Adapters of every kind and frozen layers are imported, both from the files of each tool and from a bundle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The list of public files with which imports were measured has repositories, paths and blob ids, and no contents."""
+"""Imports were measured on public files. The committed list of these files has their repositories, paths and blob ids,
+but not their contents.
+"""
 
 from __future__ import annotations
 

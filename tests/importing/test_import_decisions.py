@@ -1,4 +1,6 @@
-"""The decisions of `--partial`: lines with the same cause are one decision, and warnings say what the script does."""
+"""The decisions that `--partial` lists: several lines with the same cause make one decision. Warnings about decisions
+say what the script does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The import once refused or misread features of 368 public files. Each feature is tested with similar files."""
+"""In a first sample of 368 public files, some features were once refused or misread by the import. Each of them is
+tested here with a similar file.
+"""
 
 from __future__ import annotations
 

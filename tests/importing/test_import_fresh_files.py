@@ -1,6 +1,4 @@
-"""The import reads features of a second sample of public files, such as numbers written as strings, and switches
-without effect.
-"""
+"""Features of a second sample of public files, such as numbers written as strings, and booleans that have no effect."""
 
 from __future__ import annotations
 

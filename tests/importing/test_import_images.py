@@ -1,4 +1,6 @@
-"""LLaMA-Factory's files about Qwen2.5-VL and images become specs; what a spec does not do is one error."""
+"""LLaMA-Factory's files that train Qwen2.5-VL on images become specs. If a file has something that no spec can do, the
+import reports one error.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,8 @@ def test_rows_with_images_are_imported(
     found, out, err = run(written(tmp_path, about, row, stage=stage), "--hardware", "1 x a100-80gb", capsys=capsys)
     assert found == 0, err
     assert columns in out
-    assert "max_pixels = 589824" in out  # LLaMA-Factory's default
+    # the file names no template: the model's own one is used, which also places the images
+    assert "max_pixels = 589824" in out
     assert "chat_template" not in out  # the model's own template, which also places the images
     assert ("assistant_only" in out) == (stage == "sft")
     assert "error" not in err

@@ -1,6 +1,8 @@
-"""Keys that an import calls irrelevant do not change the tool's own arguments (recorded by `make oracles`).
+"""If the import reports a key as irrelevant, the key does not change the arguments with which the tool itself would
+train. `make oracles` has recorded these arguments.
 
-HARMLESS and OF_A_KEY list the arguments that may change, with the reason why such a change does not affect the result.
+HARMLESS and OF_A_KEY list arguments that such a key may change nevertheless, each with the reason why the change does
+not affect the result.
 """
 
 from __future__ import annotations

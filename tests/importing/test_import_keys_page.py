@@ -1,4 +1,4 @@
-"""docs/import-keys.md says what the importers' tables say."""
+"""docs/import-keys.md is what keys_page.py generates today from the importers' tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Data, defaults and switches of a source keep their meaning. Each test is about one that an import once lost."""
+"""The data, defaults and switches of an imported file keep their meaning. Each test is about a meaning that an import
+once lost.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +137,8 @@ def test_the_names_of_speakers_are_those_that_the_runtime_does_not_know_anyway()
 def test_evaluations_of_axolotl_are_its_own_arithmetic():
     found = ax("val_set_size: 0.1\neval_steps: 50\n").arguments
     assert (found["eval_strategy"], found["eval_steps"], found["eval_on_start"]) == ("steps", 50, True)
-    once = ax("val_set_size: 0.1\nevals_per_epoch: 1\n").arguments  # the run has two epochs
+    # of two epochs: one evaluation per epoch is 0.5 of the run
+    once = ax("val_set_size: 0.1\nevals_per_epoch: 1\n").arguments
     assert (once["eval_strategy"], once["eval_steps"]) == ("steps", 0.5)
     never = ax("val_set_size: 0.1\nevals_per_epoch: 0\n").arguments
     assert never["eval_strategy"] == "no"
@@ -175,7 +178,8 @@ def test_the_warm_up_of_a_run_of_known_length_has_its_cap():
 
 
 def test_a_fallback_is_for_tokenizers_without_a_template():
-    found = ax("chat_template: tokenizer_default_fallback_chatml\n")  # qwen2.5-3b has a template
+    # qwen2.5-3b has a template, so the fallback is not used
+    found = ax("chat_template: tokenizer_default_fallback_chatml\n")
     assert "You are Qwen" in "".join(one.decode() for one in found.draft.files.values())
     base = AX.replace("Qwen/Qwen2.5-3B", "google/gemma-2-9b")
     bare = imported(base + "chat_template: tokenizer_default_fallback_chatml\n", *HARDWARE)

@@ -1,5 +1,5 @@
-"""For every published file of axolotl and LLaMA-Factory, the bundle states what the tool would train with, or the
-import reports the difference. The tools' answers are records (`make oracles`).
+"""For every published file of axolotl and LLaMA-Factory, the bundle states the arguments with which the tool would
+train, or the import reports the difference. `make oracles` has recorded the tools' arguments.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def test_what_the_tool_would_train_with_is_what_the_bundle_states(tool):
         found = bring(name)
         if found.draft.wrong or found.errors:
             why = " ".join((*found.errors, *found.messages))
-            if "XP130" in why:  # a model that reads images
+            if "XP130" in why:  # XP130: the model also reads images
                 images += 1
                 continue
             assert name in OUT_OF_SCOPE or REFUSED.get(name, "") in why, (name, found.errors, found.messages)

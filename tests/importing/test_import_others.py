@@ -1,4 +1,4 @@
-"""LLaMA-Factory and axolotl: the spec states their defaults, and their keys become settings."""
+"""Files of LLaMA-Factory and axolotl: the spec states the tool's defaults, and the file's keys become settings."""
 
 from __future__ import annotations
 

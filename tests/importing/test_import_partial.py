@@ -1,4 +1,6 @@
-"""`xpc import --partial`: known keys become a spec, every other line a comment, and a list names the decisions."""
+"""`xpc import --partial` writes known keys as settings of a spec and every other line as a comment, and lists the
+decisions that are left to the user.
+"""
 
 from __future__ import annotations
 

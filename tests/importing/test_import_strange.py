@@ -1,4 +1,4 @@
-"""Values that no setting can take give a message with the line, and no import writes a spec that does not parse."""
+"""If a value fits no setting, the import reports it with its line. No import writes a spec that cannot be parsed."""
 
 from __future__ import annotations
 

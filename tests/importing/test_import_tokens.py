@@ -1,5 +1,5 @@
-"""Rows in every prompt format of axolotl and LLaMA-Factory: the bundle trains on the token ids and loss mask of the
-tool, or the import reports the difference or refuses the file. The tools' rows are records (`make oracles`).
+"""Rows in every prompt format of axolotl and LLaMA-Factory: the bundle trains on the tool's token ids and loss mask, or
+the import reports a difference or refuses the file. `make oracles` has recorded the tools' ids and masks.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The import handles features of public files that no published example has: repeated keys, keys that the tool does not
-know, models in folders of another machine.
+"""Features that public files have and published examples of the tools do not have: repeated keys, keys that the tool
+does not know, and models in folders of another machine.
 """
 
 from __future__ import annotations
@@ -221,8 +221,9 @@ def test_reward_function_of_a_module_is_in_the_file_of_that_module() -> None:
 
 
 def test_pretraining_reports_how_texts_are_packed() -> None:
-    """LLaMA-Factory cuts one stream of texts into rows, in which texts attend to each other. A bundle keeps texts
-    apart, so packing without flash attention is refused.
+    """LLaMA-Factory joins all texts into one stream, and cuts it into rows whose texts attend to each other. A bundle
+    keeps the texts of a pack apart, for which it needs flash attention; without it, the bundle does not pack. The
+    import reports either as a difference.
     """
     text = FACTORY.replace("stage: sft", "stage: pt").replace("template: qwen\n", "template: llama3\n")
     for model, apart in (

@@ -1,5 +1,5 @@
-"""Get the tokens and loss mask on which the bundle of an imported case (oracles/token_cases.py) trains, from the
-batches of its own trainer.
+"""The tokens and loss mask on which a bundle trains, read from the batches of the bundle's own trainer. The bundle is
+that of an imported case of oracles/token_cases.py.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def laid_together(parts: list[Case], tool: str, folder: str) -> Imported:
 
 
 def trained_on(found: Imported, folder: str) -> list[dict[str, Any]]:
-    """The rows on which the bundle's trainer trains, each passed through its collator, in the form of the records."""
+    """The rows on which the bundle's trainer trains, after its collator. They have the form of the recorded rows of the
+    tools.
+    """
     import run_features
 
     from xpc.runtime.core import arguments, run
@@ -95,7 +97,9 @@ def weights(folder: str) -> None:
 
 
 def _row(trainer: Any, row: Any) -> dict[str, Any]:
-    """A row of the trainer in the form of the records. A preference pair gives both answers, each after the prompt."""
+    """A row of the trainer in the form of the recorded rows. Of a preference pair, both answers are in it, each with
+    the prompt before it.
+    """
     if "chosen_ids" in row:
         return {one: answer(row.get("prompt_ids", []), row[f"{one}_ids"]) for one in ("chosen", "rejected")}
     if "chosen_input_ids" in row:
@@ -107,8 +111,8 @@ def _row(trainer: Any, row: Any) -> dict[str, Any]:
 
 
 def alike(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> bool:
-    """Whether both lists have the same rows, in any order. The label of a row's first token is ignored, because no
-    token predicts it.
+    """Whether two lists have the same rows, in any order. Whether a row's first token has a loss does not matter,
+    because no earlier token predicts it.
     """
     return sorted(map(_key, theirs)) == sorted(map(_key, ours))
 

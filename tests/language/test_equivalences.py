@@ -1,5 +1,5 @@
-"""Different forms of a spec mean the same. A clause may stand after `with`, in the body, or as a call. The order of
-lines and comments do not matter.
+"""Different forms of a spec have the same meaning: a clause may stand after `with`, in the body, or as a call, and the
+order of lines does not matter, nor do comments.
 """
 
 import pytest
@@ -46,11 +46,10 @@ NAMED = {
 
 
 def samples():
-    """Pairs of a setting's row in the schema and a legal value, for every setting that can be written without other
-    files.
-    """
+    """A pair for every setting that needs no other files: the setting's row in the schema, and a legal value."""
     for row in schema.TABLE:
-        # Settings that name a file or an adapter's folder need that file, so other tests cover them.
+        # A setting that names a file or an adapter's folder needs this file or folder. Other tests cover these
+        # settings.
         if row.path.startswith("train.") or row.kind.name in ("file", "functions") or row.path == "lora.from":
             continue
         plain = ("trl-0.18",) if row.path == "target" else SAMPLES.get(row.kind.name, ())
@@ -132,7 +131,9 @@ def test_a_bare_choice_takes_the_settings_of_its_clause():
 
 
 def test_settings_after_a_name_of_the_sentence_belong_to_it():
-    """`with lora rank=8` sets the rank of `lora`. The first word that is no setting of `lora` ends its settings."""
+    """In `with lora rank=8`, `rank` is a setting of `lora`. A word that is no setting of `lora` ends the settings of
+    `lora`.
+    """
     lines = [
         'track wandb name="x" every=5',
         "launch slurm time=12h requeue",
@@ -149,7 +150,8 @@ def test_settings_after_a_name_of_the_sentence_belong_to_it():
     assert checked(inline).spec.extra["trl"][NUMBER].value == 5
     swept = (f"{header} with sweep lr=[1e-6, 2e-6] gbs=64\n", f"{header}\nsweep lr=[1e-6, 2e-6]\ngbs = 64\n")
     assert [[one.name for one in checked(text).members] for text in swept] == [["lr=1e-06", "lr=2e-06"]] * 2
-    # A bare `strategy` is the clause. `micro` after `eval` is ambiguous, so it is refused.
+    # A bare `strategy` is the clause, not the setting of another clause. `micro` after `eval` could also mean
+    # `batch.micro`, so it is refused.
     assert value(f"{header} with flash2 packing strategy=zero3\n", "strategy") == "zero3"
     for written, form in (("eval split=test micro=8", "eval(micro=8)"), ("data seed=3", "data(seed=3)")):
         (found,) = [one for one in checked(f"{header} with {written}\n").problems if one.severity == "error"]

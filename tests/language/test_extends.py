@@ -1,5 +1,5 @@
-"""`extends`: a child replaces single settings of its base, a circle of bases is an error, and a path in a base is
-relative to the base's file.
+"""`extends`: a spec replaces single settings of its base. A circle of bases is an error. A path in a base is relative
+to the base's own file.
 """
 
 from case_support import spec

@@ -1,4 +1,6 @@
-"""The language page is true: its examples compile, its names exist, and `extra` behaves as the page says."""
+"""What the language page says is true: its examples compile, the names on it exist, and `extra` behaves as
+described.
+"""
 
 import os
 
@@ -33,7 +35,8 @@ from xpc.compiler.render import render
 def test_seed_recipe_is_clean():
     found = checked(SEED)
     assert found.spec is not None, shown(found)
-    # A V100 needs other wheels of torch, and the page leaves the length to its default; there are no other findings.
+    # Only two findings are expected: a V100 needs other torch wheels (XP801), and the page leaves the sequence length
+    # to its default (XP190).
     assert set(codes(found)) <= {"XP190", "XP801"}, shown(found)
     assert ["seq=1024" in one.message for one in of(found, "XP190")] == [True]
     assert [found.spec.get(f"batch.{name}") for name in ("gbs", "micro", "accum")] == [528, 11, 6]
@@ -100,7 +103,7 @@ def test_every_example_file_of_the_grammar_resolves_without_an_exception(tmp_pat
 
 
 def test_mid_training_example(tmp_path):
-    """The example of the page compiles for Slurm and pushes to the hub."""
+    """The page's example of mid-training compiles for Slurm and pushes to the hub."""
     text = read("tests", "grammar", "examples", "mid-training.xp")
     root = put(tmp_path, {"chatml.jinja": CHATML})
     found = checked(text, root)
@@ -257,8 +260,8 @@ def test_names_of_other_tools_are_understood(written, intended):
     ],
 )
 def test_assumed_length_is_reported(method, batch, words):
-    """A note about the assumed length says what happens to longer rows. There is no note if the stack cuts no rows, or
-    if the method has no length.
+    """If a spec states no sequence length, a note says which length is assumed, and what happens to longer rows. There
+    is no such note if the stack cuts no rows, or if the method has no sequence length.
     """
     text = spec(f"method {method}", batch=f"gbs=128 micro=16{batch}").replace(" seq=1024", "")
     notes = [one for one in of(checked(text), "XP190") if "longest sequence" in one.message]

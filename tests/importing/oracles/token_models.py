@@ -1,8 +1,9 @@
-"""A tiny model with the tokenizer of a family of chat models, built on the spot and the same in every environment.
+"""A tiny model with a tokenizer like that of a family of chat models. The tests build both, with the same result in
+every environment.
 
-Tokens are bytes, and some merged pairs of bytes, as in real tokenizers. Some pairs join a text with the words that a
-template writes around it. So a text may have other tokens when it is encoded in two pieces than when it is encoded at
-once.
+As in a real byte-level BPE, tokens are bytes and some merged pairs of bytes. Some of these pairs join the last
+character of a text with the first one that the chat template writes after it. So encoding text and template separately
+can give other tokens than encoding them together.
 """
 
 from __future__ import annotations

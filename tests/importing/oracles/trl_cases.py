@@ -1,4 +1,4 @@
-"""Small TRL files of several versions: each file states some arguments of its version, and leaves all others to the
+"""Small files for several versions of TRL. Each states some arguments of its version; all other arguments have the
 version's defaults.
 """
 

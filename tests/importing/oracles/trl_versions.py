@@ -1,11 +1,12 @@
-"""The names and defaults of TRL's configuration classes in every release, read from the wheels by syntax tree.
+"""The names and defaults of the arguments of TRL's configuration classes in every release. They are read from the
+syntax trees of the wheels' sources, without importing TRL.
 
     pip download --no-deps -d WHEELS trl==0.9.6 ...
     python trl_versions.py WHEELS TRAINING_ARGUMENTS.py > compiler/importing/trl/versions.json
 
-For each method and name, the file has the versions at which the default changed, such as
-`"beta": [["0.14", 0.04], ["0.19", 0.0]]`; an entry without a value is the version that removed the name.
-TRAINING_ARGUMENTS.py is transformers' file: its names exist in every version, and only their defaults differ.
+For each method and name, the file has the versions at which the default changed, such as `"beta": [["0.14", 0.04],
+["0.19", 0.0]]`; an entry without a value is the version that removed the argument. TRAINING_ARGUMENTS.py is the file of
+transformers that has TrainingArguments: TRL inherits these arguments in every version, and changes only some defaults.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def classes(path: str) -> Classes:
 
 
 def default(value: ast.expr | None) -> Any:
-    """The default of a field as JSON; an expression that is no literal becomes a text in angle brackets."""
+    """The default of a field as JSON. A default that is no literal becomes a text such as `<function>`, and a missing
+    one `<required>`.
+    """
     if isinstance(value, ast.Call):
         words = {one.arg: one.value for one in value.keywords}
         factory = words.get("default_factory")
@@ -79,8 +82,8 @@ def own(node: ast.ClassDef) -> dict[str, Any]:
 
 
 def fields(found: Classes, name: str) -> dict[str, Any]:
-    """The fields of a class and its bases. If a wheel has several classes with this name, the one with the most fields
-    counts, because all others only warn that the class has moved.
+    """The fields of a class and its bases. If a wheel has several classes of this name, the one with the most fields is
+    used: the others only warn that the class has moved.
     """
     if name not in found:
         return {}

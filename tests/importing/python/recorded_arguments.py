@@ -1,8 +1,10 @@
-"""Run training scripts with trainers that only record their arguments, and print them as JSON, a line for each script.
+"""Run training scripts with trainers that only record their arguments. Print the recorded arguments as JSON, a line for
+each script.
 
 python tests/importing/python/recorded_arguments.py SCRIPT...
 
-This program runs in a stack's interpreter. Models and data are replaced, so that nothing is loaded.
+Run this program with a stack's interpreter. The functions that load models and data are replaced, so that nothing is
+loaded.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The import follows a command's arguments into its script, which reads them with typer, click, tyro or hydra, or with
-a loop over a dataclass. The script may be at another path of the repository than the command names.
+"""A command passes arguments to a script, which reads them with typer, click, tyro, hydra, or a loop over a dataclass.
+The import finds out what each argument becomes. The script may be at another path of the repository than the command
+says.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ TRAIN = """\
 
 
 def rated(folder: Path, script: str, rate: str, command: str) -> None:
-    """Check that a script trains at the learning rate 3e-6, which its command or its file states."""
+    """Check that an imported script has the learning rate 3e-6, which either its command or its configuration file
+    states.
+    """
     found = launched(folder, command, script.replace("TRAIN\n", TRAIN.replace("RATE", rate)))
     assert not found.errors, (found.errors, found.messages)
     assert not found.draft.wrong, found.messages

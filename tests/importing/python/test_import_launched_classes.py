@@ -1,4 +1,6 @@
-"""Commands for scripts that parse arguments into TRL's classes: the script decides what each argument becomes."""
+"""A command starts a script that parses the command's arguments into TRL's classes. The import reads the script to find
+out what it does with each argument.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,9 @@ def test_configuration_of_trls_parser_and_its_helpers(tmp_path: Path, words: str
 
 
 def test_data_that_the_script_has_in_its_text_decides(tmp_path: Path) -> None:
-    """The command has `--dataset_name org/named`, but the script always loads `org/fixed`. The spec has `org/fixed`."""
+    """The command passes `--dataset_name org/named`, but the script always loads `org/fixed`. So the imported spec has
+    `org/fixed`.
+    """
     script = TRL.replace("load_dataset(args.rows", 'load_dataset("org/fixed"')
     command = "python train.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/named --output_dir out\n"
     found = launched(tmp_path, command, script.replace("(Arguments,", "(ScriptArguments,").replace(
@@ -266,7 +270,7 @@ def test_commands_that_only_prepare_data_are_no_trainings(tmp_path: Path) -> Non
         ("RATE=3e-5 python train.py\n", "3e-5"),
         ("export RATE=3e-5\npython train.py\n", "3e-5"),
         ("RATE=3e-5\nexport RATE\npython train.py\n", "3e-5"),
-        ("RATE=3e-5\npython train.py\n", "1e-5"),  # the script ignores this argument
+        ("RATE=3e-5\npython train.py\n", "1e-5"),  # not exported, so the script does not see RATE
         ("RATE=4e-5 python other.py --x\nexport RATE=3e-5\npython train.py\nexport RATE=2e-5\n", "3e-5"),
     ],
 )

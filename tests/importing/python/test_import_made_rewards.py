@@ -1,5 +1,6 @@
-"""A script may make its reward functions at run time: by a factory, a class or `functools.partial`. `--rewards` writes
-a call of the factory; without it, the file has the signatures.
+"""A script may create its reward functions at run time: by a factory, a class or `functools.partial`. `xpc import
+--rewards FILE` writes code into FILE that creates them in the same way. Without `--rewards`, the import writes a file
+with only their signatures.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def test_rewards_of_a_factory_are_made_by_the_written_file() -> None:
     assert not found.draft.wrong, found.messages
     assert names(found) == ["short", "short_2"]
     scope: dict[str, Any] = {}
-    exec(found.draft.files["my_rewards.py"].decode(), scope)  # the executed code comes from the script in this file
+    # the written code contains the factory of the script above
+    exec(found.draft.files["my_rewards.py"].decode(), scope)
     assert scope["short"](completions=["aaaa", "aaaaaaaa"], prompts=[]) == [2.0, 0.0]
     assert scope["short_2"](completions=["aaaa", "aaaaaaaa"], prompts=[]) == [-2.0, -4.0]
     assert "GRPOTrainer" not in scope

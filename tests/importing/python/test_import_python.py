@@ -1,4 +1,6 @@
-"""Training scripts in Python become specs: values, calls and rows are read from the syntax tree alone."""
+"""`xpc import` turns training scripts in Python into specs. It reads values, calls and rows from the syntax tree, and
+runs no code of the script.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,8 @@ def script(body: str, *arguments: str) -> Imported:
 
 
 def rate(before: str, value: str) -> Any:
-    """Import a script with the lines `before` and the expression `value` as learning rate; return the bundle's learning
-    rate.
+    """Import a script whose learning rate is the expression `value`, after the lines `before`; return the learning rate
+    in the bundle.
     """
     return script(before + SFT.format(value)).arguments["learning_rate"]
 
@@ -532,8 +534,8 @@ trainer.train()
     ],
 )
 def test_a_script_is_read_in_the_encoding_that_it_names(head: str, read: bool) -> None:
-    """A comment can name the encoding of a script. Python may then see a line end inside what looks like one comment,
-    and run the text after it.
+    """A comment can declare another encoding than UTF-8 for a script. Under that encoding, Python may see a line end
+    inside of what looks like a comment, and run the text after it. So such scripts are refused.
     """
     if read:
         assert parts(head, "x.py")[0]

@@ -1,6 +1,6 @@
-"""Conditions on files and columns that the text of a script alone does not decide. An import decides two kinds: a file
-that the script itself writes does not exist yet, and a branch that only removes columns does not change the draft. For
-other conditions, it asks for a decision.
+"""Conditions of a script that depend on files or columns, which the import does not see. The import can decide two
+kinds of them: a file that the script itself writes does not exist yet, and a branch that only removes columns makes no
+difference. For every other condition, the import asks the user for a decision.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ trainer = GRPOTrainer(model=model, reward_funcs=longer, train_dataset=rows{},
 
 
 def test_arguments_of_the_model_and_its_adapter_do_not_date_a_script():
-    """TRL's own script has had an argument `dtype` since 0.23. If a script loads its model itself, its use of `dtype`
-    does not show the TRL version.
+    """TRL's configuration has had an argument `dtype` since 0.23. A script that passes `dtype` when it loads its model
+    uses an argument of transformers, which says nothing about the version of TRL.
     """
     for loading in ("", ", torch_dtype=torch.bfloat16"):
         found = script(GRPO.format(", peft_config=LoraConfig(r=4)"), loading, partial=True)
@@ -76,7 +76,7 @@ def test_arguments_that_trainers_no_longer_have_date_a_script(argument: str, las
 
 
 def source(call: str) -> Any:
-    """Import a script that trains on the rows which this call returns."""
+    """Import a script whose training rows are the result of this call."""
     body = TRAIN.format("SFTConfig").replace("rows", "data")
     return script(f"data = load_dataset({call})\n" + body, partial=True)
 

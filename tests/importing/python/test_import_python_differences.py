@@ -1,5 +1,5 @@
-"""If a script and its spec would train differently, the spec states the script's behaviour, or the import reports the
-difference with its line.
+"""A spec must not train differently from its script without a word: the spec states what the script does, or the import
+reports the difference with the line of the script.
 """
 
 from __future__ import annotations

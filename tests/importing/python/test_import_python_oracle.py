@@ -1,4 +1,6 @@
-"""Scripts run with a trainer that only records its arguments: the bundle has the same values on each stack."""
+"""Scripts run with a trainer that only records its arguments. On each stack, the bundle of the imported script has the
+recorded values.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`--partial` imports a script whose text leaves something open: conditions, required arguments, or rows that it
-builds.
+"""Some scripts leave something undecided: a condition, a required argument, or rows that the script builds. `--partial`
+imports such a script nevertheless, and lists the open decisions.
 """
 
 from __future__ import annotations
@@ -362,8 +362,8 @@ def test_a_launch_with_redirections_and_the_path_of_another_machine(tmp_path: Pa
 
 
 def test_the_script_and_its_modules_are_read_and_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The import evaluates a script several times, once for each condition that it assumes. It parses the script only
-    once.
+    """The import evaluates a script once for each assumption about its conditions. It still reads and parses the script
+    and its modules only once.
     """
     parsed: list[str] = []
     opened: list[str] = []

@@ -1,5 +1,5 @@
-"""The import reads scripts that are organised as published ones are: with helper functions, with classes that wrap the
-parser or the trainer, and with functions that build rows.
+"""Published scripts have helper functions, classes around the parser or the trainer, and functions that build rows. The
+import reads scripts with these patterns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A script may compute columns that its reward functions read. The file that `--rewards` writes computes them, too."""
+"""A reward function may read a column that the script computes. Then the file that `--rewards` writes computes this
+column, too.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,9 @@ def script(function: str, *options: str, more: str = "") -> Imported:
 
 
 def rewards(found: Imported, **columns: list[Any]) -> list[float]:
-    """Run the reward function in the written file for two prompts; return its results."""
+    """Run the reward function of the file that the import wrote, for two prompts; return its results."""
     scope: dict[str, Any] = {}
-    # the executed code comes from the script in this file
+    # the written code contains only code of the script in this test file
     exec(found.draft.files["my_rewards.py"].decode(), scope)
     assert scope["right"].__name__ == "right"
     prompts = [[{"role": "user", "content": "a"}], [{"role": "user", "content": "b"}]]

@@ -1,5 +1,5 @@
-"""A reward function may use a name that only the script's main block sets. `--rewards FILE` then writes this assignment
-into FILE, next to the function. If nothing sets the name, the import reports it.
+"""A reward function may use a global name that only the script's main block assigns. Then `--rewards FILE` writes this
+assignment into FILE, next to the function. If nothing assigns the name, the import reports this.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Scripts that keep rows in lists and data frames: slices, shuffles and lengths have the same meaning as in Python."""
+"""Scripts that hold their rows in lists and data frames. The import gives slices, shuffles and lengths the meaning that
+Python gives them.
+"""
 
 from __future__ import annotations
 

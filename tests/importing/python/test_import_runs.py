@@ -1,4 +1,6 @@
-"""A function that a script calls twice makes two runs. Changes of the finished trainer's attributes are reported."""
+"""If a script calls a training function twice, the import sees two runs. It also reports a change that a script makes
+to a trainer after creating it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def script(text: str, *options: str) -> Imported:
 
 
 def decided(found: Imported, words: str) -> bool:
-    """Whether an error, which `--partial` makes a decision, contains these words."""
+    """Whether the import reports an error with these words. With `--partial`, each such error is a decision for the
+    user.
+    """
     return any(words in one.text for one in found.draft.messages if one.severity == "error")
 
 

@@ -1,5 +1,5 @@
-"""A script may join the tokens of a question, an answer and the end token itself, with a loss on the answer. The import
-reads this as a prompt with its completion.
+"""A script may build token rows itself: it joins the tokens of a question, an answer and the end token, with a loss
+only on the answer. The import turns such rows into prompts with completions.
 """
 
 from __future__ import annotations

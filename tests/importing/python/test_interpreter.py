@@ -1,5 +1,5 @@
-"""The importer's interpreter gives each kind of expression and call the value that Python gives it, or reports it as
-unknown.
+"""The importer has its own interpreter for Python. For each kind of expression and call, it computes the value that
+Python would compute, or reports that the value is unknown.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The import reads job scripts: their `#SBATCH` lines, a configuration file as the only argument, and commands that do
-not state the number of processes.
+"""The import reads job scripts: `#SBATCH` lines, commands whose only argument is a configuration file, and commands
+that do not state the number of processes.
 """
 
 from __future__ import annotations

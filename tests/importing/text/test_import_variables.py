@@ -1,4 +1,4 @@
-"""The import reads shell scripts with variables, arrays, loops and several commands, and executes nothing in them."""
+"""The import reads shell scripts with variables, arrays, loops and several commands. It runs none of their commands."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def test_numbers_and_brackets_that_no_shell_reads(text: str, expected: list[str]
     ids=["brackets", "quotes", "conditions", "replacement"],
 )
 def test_hostile_scripts_are_refused_at_once(text: str) -> None:
-    """Each of these scripts once took a minute or ten gigabytes."""
+    """Each of these scripts once made the import take a minute or ten gigabytes of memory."""
     with pytest.raises(Unreadable, match=r"takes more than|levels deep"):
         calls(text)
 

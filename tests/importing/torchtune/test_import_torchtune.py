@@ -1,5 +1,6 @@
 """Files that ship with torchtune (oracles/torchtune.jsonl, made by `make oracles`): the bundle states the arguments of
-its components, or the import reports the difference. Other recipes are refused in one sentence.
+torchtune's components, or the import reports the difference. A file for a recipe that xpc does not support is refused
+in one sentence.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ OPTIMIZERS = {"AdamW": "adamw_torch", "PagedAdamW": "paged_adamw_32bit", "PagedA
 
 
 def brought(record: dict[str, Any], **other: Any) -> Imported:
-    """Import one of torchtune's files, for one GPU if its recipe is for a single device, otherwise for eight."""
+    """Import one of torchtune's files. The hardware is one GPU if the file's recipe is for a single device, and eight
+    GPUs otherwise.
+    """
     name = record["file"]
     single = "single_device" in str(record["recipe"])
     text = yaml.safe_dump({**record["written"], **other}, sort_keys=False)
@@ -156,7 +159,9 @@ def _checkpointing(stated: dict[str, Any]) -> bool:
 
 
 def _rates(stated: dict[str, Any]) -> list[float]:
-    """The rates of transformers' schedule, as shares of `lr`, at the steps at which torchtune's were recorded."""
+    """The learning rates of transformers' schedule, as shares of `lr`. The steps are those at which torchtune's
+    learning rates were recorded.
+    """
     if stated["lr_scheduler_type"].startswith("constant"):
         return [1.0] * len(HEAD["at"])
     assert stated["lr_scheduler_type"] == "cosine"

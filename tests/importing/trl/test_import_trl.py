@@ -1,5 +1,5 @@
-"""A TRL YAML is imported together with accelerate's file. Each kind of key becomes the right setting, and a key that is
-not imported is reported.
+"""A TRL YAML is imported together with accelerate's configuration file. Each kind of key becomes the right setting, and
+keys that cannot be imported are reported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files of Open-R1 and the alignment handbook: the bundle states the arguments that TRL's own parser reads from them,
+"""Files of Open-R1 and the alignment handbook: the bundle states the arguments that TRL's own parser makes of them,
 including TRL's defaults.
 """
 
@@ -60,7 +60,9 @@ def recipes() -> list[str]:
 
 
 def answers(stack: str, requested: list[tuple[str, str]]) -> dict[str, dict[str, Any]]:
-    """The arguments that TRL's parser on a stack reads from each file. `requested` has pairs: a file and its method."""
+    """The arguments that TRL's parser makes of each file on a stack. `requested` has pairs of a file and the method
+    that it trains.
+    """
     program = os.path.join(REPOSITORY, "tests", "importing", "oracles", "ask_trl.py")
     words = [f"{method}={path}" for path, method in requested]
     done = subprocess.run([interpreter(stack), program, *words], capture_output=True, text=True, check=True)
@@ -69,8 +71,8 @@ def answers(stack: str, requested: list[tuple[str, str]]) -> dict[str, dict[str,
 
 
 def differing(theirs: dict[str, Any], found: Imported, stack: str) -> dict[str, tuple[Any, Any]]:
-    """The arguments that differ between TRL's parser and the bundle, except those with a reason in MACHINE, STATED,
-    UNSAID or DATED.
+    """The arguments whose values in the bundle are not those of TRL's parser. Arguments in MACHINE, STATED, UNSAID or
+    DATED are left out, for the reasons given there.
     """
     out = {}
     for key, ours in found.arguments.items():
@@ -85,7 +87,7 @@ def differing(theirs: dict[str, Any], found: Imported, stack: str) -> dict[str, 
             output = theirs["packing"] if theirs["eval_strategy"] != "no" else ours
         if stack == DEFAULT and not written:
             output = DATED.get((found.draft.method, key), output)
-        if key == "report_to" and not written:  # the default depends on installed packages
+        if key == "report_to" and not written:  # transformers' default depends on which packages are installed
             output = []
         if key == "warmup_steps" and "warmup_ratio" not in found.arguments:
             output = theirs["written"].get("warmup_ratio", output)
@@ -102,7 +104,7 @@ def test_trls_own_parser_makes_the_arguments_of_the_bundle() -> None:
         requested = [(path, one.draft.method) for path, one in drafts.items() if one.draft.stack.name == stack]
         for path, answer in answers(stack, requested).items():
             found = drafts[path]
-            if "refused" in answer:  # 14 completions per prompt fit no batch
+            if "refused" in answer:  # TRL refuses the file: no batch is divisible by 14 completions per prompt
                 assert found.errors, (path, answer["refused"])
                 continue
             with open(path, encoding="utf-8") as handle:

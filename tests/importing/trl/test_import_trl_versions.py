@@ -1,4 +1,6 @@
-"""Files for TRL 0.12, 0.14 and 0.22: the bundle has the arguments that the parser of that version makes of them."""
+"""Files for TRL 0.12, 0.14 and 0.22. The bundle has the arguments that TRL's parser of the same version makes of the
+file.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def test_every_case_has_an_answer() -> None:
 
 
 def plain(key: str, value: Any) -> Any:
-    """A value in the current spelling; None becomes the value that TRL uses for it."""
+    """A value in the spelling of the newest TRL. None is replaced by the value that TRL uses when an argument is
+    None.
+    """
     value = SPELLED.get(key, {}).get(str(value), value)
     return UNSET.get(key) if value is None else value
 

@@ -1,5 +1,5 @@
-"""The argument names in a TRL file show for which versions of TRL it was written. If a default differs among these
-versions, the import reports it in a warning. `--trl` names the version whose defaults are used.
+"""The names of the arguments in a TRL file show for which versions of TRL it can have been written. If these versions
+have different defaults for an argument, the import warns. `--trl VERSION` says whose defaults to use.
 """
 
 from __future__ import annotations
