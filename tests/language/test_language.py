@@ -71,7 +71,7 @@ def test_the_sentence_compiles_with_notes():
     assert found.spec.integer("batch.gbs") == 528
     assert 66 % found.spec.integer("batch.micro") == 0
     assert [found.spec.get(path) for path in ("strategy", "precision", "memory.liger")] == ["zero2", "bf16", True]
-    assert "XP125" not in codes(found)  # a one-line spec needs no `xpc 1`
+    assert "XP125" not in codes(found)  # XP125: a spec of one line may omit `xpc 1`
 
 
 XP201 = """\
@@ -87,7 +87,7 @@ help: the nearest global batches are gbs=440 (accumulation 5) and gbs=528 (accum
 def test_the_diagnostic_of_the_page_byte_for_byte():
     text = "train qwen2.5-3b on infinity-instruct with zero2 gbs=512 micro=11 bf16 ligre\n"
     found = checked(text, name="v100.xp")
-    assert sorted(errors(found)) == ["XP101", "XP201"], shown(found)  # both settings in one run
+    assert sorted(errors(found)) == ["XP101", "XP201"], shown(found)  # one run reports both mistakes
     assert XP201 in render(found.problems, "full")
     assert render(of(found, "XP201"), "full").startswith(XP201)
     assert only(found, "XP101").edits[0].text == "liger"

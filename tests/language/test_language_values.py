@@ -1,4 +1,6 @@
-"""A spec's values get the right units, counts, references and defaults, and each value knows its origin."""
+"""Values in a spec get the right units, counts, references and defaults. Each value knows whether it was written,
+derived or a default.
+"""
 
 import json
 
@@ -198,7 +200,7 @@ def test_every_setting_with_a_default_is_in_the_spec():
         row.path
         for row in schema.TABLE
         if row.default is not None and row.path not in found.spec.values
-        # settings of other methods have defaults that do not apply to sft
+        # rows for other methods have defaults that an sft run does not get
         if not row.methods or "sft" in row.methods
     ]
     assert not missing

@@ -1,5 +1,5 @@
-"""If a setting expects a count or a share, a fraction such as `0.5` gets an error that suggests both. A part of a split
-must have a form that `datasets` can read.
+"""If a setting expects a count or a percentage, a value such as `0.5` is an error whose help suggests both. A slice of
+a split must have a form that `datasets` can read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def test_a_fraction_says_both_readings(form, path, value):
     if number < 100 and not (number == 1 and name in ("every", "holdout")):
         share = number * 100 if number <= 1 else number
         assert f"`{name} = {share:g}%`" in one.help
-    # The meaning (a share) is certain only for a fraction below 1.
+    # Only a number below 1 is surely meant as a percentage, so only then an automatic edit is offered.
     assert bool(one.edits) == (number < 1)
 
 

@@ -1,4 +1,4 @@
-"""Put editors/ on sys.path, so that tests can import the script of the editor extension."""
+"""Add editors/ to sys.path, so that tests can import the script of the VS Code extension."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ save "out" { every = 5% }
 
 
 def colours(line: str) -> dict[str, str]:
-    """The scope that an editor gives to each part of a line. The earliest match counts; at one place, the first pattern
-    counts.
+    """The scope (kind of colour) that an editor gives to each piece of a line. The pattern that matches earliest wins;
+    of two that match at the same offset, the first in the grammar wins.
     """
     out, at = {}, 0
     patterns = [(one["name"], re.compile(one["match"], re.M)) for one in json.loads(grammar())["patterns"]]

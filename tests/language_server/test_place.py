@@ -1,4 +1,6 @@
-"""For an offset in an unfinished text: its block, name and value are found, and the right completions offered."""
+"""At an offset of an unfinished text, the server finds the block, the name and the value there, and offers the right
+completions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Offsets and editor positions are converted correctly, also with CRLF, lone surrogates, or no final newline."""
+"""The server converts text offsets to editor positions and back, also with CRLF line ends, lone surrogates, or no line
+end at the end of the file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`xpc lsp` as an editor uses it: a process that gets requests on standard input and answers on standard output."""
+"""`xpc lsp` as an editor uses it: a process that reads requests from standard input and writes answers to standard
+output.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ async def client(lsp_client: LanguageClient):
 
 
 async def opened(client: LanguageClient, folder, text: str, name: str = "spec.xp") -> str:
-    """Open the text as a document in a folder; returns its URI after the first findings have arrived."""
+    """Open the text as a document of a folder, and wait for its first diagnostics; return the document's URI."""
     uri = (folder / name).as_uri()
     (folder / "rows.jsonl").write_text('{"prompt": "a", "completion": "b"}\n' * 4)
     client.text_document_did_open(types.DidOpenTextDocumentParams(types.TextDocumentItem(uri, "xpc", 1, text)))
@@ -57,7 +59,7 @@ async def opened(client: LanguageClient, folder, text: str, name: str = "spec.xp
 
 
 def where(text: str, needle: str) -> types.Position:
-    """The position after a piece of text, in UTF-16 units."""
+    """The position directly after a piece of text. Positions count UTF-16 units, as the protocol requires."""
     before = text[: text.index(needle) + len(needle)]
     line = before.rpartition("\n")[2]
     return types.Position(before.count("\n"), len(line.encode("utf-16-le")) // 2)
@@ -175,7 +177,9 @@ HOSTILE = {
 
 @pytest.mark.asyncio
 async def test_any_text_is_answered(client: LanguageClient, tmp_path):
-    """The server answers every request at the beginning, at the end and after the end of each text."""
+    """For any text, the server answers every kind of request at three positions: at the beginning, at the end, and
+    beyond the end.
+    """
     for name, text in HOSTILE.items():
         uri = await opened(client, tmp_path, text)
         document = types.TextDocumentIdentifier(uri)
@@ -220,8 +224,8 @@ async def test_locks_and_specs_of_bundles_are_read_as_by_check(client: LanguageC
 
 
 def test_of_a_large_sweep_only_the_first_members_are_checked(tmp_path):
-    """An editor asks for findings after each key, so the server checks only some of a sweep's 10,000 members. The test
-    counts these members, because times vary.
+    """An editor asks for diagnostics after each key press. So of a sweep's 10,000 members, the server checks only the
+    first ones. The test counts the checked members instead of measuring a time, which would vary.
     """
     from types import SimpleNamespace
 

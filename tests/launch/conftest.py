@@ -26,15 +26,15 @@ TINY = os.path.join(os.path.dirname(HERE), "support", "tiny.py")
 
 @pytest.fixture(scope="session")
 def warm() -> Forks:
-    """A warm interpreter: it has imported the libraries, and forks itself. Most runs set the variable PYTHON to its
-    ``python``.
+    """A warm interpreter: a process that has imported the libraries and forks itself for each run. Most runs get its
+    ``python`` in the variable PYTHON.
     """
     return shared(DEFAULT)
 
 
 @pytest.fixture(scope="module")
 def location(warm: Forks, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder with the tiny model and its data; tests compile specs in it."""
+    """A folder with the tiny model and its data. The tests compile their specs in this folder."""
     folder = str(tmp_path_factory.mktemp("place"))
     words = [warm.python, TINY, os.path.join(folder, "tiny")]
     subprocess.run(words, check=True, env=environment(), capture_output=True)
@@ -44,7 +44,8 @@ def location(warm: Forks, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def alone(warm: Forks, location: str) -> Callable[[str], str]:
-    """A function that trains a strategy with two processes on one node, once per module, and returns the run's folder.
+    """Return a function that trains with the given strategy in two processes on one node, and returns the run's folder.
+    Each strategy is trained only once per test module.
 
     Tests compare runs on two nodes with this run.
     """
@@ -67,14 +68,17 @@ def alone(warm: Forks, location: str) -> Callable[[str], str]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A Slurm cluster of four nodes. Runs use two of them; the other two run a vLLM server, or replace lost nodes."""
+    """A Slurm cluster of four nodes. A run has two of them; the other two are for a vLLM server, or replace nodes that
+    a test kills.
+    """
     lacking = missing()
     if lacking:
         why = f"{', '.join(lacking)} of Debian's slurm-wlm and munge are not installed"
         if os.environ.get("XPC_EVERY_TEST"):
             pytest.fail(why)
         pytest.skip(why)
-    folder = tempfile.mkdtemp(prefix="slurm-")  # a short path, because a socket's path has at most 107 characters
+    # a short path, because the path of a Unix socket has at most 107 characters
+    folder = tempfile.mkdtemp(prefix="slurm-")
     made = Cluster(folder, nodes=4)
     try:
         made.start()

@@ -1,4 +1,6 @@
-"""Jobs of the tests: specs compiled for Slurm, and a short launch.sh in place of the training."""
+"""Slurm jobs for the tests: compiled specs, and bundles whose launch.sh is replaced by a short script that trains
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -94,8 +96,8 @@ def spec(strategy: str = "zero2", hardware: str = "cpu", nodes: int = 2, steps: 
 
 
 def stand_in(folder: str, text: str, *starts: str) -> str:
-    """Write a compiled bundle whose launch.sh is a short script: at its n-th start, it runs the n-th shell line of
-    `starts`. Return the path of job.sbatch.
+    """Compile a bundle, and replace its launch.sh by a short script: when it is started for the n-th time, it runs the
+    n-th of the shell lines `starts`. Return the path of job.sbatch.
     """
     put(folder, FILES)
     bundle = compiled(text, folder, os.path.join(folder, "the job.bundle"), "job.xp")
@@ -111,7 +113,9 @@ def stand_in(folder: str, text: str, *starts: str) -> str:
 
 
 def repinned(bundle: str, runs: list[str]) -> None:
-    """Update the digests in a bundle's jobs, after a test has changed files of its runs."""
+    """After a test has changed files of a bundle, write the new digests of these files into the bundle's lists and job
+    scripts.
+    """
     pins = {}
     for run in runs:
         path = os.path.join(run, "run.sha256")
@@ -140,7 +144,7 @@ def repinned(bundle: str, runs: list[str]) -> None:
 
 
 def replaced(path: str, text: str) -> dict[str, str]:
-    """Replace the content of a file. Return a pair: its old digest and its new one."""
+    """Replace the content of a file. Return a pair: the digest of the old content and that of the new content."""
     with open(path, "rb") as handle:
         old = sha256(handle.read()).hexdigest()
     with open(path, "w", encoding="utf-8") as handle:
@@ -149,7 +153,7 @@ def replaced(path: str, text: str) -> dict[str, str]:
 
 
 def node_lines(folder: str, rank: int) -> list[str]:
-    """The lines that the short launch.sh has written on a node."""
+    """The lines that the short launch.sh has printed on a node."""
     return whole_lines(os.path.join(folder, f"said-{rank}"))
 
 
@@ -183,8 +187,8 @@ def weights(cwd: str) -> str:
 
 
 def same(cwd: Path, alone: str) -> None:
-    """Check that a run logged every step once, in order, with the losses and gradient norms of the other run, and saved
-    equal weights.
+    """Compare a run with the undisturbed run `alone`: it has logged every step once and in order, with the same losses
+    and gradient norms, and has saved the same weights.
     """
     one, other = steps_of(alone), steps_of(cwd)
     assert [event["step"] for event in other] == list(range(1, STEPS + 1))
@@ -197,10 +201,10 @@ def same(cwd: Path, alone: str) -> None:
 
 
 def moments(chance: random.Random) -> list[int]:
-    """Two random steps of a run, at which a test disturbs it."""
+    """Two random steps of a run, an early and a late one. At each of them, the test disturbs the run."""
     return [chance.randint(1, 11), chance.randint(15, 25)]
 
 
 def reaches(cwd: Path, step: int) -> None:
-    """Wait until a run has logged a step."""
+    """Wait until a run has logged this step or a later one."""
     until(lambda: [one for one in steps_of(cwd) if one["step"] >= step], f"step {step}")

@@ -1,5 +1,5 @@
-"""Several nodes without a scheduler: the tests run the commands that `xpc compile` prints, unchanged, and the nodes
-train.
+"""Training on several nodes without a scheduler: the tests run, on each node, exactly the command that `xpc compile`
+prints for it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from xpc.compiler.engines.local import ADDRESS, PORT
 
 
 def commands(text: str) -> list[str]:
-    """The node commands in a text."""
+    """The lines of a text that are commands to type on a node."""
     return re.findall(r"^ *(MASTER_ADDR=.*)$", text, re.M)
 
 
 def printed(folder: object, nodes: int, *more: str) -> tuple[str, list[str]]:
-    """The node commands that `xpc compile` prints for a run of this many nodes, and those in the README."""
+    """Compile a run for this many nodes. Return what `xpc compile` prints, and the node commands in the bundle's
+    README.md.
+    """
     lines = "\n".join(("train qwen2.5-0.5b-instruct on capybara for 3 steps", "hardware 2 x h100-80gb", *more))
     put(folder, {"two.xp": f"xpc 1\n{lines}\nnodes {nodes}\nbatch(gbs={4 * nodes}, micro=1)\n"})
     done = xpc("compile", "two.xp", "--force", cwd=str(folder))

@@ -1,4 +1,6 @@
-"""`launch.sh --prepare` prepares the rows once, without a GPU. A run with prepared rows equals a run without them."""
+"""`launch.sh --prepare` tokenizes the rows in advance, without a GPU. A run that uses prepared rows equals a run that
+prepares its rows itself.
+"""
 
 from __future__ import annotations
 

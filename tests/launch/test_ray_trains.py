@@ -1,4 +1,6 @@
-"""Compiled runs on two nodes of a Ray cluster on this machine end with the weights of two processes on one node."""
+"""Compiled runs on a Ray cluster of two nodes (both on this machine) end with the same weights as a run of two
+processes on one node.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,8 @@ def log(folder: Path) -> str:
 def test_what_is_killed_is_started_again(
     cluster: Cluster, warm: Forks, location: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
-    """SIGKILL ends a Ray worker and later a training process; the run continues from the newest checkpoint.
+    """First a Ray worker is killed with SIGKILL, and later a training process. Each time, the run continues from the
+    newest checkpoint.
 
     The run ends bit-identical to an undisturbed run of two processes on one node.
     """
@@ -97,8 +100,8 @@ def test_a_rehearsed_job_trains_as_without(
 
 @pytest.fixture
 def stand_in(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
-    """Submit a bundle whose launch.sh is a short script: at its n-th start, it runs the n-th line of `starts`. The job
-    has one retry.
+    """Return a function that submits a bundle whose launch.sh is a short script: at its n-th start, it runs the n-th
+    line of `starts`. Ray may retry the job once.
     """
 
     def start(*starts: str) -> subprocess.Popen[bytes]:
@@ -121,9 +124,7 @@ def node_lines(folder: Path, node: int) -> list[list[str]]:
 def test_a_stop_is_no_failure_and_a_failure_is_tried_again(
     stand_in: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
-    """With one retry, the stop before the first failure does not count as a failure. The job ends with the status of
-    the second failure.
-    """
+    """takes eight minutes"""
     assert stand_in("75", "fail", "fail", "0").wait(900) == 3, log(tmp_path)
     one, other = node_lines(tmp_path, 0), node_lines(tmp_path, 1)
     assert len(one) == len(other) == 3
@@ -136,7 +137,7 @@ def test_a_stop_is_no_failure_and_a_failure_is_tried_again(
 def test_the_end_of_the_job_asks_the_run_to_stop(
     stand_in: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
-    """`ray job stop` sends SIGTERM to ray_job.py; each node's launch.sh gets a stop signal, and the job ends."""
+    """`ray job stop` sends SIGTERM to ray_job.py, which asks the launch.sh of each node to stop. Then the job ends."""
     started = stand_in("wait")
     until(lambda: node_lines(tmp_path, 0) and node_lines(tmp_path, 1), "both nodes start")
     started.send_signal(signal.SIGTERM)

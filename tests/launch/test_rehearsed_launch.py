@@ -1,5 +1,5 @@
-"""`launch.sh --rehearse` trains two steps with a save and a resume; the run after it equals a run without a
-rehearsal.
+"""`launch.sh --rehearse` trains two steps, and tries a save and a resume. A run that follows a rehearsal equals a run
+without one.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Press Ctrl-C in the terminal of an srun command whose bundle runs on another node: the run saves a checkpoint and
-ends.
+"""A user starts launch.sh by srun, so that it runs on another node, and presses Ctrl-C in the terminal: the run saves a
+checkpoint and ends.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("option", ["-X", "--pty"])
 def test_ctrl_c_under_srun_saves(cluster: Cluster, warm: Forks, location: str, tmp_path: Path, option: str) -> None:
-    """With -X, srun passes the first Ctrl-C to every process of the step; with --pty, the terminal on the node sends it
-    to them.
+    """With -X, srun passes the first Ctrl-C to every process of the job step. With --pty, the processes have a terminal
+    on their node, which sends them the Ctrl-C.
 
-    Without these options, srun only prints the state of the step, and a second Ctrl-C within a second kills the step.
+    Without either option, srun answers the first Ctrl-C by printing the state of the job step; a second Ctrl-C within a
+    second kills the job step.
     """
     text = spec("zero2", hardware="2 x cpu", nodes=1, steps=4000, more="")
     bundle = compiled(text, location, os.path.join(location, "interrupted.bundle"), "interrupted.xp")

@@ -1,4 +1,4 @@
-"""job.sbatch runs in a real Slurm cluster of two nodes, with a short script in place of the training."""
+"""job.sbatch in a real Slurm cluster of two nodes. launch.sh is replaced by a short script that trains nothing."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def test_slurm_accepts_the_script(cluster: Cluster, tmp_path: Path, name: str) -
 
 @pytest.mark.parametrize("setting", ["partition=elsewhere", "partition=gpu, time=8d"])
 def test_slurm_looks_at_the_script(cluster: Cluster, tmp_path: Path, setting: str) -> None:
-    """`sbatch --test-only` refuses the script if the cluster lacks the script's partition, or if the time exceeds its
-    limit.
+    """`sbatch --test-only` refuses the job if the cluster has no partition of the name in the spec, or if the time in
+    the spec exceeds the partition's limit.
     """
     assert accepts(cluster, tmp_path, one("a", f"launch slurm({setting})").text).returncode != 0
 
 
 def held(cluster: Cluster, folder: Path, *lines: str) -> dict[str, str]:
-    """Submit a compiled job, on hold, with additional `#SBATCH` lines. Return the fields that Slurm shows of the
-    job.
+    """Add `#SBATCH` lines to a compiled job, and submit it with --hold, so that it does not run. Return the fields that
+    Slurm shows of the job.
     """
     script = Path(stand_in(str(folder), spec(), "0"))
     added = "".join(f"#SBATCH {one}\n" for one in lines)
@@ -68,15 +68,17 @@ def held(cluster: Cluster, folder: Path, *lines: str) -> dict[str, str]:
 
 
 def test_the_last_of_two_options_wins(cluster: Cluster, tmp_path: Path) -> None:
-    """An additional `#SBATCH` option overrides the compiled option of the same name and silently changes the shape of
-    the job, so xpc refuses it (XP920).
+    """If job.sbatch has an `#SBATCH` option twice, Slurm uses the last one, without a message. So a user's `--nodes`
+    could change the compiled number of nodes, and xpc refuses it (XP920).
     """
     assert held(cluster, tmp_path, "--nice=5")["NumNodes"].split("-")[0] == "2"
     assert held(cluster, tmp_path / "more", "--nodes=3")["NumNodes"].split("-")[0] == "3"
 
 
 def test_exclusive_node_is_allocated_for_a_few_cores(cluster: Cluster, tmp_path: Path) -> None:
-    """With --exclusive, the task still has only its 2 cores, and no other job gets the remaining cores (XP922)."""
+    """With --exclusive, Slurm allocates all 4 cores of the node to the job, but a task with --cpus-per-task=2 still
+    gets only 2 of them (XP922).
+    """
     (tmp_path / "part").write_text("#!/bin/sh\nsleep 60\n")
     number = cluster.submit("--exclusive", "--cpus-per-task=2", str(tmp_path / "part"), cwd=str(tmp_path))
     until(lambda: cluster.job(number)["JobState"] == "RUNNING", "it runs")
@@ -87,14 +89,16 @@ def test_exclusive_node_is_allocated_for_a_few_cores(cluster: Cluster, tmp_path:
 
 
 def test_without_pyxis_srun_knows_no_container(cluster: Cluster) -> None:
-    """The container options belong to the plugin pyxis, which a cluster may not have (XP921)."""
+    """srun has the container options only if the plugin pyxis is installed, which is not so on every cluster
+    (XP921).
+    """
     done = cluster.run("srun", "--container-image=ubuntu", "true")
     assert done.returncode != 0
     assert "unrecognized option '--container-image=ubuntu'" in done.stderr
 
 
 def running(folder: Path, start: int = 0) -> bool:
-    """Whether each of the two nodes has started launch.sh more than `start` times."""
+    """Whether launch.sh has been started more than `start` times on each of the two nodes."""
     return all(sum(line.startswith("rank") for line in node_lines(str(folder), rank)) > start for rank in (0, 1))
 
 
@@ -121,8 +125,8 @@ exec "$@"
 
 
 def test_container_mounts_complete_paths(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """apptainer 1.4.5 refuses relative paths as mount points. So mounts are absolute, even if the job is submitted by a
-    relative path.
+    """apptainer 1.4.5 refuses a relative path as a mount point. So the mounts in job.sbatch are absolute, even if a
+    user submits job.sbatch by a relative path.
     """
     script = Path(stand_in(str(tmp_path), spec(more='launch slurm(image="/shared/a.sif", container=apptainer)'), "0"))
     (tmp_path / "bin").mkdir()
@@ -158,7 +162,8 @@ def test_a_run_that_is_compiled_anew_while_the_job_waits_is_refused(cluster: Clu
 def test_stopped_job_is_queued_again(cluster: Cluster, tmp_path: Path) -> None:
     number = cluster.submit(stand_in(str(tmp_path), spec(), "wait", "0"), cwd=str(tmp_path))
     until(lambda: running(tmp_path), "both nodes run")
-    assert cluster.run("scancel", "--signal=USR1", "--batch", number).returncode == 0  # --signal=B:USR1@300 sends this
+    # the same signal as from --signal=B:USR1@300
+    assert cluster.run("scancel", "--signal=USR1", "--batch", number).returncode == 0
     job = cluster.wait(number)
     assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(str(tmp_path))
     for rank in (0, 1):
@@ -166,7 +171,8 @@ def test_stopped_job_is_queued_again(cluster: Cluster, tmp_path: Path) -> None:
         starts = [line for line in lines if line.startswith("rank")]
         assert f"asked {rank}" in lines
         assert [line[-7:] for line in starts] == ["start 0", "start 1"]
-        assert starts[0].split(":")[1].split()[0] != starts[1].split(":")[1].split()[0]  # a new port
+        # the second start uses another port
+        assert starts[0].split(":")[1].split()[0] != starts[1].split(":")[1].split()[0]
     assert "queued again" in log(str(tmp_path))
     assert "restart 1" in log(str(tmp_path))
 
@@ -191,8 +197,8 @@ def test_without_requeue_it_ends_with_75(cluster: Cluster, tmp_path: Path) -> No
 def test_a_stop_is_one_where_another_node_had_not_begun(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """If a node has not begun to handle signals, srun's SIGTERM ends its shell or launch.sh. The node's exit status is
-    then the highest of the job, but the job still counts as stopped.
+    """If a node has no signal handler yet, the SIGTERM of srun kills its shell or its launch.sh. This node's exit
+    status is then the highest of the job's, but the job still counts as stopped on request, not as failed.
     """
     slow = tmp_path / "slow"
     slow.write_text(
@@ -226,8 +232,8 @@ def test_preempted_it_comes_back(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_the_loss_of_the_first_node_queues_the_job_again(cluster: Cluster, tmp_path: Path) -> None:
-    """If the first node is lost, its batch shell is lost, too, so only Slurm can requeue the job. test_slurm_trains.py
-    loses the other node.
+    """The batch shell runs on the first node and is lost with it. So the job cannot requeue itself; Slurm must do it.
+    In test_slurm_trains.py, the other node is lost.
     """
     number = cluster.submit(stand_in(str(tmp_path), spec(), "wait", "0"), cwd=str(tmp_path))
     until(lambda: running(tmp_path), "both nodes run")
@@ -242,8 +248,8 @@ def test_the_loss_of_the_first_node_queues_the_job_again(cluster: Cluster, tmp_p
 
 
 def test_a_member_of_a_sweep_is_queued_again_alone(cluster: Cluster, tmp_path: Path) -> None:
-    """The last task of an array has the array's own job number, so requeueing this task must not requeue the whole
-    array.
+    """In Slurm, the last task of an array has the same job number as the array. Requeueing this task must not requeue
+    the whole array.
     """
     text = spec(more="launch slurm\nsweep {\n  lr = [1e-3, 2e-3]\n}").replace("(lr=1e-3)", "")
     number = cluster.submit(stand_in(str(tmp_path), text, "wait", "0"), cwd=str(tmp_path))
@@ -282,7 +288,7 @@ def test_another_number_of_nodes_is_refused(cluster: Cluster, tmp_path: Path) ->
 
 @pytest.fixture
 def served(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return a pair: a spec of grpo with a vLLM server, and a program that replaces vLLM."""
+    """Return a spec of grpo with a vLLM server. In the cluster, a small program replaces vLLM."""
     program = tmp_path / "vllm"
     program.write_text(SERVER.format(python=sys.executable))
     program.chmod(0o755)
@@ -307,7 +313,8 @@ def test_the_last_node_runs_the_server(cluster: Cluster, tmp_path: Path, served:
     cluster.run("scancel", "--signal=USR1", "--batch", number)
     job = cluster.wait(number)
     assert (job["JobState"], job["Restarts"], job["NumNodes"]) == ("COMPLETED", "1", "3"), log(str(tmp_path))
-    # The file `end` would stop the server, but it does not exist. So the job stopped the server, in both of its starts.
+    # A server ends by itself only if the file `end` exists. It does not, so in both starts the job has stopped the
+    # server.
     assert not os.path.exists(tmp_path / "end")
 
 

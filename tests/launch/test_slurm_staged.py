@@ -1,4 +1,6 @@
-"""A run on two nodes of a real Slurm cluster reads what `launch.sh --stage` downloaded, without access to the hub."""
+"""`launch.sh --stage` downloads model and data. A run on two nodes of a real Slurm cluster then reads only the
+downloaded files, and never the hub.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A Slurm array runs every member of a sweep, each in its own bundle, with a short script in place of the training."""
+"""A Slurm array runs every member of a sweep, each from its own bundle. launch.sh is replaced by a short script that
+trains nothing.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ SWEEP = "launch slurm\nsweep {\n  seed = [1, 2]\n  zip {\n    warmup = [1, 2]\n 
 
 
 def written(location: Path) -> str:
-    """Compile a sweep of four members on two nodes; the folder's name has a space."""
+    """Compile a sweep of four members, each on two nodes. The folder's name contains a space."""
     put(str(location), FILES)
     text = SPEC.format(
         data="messages.jsonl", steps=4, hardware="cpu", nodes="nodes 2\n", strategy="ddp", seq="", more=SWEEP
@@ -67,8 +69,8 @@ def test_every_task_runs_the_member_of_its_number(cluster: Cluster, tmp_path: Pa
 def test_slurm_takes_an_array_as_large_as_the_rule_says(
     cluster: Cluster, tmp_path: Path, last: int, taken: bool
 ) -> None:
-    """XP888 warns if a sweep needs more than 1,001 tasks. This is the limit if slurm.conf, as here, does not set
-    MaxArraySize.
+    """XP888 warns if a sweep needs more than 1,001 tasks. Slurm's own limit is the same if slurm.conf does not set
+    MaxArraySize, as on this cluster.
     """
     job = os.path.join(written(tmp_path), "job.sbatch")
     done = cluster.run("sbatch", "--test-only", f"--array=0-{last}", job, cwd=str(tmp_path))

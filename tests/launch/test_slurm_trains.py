@@ -1,8 +1,9 @@
-"""Compiled runs on two nodes of a real Slurm cluster end bit-identical to two processes on one node.
+"""A compiled run on two nodes of a real Slurm cluster ends with bit-identical weights to a run of two processes on one
+node.
 
-The tolerance is zero: world size and order of the rows are the same, a sum of two values does not depend on their
-order, and communication does not change values. With more ranks, the order of a sum, and so its last digit, may depend
-on which node a rank is on.
+No tolerance is needed: both runs have the same world size and order of rows, a sum of two values does not depend on
+their order, and communication does not change values. With more than two ranks, the order of the values in a sum, and
+so its last digit, could depend on the nodes of the ranks.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def job_report(cluster: Cluster, job: dict[str, str], cwd: Path) -> str:
 def test_stopped_job_continues_where_it_was(
     trains: Cluster, location: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
-    """After the signal that Slurm sends before the time limit, no step is lost or repeated."""
+    """Slurm sends a signal before the time limit. The run stops, and the requeued job loses and repeats no step."""
     number = submit(trains, location, "zero2", tmp_path)
     for step in moments(chance):
         reaches(tmp_path, step)
@@ -77,14 +78,14 @@ def test_a_rehearsed_job_trains_as_without(
 def test_a_lost_node_costs_the_steps_since_the_checkpoint(
     trains: Cluster, location: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
-    """All processes of a node are killed. The job notices the loss long before Slurm does, and continues with another
-    node.
+    """All processes of a node are killed. The job notices this long before Slurm does, and requeues itself to run on
+    another node instead.
     """
     number, lost = submit(trains, location, "zero3", tmp_path), []
     try:
         for restarts, step in enumerate(moments(chance), 1):
             reaches(tmp_path, step)
-            lost.append(nodes(trains, trains.job(number))[-1])  # the batch shell runs on the first node
+            lost.append(nodes(trains, trains.job(number))[-1])  # never the first node: the job's batch shell runs there
             trains.kill_node(lost[-1])
             again(trains, number, restarts, tmp_path)
             trains.notice(lost[-1])
@@ -95,14 +96,17 @@ def test_a_lost_node_costs_the_steps_since_the_checkpoint(
     assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "2"), job_report(trains, job, tmp_path)
     assert not set(nodes(trains, job)) & set(lost)
     assert log(tmp_path).count("Task launch for StepId=") == 2
-    assert log(tmp_path).count("resuming from checkpoint-") >= 1  # the first kill may come before any checkpoint
+    # only one resume if the first kill came before the first checkpoint
+    assert log(tmp_path).count("resuming from checkpoint-") >= 1
     same(tmp_path, alone("zero3"))
 
 
 def test_a_killed_process_costs_the_steps_since_the_checkpoint(
     trains: Cluster, location: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
-    """After `kill -9` of a rank on either node, the job restarts the run on the same nodes and is not requeued."""
+    """After `kill -9` of a rank, on whichever node, the job restarts the run on the same nodes. Slurm does not requeue
+    the job.
+    """
     number = submit(trains, location, "zero2", tmp_path)
     for rank, step in enumerate(moments(chance)):
         reaches(tmp_path, step)
@@ -117,7 +121,7 @@ def test_a_killed_process_costs_the_steps_since_the_checkpoint(
 
 
 def process(job: str, rank: int) -> int:
-    """The process on this machine that trains a rank of a job."""
+    """The process that is a given rank of a job. All nodes of the test cluster are on this machine."""
     wanted = {f"SLURM_JOB_ID={job}", f"RANK={rank}"}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

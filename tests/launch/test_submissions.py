@@ -1,4 +1,6 @@
-"""The rule XP913 refuses arguments of `ray job submit`, which are tried with Ray's command and a fake cluster."""
+"""The rule XP913 refuses some arguments of `ray job submit`. The tests pass these arguments to Ray's real command, with
+a fake cluster, to see what they do.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,8 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def submitted(command: str, word: str) -> tuple[int, dict[str, Any]]:
-    """Run the command with an argument in place of `--verbose`; return its exit status and its requests to the
-    cluster.
+    """Run the README's command with an argument instead of `--verbose`. Return the command's exit status, and what it
+    requests from the cluster.
     """
     if missing():
         pytest.skip(missing())
@@ -87,7 +89,7 @@ def test_an_option_of_the_command_reaches_the_cluster(command: str) -> None:
         ("verbose", {"entrypoint": "verbose python ray_job.py"}),  # the job would start another program
         # The option reserves GPUs for ray_job.py, and the workers of the run then lack them.
         ("--entrypoint-num-gpus=8", {"entrypoint_num_gpus": 8.0}),
-        ("--working-dir=/elsewhere", {}),  # the option has two values, and the last one counts
+        ("--working-dir=/elsewhere", {}),  # the command already has this option, and the last of two wins
     ],
 )
 def test_what_is_refused_goes_wrong_in_silence(command: str, word: str, differs: dict[str, Any]) -> None:

@@ -1,4 +1,6 @@
-"""The rule XP912 accepts the taints and labels that kubectl accepts before it contacts a server."""
+"""The rule XP912 accepts the same taints and labels as kubectl, as far as kubectl checks them before it contacts a
+server.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,15 @@ WRONG_EFFECTS = ("Never", "noschedule", "")
 
 
 def takes(kind: str, text: str) -> bool:
-    """Whether `kubectl taint` or `kubectl label` accepts the argument and tries to contact the server, which does not
-    exist.
+    """Whether `kubectl taint` or `kubectl label` accepts the argument. If it does, it tries to contact a server, and
+    finds none.
     """
     done = subprocess.run(
         ["kubectl", "--server=http://127.0.0.1:9", kind, "--", "nodes", "n", text],
         text=True, capture_output=True, timeout=HUNG,
     )  # fmt: skip
     assert done.returncode, done.stdout
-    refused = "was refused" in done.stderr  # the connection is refused
+    refused = "was refused" in done.stderr  # the text is that of a refused connection, not of a refused argument
     assert refused or "invalid" in done.stderr or "required" in done.stderr, done.stderr
     return refused
 
@@ -42,15 +44,15 @@ def combinations(keys: tuple[str, ...], values: tuple[str, ...]) -> list[str]:
 def test_labels_are_those_of_kubectl() -> None:
     for label in combinations(KEYS, VALUES):
         assert (label_fault(label), takes("label", label)) == ("", True), label
-    # Labels with a wrong key are left out, because the server, and not kubectl, checks the keys of labels.
+    # kubectl does not check the key of a label (the server does), so labels with a wrong key are left out.
     for label in ("a100", *combinations(KEYS[:1], WRONG_VALUES)[1:]):
         assert label_fault(label), label
         assert not takes("label", label), label
 
 
 def test_taints_are_those_of_kubectl() -> None:
-    """The rule accepts the taints that kubectl accepts. kubectl checks the keys of taints as it checks those of
-    labels.
+    """The rule accepts the taints that kubectl accepts. kubectl has the same conditions for the key of a taint and the
+    key of a label.
     """
     for taint in ("gpu:NoSchedule", *(f"{one}:{effect}" for effect in EFFECTS for one in combinations(KEYS, VALUES))):
         assert (taint_fault(taint), takes("taint", taint)) == ("", True), taint

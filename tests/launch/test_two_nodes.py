@@ -1,4 +1,6 @@
-"""Bundles for two nodes run in two network namespaces, each with its own host name and address."""
+"""Bundles for two nodes run on this machine in two network namespaces. Each namespace has its own host name and
+address.
+"""
 
 from __future__ import annotations
 
@@ -96,8 +98,8 @@ def test_two_nodes_train_as_one_does(
     pair: Nodes, location: str, tmp_path: object, alone: list[float], name: str, more: tuple[str, ...], named: bool,
     warmed: bool, rehearses: bool,
 ) -> None:  # fmt: skip
-    """Unless `named` is true, no host name has an address on either machine, so gloo alone would listen only on the
-    loopback.
+    """Unless `named` is true, neither node's host name can be resolved to an address. Left to itself, gloo would then
+    listen only on the loopback interface.
 
     If `rehearses` is true, the run is rehearsed on both nodes first.
     """
@@ -110,7 +112,8 @@ def test_two_nodes_train_as_one_does(
     assert printed.count("preflight passed") == (3 if rehearses else 1)
     assert printed.count("resuming from checkpoint-") == int(rehearses)
     assert "out.rehearsal" not in os.listdir(cwd)
-    # torch numbers the machines of a c10d rendezvous by their addresses, which here have the order of the node ranks
+    # In a c10d rendezvous, torch ranks the machines by their addresses. Here the addresses have the order of the node
+    # ranks.
     spoken = [line for line in silent.splitlines() if "stopped as asked: the same command resumes" not in line]
     assert not spoken, "node 0 speaks for both"
     # The losses are equal to the last digit: each process computes what it would compute on one machine, and a sum of
@@ -158,7 +161,8 @@ def test_two_bundles_that_differ_and_folders_that_are_not_shared(
     assert ": the file trainer/core/rows.py differs\n" in printed
     assert f"  - node 1 (second): this node does not see the output folder {folders[0]}/out of node 0" in printed
     assert answer.endswith("error: node 1 (second) stops with the others; node 0 says why\n")
-    assert [os.listdir(one) for one in folders] == [[], []]  # the file that tests the shared folder is removed, too
+    # the temporary file that tests whether the folder is shared is removed, too
+    assert [os.listdir(one) for one in folders] == [[], []]
 
 
 @pytest.mark.parametrize(
@@ -171,8 +175,8 @@ def test_two_bundles_that_differ_and_folders_that_are_not_shared(
 def test_a_node_that_dies_ends_the_other(
     pair: Nodes, location: str, tmp_path: object, dies: Callable[..., None], words: str
 ) -> None:
-    """During a run that would take minutes, every process of node 1 is killed, or its network is cut. If the network is
-    cut, no connection is closed, so only the timeout of a collective operation ends node 0.
+    """While a long run trains, every process of node 1 is killed, or its network is cut. A cut closes no connection, so
+    node 0 ends only because a collective operation times out.
     """
     pair.name(True)
     text = ("launch local(nccl_timeout=15s)",) if dies is Nodes.unplug else ()

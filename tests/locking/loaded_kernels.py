@@ -1,6 +1,7 @@
 """Load a bundle's model on this machine with a fake `kernels` package: `loaded_kernels.py BUNDLE VERSION`.
 
-This program runs in the interpreter of a stack. The last line that it prints has the requests to the package, as JSON.
+Run this program with the interpreter of a stack. Its last line of output is a JSON list of the requests that the fake
+package got.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Locks, hub answers and package indexes may be hostile. A field with an unexpected form gives an error of one
-sentence.
+"""Locks, answers of the hub and package indexes may be hostile. If a field does not have the expected form, the error
+is one sentence.
 """
 
 import json
@@ -135,7 +135,7 @@ def test_a_field_of_another_form(old, new, tmp_path):
 
 
 class Hostile:
-    """A hub that gives the same answer, in parts of bytes, to every request; the hub waits `pause` seconds between two
+    """A hub that answers every request with the same bytes, sent in parts, with a pause of `pause` seconds between two
     parts.
     """
 
@@ -260,7 +260,9 @@ def alive(pid):
 
 @pytest.mark.slow
 def test_pip_ends_with_the_lock_that_started_it(tmp_path):
-    """`kill -9` of `xpc lock --update` also ends its pip and the processes that pip started."""
+    """If `xpc lock --update` is killed with `kill -9`, the pip that it started ends, too, as do the processes that this
+    pip started.
+    """
     text = 'xpc 1\n\ntrain qwen2.5-3b on "rows.jsonl" for 1 epochs\n\nhardware 8 x h100-80gb\nsave "out/x"\n'
     rows = b'{"text": "a"}\n' * 9
     put(tmp_path, {"x.xp": text, "rows.jsonl": rows, "fake/pip/__init__.py": "", "fake/pip/__main__.py": PIP})
@@ -287,7 +289,9 @@ SPEC = "xpc 1\ntrain qwen2.5-3b on alpaca for 10 steps\nhardware 1 x h100-80gb\n
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "link to nothing", "link to itself"])
 def test_a_lock_that_is_no_file_is_an_error(kind, tmp_path):
-    """A lock that is no regular file was once ignored, so the run had no pins."""
+    """If a lock is a folder or a pipe, the compiler reports an error. Once it ignored such a lock, and compiled a run
+    without pins.
+    """
     put(tmp_path, {"t.xp": SPEC})
     path = tmp_path / "t.xp.lock"
     if kind == "pipe":
@@ -301,7 +305,9 @@ def test_a_lock_that_is_no_file_is_an_error(kind, tmp_path):
 
 
 def test_a_lock_that_is_a_link_is_not_written(tmp_path):
-    """A pull request can contain a lock that links to another file: `t.xp.lock -> ../../.ssh/authorized_keys`."""
+    """xpc does not write through a lock that is a symbolic link. Otherwise a pull request could contain `t.xp.lock ->
+    ../../.ssh/authorized_keys`.
+    """
     put(tmp_path, {"t.xp": SPEC, "mine": "my keys"})
     (tmp_path / "t.xp.lock").symlink_to("mine")
     with pytest.raises(UsageError, match="is a link, and is not followed"):

@@ -59,8 +59,8 @@ def run(root, served, *words):
 
 @pytest.fixture(autouse=True)
 def resolver(request, monkeypatch):
-    """Replace pip, which takes seconds, by a function that returns the requested lines. Cases with `with_pip` in their
-    name use pip.
+    """Replace pip, which takes seconds, by a function that returns the requested packages and one more. Tests with
+    `with_pip` in their name use the real pip.
     """
     if "with_pip" not in request.node.name:
         monkeypatch.setattr(
@@ -103,7 +103,7 @@ def test_a_lock_pins_commits_packages_and_the_bundle_with_pip(locked, served):
     status, out = run(locked, served, "compile", "x.xp", "--locked")
     assert status == 0, out
     assert payload(locked)["model"]["revision"] == FIRST
-    # the number of parameters is computed from the config.json in the lock
+    # The lock contains the model's config.json, from which the number of parameters is computed.
     assert table(locked, "x.bundle/bundle.toml")["model"]["params"] > 0
     assert [one["revision"] for one in payload(locked)["data"]["sources"]] == [SECOND]
     assert (locked / "x.bundle" / "constraints.txt").read_text().split() == packages
@@ -119,7 +119,7 @@ def test_rules_apply_to_a_locked_model_and_dataset(locked, served):
     status, out = run(locked, served, "check", "x.xp")
     assert "there are 40 rows" in out, out
     assert "1024" in out, out
-    assert "512" in out, out  # longer than the model's context
+    assert "512" in out, out  # the length exceeds the model's context of 512 tokens
     put(locked, {"x.xp": SPEC.replace("hardware", "method dpo\nhardware")})
     status, out = run(locked, served, "check", "x.xp")
     assert (status, "dpo cannot train on prompt_completion" in out) == (1, True), out
@@ -175,7 +175,7 @@ def test_locked_refuses_what_is_stale(locked, served, old, new, why):
     status, out = run(locked, served, "compile", "x.xp", "--locked")
     assert (status, why in out) == (1, True), out
     assert not (locked / "x.bundle").exists()
-    assert run(locked, served, "compile", "x.xp")[0] == 0  # only --locked refuses the lock
+    assert run(locked, served, "compile", "x.xp")[0] == 0  # without --locked, the stale lock is no error
 
 
 def test_locked_refuses_a_spec_without_a_lock_and_a_file_that_changed(tmp_path, served):
@@ -248,7 +248,8 @@ def test_a_lock_that_cannot_be_read_is_an_error(locked, served, text):
     (locked / "x.xp.lock").write_bytes(text)
     status, out = run(locked, served, "check", "x.xp")
     assert (status, "XP114" in out, "x.xp.lock" in out) == (1, True, True), out
-    assert run(locked, served, "lock", "x.xp")[0] == 1  # a new lock is written; missing pins are reported
+    # a new lock replaces the broken one; the status 1 is for pins that are still missing
+    assert run(locked, served, "lock", "x.xp")[0] == 1
 
 
 def test_unresolvable_requirements_are_reported_with_pips_words(tmp_path, served):
@@ -287,13 +288,16 @@ LOADED = os.path.join(os.path.dirname(__file__), "loaded_kernels.py")
 
 @pytest.mark.parametrize(("target", "id"), nightly_but(KERNELS.items(), lambda one: one[0] == stacks.DEFAULT))
 def test_a_kernel_of_the_hub_is_pinned_and_loaded_at_that_commit(tmp_path, served, target, id):
-    """Uses the real transformers, with a fake `kernels` package that records the requests."""
+    """The real transformers loads the kernel. A fake package `kernels` records which kernels and commits it
+    requests.
+    """
     python = interpreter(target)
     put(tmp_path, {"x.xp": FLASH.format(target=target)})
-    put(tmp_path / "tiny", {"config.json": json.dumps(CONFIG).encode()})  # the program LOADED writes a complete model
+    # the program loaded_kernels.py adds the model's weights
+    put(tmp_path / "tiny", {"config.json": json.dumps(CONFIG).encode()})
     write_messages(str(tmp_path / "rows.jsonl"), 8)
     assert run(tmp_path, served, "compile", "x.xp")[0] == 0
-    assert "kernels" not in payload(tmp_path)["model"]  # only a lock pins commits
+    assert "kernels" not in payload(tmp_path)["model"]  # without a lock, no commit is pinned
     status, out = run(tmp_path, served, "lock", "x.xp")
     assert (status, f"not pinned yet: the kernel {id}" in out) == (1, True), out
     status, out = run(tmp_path, served, "compile", "x.xp", "--locked")
@@ -327,7 +331,9 @@ def test_a_kernel_commit_can_be_pinned_by_hand(tmp_path, served):
 
 
 def test_every_load_of_the_runtime_names_a_commit():
-    """Each call that loads from the hub passes `revision`, or the arguments of `Bundle.loading`, which contain it."""
+    """Every call in runtime/ that loads from the hub names a commit: it passes `revision`, or the arguments of
+    `Bundle.loading`, which contain `revision`.
+    """
     seen = 0
     for where, _, names in os.walk(os.path.join(REPOSITORY, "runtime")):
         for name in names:
@@ -340,7 +346,7 @@ def test_every_load_of_the_runtime_names_a_commit():
                 if getattr(called, "attr", getattr(called, "id", "")) not in ("from_pretrained", "load_dataset"):
                     continue
                 given = ast.get_source_segment(text, node)
-                # Such a call loads local files, which have no revision: rows, or a checkpoint of this run.
+                # Calls for local files (rows, or a checkpoint of this run) have no commit to name.
                 local = "data_files=" in given or name == "renamed_weights.py"
                 options = "**options" in given and "options = bundle.loading()" in text
                 assert local or options or "revision=" in given or "bundle.loading()" in given, (name, given)

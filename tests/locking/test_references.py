@@ -1,4 +1,6 @@
-"""Hub references are written as words in messages, and columns and counts of rows are read from a dataset's card."""
+"""Messages write references to the hub as words. The columns and the number of rows of a dataset are read from its
+card.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Each setting becomes the right trainer arguments on every stack. A new setting gets a row in this table.
 
-A row has the lines of a spec, the arguments that they become, and the stacks on which they become other arguments. For
-a stack that refuses the setting, the row has the code of the error in place of arguments. A name that begins with a dot
-is the path of a value that the runtime reads elsewhere in trainer_args.json.
+A row has lines of a spec, the trainer arguments that these lines become, and exceptions for single stacks: other
+arguments, or the code of the error if the stack refuses the setting. A name that begins with a dot is the path of a
+value that the runtime reads elsewhere in trainer_args.json.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Values = Mapping[str, object]
 
 @frozen
 class Row:
-    """One row. `written` is one line of a spec or more; `on` has the arguments that differ on a stack, or the codes of
-    its errors.
+    """One row. `written` is one or more lines of a spec. `on` has the exceptions: for a stack, its different arguments,
+    or the code of its error.
     """
 
     written: str
@@ -119,7 +119,7 @@ ROWS = {
         Row("method dpo(loss=[sigmoid(weight=0.8), bco_pair, sft(weight=0.2)])",
             {"loss_type": ["sigmoid", "bco_pair", "sft"], "loss_weights": [0.8, 1.0, 0.2]}, PAIRS,
             on={OLDEST: "XP106"}),
-        # `aot_pair` of TRL 0.18 is `aot_unpaired` of TRL 1.16: both `dpo_trainer.py` compute the same.
+        # TRL 1.16 calls the loss `aot_pair` of TRL 0.18 `aot_unpaired`; the code in dpo_trainer.py computes the same.
         *(Row(f"method dpo(loss={name})", {"loss_type": ["aot_unpaired"]}, PAIRS,
               on={OLDEST: {"loss_type": "aot_pair"}, OLDER: {"loss_type": ["aot_pair"]}})
           for name in ("aot_pair", "aot_unpaired")),

@@ -1,5 +1,5 @@
-"""A wrong evaluation interval gives one error. An evaluation at the start reads held-out rows, too. Deprecated
-arguments cannot be written in `extra trl`.
+"""A wrong evaluation interval is reported by exactly one error. An evaluation before the first step also needs held-out
+rows. `extra trl` accepts no deprecated arguments.
 """
 
 import pytest
@@ -29,7 +29,9 @@ def test_a_holdout_is_read_by_an_evaluation_at_the_start() -> None:
 @pytest.mark.parametrize("method", METHODS)
 @TARGETS
 def test_no_deprecated_name_can_be_written(target: str, method: str) -> None:
-    """Deprecated values, unlike deprecated names, have their own rules (XP607, XP608)."""
+    """`extra trl` accepts no deprecated argument. Deprecated values of other arguments have rules of their own (XP607,
+    XP608).
+    """
     table = stack_of(target)
     fields = table.fields(table.config(method))
     assert not [name for name in extras.legal_names(table, "trl", method) if fields[name].deprecated]

@@ -1,5 +1,5 @@
-"""`eval { tasks = [...] }` writes evaluate.sh with its arguments. Task names are those of a table, or files of the
-user.
+"""For `eval { tasks = [...] }`, the bundle has an evaluate.sh with the right arguments. A task is a name from a table,
+or a file of the user.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The setting `hub` has several forms, becomes arguments on each stack, and overrides the `hub` of a base."""
+"""The setting `hub`: each of its forms becomes the right arguments on each stack, and a `hub` in a spec overrides that
+of its base.
+"""
 
 from __future__ import annotations
 

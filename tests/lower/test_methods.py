@@ -38,7 +38,8 @@ def test_a_bare_method_states_every_argument_of_its_class(method: str, target: s
     assert set(found["arguments"]) <= set(stack.fields(config))
     left_alone = {"learning_rate", "beta", "loss_type", "num_generations", "max_completion_length", "temperature"}
     if METHODS[method].defaults:
-        # the language states these defaults, so each stack that has the argument gets the same value
+        # These defaults are the language's, not a library's. So every stack whose trainer has the argument gets the
+        # same value.
         for path, value in METHODS[method].defaults.items():
             for name in set(schema.BY_PATH[path].args) & set(stack.fields(config)):
                 assert found["arguments"][name] == value, path
@@ -76,7 +77,8 @@ def test_the_spec_of_a_bundle_compiles_to_the_same_arguments(method: str, target
     assert json.loads(again["trainer_args.json"]) == json.loads(first["trainer_args.json"])
     lines, before = (one["spec.xp"].count(b"\n") for one in (again, first))
     parts = first["spec.xp"].count(b"\n  checkpointing.")
-    # the second spec.xp states the settings of checkpointing on one line: `checkpointing(reentrant=false)`
+    # the first spec.xp has a line for each setting of checkpointing; the second one writes them as
+    # `checkpointing(reentrant=false)`
     assert lines == before - parts
     assert b"\n  checkpointing." not in again["spec.xp"]
 
