@@ -231,7 +231,7 @@ def test_gbs_counts_completions() -> None:
     found = checked(text)
     assert found.spec is not None, shown(found)
     gbs = found.spec.integer("batch.gbs")
-    assert gbs % (3 * 8) == 0  # complete groups of 8 completions on 3 processes
+    assert gbs % (3 * 8) == 0  # complete groups of 8 completions on each of 3 processes
     assert abs(gbs - 128) <= 12
     assert found.spec.integer("batch.seq") == 512 + 512
     assert errors(checked(spec("method grpo(rewards=format)", train=PROMPTS, batch="gbs=128 micro=16 seq=2048"))) == [

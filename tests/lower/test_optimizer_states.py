@@ -1,4 +1,4 @@
-"""The compiler counts the bytes of an optimizer's states in a checkpoint."""
+"""The compiler computes how many bytes an optimizer's states take in a checkpoint."""
 
 from __future__ import annotations
 

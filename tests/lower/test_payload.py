@@ -1,4 +1,6 @@
-"""trainer_args.json is one type that the compiler writes and the runtime reads (runtime/core/payload*.py)."""
+"""trainer_args.json has one type, declared in runtime/core/payload*.py. What the compiler writes has this type, and the
+runtime reads it as this type.
+"""
 
 import json
 import os
@@ -17,7 +19,7 @@ BUNDLES = sorted(name for name in os.listdir(GOLDEN) if os.path.exists(f"{GOLDEN
 
 
 def faults(value, kind, location="payload"):
-    """The paths of the parts of a value that do not have the type `kind`."""
+    """The paths of all pieces inside a value whose types are not those that the type `kind` requires."""
     origin = typing.get_origin(kind)
     if kind is typing.Any:
         return []

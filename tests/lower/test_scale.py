@@ -1,4 +1,4 @@
-"""From 1 to 1,024 GPUs: all files of a bundle agree on the number of nodes, processes and sequences."""
+"""From 1 to 1,024 GPUs, all files of a bundle have the same number of nodes, of processes and of sequences per step."""
 
 import json
 import re
@@ -48,16 +48,17 @@ def written(nodes, gpus, micro, accum, strategy, engine, *more, readers=None):
 @example(1024, 1, 1, 1, "ddp", "sky")
 @example(1024, 1, 1, 1, "ddp", "ray")
 @example(1, 1, 1, 1, "zero2", "local")
-@example(8, 8, 1, 2, "zero3", "slurm")  # the nodes of SmolLM3's mid-training
+@example(8, 8, 1, 2, "zero3", "slurm")  # SmolLM3's mid-training had this many nodes
 @example(16, 8, 1, 8, "fsdp", "slurm")  # OlympicCoder's nodes
 def test_every_file_says_the_same_of_topology_and_batch(nodes, gpus, micro, accum, strategy, engine):
     assume(nodes * gpus <= MOST)
     assume(not (engine == "torchrun" and strategy in SHARED))  # refused by XP802
     text = written(nodes, gpus, micro, accum, strategy, engine)
     found = checked(text)
-    alone = nodes * gpus == 1 and strategy in SHARED  # one process cannot shard
+    alone = nodes * gpus == 1 and strategy in SHARED  # sharding needs more than one process
     if alone or (strategy == "hsdp" and (nodes == 1 or gpus == 1)):
-        # hsdp needs several groups of several ranks: one node is one group, and a node with one GPU has one rank
+        # hsdp needs several groups, and several ranks in a group. A group is a node, so one node is too few, and so is
+        # one GPU per node.
         assert errors(found)
         assert all(one.startswith("XP40") for one in errors(found)), shown(found)
         return
@@ -66,7 +67,9 @@ def test_every_file_says_the_same_of_topology_and_batch(nodes, gpus, micro, accu
 
 
 def agree(files, nodes, gpus, micro, accum, strategy, engine, readers=None):
-    """Check that every file of a bundle that states the topology or the batch has these numbers."""
+    """Check every file of a bundle that contains the number of nodes, the GPUs per node or the batch: it must contain
+    these numbers.
+    """
     world = nodes * gpus
     gbs = micro * accum * (readers or world)
     payload = json.loads(files["trainer_args.json"])
@@ -108,7 +111,7 @@ def agree(files, nodes, gpus, micro, accum, strategy, engine, readers=None):
 
 
 def of_engine(files, nodes, gpus, engine):
-    """Check that an engine's files request as many nodes and GPUs as launch.sh starts processes on."""
+    """Check that an engine's files request exactly the nodes and GPUs on which launch.sh starts processes."""
     assert ("job.sbatch" in files) is (engine == "slurm")
     assert ("trainjob.yaml" in files) is ("jobset.yaml" in files) is (engine == "k8s")
     assert ("sky.yaml" in files) is (engine == "sky")
@@ -148,7 +151,7 @@ def test_ranks_that_share_a_sequence_are_one_reader(nodes, gpus, together, micro
         nodes, gpus, micro, accum, f"fsdp(context_parallel={together})", "slurm", "model attn=sdpa", readers=readers
     )
     found = checked(text)
-    if errors(found):  # the rules of context parallelism, which refuse other values, have their own tests
+    if errors(found):  # Some values are refused by the rules of context parallelism, which other tests cover.
         assert "XP201" not in errors(found), shown(found)
         return
     agree(compiled(text), nodes, gpus, micro, accum, "fsdp", "slurm", readers)
@@ -157,12 +160,13 @@ def test_ranks_that_share_a_sequence_are_one_reader(nodes, gpus, together, micro
 @QUICK
 @given(st.integers(1, 256), st.integers(1, 8), st.integers(1, 4096))
 def test_the_plan_holds_at_every_scale(nodes, gpus, accum):
-    """A micro-batch that the plan chooses divides the global batch, and more processes never mean more memory per
-    process.
+    """The plan chooses a micro-batch that divides the global batch. On twice as many nodes, with twice the global
+    batch, a process never needs more memory.
     """
     world = nodes * gpus
     assume(world <= MOST)
-    kept = "memory(checkpointing)"  # without recomputation, a smaller micro-batch would be faster
+    # recomputation is fixed: if the plan could leave it out, it might take a smaller micro-batch, which would be faster
+    kept = "memory(checkpointing)"
     found = checked(
         spec(f"nodes {nodes}", kept, hardware=f"{gpus} x h100-80gb", strategy="zero3", batch=f"gbs={accum * world}")
     )

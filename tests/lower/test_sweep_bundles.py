@@ -194,8 +194,8 @@ esac
 
 @pytest.fixture
 def launch(tmp_path):
-    """Compile a sweep over the seeds 1, 2 and 4; returns a function that runs its launch.sh with an interpreter that
-    only records its arguments.
+    """Compile a sweep over three seeds. Return a function that runs the sweep's launch.sh; PYTHON is a program that
+    only records how it is called.
     """
     put(tmp_path, {"python": PYTHON})
     os.chmod(tmp_path / "python", 0o755)

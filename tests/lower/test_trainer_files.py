@@ -1,4 +1,4 @@
-"""A bundle's trainer contains every module that its run imports, and no module that the run does not use."""
+"""The trainer in a bundle contains every module that the run imports, and none that the run does not use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ bundle = cache(compiled)
 
 
 def modules(name: str) -> dict[str, bytes]:
-    """The sources of a bundle's trainer, by their paths in trainer/."""
+    """The source files of the trainer in a bundle, by their paths below trainer/."""
     files = {one.removeprefix("trainer/"): data for one, data in bundle(name).items() if one.startswith("trainer/")}
     return {one: data for one, data in files.items() if one.endswith(".py")}
 
@@ -40,7 +40,7 @@ def imported(path: str, source: bytes) -> tuple[str, ...]:
 
 
 def imports(node: ast.AST, path: str) -> Iterator[str]:
-    """The files that a syntax node imports by relative imports. Imports for types are skipped."""
+    """The files that a syntax node imports by relative imports, without imports under TYPE_CHECKING."""
     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         return
     if isinstance(node, ast.ImportFrom) and node.level:
@@ -66,7 +66,9 @@ def test_every_import_is_in_the_bundle(name: str) -> None:
 
 
 def test_the_core_names_no_feature() -> None:
-    """The core reaches features only through the methods of Feature, so it imports only modules that every run has."""
+    """Modules of the core import only modules that every bundle has. They reach features only by calling the methods of
+    Feature.
+    """
     always = set.intersection(*({Path(one).stem for one in bundle(name)} for name in SPECS))
     compilers = RUNTIME / "core" / "conditions.py"
     for path in {RUNTIME / "main.py", RUNTIME / "launcher.py", *(RUNTIME / "core").glob("*.py")} - {compilers}:
@@ -79,8 +81,8 @@ HOOKS = {name for name, value in vars(Feature).items() if callable(value)}
 
 
 def test_every_moment_is_called_and_used() -> None:
-    """The core calls each method of Feature for every feature of the bundle, and each method is overridden by at least
-    one feature.
+    """The core calls every method of Feature for the features of a bundle, and at least one feature overrides each
+    method.
     """
     called = set[str]()
     for path in [*RUNTIME.glob("*.py"), *(RUNTIME / "core").glob("*.py")]:
@@ -150,14 +152,16 @@ def test_features_act_in_this_order(moment: str) -> None:
 
 
 def test_every_method_of_a_feature_is_a_moment() -> None:
-    """A method of a feature that overrides no method of Feature would never be called."""
+    """A feature has no public method that is not one of Feature's, because nothing would call such a method."""
     for one in FEATURES:
         public = {name for name, value in vars(type(one)).items() if callable(value) and not name.startswith("_")}
         assert public <= HOOKS, f"{type(one).__name__}: {public - HOOKS}"
 
 
 def test_no_feature_is_found_by_its_name() -> None:
-    """mypy can follow each call: no module or method is looked up by a string, and no class is made with `type`."""
+    """mypy can check every call of a feature: nothing is looked up by a name in a string, and no class is made by
+    calling `type`.
+    """
     for path in RUNTIME.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call):
@@ -166,13 +170,13 @@ def test_no_feature_is_found_by_its_name() -> None:
             assert not (name == "type" and len(node.args) == 3), f"{path}: {text}"
             assert name != "getattr" or "feature" not in ast.unparse(node.args[0]).split("."), f"{path}: {text}"
             if name == "import_module":
-                # a call of `import_module` may load a library, but no module of the runtime
+                # `import_module` may load a library. It may not load a module of the runtime.
                 assert "__package__" not in text, f"{path}: {text}"
                 assert not any(isinstance(one, ast.Constant) and str(one.value)[:1] == "." for one in node.args), text
 
 
 def names_of(source: bytes) -> tuple[list[str], list[str]]:
-    """The features and the trainer's base classes that an enabled.py lists, in order."""
+    """Read the source of an enabled.py: the features in it, and the base classes of its trainer, both in order."""
     tree = ast.parse(source)
     table = next(one.value for one in tree.body if isinstance(one, ast.AnnAssign))
     kind = next(one for one in ast.walk(tree) if isinstance(one, ast.ClassDef))
@@ -211,7 +215,7 @@ def test_every_module_is_in_a_golden() -> None:
     assert len({Path(one).stem for one in found} - {"__init__"}) == len([one for one in found if "__init__" not in one])
     emitted = {one for name in SPECS for one in bundle(name)}
     plan = json.loads(bundle("sentence")["trainer_args.json"])
-    others: list[dict[str, Any]] = [  # settings that no golden bundle has
+    others: list[dict[str, Any]] = [  # as if a lock had pinned a kernel
         {"model": {**plan["model"], "kernels": {"kernels-community/flash-attn2": "0" * 40}}},  # from a lock
         {"data": {**plan["data"], "max_tokens": 99}},
         {"stack": {**plan["stack"], "losses_not_divided": ["sft"]}},
@@ -247,7 +251,9 @@ def lines_of_code(source: bytes) -> int:
 
 
 def test_the_sentence_has_a_short_trainer() -> None:
-    """The trainer has at most 2,700 lines of code, not counting core/feature.py, which only declares methods."""
+    """The trainer in the bundle of a one-line spec has at most 2,700 lines of code. core/feature.py is not counted,
+    because it only declares methods.
+    """
     files = {one: data for one, data in bundle("sentence").items() if one.startswith("trainer/")}
     code = {one: lines_of_code(data) for one, data in files.items() if one.endswith(".py")}
     assert sum(code.values()) - code["trainer/core/feature.py"] <= 2700
@@ -257,7 +263,9 @@ def test_the_sentence_has_a_short_trainer() -> None:
 
 
 def test_the_training_path_is_about_a_quarter() -> None:
-    """The files on the training path (the list in README.md) have about a quarter of the trainer's lines."""
+    """README.md lists the files on the training path. They have about a quarter (20 % to 30 %) of the trainer's lines
+    of code.
+    """
     files = bundle("sentence")
     text = files["trainer/README.md"].decode()
     path = text[text.index("## The training path") : text.index("## Features")]
@@ -306,7 +314,7 @@ def test_a_setting_that_needs_a_module_which_is_not_there_is_one_sentence(
 
 
 class Noted(dict[str, Any]):
-    """A mapping that records in `requested` which of its keys are read."""
+    """A mapping that remembers which of its keys have been read, in `requested`."""
 
     def __init__(self, section: dict[str, Any]) -> None:
         super().__init__(section)
@@ -334,8 +342,8 @@ def test_no_module_depends_on_what_is_not_called_decisive() -> None:
 
 @pytest.mark.parametrize("name", every_fourth(tuple(SPECS)))
 def test_what_is_unused_would_need_another_module(name: str) -> None:
-    """If a setting that a bundle lists as unused were set, the run would need another module. Settings that are set are
-    not in the list.
+    """trainer_args.json lists settings as unused. If any of them were set, the run would need a module that the bundle
+    does not have.
     """
     plan = json.loads(bundle(name)["trainer_args.json"])
     before = uses(plan)

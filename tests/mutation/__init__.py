@@ -1,1 +1,1 @@
-"""Mutation tests: lines of the source are broken at random, and the tests that cover them should fail."""
+"""Mutation tests: a program changes random lines of the source, and checks that a test that covers the line fails."""

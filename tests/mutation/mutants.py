@@ -1,18 +1,19 @@
-"""Break random lines of the source, one at a time, and check that a test fails for each broken line.
+"""Mutation testing: change random lines of the source, one at a time, and check that a test fails for each changed line
+(mutant).
 
     python tests/mutation/mutants.py --places 400 --seed 1 --out mutants
 
 First every test of the fast tier runs once under coverage, which records which tests reach which line (OUT/map.sqlite;
---map records it again). Then the same number of lines is drawn from each group of modules, such as rules and lowering,
-and one mutation of each line (operators.py). A mutant is tested in a copy of the repository: the tests that reach its
-line run until one fails. Each result is a line of OUT/results.jsonl, so an interrupted run can continue. --slow draws
-lines of the runtime that only training reaches, and runs the slow tests in TRAINED. After new tests were written,
---again tests the surviving mutants once more: with the tests that LATER lists for their files, and with the complete
-fast tier.
+--map records it again). Then the program draws the same number of lines from each group of modules (such as rules or
+lowering), and for each line one of the mutations in operators.py. A mutant is tested in a copy of the repository: the
+tests that reach its line run until one fails. Each result is a line of OUT/results.jsonl, so an interrupted run can
+continue. With --slow, the lines are those of the runtime that only a training run reaches, and the tests are the slow
+ones in TRAINED. Use --again after writing new tests: it tests the mutants that survived once more, with the tests that
+LATER lists for their files, and then with the complete fast tier.
 
-mutmut 3 and cosmic-ray cannot be used: mutmut calls the mutant through trampolines in one process, so tests that start
-`python -m xpc.compiler` or a bundle in a new process do not run it; cosmic-ray runs the same command for every mutant,
-which here would be the whole test suite.
+mutmut 3 and cosmic-ray cannot be used: mutmut switches a mutant on inside one process, so a test that starts `python -m
+xpc.compiler` or a bundle as a new process runs the unchanged code. cosmic-ray runs the same command for every mutant,
+which would have to be the whole test suite.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ PACKAGES = ("grammar", "compiler", "runtime")
 
 
 def fast(*words: str) -> list[str]:
-    """A pytest command for tests that load no library."""
+    """A pytest command that runs tests of the fast tier; these load neither torch nor TRL."""
     return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *words]
 
 
@@ -102,15 +103,17 @@ def made_map(out: str) -> str:
 
 
 class Map:
-    """Records which tests reach which line, as read from coverage's file (its documented schema, "line_bits")."""
+    """Knows for each line which tests run it. It reads the database file of coverage (table "line_bits", which coverage
+    documents).
+    """
 
     def __init__(self, path: str) -> None:
         self.file = sqlite3.connect(path, check_same_thread=False)
 
     @cache  # noqa: B019  # the cache keeps the map alive, which is harmless: a program has one map until it ends
     def _bits(self, file: str) -> list[tuple[str, bytes]]:
-        """For each test that reaches a file: its name, and a bit for each line of the file, which is set if the test
-        runs the line.
+        """For each test that runs any line of a file: the test's name, and a bit set with a bit for each line that the
+        test runs.
         """
         found = self.file.execute(
             "select context.context, line_bits.numbits from line_bits join context on context.id = line_bits.context_id"
@@ -124,13 +127,13 @@ class Map:
         return frozenset(line for bits in {bits for _, bits in self._bits(file)} for line in numbits_to_nums(bits))
 
     def reached(self, file: str, line: int) -> bool:
-        """Whether a test executes a line. A line that runs at import is executed by every test that reaches the
-        file.
+        """Whether any test runs a line. A line at module level runs on import, so any test that imports the file
+        counts.
         """
         return line in self._lines(file) and any(name for name, _ in self._bits(file))
 
     def tests(self, file: str, line: int) -> list[str]:
-        """The tests that reach a line. A line that runs at import is reached by every test that reaches the file."""
+        """The tests that run a line. For a line that runs on import, these are all tests that import the file."""
         found = {name for name, bits in self._bits(file) if name and num_in_numbits(line, bits)}
         return sorted(found or {name for name, _ in self._bits(file) if name})
 
@@ -179,7 +182,9 @@ class Copies:
         self.mine = local()
 
     def folder(self) -> str:
-        """The copy of the repository for this thread. Its folder `.mutant` makes `xpc` importable."""
+        """The copy of the repository that this thread uses. With its folder `.mutant` on the path, Python imports `xpc`
+        from the copy.
+        """
         if not hasattr(self.mine, "folder"):
             self.mine.folder = tempfile.mkdtemp(dir=self.root)
             listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, check=True)
@@ -193,7 +198,9 @@ class Copies:
         return str(self.mine.folder)
 
     def touch(self, path: str) -> None:
-        """Give a file a new modification time, so that Python does not use bytecode of another mutant of equal size."""
+        """Give a file a new modification time. Otherwise Python could use the bytecode of the previous mutant if both
+        have the same size.
+        """
         self.mine.clock = getattr(self.mine, "clock", 0) + 1
         os.utime(path, (self.mine.clock, self.mine.clock))
 
@@ -203,13 +210,14 @@ class Copies:
 
 
 def noticed(folder: str, words: list[str]) -> str | None:
-    """Run a test command; returns the first test that fails, or None if all pass."""
+    """Run a test command. Return the name of the first test that fails, or None if all tests pass."""
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
 
     environ = {**os.environ, "PYTHONPATH": os.path.join(folder, ".mutant"), "XPC_CACHE": "off"}
-    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling all modules takes longer than most tests
+    # bytecode of the copy's modules: compiling them would take longer than most tests
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         status = subprocess.run(
             words,
@@ -232,8 +240,8 @@ def noticed(folder: str, words: list[str]) -> str | None:
 
 
 def again(one: Mutation) -> Iterator[list[str]]:
-    """The test commands for a mutant that survived an earlier run: the tests that `LATER` lists for its file, fast and
-    slow, then the complete fast tier.
+    """The test commands for a mutant that survived an earlier run: first the tests that `LATER` lists for the mutant's
+    file (fast ones, then slow ones), then the complete fast tier.
     """
     location = next(names for like, names in LATER.items() if fnmatch(one.file, like))
     yield fast("-x", *location)
@@ -242,8 +250,8 @@ def again(one: Mutation) -> Iterator[list[str]]:
 
 
 def survivors(before: dict[tuple[object, ...], dict[str, object]]) -> list[Mutation]:
-    """The mutations that survived an earlier run and whose lines still exist. If several lines have the same text, the
-    nearest one is used.
+    """The mutations that survived an earlier run and whose lines still exist. If a file has the line several times, the
+    one nearest to the old line number is taken.
     """
     out: list[Mutation] = []
     for name, result in before.items():
@@ -263,8 +271,8 @@ def survivors(before: dict[tuple[object, ...], dict[str, object]]) -> list[Mutat
 
 
 def rounds(one: Mutation, known: Map | None, slow: bool, seed: int) -> Iterator[list[str]]:
-    """The test commands for a mutant: some of its tests, then the rest. `known` is None for a mutant that survived an
-    earlier run.
+    """The test commands for a mutant: first a few of the tests that reach its line, then the others. `known` is None
+    for a mutant that survived an earlier run.
     """
     if known is None:
         yield from again(one)
@@ -304,14 +312,14 @@ def examined(one: Mutation, known: Map | None, copies: Copies, slow: bool, seed:
 
 
 def named(one: dict[str, object]) -> tuple[object, ...]:
-    """The key of a result: file, text of the line, replaced text and replacement. If the line is edited, its mutants
-    count as new ones.
+    """The key of a result: the file, the text of the line, the replaced piece and its replacement. A mutant of an
+    edited line is therefore a new mutant.
     """
     return tuple(one[key] for key in ("file", "text", "old", "new"))
 
 
 def main() -> int:
-    """Test the mutants; exit status 1 if the tests noticed fewer than 95 %."""
+    """Test the mutants. The exit status is 1 if the tests failed for fewer than 95 % of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--places", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""Mutation operators: each finds pieces of the source and yields a replacement."""
+"""Mutation operators: each finds pieces of source code that it can change, and yields the replacement for each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNTED: dict[type[ast.operator], str] = {
 
 @frozen
 class Mutation:
-    """A piece of a file, as offsets in its UTF-8 bytes, and the replacement."""
+    """A change of a file: the piece to replace, as offsets in the file's UTF-8 bytes, and its replacement."""
 
     file: str
     line: int
@@ -48,13 +48,17 @@ class Finder:
             self.starts.append(self.starts[-1] + len(line))
 
     def all(self) -> list[Mutation]:
-        """All mutations in the order of the file, except in docstrings, annotations, imports and names of types."""
+        """All mutations of the file in the order of the source. Docstrings, annotations, imports and names of types are
+        not mutated.
+        """
         tree = ast.parse(self.source)
         found = [one for node in self._walk(tree) for one in self._of(node)]
         return sorted(found, key=lambda one: (one.start, one.end, one.new))
 
     def _walk(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The syntax nodes that can be mutated, which are those that Python executes."""
+        """The syntax nodes that can be mutated: those that Python runs, so neither annotations nor decorators nor base
+        classes.
+        """
         yield node
         for name, value in ast.iter_fields(node):
             if name in ("annotation", "returns", "decorator_list", "bases"):
@@ -134,7 +138,7 @@ class Finder:
         return self._made(*self._span(node), new, kind)
 
     def _between(self, left: ast.AST, right: ast.AST, new: str, kind: str) -> Mutation:
-        """Replace the operator between two operands, and keep parentheses around the operands."""
+        """Replace the operator between two operands; parentheses around the operands stay."""
         start, end = self._span(left)[1], self._span(right)[0]
         words = self.source[start:end].decode()
         inner = re.sub(
@@ -148,7 +152,9 @@ class Finder:
 
 
 def works(one: Mutation, source: bytes) -> bool:
-    """Whether the result is valid Python, and a different program."""
+    """Whether a file with this mutation is valid Python, and its syntax tree differs from that of the unchanged
+    file.
+    """
     try:
         return ast.dump(ast.parse(one.applied(source))) != ast.dump(ast.parse(source))
     except SyntaxError:

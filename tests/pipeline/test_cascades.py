@@ -1,4 +1,4 @@
-"""A misspelt name or choice gives exactly one finding; errors that only follow from the misspelling are not
+"""A misspelt name or choice gives exactly one finding. Errors that are mere consequences of the misspelling are not
 reported.
 """
 
@@ -25,7 +25,7 @@ LINE = "train qwen2.5-3b on infinity-instruct"
 
 
 def names(nodes: Iterable[Setting | Clause | Value], clause: str = "") -> Iterator[tuple[Span, str]]:
-    """The names of clauses, settings and choices below some nodes; sources of data are excluded."""
+    """All names of clauses, settings and choices in these syntax nodes and below them, except names of data sources."""
     for node in nodes:
         if isinstance(node, Setting):
             yield node.name.span, node.name.text
@@ -59,8 +59,8 @@ def typos(word: str) -> Iterator[str]:
 
 
 def misspelt(text: str) -> Iterator[tuple[str, str]]:
-    """For each name of the spec, yield copies of the spec in which the name has one typo. Each copy comes with the
-    misspelt name.
+    """Yield copies of a spec with one typo in one name: three copies for each name. With each copy comes the misspelt
+    name.
     """
     file = parse(Source("t.xp", text))[0]
     locations = {
@@ -75,7 +75,7 @@ def misspelt(text: str) -> Iterator[tuple[str, str]]:
 
 
 def cascades(path: str) -> list[str]:
-    """The misspelt names of a spec that do not add exactly one finding to those of the correct spec."""
+    """The misspelt names of a spec for which the check reports no new finding, or more than one."""
     with open(path, encoding="utf-8") as handle:
         text = handle.read()
     folder = os.path.dirname(path)
@@ -118,7 +118,8 @@ def test_a_misspelt_name_is_one_finding_in_every_spec():
 def test_findings_that_follow_from_a_typo_are_not_reported(line, code):
     found = checked(f"xpc 1\n{LINE}\n{line}\n")
     errors = [one.code for one in found.problems if one.severity == "error"]
-    assert [one for one in errors if one != "XP503"] == [code], shown(found)  # XP503: the rows are no pairs
+    # XP503: dpo needs preference pairs, and these rows are none
+    assert [one for one in errors if one != "XP503"] == [code], shown(found)
 
 
 def test_what_is_wrong_apart_from_the_typo_is_still_reported():

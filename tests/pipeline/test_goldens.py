@@ -1,4 +1,6 @@
-"""The golden diagnostics are what the compiler prints today. Each case has one golden file; there are no others."""
+"""Each golden file of diagnostics has the output that the compiler prints today. Each case has one golden file, and no
+golden file is without a case.
+"""
 
 import os
 

@@ -1,5 +1,5 @@
-"""Hostile and broken input gives a diagnostic or a correct bundle. It never gives a traceback, it is never executed,
-and it never writes a file outside of the bundle.
+"""Hostile or broken input leads to a diagnostic or to a correct bundle, never to a traceback. None of it is ever
+executed, and the compiler writes no file outside of the bundle.
 """
 
 import json
@@ -109,7 +109,8 @@ def test_texts_of_every_kind_in_every_slot(slot, tmp_path):
         text = SLOTS[slot](quoted(payload))
         files, found = compile_text(text.encode(), "t.xp", Workspace(str(tmp_path)))
         if slot != "base":
-            # in the slot `base`, the payload names a file, which the compiler parses, so syntax errors are possible
+            # In the slot `base`, the hostile text is the name of a base, which the compiler reads and parses. So only
+            # there syntax errors are possible.
             assert not [code for code in codes(found) if code < "XP100"], (payload, shown(found))
         if files is None:
             assert all(one.primary is not None for one in found.problems)
@@ -124,7 +125,9 @@ def test_texts_of_every_kind_in_every_slot(slot, tmp_path):
 
 @pytest.mark.slow
 def test_nothing_is_run_and_nothing_is_written_elsewhere(tmp_path):
-    """Compile a bundle full of hostile texts, dry-run its launcher, and compare both folders before and after."""
+    """Compile a spec full of hostile texts, and dry-run the bundle's launcher. Neither may create a file in the spec's
+    folder or in the bundle's.
+    """
     evil = "$(touch pwned) `touch pwned`"
     name = f"{evil}.jinja"
     root = put(
@@ -284,7 +287,9 @@ def test_numbers_without_measure(line, code):
 @pytest.mark.parametrize("text", ['"\u00b2"', "\u00b2", "trl-\u00b2.0", "\u2460 x h100-80gb", '"\u09ea\u00b9"'])
 @pytest.mark.parametrize("setting", ["target", "hardware", "seed", "nodes", "strategy", "precision"])
 def test_digits_that_are_no_numbers(setting, text):
-    """`str.isdigit` is true for superscript digits, which `int` refuses: `target "trl-²"` once gave a traceback."""
+    """For a superscript digit, `str.isdigit` is true, but `int` raises an error. So `target "trl-²"` once gave a
+    traceback.
+    """
     assert any(one.severity == "error" for one in checked(spec(f"{setting} {text}")).problems)
 
 

@@ -1,5 +1,5 @@
-"""Large numbers and long texts: no loop depends on the size of a number, and no time is quadratic in a text's
-length.
+"""Large numbers and long texts are checked quickly: no loop runs as often as the value of a number, and no time grows
+with the square of a text's length.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ LONG = {
 
 @pytest.mark.parametrize("name", LONG)
 def test_twice_as_long_is_not_four_times_as_much(name: str) -> None:
-    """The check of each spec in `LONG` once took more than two seconds of processor time."""
+    """Checking each of the specs in `LONG` once took more than two seconds of CPU time; now all are checked within the
+    limit.
+    """
     with limited():
         assert checked(LONG[name]).problems is not None
 
@@ -128,7 +130,7 @@ def test_divisors_of_large_numbers() -> None:
     with limited():
         assert factors(2**63 - 25) == [2**63 - 25]
         assert factors((2**31 - 1) * 6) == [2, 3, 2**31 - 1]
-        # Both prime factors are larger than 2**16, up to which `factors` searches.
+        # `factors` tries primes up to 2**16. Both prime factors of this number are larger.
         assert factors((2**31 - 1) * (2**31 - 19)) == [(2**31 - 1) * (2**31 - 19)]
         assert factors(41**2 * 43**3) == [41, 41, 43, 43, 43]
         assert nearest(7, 10**18, 10**12, 10**9) == 8

@@ -1,4 +1,6 @@
-"""For generated inputs, batches divide, texts and numbers are emitted unchanged, and no exception is raised."""
+"""Properties that hold for all generated inputs: batch sizes are divisible, texts and numbers appear unchanged in the
+bundle's files, and no exception is raised.
+"""
 
 import json
 
@@ -55,7 +57,8 @@ def test_any_text_comes_back_from_every_file(text):
     written = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     found = checked(spec(f"track tensorboard(name={written})", save=f"save {written}"))
     if found.spec is None:
-        # rules refuse bidirectional controls, line separators, the shell's `~`, and hidden folders
+        # Some texts are refused by rules: bidirectional control characters, line separators, a leading `~`, and hidden
+        # folders.
         assert set(errors(found)) <= {"XP001", "XP002", "XP003", "XP706"}
         return
     files = compiled(spec(f"track tensorboard(name={written})", save=f"save {written}"))

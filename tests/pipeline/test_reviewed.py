@@ -1,5 +1,5 @@
-"""Warnings for reviewers of a stranger's spec: the bundle's README shows them first, and no comment in the spec
-silences them.
+"""Some warnings are for reviewers of a spec by a stranger. The bundle's README begins with them, and a comment in the
+spec cannot silence them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KNOWN = "# xpc: allow XP701 it is known"
 
 
 def executed(files: dict[str, bytes]) -> str:
-    """The first section of the bundle's README, which lists the code that the run executes."""
+    """The section at the beginning of the bundle's README about code that the run executes."""
     head, title, rest = files["README.md"].decode().partition("## What this run executes\n")
     assert title
     assert "## " not in head

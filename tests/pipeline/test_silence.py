@@ -1,5 +1,5 @@
-"""A comment such as `# xpc: allow XP410 reason` silences findings on its own line or in the next statement. A comment
-without effect is a warning.
+"""A comment such as `# xpc: allow XP410 reason` silences a finding on the comment's line or in the statement after the
+comment. A comment that silences nothing gets a warning.
 """
 
 import json
@@ -21,7 +21,7 @@ WARNED = spec(strategy="fsdp1")
 
 
 def warned(*more, strategy="fsdp1", before=""):
-    """A spec that gets the warning XP410, with a comment on the strategy's line or on the line above it."""
+    """A spec that gets the warning XP410 for its strategy. `before` can put a comment before the strategy."""
     text = spec(*more, strategy=strategy)
     return text.replace("strategy", f"{before}strategy") if before else text
 
@@ -208,7 +208,8 @@ def test_what_is_silenced_stays_so_when_the_spec_is_formatted(above):
     seen, always = set(), {"XP190", "XP125", "XP410"}
     for at, case in enumerate(CASES):
         if at % 2 != above and case.code not in always:
-            continue  # each position tests every other case
+            # half of the cases are tested with the comment above the line, the other half with the comment behind it
+            continue
         own = [] if case.files or case.code > "XP9" or case.code in REVIEWED else of(checked(case.rejected), case.code)
         locations = {one.primary.source.position(one.primary.span.start)[0] for one in own if one.severity != ERROR}
         if not locations:

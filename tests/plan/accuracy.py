@@ -38,13 +38,15 @@ HEADS = {
 
 
 def peak(row: Row) -> float | None:
-    """The predicted peak of a measurement in GiB; None if the family has no coefficients."""
+    """The peak memory in GiB that the plan predicts for a measured run. None if the plan has no coefficients for the
+    model's family.
+    """
     found = memory(points.load(row))
     return None if isinstance(found, str) else found.peak / GIB
 
 
 def exact(row: Row) -> bool:
-    """Whether the measurement is of a Hugging Face trainer, with a peak that torch's allocator reported."""
+    """Whether the run was made with a Hugging Face trainer, and its peak is the one that torch's allocator reported."""
     return row["stack"].startswith("hf") and row["metric"] == "torch_allocated"
 
 
@@ -54,7 +56,9 @@ def kept() -> list[Row]:
 
 
 def errors(rows: Sequence[Row], guess: Callable[[Row], float | None] = peak) -> list[float]:
-    """The relative error (predicted / measured - 1) of each row that has a prediction and a measured peak."""
+    """The relative error (predicted / measured - 1) of each row for which there are both a prediction and a measured
+    peak.
+    """
     out = []
     for row in rows:
         found, measured = guess(row), row["measured_peak_gib"]
@@ -81,12 +85,12 @@ def judged(row: Row) -> str:
 
 
 def head_load(row: Row, length: int) -> Load | None:
-    """The plan's input for a measurement of TRL's fused head: full training in bf16 with recomputation, one row per
-    step.
+    """The plan's input for a measurement of TRL's fused loss head: full fine-tuning in bf16 with recomputation, one row
+    per step.
     """
     facts = find_model(HEADS[row.get("model", "gemma-3-1b")])
     if facts is None or row.get("trainer") == "GRPO scoring":
-        return None  # only the scoring pass of GRPO, without a training step
+        return None  # this measurement is of GRPO's scoring pass alone, without a training step
     pair = row.get("trainer") == "DPO"
     return Load(
         facts=facts, family=facts.model_type, engine="none", stage=0, world=1, shard=1, offload=0, element=2,
@@ -144,8 +148,8 @@ NOTES = (
 
 
 def peaks_in_range() -> tuple[int, int, float]:
-    """For peaks of torch's allocator from trainers that a spec can state: their number, how many are in the predicted
-    range, and the range's median width relative to the prediction.
+    """For peaks that torch's allocator reported, of runs that a spec can state: how many there are, how many lie in the
+    predicted range, and the median width of this range relative to the prediction.
     """
     found = [(points.load(row), row["measured_peak_gib"]) for row in kept() if exact(row) and row["measured_peak_gib"]]
     stated = [row for row in heldout.memory_rows() if row["group"] in STATED and row["peak_gib"]]
@@ -162,8 +166,8 @@ def peaks_in_range() -> tuple[int, int, float]:
 def speed_groups() -> dict[str, list[float]]:
     """Errors of tokens/s for four groups.
 
-    The groups are llm-foundry's rows, each predicted from its other models; the Hugging Face trainers that a spec can
-    state; their mixtures of experts; and trainers with their own training loops.
+    The groups are: runs of llm-foundry, each predicted from llm-foundry's runs of other models; runs of Hugging Face
+    trainers; mixtures of experts with these trainers; and trainers with training loops of their own.
     """
     out: dict[str, list[float]] = {"llm-foundry": [v / row["tok_s_gpu"] - 1 for row, v in utilisation.excluded()]}
     dense = out["Hugging Face trainers"] = []
@@ -181,8 +185,8 @@ def speed_groups() -> dict[str, list[float]]:
 
 
 def long_rows() -> tuple[float, float]:
-    """Seconds per step with 1,048,576 tokens of Qwen3 8B on 8 H100 that share the row: predicted and measured (TRL
-    1.13's release notes).
+    """Seconds per step when 8 H100 share one row of 1,048,576 tokens (Qwen3 8B): the predicted number, and the number
+    in the release notes of TRL 1.13.
     """
     facts, length = find_model("qwen3-8b"), 2**20
     assert facts is not None
@@ -234,7 +238,7 @@ def _speed_groups() -> list[str]:
 
 
 def _other_chips() -> list[str]:
-    """The section about GPUs with other chips than A100 and H100."""
+    """The section about GPUs with another chip than that of an A100 or H100."""
     known = table()
     both = known["other_chips"]["share"], known["other_chips"]["least"]
     alone = utilisation.other_chips_left_out(known)

@@ -1,4 +1,6 @@
-"""Tiny models whose activations are measured: configurations of families, adapters, and quantized weights."""
+"""Tiny models in which the tests measure activations: a configuration for each family, adapters, and quantized
+weights.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ PERIODS = {
 
 
 def config(family: str, shape: tuple[int, ...], periods: int, window: int = 1024) -> dict[str, Any]:
-    """The configuration of a tiny model of a family, with `periods` times the family's pattern of layers."""
+    """The configuration of a tiny model of a family. A family repeats a pattern of layers (such as three linear ones
+    and a full one); the model has it `periods` times.
+    """
     hidden, intermediate, heads, kv, width, experts, each = shape
     layers = periods * period(family)
     if family in ("gpt2", "gpt_bigcode"):
@@ -88,9 +92,7 @@ def period(family: str) -> int:
 
 
 def facts(family: str, shape: tuple[int, ...], periods: int = 1) -> ModelFacts | str:
-    """The sizes that the registry computes for the tiny configuration; if it cannot compute them, a sentence that says
-    why.
-    """
+    """The sizes of the tiny model as the registry computes them from the configuration, or the reason why it cannot."""
     return facts_from_config(config(family, shape, periods), family, family)
 
 
@@ -105,8 +107,8 @@ def shapes(family: str) -> tuple[tuple[int, ...], ...]:
 
 
 def uncounted(family: str) -> str | None:
-    """The reason why the registry's formulas do not fit a real model: the numbers of parameters differ. None if the
-    formulas fit.
+    """If the registry's formulas give another number of parameters than the real model has, a sentence about it; None
+    if the numbers are equal.
     """
     shape = shapes(family)[2]
     known = facts(family, shape)
@@ -130,8 +132,8 @@ def built(
 
 
 def flash(_module: Any, query: Any, key: Any, value: Any, _mask: Any, scaling: Any = None, **_: Any) -> Any:
-    """A stand-in for flash attention that keeps what the kernel keeps: q, k, v, the output and one number per head. A
-    window or a soft cap adds nothing.
+    """Replaces flash attention. For the backward pass it saves what the real kernel saves: q, k, v, the output, and one
+    number per head and token. Windows and soft caps, which need no more memory, are left out.
     """
     grouped = query.shape[1] != key.shape[1]
     out = torch.nn.functional.scaled_dot_product_attention(
@@ -140,7 +142,7 @@ def flash(_module: Any, query: Any, key: Any, value: Any, _mask: Any, scaling: A
     return out.transpose(1, 2), None
 
 
-# transformers looks for the package if "flash" is in the name
+# If the name contains "flash", transformers requires the package flash-attn, so this name does not.
 transformers.AttentionInterface.register("fused", flash)
 if hasattr(transformers, "AttentionMaskInterface"):  # before transformers 4.53, models made their masks themselves
     transformers.AttentionMaskInterface.register("fused", lambda *_, **__: None)
@@ -157,8 +159,8 @@ TARGETS = {
 def adapted(model: Any, targets: str, rank: int, dropout: float, fp32: bool, kind: str = "lora") -> Any:
     """The model with adapters of a kind in `load.KINDS` on the targets.
 
-    The adapters are float32, as PEFT makes them on a base in half precision. The rank of rotations is the size of their
-    blocks.
+    The adapters are float32, as PEFT makes them for a base in half precision. For rotations (oft), `rank` is the size
+    of a block.
     """
     import peft
 
@@ -179,7 +181,7 @@ def adapted(model: Any, targets: str, rank: int, dropout: float, fp32: bool, kin
 
 
 def packed(model: Any) -> Any:
-    """The model with 4-bit linear layers and other weights in float32, as TRL before 1.0 prepares it for fp16."""
+    """The model prepared for fp16 as by TRL before 1.0: linear layers in 4 bits, all other weights in float32."""
     import bitsandbytes
 
     for module in list(model.modules()):
@@ -200,8 +202,8 @@ def packed(model: Any) -> Any:
 
 
 def only_norms(model: Any) -> Any:
-    """Change the norms to float32 and the embeddings to bf16, as TRL before 1.0 does for a bf16 run on a base in 4
-    bits.
+    """Convert the norms to float32 and the embeddings to bf16. TRL before 1.0 does so for a bf16 run whose base model
+    is in 4 bits.
 
     The code follows the rules of TRL's peft_module_casting_to_bf16.
     """

@@ -1,7 +1,9 @@
-"""Published measurements from sources to which nothing was fitted, and their section of docs/plan-accuracy.md.
+"""Published measurements that were not used to fit anything (held out), and the section of docs/plan-accuracy.md about
+them.
 
-`metric` says how the peak was measured: the plan predicts "allocated", and the other metrics include more memory.
-`attended` is the length of packed documents for flash attention, if it differs from the row's length.
+`metric` says how the peak was measured: the plan predicts "allocated", and the other metrics include more memory. With
+packing and flash attention, tokens attend only within their document: `attended` is the length of a document, if it is
+not that of the row.
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ STAGES = {"ddp": 0, "zero2": 2, "zero3": 3, "fsdp": 3}
 
 
 def load(row: Row) -> Load:
-    """The plan's input for a measurement. `trainer` decides which values have which dtype."""
+    """The plan's input for a measured run. The row's `trainer` says in which dtype that trainer holds the weights."""
     facts, trainer, rank = points.sizes(row), row["trainer"], row["rank"]
     strategy, gpus = row.get("strategy", "ddp"), row.get("gpus", 1)
-    # prepare_model_for_kbit_training of peft converts all other weights to float32, with or without autocast
+    # peft's prepare_model_for_kbit_training converts all weights that are not quantized to float32, whether or not
+    # autocast is on.
     widened = trainer == "peft_widened"
     norms = trainer == "trl_bf16"  # peft_module_casting_to_bf16 leaves only the norms in float32
     element = 4 if trainer == "peft_upcast" else 2
@@ -92,7 +95,7 @@ def tokens(row: Row) -> Speed | None:
 
 
 def group(rows: Sequence[Row], error: Callable[[Row], float | None], what: Mapping[str, str]) -> list[str]:
-    """A table with the errors of each group of measurements."""
+    """A Markdown table with a row for each group of measurements, which has the errors of the group."""
     out = ["| group | what is measured | number | mean | worst | bias |", "|---|---|---|---|---|---|"]
     for name in dict.fromkeys(row["group"] for row in rows):
         found = [one for row in rows if row["group"] == name and (one := error(row)) is not None]

@@ -1,8 +1,9 @@
 """Read the published measurements that were collected last, and write their section of docs/plan-accuracy.md.
 
-The measurements have two halves. `points.aside` decides the half by the digest of a row's source. The first half may
-widen ranges and correct formulas; nothing is fitted to the second half. `lengths` marks runs with unpacked rows of
-different lengths: `length` is the mean length, with padding if the trainer counts it.
+The measurements are divided into two halves by the digest of a row's source (`points.aside`). The first half may be
+used to widen ranges and to correct formulas; the second half is never used for that. `lengths` marks runs whose rows
+are not packed and have different lengths. For these, `length` is the mean length, including padding if the trainer
+counts padding tokens.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ FASTEST = 0.8
 
 
 def speed_rows() -> list[Row]:
-    """The measurements of speed, except those above FASTEST, which cannot be true."""
+    """The measurements of speed. Those above FASTEST are left out, because no GPU can be so fast."""
     return [row for row in points.rows("later_speed.jsonl") if used(row) <= FASTEST]
 
 
 def used(row: Row) -> float:
-    """The share of the GPU's peak operations that a run used, if its fields are correct."""
+    """The share of the GPU's peak FLOPS that a run achieved, according to the fields of its row."""
     facts, gpu = points.sizes(row), find_gpu(row["gpu"])
     assert gpu is not None, row["gpu"]
     passes = 2 + (row["trainer"] == "full") + bool(row["checkpointing"])
@@ -42,8 +43,8 @@ def used(row: Row) -> float:
 
 
 def kinds(row: Row) -> list[str]:
-    """The ranges that widen the predicted hours of a row's run, by name: `quantized`, `experts`, `lengths` or other
-    chips.
+    """What makes the predicted hours of a run less certain, so that their range is wider: `quantized`, `experts`,
+    `lengths`, or a chip other than those of A100 and H100.
     """
     gpu = find_gpu(row["gpu"])
     assert gpu is not None
@@ -60,10 +61,11 @@ def time(row: Row) -> float:
 
 
 def fitted() -> list[tuple[Row, str]]:
-    """The measured runs that may widen a range of predicted speeds, each with the name of this range.
+    """The measured runs that may be used to widen a range of predicted speeds, each with the name of the range that it
+    may widen.
 
-    Two groups are excluded: compiled runs of torchtune, which the plan does not cover, and runs whose measured memory
-    contradicts what their source says about them.
+    Two groups of runs are left out: compiled runs of torchtune, because the plan does not cover them, and runs whose
+    measured memory contradicts their own description.
     """
     rows = [row for row in speed_rows() if not points.aside(row) and row["group"] in ("orca", "moe", "peft_l40s")]
     return [(row, (kinds(row) or ["base"])[-1] if not points.sizes(row).experts else "experts") for row in rows]
@@ -84,7 +86,7 @@ def _half(rows: list[Row]) -> list[str]:
 
 
 def inside(rows: list[Row]) -> int:
-    """The number of these rows whose time is within the range that the plan states for them."""
+    """How many of these runs took a time within the range that the plan states for the run."""
     ranges = [range_of(kinds(row)) for row in rows]
     return sum(low <= time(row) <= high for row, (low, high) in zip(rows, ranges))
 
