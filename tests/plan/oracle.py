@@ -1,14 +1,15 @@
 """Measure the bytes per token that autograd saves in one layer of a model family, with real models.
 
 A model of two periods of the family's layer pattern is built on the CPU, at several widths. The storages that
-`torch.autograd.graph.saved_tensors_hooks` sees in the second period are added up, each once and without parameters, so
-the sum is what a period adds. It has a part that is linear and a part that is quadratic in the length. Across the
-widths, these parts are simple combinations of hidden size, MLP width, heads and so on. `make coefficients` writes the
-coefficients of these sizes to the coefficients.json of the stack whose libraries were measured.
+`torch.autograd.graph.saved_tensors_hooks` sees in the second period are added up. Each storage counts once, and
+parameters do not count. So the sum is what one more period needs. One part of the sum is linear in the length of the
+sequence, another part quadratic. Over the different widths, each part is a simple combination of sizes such as hidden
+size, MLP width and heads. `make coefficients` writes the coefficients of these sizes to the coefficients.json of the
+stack whose libraries were measured.
 
 Two differences between CPU and GPU are corrected. A dropout on the CPU saves noise of the input's dtype, while CUDA's
 kernel saves one byte per element, so `torch.native_dropout` is used instead. Attention with dropout has no fused kernel
-on the CPU, so attention's dropout is turned off; a fused kernel saves nothing for it.
+on the CPU. So attention's dropout is turned off here; on a GPU, the fused kernel saves nothing for the dropout.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ replace it.
 
 @contextmanager
 def cuda_dropout() -> Iterator[None]:
-    """Replace dropouts by versions that save what CUDA's kernel saves."""
+    """Replace each dropout by one that saves as many bytes as CUDA's kernel does."""
     real = torch.nn.functional.dropout
 
     def native(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
@@ -57,8 +58,8 @@ def cuda_dropout() -> Iterator[None]:
 
 
 def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> int:
-    """The bytes that autograd saves in a forward pass of one sequence from layer `first` on. Parameters are not
-    counted, and each storage is counted once.
+    """Run one sequence through the model; return the bytes that autograd saves from layer `first` on. Parameters do not
+    count, and each storage counts once.
     """
     storages = [one.untyped_storage() for one in (*model.parameters(), *model.buffers())]
     # The dict keeps the storages alive. Otherwise torch could give the address of a freed storage to a new one.
@@ -68,7 +69,7 @@ def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> 
     after: list[int] = []
 
     def keep(given: torch.Tensor) -> torch.Tensor:
-        tensor = given.detach()  # a saved output that refers to its own node would never be freed
+        tensor = given.detach()  # detached: with a reference to its own graph node, it would never be freed
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             kept[storage.data_ptr()] = (storage.nbytes(), tensor)
@@ -83,7 +84,8 @@ def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> 
         layers[-1].register_forward_hook(lambda *_: after.append(total())),
     )
     ids = torch.randint(1, 127, (1, length))
-    # A collator always passes a mask. Without one, transformers 4.57 looks for packed rows and makes its own mask.
+    # A collator always passes a mask, so the measurement does, too. Without a mask, transformers 4.57 tests for packed
+    # rows and makes a mask itself.
     mask = torch.ones_like(ids)
     if padded:
         mask[:, : length // 4] = 0
@@ -96,8 +98,8 @@ def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> 
 
 
 def residual(model: Any, first: int, length: int, padded: bool, autocast: bool) -> int:
-    """The bytes of the hidden states that enter the layers before layer `first`. Each layer's input has the same size,
-    so the input of layer `first` is measured, and multiplied by the number of these layers.
+    """The bytes of the inputs of all layers before layer `first`. All layers have inputs of equal size, so the size of
+    one input is multiplied by the number of these layers.
     """
     found: list[int] = []
     layers = stack(model)
@@ -110,7 +112,9 @@ def residual(model: Any, first: int, length: int, padded: bool, autocast: bool) 
 
 
 def stack(model: Any) -> torch.nn.ModuleList:
-    """The layers of the decoder: its outermost list of modules, because experts can be lists inside it."""
+    """The list of the decoder's layers. It is the outermost module list of the model; inside the layers, experts can be
+    lists, too.
+    """
     return next(one for one in model.modules() if isinstance(one, torch.nn.ModuleList))
 
 
@@ -130,10 +134,10 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def expands_keys() -> bool:
-    """Whether this version of transformers copies the keys of a group for each of its heads before torch's own
-    attention.
+    """With grouped-query attention, whether this version of transformers repeats keys and values for every query head
+    before it calls torch's own attention (sdpa).
 
-    Versions before 4.54 do. Flash attention gets the keys without copies, so with these versions it saves less than
+    Versions before 4.54 do. Flash attention gets the keys without repeats, so in these versions it saves less than
     torch's own attention.
     """
     from transformers.integrations import sdpa_attention
@@ -142,7 +146,9 @@ def expands_keys() -> bool:
 
 
 def casts_norms() -> bool:
-    """Whether this version of TRL casts the norms of a 4-bit base to float32 in bf16 runs. Versions before 1.0 do."""
+    """Whether this version of TRL converts the norms of a 4-bit base to float32 for bf16 runs. Versions before 1.0
+    do.
+    """
     from importlib.metadata import version
 
     return version("trl").startswith("0.")
@@ -152,12 +158,12 @@ def modes(family: str) -> dict[str, dict[str, Any]]:
     """The modes in which a family can be trained, as `trained/precision/attention`.
 
     `amp` computes in bf16 under autocast: full training of float32 weights, or float32 adapters on a bf16 base. `amp32`
-    is the same with a float32 base, `wide` with a 4-bit base and other weights in float32, and `norms` with a 4-bit
-    base and only the norms in float32. The mode `residual/norms` measures what recomputation keeps of a layer in
-    `norms`. Flash attention is measured if torch's own attention does not exist for the family or saves other bytes.
-    Adapters are measured with one kind of attention, because the other kinds differ from it as in full training. The
-    bytes of DoRA and rotations follow from those of LoRA (`adapters.py`), except for a float32 base. PEFT merges
-    adapters into stacks of experts, which costs bytes per layer and not per token (`Adapters.merged`).
+    is the same with a float32 base. `wide` has a 4-bit base whose other weights are all float32; in `norms`, only the
+    norms are. The mode `residual/norms` measures what recomputation keeps of a layer in `norms`. Flash attention is
+    measured only for families that do not have torch's own attention, or for which it saves other bytes than flash
+    attention. Adapters are measured with only one kind of attention: what another kind changes is known from full
+    training. The bytes of DoRA and rotations follow from those of LoRA (`adapters.py`), except for a float32 base. PEFT
+    merges adapters into stacks of experts, which costs bytes per layer and not per token (`Adapters.merged`).
     """
     capped = family in WITHOUT_SDPA
     kinds = (("eager", "flash") if family == "gemma2" else ("eager",)) if capped else ("sdpa", "mask", "eager")
@@ -191,7 +197,8 @@ def measure(
 ) -> dict[str, list[int]]:
     """The bytes of one period (the second of two) in each mode at each of the lengths."""
     out: dict[str, list[int]] = {}
-    whole: dict[str, Any] = {}  # not every family lets its attention be replaced
+    # reused for several modes, except for families whose attention cannot be replaced in a built model
+    whole: dict[str, Any] = {}
     for mode in sorted(requested, key=lambda name: ("lora" in requested[name], "bf16" in name)):
         how = requested[mode]
         dtype, attention = how.get("dtype", torch.bfloat16), how.get("attention", "sdpa")
@@ -208,13 +215,13 @@ def measure(
         out[mode] = [
             count(model, period(family), n, how.get("padded", False), how.get("autocast", False)) for n in LENGTHS
         ]
-    gc.collect()  # hooks and graphs refer to each other, and keep all saved tensors alive
+    gc.collect()  # hooks and graphs refer to each other: only the garbage collector frees them and the saved tensors
     return out
 
 
 def growth(measured: list[int]) -> tuple[float, float]:
-    """The linear and the quadratic coefficient of bytes in the length; a constant part (casts of weights) is
-    dropped.
+    """How measured bytes grow with the length: the coefficient of the length, and that of its square. A constant part
+    (weights converted to another dtype) is dropped.
     """
     one, two, three = LENGTHS
     slopes = (measured[1] - measured[0]) / (two - one), (measured[2] - measured[1]) / (three - two)
@@ -223,10 +230,12 @@ def growth(measured: list[int]) -> tuple[float, float]:
 
 
 def solve(rows: list[dict[str, float]], values: list[float]) -> tuple[dict[str, float], float]:
-    """The coefficients of the sizes that explain the values, and the largest relative error that remains.
+    """Express the values as a sum of sizes: return a coefficient for each size, and the largest relative error of the
+    sum.
 
-    Sizes that are combinations of others in every shape (queries are as wide as the hidden size) are left out, in the
-    order of the list. A coefficient is a multiple of a quarter: the bytes of an element times a simple fraction.
+    A size that in every shape is a combination of sizes before it in the list gets no coefficient (an example is the
+    width of the queries, if it is always the hidden size). A coefficient should be a multiple of 1/4, because it is the
+    bytes of an element times a simple fraction.
     """
     import numpy
 
@@ -240,15 +249,16 @@ def solve(rows: list[dict[str, float]], values: list[float]) -> tuple[dict[str, 
     found, *_ = numpy.linalg.lstsq(chosen, numpy.array(values), rcond=None)
     rounded = numpy.round(found * 4) / 4
     if numpy.abs(chosen @ rounded - values).max() > numpy.abs(chosen @ found - values).max() + 1e-3:
-        # no multiples of 1/4 fit, so keep three decimals; the returned `left` is the largest error
+        # Multiples of 1/4 fit worse than the exact solution, so three decimals are kept. The returned `left` is the
+        # largest error.
         rounded = numpy.round(found, 3)
     left = float(numpy.max(numpy.abs(chosen @ rounded - values) / numpy.maximum(numpy.abs(values), 1.0)))
     return {name: float(value) for name, value in zip(names, rounded) if value}, left
 
 
 def off_by(family: str, shape: tuple[int, ...], rank: int, rows: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The relative error of the prediction for each mode: measured / predicted - 1. Both are the bytes that one period
-    of the layer pattern saves for gradients, at the largest of LENGTHS.
+    """The relative error of the prediction for each mode: measured / predicted - 1. Predicted and measured are the
+    bytes that one period of the layer pattern saves for the backward pass, at the largest of LENGTHS.
     """
     from xpc.compiler.plan.coefficients import saved as predicted
 
@@ -263,8 +273,8 @@ def off_by(family: str, shape: tuple[int, ...], rank: int, rows: Mapping[str, Ma
 
 
 def holds(family: str, rows: Mapping[str, Mapping[str, float]], requested: Mapping[str, Any]) -> bool:
-    """Whether coefficients that were measured with other library versions are right for the installed versions. They
-    are if the modes are the same, and the predictions at two shapes are exact to the byte.
+    """Whether coefficients that were measured with other library versions also hold for the installed ones: these must
+    have the same modes, and at two shapes the predictions must be exact to the byte.
     """
     return rows.keys() == requested.keys() and not any(
         abs(off) > EXACT for shape in shapes(family)[3:5] for off in off_by(family, shape, 6, rows).values()

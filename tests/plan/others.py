@@ -1,5 +1,5 @@
-"""Write tests/plan/measured/others.json: the predictions of accelerate's and DeepSpeed's own estimators for the same
-rows.
+"""Write tests/plan/measured/others.json: what the memory estimators of accelerate and DeepSpeed predict for the rows
+with which the plan is compared.
 
     python tests/plan/others.py
 
@@ -33,8 +33,8 @@ def accelerate(row: Row) -> float:
 
 
 def deepspeed(row: Row) -> float | None:
-    """The GiB of model states that DeepSpeed's estimator gives for the row's processes: that for ZeRO-2 (also used for
-    one process), or for ZeRO-3 (also used for FSDP).
+    """The GiB of model states that DeepSpeed's estimator predicts for the row's number of processes. A run with one
+    process counts as ZeRO-2, and FSDP as ZeRO-3.
     """
     from deepspeed.runtime.zero import stage3, stage_1_and_2
 

@@ -43,17 +43,17 @@ def rows(name: str) -> list[Row]:
 
 
 def aside(row: Row) -> bool:
-    """Whether a row of the last collection is in the half to which nothing is fitted. The digest of the row's source
-    decides.
+    """Whether a row of the last collection belongs to the half to which nothing is fitted. The last byte of the digest
+    of the row's source decides.
 
-    The digest was computed before any of these rows was predicted.
+    The rows were divided in this way before any of them was predicted.
     """
     return sha256(row["source"].encode()).digest()[-1] % 2 == 0
 
 
 def contradicts(row: Row) -> str:
-    """The reason why a measurement is excluded before any comparison: its fields contradict each other or are
-    incomplete. "" if it is not excluded.
+    """The reason for leaving a measurement out of all comparisons: its fields contradict each other, or fields are
+    missing. "" if it is not left out.
     """
     notes = row["notes"]
     if "ZeRO" in notes and row["strategy"] == "single":
@@ -110,8 +110,8 @@ def load(row: Row) -> Load:
     fsdp, deepspeed = row["strategy"] == "fsdp", row["strategy"].startswith("zero")
     pure = row["precision"] in ("bf16_pure", "ds_bf16")
     weight = 4.0 if not pure else 2.0
-    # prepare_model_for_kbit_training of PEFT converts weights to float32 if bitsandbytes has not quantized them (peft
-    # utils/other.py). Without autocast, the residual stream and the logits are then float32, too.
+    # prepare_model_for_kbit_training of PEFT (peft utils/other.py) converts all weights to float32 that bitsandbytes
+    # has not quantized. Without autocast, the residual stream and the logits are float32 as a result.
     upcast = row["quant"] == "nf4" and row["adapter_dtype"] == "fp32" and not row["autocast"]
     element = 2 if half and not upcast else 4
     adapters, trained = None, float(sizes.params)
@@ -144,8 +144,8 @@ def _packed(row: Row) -> float:
 
 
 def loss(row: Row) -> str:
-    """The way in which a measured run computes its loss. GPT-BigCode's model makes no fp32 copy of its logits; litgpt
-    processes them in chunks.
+    """How a measured run computes its loss: with an fp32 copy of the logits, without such a copy (GPT-BigCode), or in
+    chunks (litgpt).
     """
     if row["stack"] == "litgpt":
         return "chunks"
@@ -155,8 +155,8 @@ def loss(row: Row) -> str:
 
 
 def lora(row: Row, sizes: ModelFacts) -> Adapters:
-    """The adapters of a measurement: the nearest measured set of target modules, with the row's own number of
-    parameters.
+    """The adapters of a measured run. Their target modules are the most similar set for which the plan has
+    coefficients, and their number of parameters is the row's own.
     """
     targets = row["lora_targets"]
     standing = {TARGETS[name] for name in targets if name in TARGETS}
@@ -169,7 +169,7 @@ def lora(row: Row, sizes: ModelFacts) -> Adapters:
         params += row["lora_r"] * (sizes.hidden + sizes.vocab)
     sites = "all" if "mlp" in targets else "qkvo" if "o_proj" in targets or "k_proj" in targets else "qv"
     element = 4 if row["adapter_dtype"] == "fp32" else 2
-    # fms' fused kernels compute dropout and adapter in one kernel that saves neither
+    # A fused kernel of fms computes dropout and adapter at once, and saves no activations for either.
     fused = "foak" in row["notes"]
     dropout, bits = 0.0 if fused else row["lora_dropout"], {"int8": 8}.get(row["quant"], 4) if row["quant"] else 0
     return Adapters(

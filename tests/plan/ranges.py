@@ -2,14 +2,14 @@
 
     python tests/plan/ranges.py
 
-writes compiler/plan/utilisation.json. The base range is the narrowest range of measured / predicted time that contains
-nine of ten measured runs. A source with n rows has the weight sqrt(n), so that neither one large table nor one unusual
-trainer decides it. The prediction stays where it was fitted, and is not moved to the middle of the range, so it has no
-bias for the fitted rows. Rows of llm-foundry are predicted from its other models. Nothing was fitted to the other
-sources, except a factor for fms-hf-tuning. A run on a GPU with another chip than A100 and H100 is predicted from runs
-on the other such GPUs. Some settings widen the range: DeepSpeed, a quantized base, rows of many lengths (GPUs wait for
-each other), mixtures of experts and other chips. The range of such a setting contains the base range and the setting's
-own runs.
+writes compiler/plan/utilisation.json. The range is one of the ratio measured / predicted time. The base range is the
+narrowest one that contains nine of ten measured runs. A source with n rows has the weight sqrt(n), so that neither one
+large table nor one unusual trainer decides it. The prediction itself is not moved to the middle of the range, so it
+stays without bias for the rows to which it was fitted. A row of llm-foundry is predicted from llm-foundry's rows of
+other models. Except for one factor for fms-hf-tuning, nothing was fitted to any other source. For GPUs whose chip is
+neither that of an A100 nor of an H100, a run is predicted from runs on the other GPUs of this kind. Some settings widen
+the range: DeepSpeed, a quantized base, rows of many lengths (GPUs wait for each other), mixtures of experts and other
+chips. The range of such a setting contains the base range and the setting's own runs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ LEFT = {
 
 @record
 class Run:
-    """A measured run: its source, the kind of its range, and measured / predicted time."""
+    """A measured run: its source, the name of its range (`kind`), and its measured time divided by its predicted time
+    (`time`).
+    """
 
     source: str
     kind: str
@@ -114,8 +116,8 @@ def runs() -> list[Run]:
 
 
 def on_other_chips(known: dict[str, Any]) -> list[Run]:
-    """The runs on GPUs with other chips than A100 and H100. A run is predicted from runs on the other such GPUs. Each
-    GPU counts as a source.
+    """The runs on GPUs that have another chip than A100 and H100. The runs on one such GPU are predicted from the runs
+    on the others, and count as one source.
     """
     return [
         Run(f"{row['group']} on {row['gpu']}", OTHER, time) for row, time in utilisation.other_chips_left_out(known)
@@ -139,7 +141,7 @@ def kind_of(row: Row) -> str:
 
 
 def narrowest(found: Sequence[Run]) -> tuple[float, float]:
-    """The narrowest range of measured / predicted times that contains nine of ten runs."""
+    """The narrowest range of measured / predicted time that contains nine tenths of the runs (by weight)."""
     many = Counter(one.source for one in found)
     weighed = sorted((one.time, 1 / math.sqrt(many[one.source])) for one in found)
     enough, best = SHARE * sum(weight for _, weight in weighed) - 1e-9, (0.0, math.inf)
@@ -170,8 +172,8 @@ def inside(one: Run, known: dict[str, list[float]]) -> bool:
 
 
 def without() -> list[tuple[str, int, float, float, int, int]]:
-    """For each source: its rows, the smallest and largest measured / predicted time, how many are in the stated range,
-    and how many in the range that the other sources give.
+    """For each source: its number of rows, the smallest and largest measured / predicted time, how many rows are in the
+    stated range, and how many are in a range computed without this source.
     """
     found, out = runs(), []
     known = ranges(found)
@@ -185,7 +187,9 @@ def without() -> list[tuple[str, int, float, float, int, int]]:
 
 
 def fitted(rows: list[Row]) -> list[float]:
-    """Fit the weights of the parts of a step's time, such as matrix products; [] if the rows do not determine them."""
+    """Fit a weight for each part of a step's time, such as the matrix products. Return [] if the rows are too few or
+    too similar to determine the weights.
+    """
     try:
         weights = utilisation.fit(rows)
     except ZeroDivisionError:
@@ -194,11 +198,11 @@ def fitted(rows: list[Row]) -> list[float]:
 
 
 def groups(part: Callable[[Row], object]) -> tuple[list[float], int]:
-    """Measured / predicted times of llm-foundry's rows, each predicted from rows with another value of `part`, and how
-    many rows have no prediction.
+    """A pair: the measured / predicted times of llm-foundry's rows, and how many rows have no prediction. Each row is
+    predicted only from rows for which `part` (such as the number of GPUs) has another value.
 
-    A row has no prediction if the remaining rows do not determine the weights of the parts of a step's time: a weight
-    is below zero, or the fit has no solution.
+    A row has no prediction if these other rows do not determine the weights of the parts of a step's time, because a
+    weight would be below zero or the fit has no solution.
     """
     rows, found, none = utilisation.foundry(), [], 0
     for name, value in sorted({(utilisation.key(row), part(row)) for row in rows}, key=str):
@@ -270,9 +274,9 @@ def table() -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    # Predictions read utilisation.json, so it is written three times. The first write has the new weights. The second
-    # has values for other chips, fitted to predictions with these weights. The third has ranges, fitted to predictions
-    # with both.
+    # utilisation.json is written three times, because predictions read it. The first write has new weights. The second
+    # one adds the values for other chips, which are fitted to predictions with the new weights. The third one adds the
+    # ranges, which are computed from predictions with both.
     for made in (lambda: {**utilisation.table(), "ranges": {kind: [1.0, 1.0] for kind in KINDS}}, table, table):
         written = json.dumps(made(), indent=1) + "\n"
         with open(os.path.join(os.path.dirname(time.__file__), "utilisation.json"), "w", encoding="utf-8") as handle:

@@ -1,5 +1,5 @@
-"""DoRA, rotations and 8-bit layers save activations in addition to LoRA's. The plan's bytes are compared with real
-models.
+"""DoRA, rotations and 8-bit layers save more activations than LoRA. The tests compare the plan's bytes with those of
+real models.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PRECISIONS = ("bf16", "amp", "fp32", "wide")
 
 
 def load(family: str, shape: tuple[int, ...], kind: str, sites: str, base: str, **more: Any) -> Load:
-    """The plan's input for one layer's adapters on the longest row that is measured."""
+    """The plan's input for adapters on one layer, with the longest of the measured rows."""
     oracle = pytest.importorskip("oracle")
     facts = oracle.facts(family, shape)
     linear = tuple(one for one in linear_layers(facts) if one.site in SITES[sites])
@@ -100,8 +100,8 @@ def test_a_layer_with_dora_and_rotations_keeps_what_the_plan_says() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vera", "loha", "miss"])
 def test_the_plan_is_an_upper_bound_for_the_other_kinds(kind: str) -> None:
-    """For these kinds the plan counts the layer inputs that LoRA saves. They are up to a third of the bytes, so the
-    prediction may be too large.
+    """For these kinds of adapters, the plan also counts the layer inputs that LoRA would save, up to a third of all
+    bytes. The real layers may save less, so the plan is an upper bound.
     """
     for base in PRECISIONS[:3]:
         for sites in ("qv", "all"):
@@ -128,8 +128,8 @@ def test_the_other_kinds_have_the_parameters_that_peft_makes(name: str, rank: in
 
 @pytest.mark.slow
 def test_a_layer_of_8_bits_keeps_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test runs bitsandbytes' layer class for CUDA on the CPU. The layer saves its input on its own object, not
-    among the tensors that autograd saves.
+    """bitsandbytes' 8-bit layer for CUDA, run on the CPU, keeps its input in an attribute of its own. So autograd's
+    hooks do not see these bytes.
     """
     oracle, functions = pytest.importorskip("oracle"), pytest.importorskip("bitsandbytes.autograd._functions")
     import bitsandbytes

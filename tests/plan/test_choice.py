@@ -1,5 +1,5 @@
-"""Settings that a spec leaves out: the compiler chooses the combination that the plan predicts to be fastest among
-those that fit.
+"""If a spec leaves settings to the compiler, the compiler chooses the combination that fits and that the plan predicts
+to be fastest.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def resolved(model: str, hardware: str, more: str, batch: str) -> tuple[CheckedS
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run[0]} {run[1]} {run[2]}")
 def test_nothing_that_fits_is_predicted_to_be_faster(run: tuple[str, str, str, str]) -> None:
-    """All micro-batches, with and without recomputation, are planned, and ZeRO-1 and ZeRO-2 if the strategy is open. No
-    combination that fits has more predicted tokens per second than the chosen one.
+    """The test plans every micro-batch, with and without recomputation, and both ZeRO-1 and ZeRO-2 if the compiler may
+    choose the strategy. No combination that fits has more predicted tokens per second than the chosen one.
     """
     spec, notes = resolved(*run)
     chosen = plan(spec)
@@ -57,7 +57,7 @@ def test_nothing_that_fits_is_predicted_to_be_faster(run: tuple[str, str, str, s
         assert other.speed is not None
         if other.verdict == FITS:
             assert other.speed.tokens <= chosen.speed.tokens * 1.000001, settings
-    # The README of the bundle states why the plan chose these values, with the memory in GiB.
+    # The bundle's README gives the reason for each chosen value, with the memory in GiB.
     for path in ("memory.checkpointing", "batch.micro"):
         assert "GiB" in (spec.values[path].origin.why or ""), path  # type: ignore[index]
     for setting in ("checkpointing", "micro-batch"):
@@ -65,8 +65,8 @@ def test_nothing_that_fits_is_predicted_to_be_faster(run: tuple[str, str, str, s
 
 
 def test_the_least_sharding_that_fits_is_taken_and_what_is_written_stays() -> None:
-    """DDP is preferred, because ZeRO rounds differently in half precision; ZeRO-3 is chosen only if no other strategy
-    fits, because it sends more. A stated strategy stays.
+    """DDP is chosen if it fits, because ZeRO rounds differently in half precision. ZeRO-3 is chosen only if no other
+    strategy fits, because it sends more. A strategy that the spec states is not changed.
     """
     spec, _ = resolved("qwen2.5-3b", "8 x h100-80gb", "", "gbs=128 seq=4096")
     assert spec.text("strategy") in ("zero1", "zero2")
@@ -91,8 +91,9 @@ def test_the_least_sharding_that_fits_is_taken_and_what_is_written_stays() -> No
 
 
 def test_where_nothing_fits_the_strategy_that_needs_least_is_taken_if_it_may_do() -> None:
-    """If nothing fits, the strategy that needs the least memory is chosen, and the run is reported as `tight`, as if
-    its settings had been written. If no strategy can hold the run, none is chosen.
+    """If nothing fits with a margin, the compiler chooses the strategy that needs the least memory, and reports the run
+    as `tight`, as it would if the spec stated this strategy. If even this strategy needs more than the GPU has, nothing
+    is chosen.
     """
     text = SPEC.format(model="{}", hardware="8 x h100-80gb", more="{}", batch="gbs=64")
     text = text.replace("infinity-instruct:0625", "gsm8k") + "data(prompt = question)\n"
@@ -111,7 +112,9 @@ def test_where_nothing_fits_the_strategy_that_needs_least_is_taken_if_it_may_do(
 
 
 def test_what_is_learned_is_that_of_the_spec() -> None:
-    """A spec that states all chosen values compiles to the same run, and no chosen value concerns the data."""
+    """A spec that leaves settings open, and one that states the values which the compiler chose for them, compile to
+    the same run. So no choice affects the data.
+    """
     open_, _ = resolved("qwen2.5-3b", "8 x h100-80gb", "", "gbs=128 seq=4096")
     more = "zero1\nmemory(checkpointing = {})".format(str(open_.flag("memory.checkpointing")).lower())
     written, _ = resolved("qwen2.5-3b", "8 x h100-80gb", more, f"gbs=128 seq=4096 micro={open_.integer('batch.micro')}")
@@ -128,7 +131,7 @@ def test_what_is_learned_is_that_of_the_spec() -> None:
     [
         ("8 x h100-80gb", "", 16),
         ("1 x h100-80gb", "", 2),
-        ("8 x h100-80gb", "nodes 2", 16),  # the first process of each node may tokenize
+        ("8 x h100-80gb", "nodes 2", 16),  # on every node, the first process tokenizes, with the cores of its own node
         ("8 x h100-80gb", "launch slurm(cpus=8)", 8),
         ("8 x h100-80gb", "launch slurm(cpus=1)", None),
         ("8 x h100-80gb", "data(workers=3)", 3),
@@ -172,7 +175,9 @@ def test_what_the_plan_does_not_know_recomputes(more: str) -> None:
 
 
 def test_kto_gets_the_two_rows_that_it_compares(tmp_path: Path) -> None:
-    """The fastest micro-batch of this run would be 1, without recomputation. kto refuses a micro-batch of 1 (XP638)."""
+    """kto compares rows of a micro-batch, and refuses a micro-batch of 1 (XP638). So the compiler must not choose 1,
+    which would be fastest for this run.
+    """
     rows = [{"prompt": "a", "completion": one, "label": one == "b"} for one in "bc"]
     (tmp_path / "kto.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     text = 'xpc 1\ntrain qwen2.5-7b-instruct on "kto.jsonl" for 1 epochs\nhardware 8 x h100-80gb\n'
@@ -183,8 +188,8 @@ def test_kto_gets_the_two_rows_that_it_compares(tmp_path: Path) -> None:
 
 
 def test_frozen_layers_below_the_trained_ones_cost_their_forward_pass() -> None:
-    """Frozen layers below the trained ones get no gradient. They are neither recomputed nor saved, so they need less
-    memory and fewer operations.
+    """Frozen layers below the first trained layer need no backward pass. Nothing is saved or recomputed for them, so
+    they need less memory and fewer operations.
     """
     found = {}
     for more in ("", "freeze(except_last = 4)"):
@@ -196,8 +201,8 @@ def test_frozen_layers_below_the_trained_ones_cost_their_forward_pass() -> None:
     assert whole.peak is not None
     assert part.peak is not None
     assert whole.peak.value > 1.5 * part.peak.value
-    # With recomputation, a trained layer takes 8 operations per parameter and token. If only the last 4 of 28 layers
-    # are trained, the forward pass of all layers takes 2, and the rest takes 6 in these 4 layers.
+    # Operations per parameter and token with recomputation: a trained layer needs 8. With 4 of 28 layers trained, the
+    # forward pass needs 2 in every layer, and the other 6 are needed only in these 4 layers.
     assert 2 < part.speed.tokens / whole.speed.tokens < 4
 
 

@@ -1,4 +1,4 @@
-"""The compiler chooses the right micro-batch for runs on a CPU."""
+"""For a run on a CPU that states no micro-batch, the compiler chooses the right one."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ FILES = {"judged.jsonl": ROW + ROW.replace("true", "false"), "pairs.jsonl": PAIR
         ("smollm2-135m-instruct", "infinity-instruct", "gbs=64 seq=8192", 4),
         ("qwen2.5-3b", "infinity-instruct", "gbs=64 seq=1024", 1),
         ("HuggingFaceTB/none", "infinity-instruct", "gbs=64 seq=1024", 1),
-        # KTO estimates its KL term within a micro-batch
+        # KTO estimates its KL term from the other rows of a micro-batch, so it needs two
         ("smollm2-135m", '"judged.jsonl"', "method kto gbs=64", 2),
         ("smollm2-135m", '"pairs.jsonl"', "method dpo gbs=64 seq=512", 8),
-        # with `rpo`, the loss of trl 0.18 is a mean over the micro-batch
+        # with `rpo`, trl 0.18 averages the loss over the micro-batch, so its size changes the result
         (
             "smollm2-135m",
             '"pairs.jsonl"',

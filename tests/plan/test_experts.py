@@ -1,4 +1,6 @@
-"""Adapters and quantized bases of mixtures of experts: the plan counts what each stack's libraries create."""
+"""Mixtures of experts with adapters or a quantized base: the plan counts the parameters and weights that the libraries
+of each stack create.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ for family, keys, targets, parameters in json.load(sys.stdin):
 
 
 def families_to_adapt() -> list[tuple[str, object, tuple[str, ...]]]:
-    """Families with targets and parameters to which at least one stack can add adapters."""
+    """Model families, each with target modules and parameters to adapt. At least one stack can adapt them."""
     found: list[tuple[str, object, tuple[str, ...]]] = [(family, "all-linear", ()) for family in CONFIGS]
     found += [(family, ("q_proj", *names), ()) for family, names in LAYERS.items()]
     found += [("qwen3_moe", ("q_proj", "v_proj", "gate"), ()), ("mixtral", ("q_proj", "k_proj"), ())]
@@ -57,8 +59,8 @@ def families_to_adapt() -> list[tuple[str, object, tuple[str, ...]]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("stack", EACH_STACK)
 def test_adapters_have_the_parameters_that_peft_makes(stack: str) -> None:
-    """On stacked experts, the fused pair of gate and up projections gets one adapter of twice the rank if targets name
-    its layers.
+    """If target modules name the projections of stacked experts, the fused gate and up projection gets a single adapter
+    with twice the rank.
     """
     lines = [
         (family, CONFIGS[family], targets if isinstance(targets, str) else list(targets), list(named))
@@ -76,7 +78,7 @@ def test_adapters_have_the_parameters_that_peft_makes(stack: str) -> None:
         facts = facts_from_config({"model_type": family, **CONFIGS[family]}, family, family)
         assert not isinstance(facts, str), facts
         if isinstance(trained, str):
-            continue  # the stack has no such family or argument
+            continue  # this stack does not have the family, or peft does not have the argument
         layers, merged = adapter_layers(known, facts, targets, named)
         if named and not stacked(known, facts):
             continue  # a rule refuses such targets
@@ -110,8 +112,8 @@ def planned(more: str, gpu: str = "h100-80gb") -> Plan:
 
 
 def test_experts_that_are_not_linear_layers_are_not_packed() -> None:
-    """On the stack where transformers stacks the experts, 28.9 of 30.5 billion weights stay in bf16, which no GPU of 40
-    GiB can hold.
+    """bitsandbytes quantizes only linear layers. Where transformers keeps all experts in one tensor, 28.9 of the 30.5
+    billion weights stay in bf16, too many for a GPU of 40 GiB.
     """
     adapters = "qlora(targets=[q_proj, v_proj])"
     whole, packed = planned(adapters, "a100-40gb"), planned(f"{adapters}\ntarget trl-0.24", "a100-40gb")
@@ -126,8 +128,8 @@ def test_experts_that_are_not_linear_layers_are_not_packed() -> None:
 
 
 def test_adapters_of_a_stack_of_experts_hold_a_copy_of_it() -> None:
-    """PEFT copies a stack of adapted experts. With recomputation, the copies of different layers do not exist at the
-    same time.
+    """For adapters on stacked experts, PEFT makes a copy of the experts with the adapters merged in. With
+    recomputation, only one layer's copy exists at a time; without it, all do.
     """
     held = planned("lora(rank=8)\nmodel(dtype=bf16)\nmemory(checkpointing)").memory
     every = planned("lora(rank=8)\nmodel(dtype=bf16)\nmemory(checkpointing=false)").memory
@@ -145,7 +147,7 @@ def test_adapters_of_a_stack_of_experts_hold_a_copy_of_it() -> None:
 @pytest.mark.parametrize("family", ["qwen3_moe", "mixtral"])
 @pytest.mark.parametrize("precision", ["bf16", "amp"])
 def test_adapted_experts_keep_what_the_plan_counts(family: str, precision: str) -> None:
-    """The merged copy of the experts is counted to the byte; the count for the adapters is an upper bound."""
+    """The plan's bytes for the merged copy of the experts are exact. Its bytes for the adapters are an upper bound."""
     oracle = pytest.importorskip("oracle")
     mode, known = f"lora-all/{precision}/sdpa", stacks.load(DEFAULT)
     assert known is not None

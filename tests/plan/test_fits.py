@@ -1,4 +1,6 @@
-"""`xpc check` reports the plan's verdict and proposes changes that fit; `--allow-oom` turns the error into a note."""
+"""`xpc check` reports whether the run fits in GPU memory, and proposes changes with which it fits. With `--allow-oom`,
+a run that does not fit is a note instead of an error.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ def test_a_help_that_is_typed_in_compiles_and_fits(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHORT)
 def test_every_change_is_planned_as_it_is_typed(name: str) -> None:
-    """The memory and speed that a proposal predicts are those that the plan gives for a spec with the proposed line."""
+    """A proposal states a memory and a speed. They are what the plan gives for the spec after the user has typed the
+    proposed line.
+    """
     text = written(**SHORT[name])
     found = changes.fitting(spec_of(text), error_codes)
     assert found
@@ -97,7 +101,7 @@ def test_every_change_is_planned_as_it_is_typed(name: str) -> None:
 
 def test_what_is_faster_fits_and_is_legal() -> None:
     text = written(more="zero3", batch="gbs=128 micro=2 seq=2048")
-    # The spec does not state `checkpointing`, so the plan chooses it again for each change, and no change sets it.
+    # The spec leaves `checkpointing` open, so the plan chooses it for each proposal, and no proposal has to set it.
     found = changes.faster(spec_of(text), error_codes)
     assert found
     assert {path for one in found for path in one.settings} <= {"strategy", "batch.micro"}
@@ -114,7 +118,7 @@ def test_what_is_faster_fits_and_is_legal() -> None:
 
 
 def test_a_change_that_a_rule_refuses_is_not_proposed() -> None:
-    """Offload is only proposed with a sharded strategy, and the global batch stays."""
+    """Changes that a rule refuses are not proposed. For example, offloading needs a sharded strategy."""
     spec = spec_of(written(**SHORT["kept"]))
     assert not legality(spec, error_codes)({"strategy": "ddp", "strategy.offload": "optimizer"})
     assert legality(spec, error_codes)({"strategy": "zero3"})
@@ -132,8 +136,8 @@ def evaluated(text: str) -> float:
     ("more", "packing"), [("", ""), ("", " packing"), ("method dpo\n", "")], ids=["padded", "packed", "pairs"]
 )
 def test_what_an_evaluation_holds_grows_with_its_own_rows(more: str, packing: str) -> None:
-    """An evaluation's memory does not depend on whether training rows are packed or pairs. With flash attention, no
-    part of this memory grows with the square of the length.
+    """The memory of an evaluation depends on the evaluation's own micro-batch, and not on that of training, nor on
+    packing or pairs. With flash attention, no part of the memory grows with the square of the length.
     """
     more += "zero3\nmodel { attn = flash2 }\nmemory(checkpointing=false)\ndata(holdout=1%)\neval(every=100, micro="
     held = {
@@ -147,7 +151,9 @@ def test_what_an_evaluation_holds_grows_with_its_own_rows(more: str, packing: st
 
 
 def test_kto_keeps_one_sequence_of_a_sample() -> None:
-    """The second forward pass of KTO has no gradients, so it keeps no activations (trl 1.16 `_compute_kl_logps`)."""
+    """KTO has two forward passes. The second one runs without gradients (trl 1.16 `_compute_kl_logps`), so only the
+    first one keeps activations.
+    """
     more = "zero3\nmodel { attn = flash2 }\nmemory(checkpointing=false)"
     kept = {
         method: plan(spec_of(written(more=f"{more}\n{method}", batch="gbs=64 micro=2 seq=2048"))).memory
@@ -180,9 +186,10 @@ def test_what_is_not_known_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("more", "output"),
     [
-        ("freeze(except_last=2)", NO),  # the plan counts no activations below the last two layers
+        ("freeze(except_last=2)", NO),  # no upper bound: the plan counts activations only of the two trained layers
         ("freeze(except_modules=[norm], except_last=2, except_first=1)", TIGHT),
-        ("memory(offload_activations)", NO),  # the model states alone do not fit in the GPU
+        # the model states alone exceed the memory, so the unknown activations do not matter
+        ("memory(offload_activations)", NO),
         ("lora\nmemory(offload_activations)", TIGHT),
         ("lora", NO),
         ("lora(dora)", NO),
@@ -191,7 +198,9 @@ def test_what_is_not_known_says_nothing() -> None:
     ],
 )
 def test_the_check_says_what_the_plan_says(more: str, output: str) -> None:
-    """If memory is only an upper bound, the verdict of both `check` and `plan` is `tight`, not `no`."""
+    """If the plan knows only an upper bound of the memory, and the bound does not fit, both `check` and `plan` say
+    `tight` instead of `no`.
+    """
     text = written(more=f"{more}\nddp", batch="gbs=256 micro=32 seq=8192", model="qwen2.5-3b-instruct",
                    hardware="8 x a100-40gb")  # fmt: skip
     assert plan(spec_of(text)).verdict == output
@@ -201,8 +210,8 @@ def test_the_check_says_what_the_plan_says(more: str, output: str) -> None:
 
 
 def test_a_micro_batch_that_nobody_wrote_is_one_that_fits() -> None:
-    """The first estimate of the micro-batch exceeds 80 % of the GPU without recomputation, so the compiler chooses a
-    micro-batch that the plan accepts.
+    """Without recomputation, the micro-batch that is estimated first would need more than 80 % of the GPU's memory. So
+    the compiler looks for one with which the plan says `fits`.
     """
     text = "xpc 1\ntrain qwen2.5-0.5b-instruct on smoltalk for 1 epochs\nhardware 8 x v100-32gb\n"
     text += "zero2\nmemory(checkpointing=false)\n"
@@ -281,7 +290,7 @@ def test_plan_lists_the_changes(batch, title, tmp_path, monkeypatch) -> None:
 
 @pytest.mark.slow
 def test_the_recipes_fit() -> None:
-    """People have trained these recipes, so xpc must not refuse them."""
+    """These recipes have been trained on this hardware, so xpc must not say that they do not fit."""
     folder = os.path.join(ROOT, "specs")
     seen = 0
     for name in sorted(os.listdir(folder)):
@@ -296,8 +305,8 @@ def test_the_recipes_fit() -> None:
 
 
 def test_the_states_of_zero3_are_stepped_in_sub_groups() -> None:
-    """A model of 70B parameters on 16 GPUs of 80 GB has 65.7 GiB of model states per GPU. DeepSpeed steps them in
-    sub-groups, so the fp32 copies of all gradients never exist at once.
+    """A 70B model on 16 GPUs of 80 GB has 65.7 GiB of model states per GPU. The run fits only because DeepSpeed's
+    optimizer step works in sub-groups, so that fp32 copies of all gradients never exist at once.
     """
     text = SPEC.format(model="llama-3.1-70b-instruct", hardware="16 x a100-80gb", more="zero3", batch="gbs=64 micro=1")
     memory = plan(spec_of(text)).memory
@@ -327,7 +336,9 @@ def test_two_rules_plan_a_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_states_of_an_unmeasured_family_are_held_by_the_first_strategy_that_can(
     monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
-    """The help of XP480 proposes a strategy that compiles even if no plan of the family is known."""
+    """If the plan cannot predict a model family, the help of XP480 still proposes a strategy, and the spec compiles
+    with it.
+    """
     monkeypatch.setattr("xpc.compiler.plan.changes.fitting", lambda spec, checker, most: [])
     text = written(model="qwen2.5-32b", hardware="2 x h100-80gb", more=more, batch="gbs=64 micro=1 seq=512")
     output = [one for one in checked(text).problems if one.code == "XP480"]
@@ -363,8 +374,8 @@ def test_states_of_adapters_are_those_of_their_own_parameters(
 
 
 def test_a_faster_change_says_what_the_plan_then_chooses() -> None:
-    """After the change, settings that the spec leaves out are chosen again; text and JSON list those that get another
-    value.
+    """After a change, the compiler chooses the settings again that the spec leaves open. The text and the JSON output
+    list those whose value is now another one.
     """
     text = written(model="qwen2.5-0.5b-instruct", hardware="1 x h100-80gb", batch="gbs=64 seq=2048")
     spec = spec_of(text)

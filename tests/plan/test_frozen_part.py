@@ -1,5 +1,5 @@
-"""The runtime freezes a part of a real model (`freeze`). The plan must count the model's parameters that are still
-trained, and the activations that torch saves.
+"""With `freeze`, the runtime freezes a part of a real model. The plan must count exactly the parameters that are still
+trained, and the activations that autograd still saves.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def test_the_plan_counts_what_is_trained_and_what_is_kept(name: str) -> None:
     bundle: Any = SimpleNamespace(plan={"freeze": freeze_section(spec), "method": {"scores": False}}, arguments=again)
     freeze(bundle, model)
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-    assert part.trained == pytest.approx(trained, abs=facts.hidden)  # the plan counts no norms outside of layers
+    # one norm is outside of the layers, and the plan does not count it
+    assert part.trained == pytest.approx(trained, abs=facts.hidden)
 
     planned = memory(Load(
         facts=facts, family="llama", engine="none", stage=0, world=1, shard=1, offload=0, element=4, weight=4.0,
@@ -77,5 +78,5 @@ def test_the_plan_counts_what_is_trained_and_what_is_kept(name: str) -> None:
     counted = planned.phases["forward"].get("activations", 0.0)
     assert kept <= counted
     if exact:
-        # The plan counts the input of the first norm, which torch does not save, because it needs no gradient.
+        # The plan counts the input of the first norm. torch does not save this input, because it needs no gradient.
         assert counted - kept < 4 * TOKENS * facts.hidden

@@ -1,4 +1,6 @@
-"""The plan's predictions are compared with measurements to which nothing was fitted, and with published wall times."""
+"""The plan's predictions against measurements that were not used to fit them, and against published durations of whole
+runs.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ def test_exact_peaks_of_others_are_within_the_bounds() -> None:
 
 
 def test_other_models_of_a_trainer_are_within_the_bounds() -> None:
-    """The predictions are for four models of three families, one of them a mixture of experts. The formulas were not
-    fitted to any of these models.
+    """Four models of three families, one of them a mixture of experts. None of the plan's formulas was fitted to
+    them.
     """
     rows = [row for row in heldout.memory_rows() if row["group"] == "fms_models"]
     found = [abs(one) for row in rows if (one := heldout.memory_error(row)) is not None]
@@ -47,7 +49,7 @@ def test_measured_out_of_memory_runs_do_not_fit() -> None:
 
 
 def test_most_speeds_of_sharded_runs_are_within_a_third() -> None:
-    """The trainers are those of the Hugging Face libraries, on one machine. docs/plan-accuracy.md has others."""
+    """Runs of Hugging Face trainers on one machine. docs/plan-accuracy.md also has other runs."""
     rows = [row for row in heldout.speed_rows() if row["group"] in ("fsdp_zero3_blog", "training_hub", "zero3_a100")]
     found = [abs(heldout.speed_error(row) or 0) for row in rows if row["gpus"] <= 8]
     assert len(found) >= 9
@@ -56,9 +58,10 @@ def test_most_speeds_of_sharded_runs_are_within_a_third() -> None:
 
 @pytest.mark.slow
 def test_the_stated_range_holds_for_sources_that_it_was_not_made_from() -> None:
-    """For each source, the range is computed from the other sources, and compared with the source's own runs.
+    """For each source of measurements, the range is computed from all other sources. Most runs of the source must be in
+    this range.
 
-    Three sources are outside of this range. `gpu_test` is a trainer that uses a sixth of an H100. The other two have
+    For three sources, most runs are outside. `gpu_test` is a trainer that uses a sixth of an H100. The other two have
     neither an A100 nor an H100: of the six sources of this kind, they are the fastest and the slowest, relative to the
     peak of the GPU.
     """
@@ -172,8 +175,8 @@ def test_wall_times_on_a_card_of_another_chip_are_in_the_stated_range(
 
 
 def test_later_rows_are_two_halves_of_many_models_and_cards() -> None:
-    """Rows that were collected last have 70 speeds and 13 peaks. The digest of a row's source decides to which half it
-    belongs.
+    """The rows that were collected last are 70 speeds and 13 peaks of memory. They have two halves: the digest of a
+    row's source says to which half the row belongs.
     """
     rows = points.rows("later_speed.jsonl")
     peaks = points.rows("later_memory.jsonl"), [row for row in points.rows("fused_head_points.jsonl") if "mode" in row]
@@ -188,8 +191,8 @@ def test_later_rows_are_two_halves_of_many_models_and_cards() -> None:
 
 
 def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:
-    """If each GPU has few tokens in a step, the CPU's work limits the speed. The plan once ignored this, and predicted
-    steps of 500 tokens on an H100 up to 30 times too fast. These rows were not used to fit the CPU's time.
+    """If a step has few tokens per GPU, the GPU waits for the CPU. The plan once ignored this: for steps of 500 tokens
+    on an H100, it predicted up to 30 times the real speed. The rows of this test were not used to fit the CPU's time.
     """
     rows = [row for row in later.speed_rows() if points.aside(row) and row["group"] == "soup_h100"]
     assert len(rows) == later.inside(rows) == 3
@@ -198,7 +201,9 @@ def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:
 
 
 def test_cards_of_other_chips_are_predicted_from_the_others() -> None:
-    """By its peak operations alone, the speed of two of five GPUs would be predicted more than twice too high."""
+    """For two of the five GPUs with other chips, a prediction from the peak FLOPS alone would be more than twice too
+    fast.
+    """
     known = table()
     alone = [time for _, time in utilisation.other_chips_left_out(known)]
     assert 0.68 <= min(alone) <= max(alone) <= 1.36
@@ -234,7 +239,9 @@ def test_what_a_strategy_sends() -> None:
 
 
 def test_speeds_of_foundry_and_hugging_face_have_no_bias() -> None:
-    """llm-foundry's rows are predicted from other models' rows, and Hugging Face rows with their trainers' factors."""
+    """Predictions are right on average, for llm-foundry's rows (each predicted from the rows of other models) and for
+    rows of Hugging Face trainers (with the factor of the trainer).
+    """
     found = accuracy.speed_groups()
     for name in ("llm-foundry", "Hugging Face trainers"):
         assert len(found[name]) > 100
@@ -248,8 +255,8 @@ def test_speeds_of_foundry_and_hugging_face_have_no_bias() -> None:
 
 
 def test_rows_that_gpus_share_are_as_fast_as_a_published_run() -> None:
-    """The published run trains on rows of 1,048,576 tokens with Qwen3 8B on 8 H100 (TRL 1.13). Nothing was fitted to
-    it.
+    """A published run in which 8 H100 share each row of 1,048,576 tokens (Qwen3 8B, TRL 1.13). Nothing was fitted to
+    this run.
     """
     planned, measured = accuracy.long_rows()
     assert planned == pytest.approx(measured, rel=0.2)

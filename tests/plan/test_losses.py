@@ -1,4 +1,6 @@
-"""The plan's bytes for logits and losses equal those of the tensors that exist while the real loss is computed."""
+"""The bytes that the plan counts for logits and loss are those of the tensors that exist while the real loss is
+computed.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ TOKENS, WORDS, WIDTH = 64, 8192, 32
 class Alive(TorchDispatchMode):
     """Counts the bytes of storages that are created inside the block and still alive.
 
-    `most` is the largest sum; `sums` are the sums after two tensors of an embedding table's size were added.
+    `most` is the largest number of bytes that were alive at once. `sums` has the bytes after each addition of two
+    tensors as large as an embedding table.
     """
 
     def __init__(self) -> None:
@@ -49,8 +52,8 @@ class Alive(TorchDispatchMode):
 @pytest.mark.parametrize(("half", "dtype"), [(True, torch.bfloat16), (False, torch.float32)], ids=["bf16", "fp32"])
 @pytest.mark.parametrize(("beta", "head"), [(0.0, "divergence"), (0.5, "mixture"), (1.0, "divergence")])
 def test_a_divergence_holds_what_the_plan_counts(beta: float, head: str, half: bool, dtype: torch.dtype) -> None:
-    """The plan counts the bytes of GKDTrainer's loss. With beta 0 the loss needs one copy of the logits less than with
-    beta 1.
+    """The plan counts as many bytes as GKDTrainer's loss needs with beta 1. With beta 0, the loss needs one copy of the
+    logits less.
     """
     from trl.experimental.gkd import GKDTrainer
 
@@ -71,8 +74,9 @@ def test_a_divergence_holds_what_the_plan_counts(beta: float, head: str, half: b
 
 @pytest.mark.parametrize("head", ["model", "trl"])
 def test_a_tied_table_has_two_gradients_and_their_sum(head: str) -> None:
-    """A tied embedding table gets two gradients, one from the embedding and one from the output head. The end of the
-    backward pass adds them up. The sum becomes the stored gradient, or is added to it in a second micro-batch.
+    """A tied embedding table gets two gradients, one from the embedding and one from the output head. At the end of the
+    backward pass both are added, so three tensors of the table's size exist. In a second micro-batch, the sum is then
+    added to the stored gradient.
     """
     from transformers import LlamaConfig, LlamaForCausalLM
     from trl.trainer.utils import add_fused_lm_head
@@ -91,5 +95,6 @@ def test_a_tied_table_has_two_gradients_and_their_sum(head: str) -> None:
             alive.sizes[model.lm_head.weight.untyped_storage()._cdata] = 0
             model(input_ids=tokens, labels=tokens, **more).loss.backward()
         counted += [size / (2 * WORDS * WIDTH) for size in alive.sums]
-    # the gradient that the first micro-batch has stored is not counted, because it was created before the block
+    # the stored gradient of the first micro-batch is a fourth tensor, but it existed before the `with` block, so it is
+    # not counted
     assert counted == [pytest.approx(3, abs=0.2)] * 2

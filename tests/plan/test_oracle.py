@@ -1,4 +1,4 @@
-"""The bytes that autograd saves in real models equal those of the table of coefficients."""
+"""The bytes that autograd saves in real models are those that the plan computes from its table of coefficients."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def compared(family: str, modes: tuple[str, ...], shape: tuple[int, ...]) -> Non
 
 
 def agree(family: str, stack: str, off: dict[str, float]) -> None:
-    """Check that the error of each mode is at most the one in the table, plus half of its last digit."""
+    """Check the error of each mode: it must not exceed the error that the table states for the mode, which is rounded
+    to its last digit.
+    """
     bounds = coefficients.differences(stack).get(family, {})
     for mode, share in off.items():
         bound = bounds.get(mode)
@@ -43,7 +45,7 @@ def agree(family: str, stack: str, off: dict[str, float]) -> None:
 
 
 def kept(family: str, shape: tuple[int, ...], window: int, requested: dict[str, object]) -> float:
-    """The measured bytes that a period saves of the longest row."""
+    """The bytes that one period of the layer pattern saves, measured for the longest row."""
     oracle = pytest.importorskip("oracle")
     ((_, measured),) = oracle.measure(family, shape, RANK, requested, window).items()
     linear, quadratic = oracle.growth(measured)
@@ -51,7 +53,7 @@ def kept(family: str, shape: tuple[int, ...], window: int, requested: dict[str, 
 
 
 def activations(family: str, shape: tuple[int, ...], **changes: object) -> float:
-    """The bytes that the plan predicts for a period and the longest row."""
+    """The bytes that one period of the layer pattern saves, as the plan predicts them for the longest row."""
     oracle = pytest.importorskip("oracle")
     known = evolve(oracle.facts(family, shape), **changes.pop("facts", {}))  # type: ignore[arg-type]
     load = Load(
@@ -99,9 +101,10 @@ def test_the_dropout_of_adapters_keeps_what_the_plan_says() -> None:
 
 
 def test_a_family_without_coefficients_on_a_stack_is_unknown_there() -> None:
-    """Every model of the registry has a verdict on exactly the stacks on which its family was measured.
+    """The plan predicts the memory of a model on a stack exactly if the model's family was measured with this stack's
+    libraries.
 
-    A family that was not measured does not exist in the stack's transformers.
+    The families that were not measured for a stack are those that its transformers does not have.
     """
     models = [find_model(name) for name in model_names()]
     known = {one.model_type: one for one in models if one is not None}
@@ -116,7 +119,7 @@ def test_a_family_without_coefficients_on_a_stack_is_unknown_there() -> None:
             attention = "eager" if "full/bf16/sdpa" not in measured.get(name, ["full/bf16/sdpa"]) else "sdpa"
             found = memory(evolve(load, facts=model, family=name, stack=stack, attention=attention))
             assert isinstance(found, str) == (name not in measured), (stack, name)
-            if measured:  # a stack of library versions may be added before the memory of its families is measured
+            if measured:  # a new stack may not have been measured yet
                 assert (name in measured) == (load_stack(stack).family(name) is not None), (stack, name)
         assert isinstance(memory(evolve(load, family="no-family", stack=stack)), str)
     assert isinstance(memory(evolve(load, stack="no-stack")), str)
@@ -124,11 +127,12 @@ def test_a_family_without_coefficients_on_a_stack_is_unknown_there() -> None:
 
 @pytest.mark.parametrize("attention", ["sdpa", "flash2"])
 def test_a_stack_is_planned_with_what_its_own_libraries_keep(attention: str) -> None:
-    """Before torch's own attention, transformers 4.52 copies the keys of each group for all its heads; newer versions
-    do not.
+    """With grouped-query attention, transformers 4.52 repeats keys and values for every head before it calls torch's
+    own attention; newer versions do not.
 
-    With these copies a layer of Llama 8B saves 10 bytes for each of 32 x 128 values per token. Without them it saves 4
-    bytes for each of these, and 4 for each of 8 x 128 values.
+    With the repeats, attention in a layer of Llama 8B saves 10 bytes per token for each of the 32 x 128 values of the
+    queries. Without them, it saves 4 bytes for each of these values, and 4 bytes for each of the 8 x 128 values of the
+    keys.
     """
     kept = {}
     for stack in filter(coefficients.families, STACKS):

@@ -1,4 +1,6 @@
-"""`xpc plan` predicts measured runs, specs, and specs on other hardware. For some runs it says `unknown`."""
+"""`xpc plan` predicts measured runs, specs, and specs on other hardware. For some runs it says that the memory is
+`unknown`.
+"""
 
 from __future__ import annotations
 
@@ -75,8 +77,8 @@ def test_the_verdicts_of_measured_runs():
 
 
 def test_the_fused_head_is_within_six_hundredths():
-    """The prediction for TRL's fused head is within 6 %. Measurements with the loss `chunked_nll`, which no stack has,
-    are skipped.
+    """The predictions for TRL's fused loss head are within 6 % of the measurements. Measurements of the loss
+    `chunked_nll` are left out, because no stack has it.
     """
     seen = 0
     for row in points.rows("fused_head_points.jsonl"):
@@ -130,7 +132,9 @@ def test_a_family_without_coefficients_is_unknown(planned):
 
 
 def test_windows_shorten_the_longest_row_of_gemma(planned):
-    """TRL measured 107,520 tokens as the longest row of gemma-3-1b in 79 GiB (fused_head_points.jsonl)."""
+    """With sliding windows, long rows need less memory: TRL measured 107,520 tokens as the longest row of gemma-3-1b in
+    79 GiB (fused_head_points.jsonl).
+    """
     row = next(one for one in points.rows("fused_head_points.jsonl") if one.get("trainer") == "SFT nll")
     longest = memory(accuracy.head_load(row, row["max_seq_79gib"]))
     assert abs(longest.peak / GIB / 79 - 1) <= 0.1
@@ -141,8 +145,8 @@ def test_windows_shorten_the_longest_row_of_gemma(planned):
 
 
 def test_hours_include_evaluations(planned):
-    """An evaluation row takes a third of the time of a training row, because it needs only the forward pass. So 64
-    evaluation rows after every step of 64 rows add a third.
+    """The forward pass is a third of the time of a training row, and an evaluation row needs nothing else. So an
+    evaluation of 64 rows after every step of 64 rows adds a third to the hours.
     """
     lines = "zero3\nmemory(checkpointing=false)\ndata(holdout=64)\neval(every={})"
     held = [planned("--format", "json", more=lines.format(every)) for every in ("never", "1")]
@@ -198,7 +202,9 @@ def test_the_last_step_is_saved_too(every, steps, saves):
 
 @pytest.mark.parametrize(("more", "kept"), [("", 3), ("eval(every=4, patience=2)\ndata(holdout=5%)", 4)])
 def test_best_checkpoint_is_counted_besides_the_kept_ones(more, kept):
-    """The runtime keeps the best checkpoint in addition to the newest ones (runtime/features/saving/rotation.py)."""
+    """The best checkpoint is kept in addition to the newest ones (runtime/features/saving/rotation.py), so the plan
+    counts its disk space, too.
+    """
     text = (
         SPEC.format(**WRITTEN)
         .replace("for 1 epochs", "for 80 steps")

@@ -1,4 +1,6 @@
-"""The plan of a run in fp8 states at most the memory of bf16, and neither speed nor utilisation."""
+"""For a run in fp8, the plan states an upper bound of the memory, which is that of bf16. It states no speed and no
+utilisation.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ def load(*more: str) -> Load:
 @pytest.mark.parametrize(("stack", "precision", "bits", "widened"), [
     ("trl-1.16", "bf16", 4, False),
     ("trl-1.16", "fp16", 4, False),
-    # trl 0.24 makes the weights float32, but peft_module_casting_to_bf16 then makes all but the norms bf16 again
+    # trl 0.24 first converts the weights to float32; then peft_module_casting_to_bf16 converts all of them except the
+    # norms back to bf16.
     ("trl-0.24", "bf16", 4, False),
     ("trl-0.24", "fp16", 4, True),
     ("trl-0.24", "bf16", 8, True),
@@ -68,8 +69,8 @@ def test_deepspeed_casts_what_the_trainer_widened() -> None:
 
 
 def test_adapters_have_the_width_that_the_trainer_gives_them() -> None:
-    """TRL 1.16 trains adapters on a quantized base in bf16: 2 bytes for each of 40 million weights and for each
-    moment.
+    """TRL 1.16 trains adapters in bf16 if the base is quantized, and other stacks in float32. So a weight of an
+    adapter, and each of its moments in the optimizer, takes 2 or 4 bytes.
     """
     for stack, more, element in (
         ("trl-1.16", "qlora(rank = 16)", 2), ("trl-1.16", "lora(rank = 16)", 4), ("trl-0.24", "qlora(rank = 16)", 4),
@@ -84,8 +85,8 @@ def test_adapters_have_the_width_that_the_trainer_gives_them() -> None:
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_the_backward_pass_unpacks_one_weight_after_the_other(strategy: str) -> None:
-    """The largest weight of Qwen2.5 7B has 18,944 x 3,584 values, which take 130 MB in bf16. The two layers that FSDP
-    gathers stay packed.
+    """In the backward pass, only one quantized weight at a time is unpacked to bf16: at most 18,944 x 3,584 values (130
+    MB) in Qwen2.5 7B. The two layers that FSDP gathers stay quantized.
     """
     requested = ("hardware 8 x a100-80gb", strategy, "memory(checkpointing)", "precision bf16")
     text = SPEC.replace("hardware 1 x a100-80gb\n", "") + BATCH
@@ -123,7 +124,7 @@ save "out" every=never
 
 
 @pytest.mark.parametrize(("stack", "gpus", "micro", "strategy", "least", "most"), [
-    # the published run ran out of memory at 77.9 GiB, because PEFT makes the norms float32
+    # published: out of memory at 77.9 GiB, since PEFT converts the norms to float32
     ("trl-0.24", 1, 4, "ddp", 79.1, 90.0),
     ("trl-0.18", 1, 4, "ddp", 79.1, 90.0),
     ("trl-1.16", 1, 4, "ddp", 61.5, 65.4),  # 63.4 GiB measured, without float32 norms
@@ -135,7 +136,9 @@ save "out" every=never
 def test_qlora_of_70b_is_planned_as_published_runs_went(
     stack: str, gpus: int, micro: int, strategy: str, least: float, most: float
 ) -> None:
-    """The runs train Llama-2-70B in 4 bits on A100-80GB (fms-acceleration scripts/benchmarks/refs/a100_80gb.csv)."""
+    """Published runs that train Llama-2-70B in 4 bits on A100-80GB (fms-acceleration
+    scripts/benchmarks/refs/a100_80gb.csv).
+    """
     text = LLAMA.format(stack=stack, gpus=gpus, strategy=strategy, micro=micro, gbs=gpus * micro)
     found = check_text(text.encode(), "t.xp", Workspace(ROOT, allow_oom=True))
     assert found.spec is not None, [one.message for one in found.problems]
@@ -147,8 +150,8 @@ def test_qlora_of_70b_is_planned_as_published_runs_went(
 
 
 def test_the_scales_of_4_bit_weights_are_not_sharded() -> None:
-    """bitsandbytes keeps the scales outside of the parameter, so each of two processes holds half of the weights and
-    all scales.
+    """bitsandbytes stores the scales of 4-bit weights outside of the parameters, so FSDP does not shard them: each of
+    two processes has half of the weights and all scales.
     """
     made = load("precision bf16", "qlora(rank = 16)")
     one = memory(made)
@@ -163,8 +166,8 @@ def test_the_scales_of_4_bit_weights_are_not_sharded() -> None:
 
 
 def test_norms_in_float32_make_the_residual_stream_float32_in_some_families() -> None:
-    """With norms in float32, the hidden states between Llama's layers are float32, because Llama's norm multiplies by
-    its float32 weight last. OLMo 2's norm rounds after the multiplication, so its hidden states stay in half precision.
+    """With norms in float32, the hidden states between Llama's layers become float32, because Llama's norm ends with a
+    multiplication by its float32 weight. OLMo 2's norm converts back to half precision after this multiplication.
     """
     from xpc.compiler.plan.coefficients import family
 

@@ -1,5 +1,5 @@
-"""For `checkpointing(selective)`, the plan adds to the memory of full recomputation the tensors that TRL's policy saves
-in a real model.
+"""With `checkpointing(selective)`, TRL's policy keeps some tensors that full recomputation would drop. The plan adds
+the bytes of these tensors, which the tests measure in a real model.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOKENS = 64
 
 
 def held(family: str, attention: str, dtype: torch.dtype, selective: bool) -> int:
-    """The bytes of the tensors that exist between a forward pass and its backward pass."""
+    """Run a forward pass; return the bytes of the tensors that are kept for the backward pass."""
     model = family_models.built(family, SHAPE, 2, attention, dtype)
     if selective:
         enable_selective_activation_checkpointing(model)
@@ -59,7 +59,7 @@ def test_the_plan_counts_what_is_kept(family: str, dtype: torch.dtype) -> None:
 
 
 def test_of_eager_attention_nothing_is_kept() -> None:
-    """With eager attention, `checkpointing(selective)` saves no more tensors than full recomputation (XP483), except
-    one or two empty ones.
+    """With eager attention, `checkpointing(selective)` keeps nothing that full recomputation would drop (XP483), except
+    one or two empty tensors.
     """
     assert abs(held("llama", "eager", torch.float32, True) - held("llama", "eager", torch.float32, False)) < 100

@@ -2,12 +2,12 @@
 
 `python tests/plan/ranges.py` writes the file. The time of a token is a sum of parts, whose weights are fitted to the
 rows of one GPU generation and precision (llm-foundry's published table, 125 M to 30 B parameters): matrix products,
-which are slower in narrow models; attention; the bytes that a process sends over the links of its machine; and those
-that it sends over the network between machines, whose weight is the part that no computation hides. Each trainer of the
-Hugging Face libraries has one factor on this sum, the median of its rows, from runs of fms-hf-tuning on A100 (tokens/s
-in the notes of memory_points.jsonl, and for adapters without fused kernels in heldout_speed.jsonl). Nothing is fitted
-to a single model. All chips other than A100 and H100 share two numbers, fitted to published runs on five GPUs
-(other_chips.jsonl).
+which are slower in narrow models; attention; bytes that a process sends to others on its machine; and bytes that it
+sends to other machines. The weight of the sent bytes is the share of the sending that does not overlap with
+computation. For each kind of Hugging Face trainer, this sum is multiplied by one factor: the median of measured /
+predicted time in runs of fms-hf-tuning on A100 (tokens/s in the notes of memory_points.jsonl, and for adapters without
+fused kernels in heldout_speed.jsonl). Nothing is fitted to a single model. All chips other than A100 and H100 share two
+numbers, fitted to published runs on five GPUs (other_chips.jsonl).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def key(row: Row) -> str:
 
 
 def work(row: Row) -> Work:
-    """The sizes that decide the time of an llm-foundry run. All but three shard their weights (FULL_SHARD)."""
+    """The sizes on which the time of an llm-foundry run depends. All runs but three shard the weights (FULL_SHARD)."""
     layers, hidden = SHAPES[row["model"].partition("-")[2]]
     stage = 3 if row["strategy"] == "FULL_SHARD" else 2
     return Work(
@@ -74,7 +74,8 @@ def card(name: str) -> dict[str, float]:
 def fit(rows: list[Row]) -> list[float]:
     """Fit the weights of the parts of a step's time with the least relative error, by the normal equations.
 
-    The time for reading the weights is not fitted: a GPU that computes little else reads them at its memory bandwidth.
+    The time for reading the weights has the fixed weight 1: a GPU that computes little else reads them at its full
+    memory bandwidth.
     """
     system = [[part * row["tok_s_gpu"] for part in parts(work(row))] for row in rows]
     count = len(system[0]) - 1
@@ -93,7 +94,9 @@ def fit(rows: list[Row]) -> list[float]:
 
 
 def excluded() -> list[tuple[Row, float]]:
-    """Each row of llm-foundry with the tokens/s per GPU that is predicted from the other models' rows."""
+    """Each row of llm-foundry with a prediction of its tokens/s per GPU. The prediction is fitted without the rows of
+    the same model.
+    """
     found = []
     rows = foundry()
     for name, model in sorted({(key(row), row["model"]) for row in rows}):
@@ -127,7 +130,7 @@ def tuned() -> Iterator[tuple[Row, Work, str]]:
 
 
 def trainers(table: dict[str, list[float]]) -> dict[str, list[float]]:
-    """The measured / predicted times of Hugging Face trainers, by kind of training."""
+    """For each kind of training, the measured / predicted times of runs with Hugging Face trainers."""
     found: dict[str, list[float]] = {}
     reported = [(done, kind, measured(row)) for row, done, kind in tuned()]
     reported += [(held_work(row), trainer_of(row), row["tokens_s_gpu"]) for row in of_other_models()]
@@ -138,8 +141,8 @@ def trainers(table: dict[str, list[float]]) -> dict[str, list[float]]:
 
 
 def of_other_models() -> list[Row]:
-    """Runs of fms-hf-tuning with other models than the runs of `tuned`: dense models that are trained with adapters in
-    one of two ways: without fused kernels, or slowed down by PEFT's float32 casts.
+    """Runs of fms-hf-tuning for kinds of training that `tuned` does not have: adapters on dense models, either without
+    fused kernels or slowed down by PEFT's float32 casts.
     """
     kinds = {kind for _, _, kind in tuned()}
     rows = [row for row in points.rows("heldout_speed.jsonl") if row["group"] == "fms_models"]
@@ -148,7 +151,7 @@ def of_other_models() -> list[Row]:
 
 
 def trainer_of(row: Row) -> str:
-    """The name under which the plan has the factor of the trainer of a row of heldout_speed.jsonl."""
+    """The key under which utilisation.json has the factor for the trainer of this row of heldout_speed.jsonl."""
     return f"{row['trainer']} casts" if row.get("casts") else str(row["trainer"])
 
 
@@ -172,14 +175,15 @@ def held_work(row: Row) -> Work:
 def other_chips() -> list[Row]:
     """Published runs on GPUs with other chips than A100 and H100, in the fields of heldout_speed.jsonl.
 
-    Excluded are two 3090 with FSDP, whose number of PCIe lanes is unknown, and runs without flash attention.
+    Two groups are left out: runs on two 3090 with FSDP, because their number of PCIe lanes is unknown, and runs without
+    flash attention.
     """
     return points.rows("other_chips.jsonl")
 
 
 def by_chip(row: Row, known: Mapping[str, Any]) -> Callable[[float, float], float]:
-    """Return a function from `share` and `least`, the two numbers of other chips, to the measured / predicted time of a
-    run.
+    """Return a function that computes the measured / predicted time of a run. Its arguments are `share` and `least`,
+    the two fitted numbers for GPUs of other chips.
     """
     gpu, work = find_gpu(row["gpu"]), held_work(row)
     assert gpu is not None, row["gpu"]
@@ -202,8 +206,8 @@ def time_over_predicted(row: Row, known: Mapping[str, Any], share: float, least:
 
 
 def fit_other_chips(known: Mapping[str, Any], rows: list[Row]) -> tuple[float, float]:
-    """The values of `share` and `least`, with two digits, for which the squared logarithm of measured / predicted time
-    is smallest. Each GPU has the same weight.
+    """Find the values of `share` and `least`, to two decimals, for which the mean of log(measured / predicted time)
+    squared is smallest. Each GPU has the same weight, however many runs it has.
     """
     return _fitted(json.dumps([{name: known[name] for name in ("weights", "trainers")}, rows]))
 
@@ -221,7 +225,9 @@ def _fitted(reported: str) -> tuple[float, float]:
 
 
 def other_chips_left_out(known: Mapping[str, Any]) -> list[tuple[Row, float]]:
-    """Each run on another chip, with its measured time over the time predicted from runs on other GPUs."""
+    """The runs on GPUs of other chips, each with measured / predicted time. The prediction for a run is fitted to the
+    runs on all other such GPUs.
+    """
     rows, found = other_chips(), []
     for gpu in dict.fromkeys(row["gpu"] for row in rows):
         both = fit_other_chips(known, [row for row in rows if row["gpu"] != gpu])
@@ -230,7 +236,7 @@ def other_chips_left_out(known: Mapping[str, Any]) -> list[tuple[Row, float]]:
 
 
 def chips() -> dict[str, dict[str, object]]:
-    """The chip that has measured runs, for each GPU generation."""
+    """For each GPU generation, the GPU to whose runs the weights were fitted."""
     found = {}
     for generation, (name, of) in CHIPS.items():
         known = card(of)
@@ -263,8 +269,8 @@ def table() -> dict[str, object]:
 def seed(known: list[float]) -> list[float]:
     """The weights for V100 in fp32, from one published run with recomputation: 310 tokens/s per GPU with Qwen2.5-3B.
 
-    The weights of communication and of memory reads are those that were fitted to A100. The time that they do not
-    explain gives the weight of the matrix products.
+    The weights of communication and of memory reads are those fitted to A100 runs. The rest of the measured time is
+    that of the matrix products, and gives their weight.
     """
     gpu = find_gpu("v100-32gb")
     assert gpu is not None

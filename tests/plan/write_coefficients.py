@@ -1,4 +1,5 @@
-"""`make coefficients`: measure every family of the registry that has models with oracle.py, and write a stack's table.
+"""`make coefficients`: measure, with oracle.py, every model family of which the registry has models, and write the
+table of a stack.
 
     python tests/plan/write_coefficients.py STACK [FAMILY ...]
 
@@ -35,8 +36,8 @@ example, autocast copies the experts to which a few tokens happen to be routed.
 def write(
     stack: str, family: str, rows: dict[str, dict[str, float]], off: dict[str, str], versions: dict[str, str]
 ) -> None:
-    """Write a family's rows into the table, which is read again first, because another run may have written other
-    families.
+    """Write a family's rows into the table. The table is read again just before, because another process may have added
+    other families meanwhile.
     """
     path = coefficients.table_of(stack)
     table: dict[str, dict[str, object]] = {"versions": {}, "families": {}, "differences": {}}
@@ -53,8 +54,8 @@ def write(
 
 
 def before_now(stack: str, family: str, versions: dict[str, str]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """Return a pair from the coefficients file: the measured rows of a family by mode, and for each row that fits the
-    measurement only roughly, its error. Both are empty if the rows were measured with other library versions.
+    """Read two mappings from the coefficients file: a family's measured rows by mode, and the errors of those rows that
+    fit the measurement only roughly. Both are empty if other library versions were measured.
     """
     path = coefficients.table_of(stack)
     if not os.path.exists(path):
@@ -67,7 +68,9 @@ def before_now(stack: str, family: str, versions: dict[str, str]) -> tuple[dict[
 
 
 def main(stack: str, requested: list[str]) -> None:
-    """Measure the families, and write after each, so that an interrupted run keeps its results."""
+    """Measure the families. The table is written after each family, so an interrupted run loses nothing that is
+    measured.
+    """
     import peft
     import torch
     import transformers

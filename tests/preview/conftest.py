@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Warm:
-    """Warm interpreters for all targets; their folder has the models `tiny`, `teacher` and `begun`, and data files."""
+    """Warm interpreters for all targets. The folder in which they work has data files and the models `tiny`, `teacher`
+    and `begun`.
+    """
     from method_runs import Warm, files
 
     made = Warm(str(tmp_path_factory.mktemp("place")))
@@ -34,7 +36,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Warm:
         stated = {**json.load(handle), "tokenizer_class": "PreTrainedTokenizerFast"}
     put(folder, {"tiny/tokenizer_config.json": json.dumps(stated)})
     os.symlink("tiny", os.path.join(folder, "teacher"))
-    # the tokenizer of the model `begun` has a begin token
+    # `begun` is `tiny` with a tokenizer that has a begin-of-sequence token
     shutil.copytree(os.path.join(folder, "tiny"), os.path.join(folder, "begun"))
     put(folder, {"begun/tokenizer_config.json": json.dumps({**stated, "bos_token": "<|endoftext|>"})})
     from tiny import conversations

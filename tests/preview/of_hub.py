@@ -16,8 +16,8 @@ TOOL = {"type": "function", "function": {"name": "add", "description": "Adds.", 
 
 
 def main(folder: str, out: str, scan: str, choice: str) -> int:
-    """Prepare rows as the preview's worker does. Write to OUT the worker's answer, its output, and its requests to the
-    hub.
+    """Prepare rows as the worker of `xpc preview` does. The file OUT gets the worker's answer, what the worker printed,
+    and its requests to the hub.
     """
     sys.path.insert(0, WORKER)
     import datasets

@@ -1,4 +1,4 @@
-"""A handmade answer of the preview worker."""
+"""Answers of the preview's worker, written by hand for the tests."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ ROWS = 8
 def sequence(
     name: str, *parts: tuple[str, int, int], cut: str = "", roles: tuple[str, ...] = ("user", "assistant")
 ) -> Any:
-    """A sequence with one token per word; each part has a text, whether the text has a loss, and the turn that it
-    belongs to.
+    """A tokenized sequence, with one token for each part. A part is a triple: its text, whether it has a loss, and the
+    number of its turn.
     """
     tokens = [[100 + at, text, learned, turn] for at, (text, learned, turn) in enumerate(parts)]
     turns = [
@@ -43,7 +43,7 @@ def found(*rows: Any, **others: Any) -> dict[str, Any]:
 
 
 def row(*sequences: Any, number: int = 0, verdicts: Any = (), excluded: str | None = None) -> dict[str, Any]:
-    """A row of train.jsonl in the worker's answer."""
+    """A row as the worker reports it, from the file train.jsonl."""
     return {
         "source": "train.jsonl", "row": number, "excluded": excluded, "sequences": list(sequences),
         "verdicts": list(verdicts),

@@ -1,5 +1,5 @@
-"""The rows of a preview equal the rows of the batches that TRL's own trainer collates. This is tested for methods,
-stacks, chat templates and packing strategies.
+"""The rows that a preview shows are the rows of the batches that TRL's trainer collates: for each method, stack, chat
+template and packing strategy.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ preparation of rows needs no flash attention.
 
 
 def lacks(target: str, name: str) -> bool:
-    """Whether a stack cannot run a case of ``SUPERVISED`` on a CPU."""
+    """Whether a case of ``SUPERVISED`` needs something that the stack cannot do on a CPU."""
     _, method, batch = SUPERVISED[name]
     stack = load(target)
     split = name.endswith("split") and STRATEGIES["split"] not in stack.packing
@@ -62,7 +62,7 @@ def lacks(target: str, name: str) -> bool:
 
 
 def both(warm: Warm, name: str, text: str, target: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return a pair: the preview of every row of a spec, and the batches on which its run trains."""
+    """Return two results for a spec: the preview of all its rows, and the batches that its run collates."""
     bundle = warm.compiled(text, name)
     _write_strategy(bundle, STRATEGIES.get(name.rpartition("-")[2]))
     answers, cwd = [], os.path.join(warm.location, f"{name}.run")
@@ -117,7 +117,8 @@ def collated(batches: list[dict[str, Any]], method: str) -> list[tuple[list[int]
             for name in ("chosen", "rejected"):
                 blank = [[0] * len(row) for row in batch[f"input_ids_{name}"]]
                 out += list(map(kept, batch[f"input_ids_{name}"], batch[f"attention_mask_{name}"], blank))
-        elif "prompt_input_ids" in batch:  # dpo before trl 1.0: the model's input after truncation
+        # dpo before trl 1.0 truncates later, so its rows are read from the model's input
+        elif "prompt_input_ids" in batch:
             for inputs in one["inputs"][:1]:
                 prompts = [sum(row) for row in batch["prompt_attention_mask"]] * 2
                 for ids, mask, prompt in zip(inputs["input_ids"], inputs["attention_mask"], prompts, strict=True):
@@ -189,8 +190,8 @@ def test_the_end_of_a_long_prompt_is_kept(warm: Warm, target: str, method: str) 
     ("target", "data", "settings"), nightly_but(DISTILLED, lambda one: one[0] == OTHERS[0] and one[2] == OWN)
 )
 def test_every_form_of_distillation(warm: Warm, target: str, data: str, settings: str) -> None:
-    """If the student generates all answers, a preview shows the prompts of the rows. With `lmbda = 0` it also shows the
-    rows' answers, which are then trained on.
+    """If the student generates all answers, no answer of the rows is trained on, so a preview shows only the prompts.
+    With `lmbda = 0`, the rows' answers are trained on and shown.
     """
     own = settings == OWN
     more = ["data(format=prompt_completion)"] if own else []

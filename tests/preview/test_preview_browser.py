@@ -1,4 +1,4 @@
-"""The page of `xpc preview --html` is opened in Chromium, at the width of a phone and of a desktop screen."""
+"""Chromium opens the page of `xpc preview --html`, once as wide as a phone, and once as wide as a desktop screen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ function look(inside) {
 @pytest.mark.nightly
 @in_browser
 def test_in_a_browser(tmp_path: Path) -> None:
-    """Tokens that are trained on are marked, every token is shown, and the page is never wider than its window."""
+    """The page shows every token, marks the tokens that have a loss, and is never wider than the window."""
     long = row(sequence("text", *QUESTION, ("<assistant>", 0, 1), ("word" * 300, 1, 1)), number=1, verdicts=[WRONG])
     text = page(found(TALK, long), "run.xp")
     seen_at = in_frames(SCRIPT, text, tmp_path, dark=False)

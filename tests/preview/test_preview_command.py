@@ -1,4 +1,4 @@
-"""The options of `xpc preview` work, and some errors end it before the training interpreter is started."""
+"""The options of `xpc preview`, and errors that end the command before it starts the interpreter that trains."""
 
 from __future__ import annotations
 

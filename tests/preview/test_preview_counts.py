@@ -1,4 +1,6 @@
-"""Statistics of a preview are cached, used by check, compile and plan, and change no bundle."""
+"""A preview counts tokens and caches the statistics. check, compile and plan use them in their messages, but no bundle
+depends on them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Ten planted mistakes in rows: each gives one finding with one sentence, and the correct row gives none."""
+"""Ten kinds of wrong rows. For each, the preview reports one finding of one sentence; for the correct row it reports
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,8 @@ def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any
     tools = {"tools": [TOOL]} if row == "tools" else {}
     stored = [{"messages": ROWS[row], **tools}] * 8
     put(folder, {f"{row}.jsonl": lines(stored), f"{template}.jinja": TEMPLATES[template]})
-    # XP506 requires a template with marks, so compile with one that has marks, and replace it in the bundle below
+    # Without marks in the chat template, XP506 refuses the spec. So it is compiled with another template, which is
+    # replaced in the bundle below.
     chosen = "no_end" if template == "no_marks" else template
     text = spec(
         f'model(chat_template=file("{chosen}.jinja"){", " if model else ""}{model})', ANSWERS, data=f'"{row}.jsonl"'
@@ -123,12 +126,12 @@ def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any
         with open(location, "w", encoding="utf-8") as handle:
             handle.write(TEMPLATES[template])
         with open(os.path.join(bundle, "bundle.toml"), "w", encoding="utf-8") as handle:
-            handle.write("")  # the bundle states no digests
+            handle.write("")  # an empty manifest, so that the replaced template contradicts no digest
     return first_row(warm, bundle, name)
 
 
 def first_row(warm: Warm, bundle: str, name: str, target: str = DEFAULT) -> Any:
-    """Preview a bundle, with its reward functions called; return its first row."""
+    """Preview a bundle and call its reward functions; return the first row of the answer."""
     out = os.path.join(warm.location, f"{name}.json")
     done = warm.of(target).run(
         bundle, warm.location, bundle, out, "1", "rows", program=os.path.join(HERE, "prepared.py")

@@ -1,4 +1,4 @@
-"""The rows of a preview do not depend on a spec's machine, strategy and precision."""
+"""A preview shows the same rows whatever hardware, strategy and precision the spec has."""
 
 from __future__ import annotations
 

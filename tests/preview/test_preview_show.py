@@ -120,7 +120,7 @@ def test_rows_cannot_control_the_terminal() -> None:
 
 
 class Page(HTMLParser):
-    """A parser of an HTML page that collects unclosed elements and texts."""
+    """An HTML parser that collects texts, and elements that are never closed."""
 
     def __init__(self) -> None:
         super().__init__()

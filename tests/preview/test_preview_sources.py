@@ -1,4 +1,4 @@
-"""A preview reads the first rows of a hub dataset, the tools of prompt rows, and reward files."""
+"""What a preview reads: the first rows of a hub dataset, the tools of prompt rows, and reward files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_tools_of_a_hub_row_are_in_its_text(warm: Warm) -> None:
     found = of_hub(warm, "hub-tools", "", "first")
     text = "".join(token[1] for token in found["answer"]["rows"][0]["sequences"][0]["tokens"])
     assert '"name": "add"' in text
-    # the description of the tools may take so many of the allowed tokens that the answer is cut away (XP595)
+    # XP595: the tool descriptions may use so much of the allowed length that the answer is truncated
     assert {one["code"] for one in found["answer"]["rows"][0]["verdicts"]} <= {"XP595"}
 
 
@@ -119,7 +119,9 @@ def test_prompts_that_are_tokenized_while_the_run_trains_have_no_lengths(warm: W
 
 
 def test_rows_of_a_json_file_are_previewed(warm: Warm) -> None:
-    """The rows of a file that is one list; a stream of such a file does not know its columns."""
+    """The file is a single JSON list of rows. If `datasets` streams such a file, it does not know the columns in
+    advance.
+    """
     rows = [{"prompt": f"What is {at}+{at}?", "completion": f" {2 * at}"} for at in range(ROWS)]
     put(warm.location, {"listed.json": json.dumps(rows)})
     answer, batches = both(warm, "listed", spec(data='"listed.json"', length="1 steps", sizes="gbs=8 micro=4"), DEFAULT)

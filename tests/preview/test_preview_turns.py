@@ -1,5 +1,5 @@
-"""Turns of rows are learned correctly on every stack: end tokens, user turns in answers, tool calls, reasoning,
-weights.
+"""Which tokens of a row have a loss, on every stack: end tokens, user turns inside answers, tool calls, reasoning, and
+rows with weights.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CALLED = {"conversations": [{"from": "human", "value": "1+1?"}, {"from": "functi
 
 
 def first(warm: Warm, name: str, row: dict[str, Any], target: str, *more: str) -> Any:
-    """The worker's answer for the first row of a spec, in the stack's interpreter."""
+    """Preview a spec of one row in the stack's interpreter; return the row from the worker's answer."""
     put(warm.location, {f"{name}.jsonl": lines([row] * 4)})
     text = spec(*more, data=f'"{name}.jsonl"', length="1 steps", target=target, sizes="gbs=4 micro=2 seq=256")
     bundle, out = warm.compiled(text, name), os.path.join(warm.location, f"{name}.answer.json")
@@ -46,7 +46,7 @@ def first(warm: Warm, name: str, row: dict[str, Any], target: str, *more: str) -
 
 
 def learned(sequence: Any) -> str:
-    """The text of those tokens of a row that are trained on."""
+    """The text of the tokens that have a loss."""
     return "".join(text for _, text, bears, _ in sequence["tokens"] if bears)
 
 
@@ -57,8 +57,8 @@ CASES = [
 
 @pytest.mark.parametrize(("target", "method"), CASES)
 def test_an_answer_that_is_compared_ends_once(warm: Warm, target: str, method: str) -> None:
-    """TRL appends a second end token to preference answers that end with an end token and a line break; a bundle
-    prevents it.
+    """If a preference answer ends with an end token and a line break, TRL appends a second end token. A bundle prevents
+    this.
     """
     row = first(warm, f"{target}-{method}", COMPARED[method], target, f"method {method}", "chat_template = qwen2.5")
     assert row["sequences"]
@@ -105,7 +105,9 @@ def test_a_weight_is_reported(warm: Warm) -> None:
 
 @pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_calls_in_rows_of_the_hub_stop_the_run_until_the_spec_reads_them(warm: Warm, target: str) -> None:
-    """A bundle whose messages have only a role and a text stops before its first step and says what to write."""
+    """The rows have tool calls, but the spec reads only the role and the text of a message. The run stops before its
+    first step, and says what to write into the spec.
+    """
     output = {}
     for name, columns in (("unread", ""), ("read", ", columns=[conversations, tools]")):
         text = spec(f"data(format=conversations{columns})", "chat_template = qwen2.5", data="some/rows",
@@ -127,7 +129,9 @@ def test_calls_in_rows_of_the_hub_stop_the_run_until_the_spec_reads_them(warm: W
 
 
 def stored(warm: Warm, name: str, rows: list[dict[str, Any]], target: str, *more: str, words: tuple[str, ...]) -> Any:
-    """The worker's answer for a Parquet file, which `xpc check` does not read."""
+    """Write the rows into a Parquet file, which `xpc check` does not read, and preview them; return the worker's
+    answer.
+    """
     import pyarrow
     import pyarrow.parquet
 

@@ -1,4 +1,4 @@
-"""Two recipes are rehearsed from start to end, and the tests look at the files that a rehearsal leaves."""
+"""Two recipes are rehearsed completely. The tests check the files that a rehearsal writes."""
 
 from __future__ import annotations
 

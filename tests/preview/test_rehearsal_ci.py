@@ -1,4 +1,6 @@
-"""`xpc rehearse --ci` selects specs, caches results and prints a summary. The rehearsals themselves are fakes."""
+"""`xpc rehearse --ci` selects specs, caches results and prints a summary. Instead of a rehearsal, the tests call a
+fake.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(ci, "interpreter", lambda spec, python: sys.executable)
-    # `ci` only closes what `warm_interpreter` returns
+    # stands in for an interpreter: `ci` only closes it
     monkeypatch.setattr(ci, "warm_interpreter", lambda python: open("/dev/null"))  # noqa: SIM115
     put(str(tmp_path), {".gitignore": "cache\n", "a.xp": written(), "sub/b.xp": written(save='save "out/b"')})
     commit("first")
@@ -45,7 +47,9 @@ def report(*messages: str) -> dict[str, Any]:
 def rehearsed(
     monkeypatch: pytest.MonkeyPatch, *words: str, messages: tuple[str, ...] = ()
 ) -> tuple[list[str], str, int]:
-    """Run `xpc rehearse --ci` with a fake rehearsal; return the specs that it got, the summary and the exit status."""
+    """Run `xpc rehearse --ci` with a fake rehearsal; return the specs that it was called for, the summary and the exit
+    status.
+    """
     seen: list[str] = []
 
     def stand_in(spec: Any, path: str, warm: Any) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Planted mistakes: a rehearsal finds each in one sentence. `xpc check` finds most of them before anything runs."""
+"""For each kind of mistake in a spec or its data, a rehearsal reports one sentence. `xpc check` already reports most of
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The small copy (twin) that a rehearsal runs keeps all settings that a CPU can run, and lists the others."""
+"""A rehearsal runs a small copy (twin) of a spec. The twin has all settings that a CPU can run, and a list of the
+settings that it leaves out.
+"""
 
 from __future__ import annotations
 

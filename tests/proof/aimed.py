@@ -28,8 +28,8 @@ from xpc.grammar.diagnostic import ERROR
 
 
 def refused(proof: Proof, folder: str) -> tuple[bool, list[str]]:
-    """Return a pair: whether the illegal spec of a proof gets the proof's code, and the codes of errors in the legal
-    spec.
+    """Return a pair: whether the proof's code refuses the proof's illegal spec, and the codes of errors in the legal
+    spec (which should have none).
     """
     location = Workspace(folder, allow_oom=True)
     found = check_text(proof.text.encode(), "t.xp", location)
@@ -38,7 +38,7 @@ def refused(proof: Proof, folder: str) -> tuple[bool, list[str]]:
 
 
 def verdict(proof: Proof, answered: bool, wrong: list[str], illegal: Any, legal: Any) -> tuple[str, str]:
-    """Return a pair: the verdict on a proof, which is one of the five in the module's docstring, and what was seen."""
+    """Return a pair: one of the five verdicts of the module's docstring, and a text about what happened."""
     why = failure(proof, illegal, legal)
     if legal["raised"] is not None or wrong:
         return "no proof", f"legal side: {' '.join(wrong)} {why}"[:300]

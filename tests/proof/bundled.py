@@ -1,7 +1,8 @@
-"""A training step by a bundle's own program, with its trainer, adapters, frozen weights and rewards, on a tiny model.
+"""Train one step of a bundle on a tiny model, with the bundle's own trainer, adapters, frozen weights and reward
+functions.
 
-This program runs in the stack's interpreter. Three things differ from a real run: the weights, the rows, and the values
-of reward functions, because texts of an untrained model earn no rewards.
+This program runs in the stack's interpreter. Weights and rows are made up, as are the values of reward functions: real
+ones would all be zero for the texts of an untrained model.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def bundle(run: Any) -> Any:
 
 
 def load(run: Any) -> Any:
-    """The tiny model, quantized to 4 or 8 bits if the bundle's base is."""
+    """The tiny model. It is quantized to 4 or 8 bits if the bundle quantizes its base."""
     from runtime.features.model.adapters import quantization
     from runtime.features.model.weight_dtypes import WeightDtypes
 
@@ -70,8 +71,8 @@ def train_rows(run: Any, read: Any) -> Any:
 
 
 def teacher(run: Any) -> Any:
-    """The teacher of distillation: a copy of the student with more confident predictions, because a student learns
-    nothing from an identical teacher.
+    """A teacher for distillation: a copy of the student that is more confident in its predictions. From an identical
+    teacher, a student would learn nothing.
     """
     model = tiny_models.load(run.family, run.plan["model"], run.kind)
 
@@ -79,15 +80,15 @@ def teacher(run: Any) -> Any:
         out.last_hidden_state = 2 * out.last_hidden_state
         return out
 
-    # in transformers 4.52, the `base_model` of a gemma 3 model is the model itself
+    # in transformers 4.52, gemma 3's `base_model` is the whole model, so its decoder is taken instead
     body = model.get_decoder() if model.base_model is model else model.base_model
     body.register_forward_hook(certain)
     return model.requires_grad_(False).eval()
 
 
 def telling(index: int, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a reward function. The wrapper calls it and checks the number of its values, but returns made-up values that
-    all differ.
+    """Wrap a reward function. The wrapper calls the function and checks how many values it returns. The wrapper itself
+    returns made-up values, so that not all are equal.
     """
 
     @functools.wraps(function)

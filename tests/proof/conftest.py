@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def interpreters(tmp_path_factory: pytest.TempPathFactory) -> Warm:
-    """The warm interpreters from which runs are forked, and the folder in which specs are compiled."""
+    """The warm interpreters, each of which forks a process for every run, and the folder in which specs are
+    compiled.
+    """
     from method_runs import Warm
 
     return Warm(str(tmp_path_factory.mktemp("place")))
@@ -61,7 +63,7 @@ def location(interpreters: Warm) -> str:
 
 @pytest.fixture(scope="session")
 def ground(location: str) -> str:
-    """The same folder as `location`, with data files for every training method added."""
+    """Add data files for every training method to the folder `location`; return its path."""
     from method_runs import files
     from tiny import conversations
 
@@ -70,14 +72,15 @@ def ground(location: str) -> str:
 
 @pytest.fixture(scope="session")
 def warm(ground: str, interpreters: Warm) -> Warm:
-    """The warm interpreters of `interpreters`, once their folder has the models and all data files."""
+    """The fixture `interpreters`, after the models and all data files have been written into its folder."""
     assert ground == interpreters.location
     return interpreters
 
 
 @pytest.fixture(scope="session")
 def train(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
-    """A function that compiles a spec, runs the bundle's launch.sh from a new folder, and returns the finished run.
+    """Return a function that compiles a spec, runs the bundle's launch.sh in a new working folder, and returns the
+    finished run.
 
     The run's processes are forks of a warm interpreter, unless ``cold`` is true.
     """
@@ -93,7 +96,9 @@ def train(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[...,
 
 @pytest.fixture(scope="session")
 def strategies(train: Callable[..., Run]) -> Callable[[str], Run]:
-    """A function that returns the finished run of a strategy; each strategy is trained once per session."""
+    """Return a function that returns the finished run of a strategy. The first call for a strategy trains; later calls
+    return the same run.
+    """
     kept: dict[str, Run] = {}
 
     def run(name: str) -> Run:

@@ -1,14 +1,15 @@
-"""Random specs against the libraries: specs that the compiler accepts must work, and specs that it refuses must fail.
+"""Try random specs in the libraries: what the compiler accepts must work there, and what the compiler refuses must
+fail.
 
     python tests/proof/differential/differential.py --accepted 20000 --steps 600 --out differential
 
 Every accepted spec is lowered, and inspect_bundles.py tries it in the libraries of its target: the launcher reads the
 YAML file, DeepSpeed reads the JSON file, and the configuration class is built from the arguments. None of these may
 cause an exception, a mismatch, or an ignored or deprecated name. `--steps` of the specs, spread over strategies and
-methods, train a step on a tiny model. A refused spec is tried if all its errors have one code (XPnnn), and every proof
-of this code shows an exception: the spec is compiled without the rule and tried in the same libraries. If no library
-raises an exception, the refusal may be false, and is reported. The report is DIR/report.json, .md and .txt; each
-finding is printed when it is found.
+methods, train a step on a tiny model. A refused spec is tried if all its errors have the same code (XPnnn), and if all
+proofs of this code show an exception. The spec is compiled without the rule of this code, and tried in the same
+libraries. If no library raises an exception, the refusal may be false, and is reported. The report is DIR/report.json,
+.md and .txt; each finding is printed when it is found.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ PATIENCE = 3
 
 
 class Differential:
-    """A differential run over specs that are generated from seeds."""
+    """A differential run: it generates specs from seeds, and tries them in the libraries."""
 
     def __init__(
         self, wanted: int, steps: int, seed: str, jobs: int, targets: tuple[str, ...] = (), minutes: float = 0
@@ -175,7 +176,9 @@ class Differential:
         self.report.false_refusals.append({"code": code, "target": target, "seen": seen[:3], "text": text})
 
     def _train(self) -> None:
-        """Train a step of some accepted specs, spread over strategies, methods, adapters and hardware."""
+        """Train one step of some of the accepted specs. They are chosen so that all strategies, methods, adapters and
+        kinds of hardware occur.
+        """
         report = self.report
         bad = {one["name"] for one in report.false_accepts}
         jobs: dict[str, str] = {}
@@ -202,8 +205,8 @@ class Differential:
                 })  # fmt: skip
 
     def _answers(self, sent: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield pairs of a target and the answer to a job. A job that ran out of time or memory is repeated with more
-        of both.
+        """Yield each job's answer with the job's target. A job that ran out of time or memory is run again with more
+        time and memory.
         """
         again: list[tuple[str, dict[str, Any]]] = []
         for target, looker in self.lookers.items():
@@ -220,8 +223,8 @@ class Differential:
             yield from ((target, one) for one in self.lookers[target].collect())
 
     def _past_training(self) -> None:
-        """Train a few refused specs without the rule that refuses them, if the rule's proofs claim an exception in
-        training.
+        """For rules whose proofs claim an exception during training: compile a few specs that only this rule refuses,
+        without the rule, and train them.
         """
         jobs: dict[str, tuple[str, str]] = {}
         sent: dict[str, dict[str, Any]] = {}
@@ -244,14 +247,14 @@ class Differential:
 
 
 def _joined(text: str) -> str:
-    """A warning's text with underscores in place of spaces, so that the name `elastic_checkpoint` is found in `elastic
-    checkpointing`.
+    """A warning's text with underscores instead of spaces. Then the argument `elastic_checkpoint` is found in a warning
+    about `elastic checkpointing`.
     """
     return re.sub(r"\W+", "_", text)
 
 
 def late(answer: Mapping[str, Any]) -> bool:
-    """Whether a job ended for a reason that a busy machine can cause: its time ran out, or its port was taken."""
+    """Whether a job failed only because the machine is busy: it ran out of time, or another program took its port."""
     raised = answer.get("raised") or {}
     late_ = raised.get("type") == "Ended" and "not done after" in raised["message"]
     return late_ or "EADDRINUSE" in raised.get("message", "")
@@ -274,7 +277,7 @@ def versions(targets: tuple[str, ...]) -> dict[str, dict[str, str]]:
 
 
 def main() -> int:
-    """Run and write the report; exit status 1 if there is any finding."""
+    """Make the run and write the report. The exit status is 1 if the report has any finding."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--accepted", type=int, default=20_000, help="accepted specs that are constructed")
     parser.add_argument("--steps", type=int, default=600, help="accepted specs that train a step")

@@ -1,4 +1,6 @@
-"""Generate the specs of a differential run in separate processes: from a spec's number to its bundle and jobs."""
+"""The first part of a differential run, in separate processes: generate a spec from its number, check it, and write its
+bundle and jobs.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ rule would have required.
 
 @define
 class One:
-    """A generated spec and what happened to it. `folder` has its bundle. If `past` names the code of a rule, the spec
-    was compiled without that rule.
+    """A generated spec and the result of its check. `folder` has its bundle. `past` is "" or the code of a rule that
+    refuses the spec; then the bundle was compiled without this rule.
     """
 
     name: str
@@ -81,8 +83,8 @@ def one(name: str, text: str, location: str, claims: Mapping[tuple[str, str], Cl
 
 
 def _refused(out: One, location: str, claims: Mapping[tuple[str, str], Claim], targets: tuple[str, ...]) -> None:
-    """If one code alone refuses a spec, and proofs of the code claim an exception, compile the spec without the code's
-    rule.
+    """If a spec has errors of only one code, and the code's proofs claim an exception, compile the spec without the
+    code's rule.
     """
     if len(out.codes) != 1 or not any(known == out.codes[0] for known, _ in claims):
         return
@@ -126,7 +128,8 @@ def generated_specs(
             for found in waiting.pop(0).get():
                 yield found
                 number += 1
-                accepted += bool(found.accepted and found.folder)  # the target must be an installed stack
+                # only specs for an installed stack have a folder and count
+                accepted += bool(found.accepted and found.folder)
                 if accepted >= wanted:
                     return
             waiting += [pool.apply_async(draw, (start,)) for start in [next(starts, -1)] if start >= 0]

@@ -1,8 +1,9 @@
-"""Find specs that are refused without a reason: collect what the proofs of each code claim about refused specs.
+"""To find specs that are refused without a reason, collect for each code what its proofs claim about the specs that it
+refuses.
 
-A code claims that specs fail on a stack if all its proofs on this stack show an exception of a library for an unchanged
-text. The claim is about specs that no other code refuses. `claims` collects these claims. A code claims nothing if a
-proof measures a silent effect, needs a GPU, or adds its violation to a legal text.
+If all proofs of a code on a stack show that a library raises an exception for the unchanged text, the code claims that
+every spec fails there which this code alone refuses. `claims` collects these claims. A code claims nothing if a proof
+measures a silent effect, needs a GPU, or adds its violation to a legal text.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ cannot be tested, because the rows here are tiny.
 
 @frozen
 class Claim:
-    """A claim that a refused spec fails at stage `at` or before, with a message that matches one of the patterns.
+    """The claim that a spec refused by one code fails at the stage `at` of a run, or earlier, with a message that
+    matches one of the patterns.
 
     If the stage needs a model, the claim only covers specs like those of the proofs: with the same methods, because
     each method has its own trainer, and with the same hardware (CPU or GPU), because specs for GPUs run as their CPU
@@ -51,10 +53,11 @@ class Claim:
         return self.at in BEFORE
 
     def of(self, spec: Spec) -> bool:
-        """Whether the claim covers a spec."""
+        """Whether the claim says anything about this spec."""
         if self.constructs:
             return True
-        # Two processes over gloo have no device mesh for context parallelism or hsdp, and no GPU for pinned memory.
+        # With two gloo processes, neither context parallelism nor hsdp can be tested (no device mesh), nor offloading
+        # (no GPU for pinned memory).
         alone = spec.context_parallel == 1 and spec.text("strategy") != "hsdp"
         gloo = alone and spec.text("strategy.offload") == "none"
         alike = self.on_cpu == spec.on_cpu and spec.text("method") in self.methods
@@ -66,7 +69,7 @@ class Claim:
 
 
 def claims(proofs: Iterable[Proof]) -> Mapping[tuple[str, str], Claim]:
-    """Collect the claims. The key of a claim is a pair: a code and a target."""
+    """Collect the claims. The key of each claim is the pair of its code and its target."""
     groups: dict[tuple[str, str], list[Proof]] = defaultdict(list)
     proofs = [one for one in proofs if one.text]
     silent = {one.code for one in proofs if not one.raises and not one.needs}
@@ -93,7 +96,9 @@ def _claim(proofs: list[Proof], patterns: list[str]) -> Claim | None:
 
 
 def _plain(one: Proof) -> bool:
-    """Whether a proof's text itself causes an exception, without anything added to it or replaced in it."""
+    """Whether a proof's text alone causes the exception: the proof adds nothing to the text and replaces nothing in
+    it.
+    """
     on_top = one.arguments or one.yaml or one.deepspeed or one.payload or one.common or one.onto == "legal"
     replaced = one.family or one.shape or one.measure or (one.processes > 1 and "fsdp" not in one.keep)
     model = one.at in CPU_STAGES

@@ -1,4 +1,6 @@
-"""Choose which generated specs train a step on a tiny model, and how: with their own processes, or as a CPU variant."""
+"""Choose the generated specs that train a step on a tiny model. A spec for the CPU trains as it is; a spec for GPUs
+trains as a CPU variant.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ machine.
 
 @frozen
 class Candidate:
-    """An accepted spec that may be trained. `chosen` takes specs of each `kind`, so that rare kinds train, too."""
+    """An accepted spec that may be trained. `chosen` picks from each `kind` of specs, so that rare kinds are trained,
+    too.
+    """
 
     name: str
     text: str
@@ -40,7 +44,7 @@ class Candidate:
 
 
 def packs(spec: Spec) -> bool:
-    """Whether a quantized base can be trained on a CPU on the spec's stack (XP479)."""
+    """Whether the spec's stack can train a quantized base on a CPU (XP479)."""
     if spec.bits == 8 and spec.flag("lora.dora"):
         return False
     return spec.stack.facts.quantized_on_cpu and has(spec.stack.name, "bitsandbytes")
@@ -49,8 +53,8 @@ def packs(spec: Spec) -> bool:
 def kind(spec: Spec) -> tuple[str, ...]:
     """The kind of a spec: strategy, method, adapter, hardware and packing. Trained steps are spread over all kinds.
 
-    Each argument under `extra trl` makes its own kind, because only a training step shows the effect of such an
-    argument.
+    Specs with an argument under `extra trl` have a kind of their own for each argument, because only a training step
+    shows what such an argument does.
     """
     names = sorted(name for name, value in spec.extra.get("trl", {}).items())
     adapter = "bits" if spec.bits else "lora" if spec.lora else "freeze" if spec.flag("freeze") else ""
@@ -69,7 +73,7 @@ def trainable(spec: Spec) -> bool:
 
 
 def chosen(drawn: Iterable[Candidate], number: int, seed: str) -> list[Candidate]:
-    """Choose specs, one kind after another, so that rare kinds train as often as frequent ones."""
+    """Choose specs: one of each kind in turn, so that rare kinds are trained as often as frequent ones."""
     kinds: dict[tuple[str, ...], list[Candidate]] = defaultdict(list)
     for one in drawn:
         kinds[one.kind].append(one)
@@ -85,11 +89,12 @@ def chosen(drawn: Iterable[Candidate], number: int, seed: str) -> list[Candidate
 
 
 def step(name: str, text: str, location: str, number: int, at: str = "train", keep: tuple[str, ...] = ()) -> Any:
-    """The target of a spec and the job of its step, lowered below `location` without the checker.
+    """Compile a spec without checking it by rules, into a folder below `location`. Return the spec's target, and the
+    job that trains a step.
 
     A spec for the CPU runs as it is, ZeRO included. A spec for GPUs runs as its CPU variant (variant.py): every fifth
     spec in two processes, the other specs in one. Every second spec with FSDP2 keeps FSDP, over gloo. Raises ValueError
-    and other exceptions of lowering if there is nothing to lower.
+    or another exception if the spec cannot be compiled.
     """
     spec = resolved(text, location)
     folder = os.path.join(location, "step", name)
@@ -126,8 +131,8 @@ def step(name: str, text: str, location: str, number: int, at: str = "train", ke
 
 
 def of_the_stand_in(deepspeed: bytes) -> bytes:
-    """DeepSpeed's configuration with a bucket size computed from the tiny model's hidden size. With the real model's
-    bucket size, all weights of the tiny model would be in one bucket, so the division into buckets would not be tested.
+    """DeepSpeed's configuration with a bucket size for the tiny model (its hidden size squared). In a bucket of the
+    real model's size, all of the tiny model's weights would fit, so the division into buckets would not be tested.
     """
     stated = json.loads(deepspeed)
     stated["zero_optimization"]["reduce_bucket_size"] = SIZES["hidden_size"] ** 2
