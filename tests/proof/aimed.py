@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Run every proof on one stack: does the illegal spec fail in the stack's libraries, and does the compiler refuse it?
+"""Run every proof on a chosen stack, to answer two questions: does the illegal spec fail in the stack's libraries, and
+does the compiler refuse the spec?
 
     python tests/proof/aimed.py trl-0.24 [CODE ...] [--out FILE]
 
-A proof is written for the stack whose libraries show its effect best. This program compiles and runs each proof with
-the named stack instead. There are five verdicts. `holds`: the compiler refuses the illegal spec, and the spec fails.
-`fine`: the spec is not refused and does not fail. `refused for nothing`: the spec is refused but does not fail.
+A proof is usually run on the one stack whose libraries show its effect best. This program compiles and runs each proof
+on the chosen stack instead. There are five verdicts. `holds`: the compiler refuses the illegal spec, and the spec
+fails. `fine`: the spec is not refused and does not fail. `refused for nothing`: the spec is refused but does not fail.
 `missed`: the spec fails but is not refused. `no proof`: the texts cannot be compiled for that stack, or the legal spec
 fails; the reason is printed. The last three verdicts need a look: a rule may apply to the wrong stacks, or a proof may
 use a name that the stack does not have.

@@ -1,11 +1,12 @@
 """Inspect the objects that the libraries build from bundles. This program runs in a target's interpreter, and reads and
 prints JSON.
 
-`echo '["a.bundle", ...]' | python inspect_bundles.py` prints one object per bundle: what the launcher would start and
-export, what deviates from the bundle (`problems`, empty if all is well), and the learning rates of the schedule.
+`echo '["a.bundle", ...]' | python inspect_bundles.py` prints one object per bundle: what the launcher would start, and
+the environment variables that it would export; how the libraries' objects deviate from the bundle (`problems`, empty if
+they do not); and the learning rates of the schedule.
 
-The machine needs no GPU. `pretend` replaces the functions with which transformers asks whether the GPU has bf16 and
-tf32, and the property for the number of processes. Both then return the values of the bundle.
+The machine needs no GPU. transformers has functions that say whether the GPU has bf16 and tf32, and a property with the
+number of processes. `pretend` replaces all of them, so that they return the values for the bundle's hardware.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TOTAL = 1000
 
 @contextlib.contextmanager
 def environment(**variables: str) -> Iterator[None]:
-    """A context in which these variables are set. At its end, the environment is again as it was before."""
+    """A context manager that sets these environment variables, and restores the environment at its end."""
     before = dict(os.environ)
     os.environ.update(variables)
     try:
@@ -41,7 +42,9 @@ def environment(**variables: str) -> Iterator[None]:
 
 
 def parallelism(run: Any) -> Any:
-    """accelerate's configuration of how processes share the work, as a launched process reads it from its variables."""
+    """accelerate's configuration of parallelism (how processes share the work), built from environment variables as in
+    a launched process.
+    """
     from accelerate.parallelism_config import ParallelismConfig
 
     with environment(**run.launched["environment"]):
@@ -57,7 +60,9 @@ def plain(value: Any) -> Any:
 
 @functools.cache
 def _parser() -> Any:
-    """The launcher's parser. It is cached, because making it is slow and every bundle uses the same."""
+    """The argument parser of accelerate's launcher. Making it is slow, and all bundles can use the same, so it is
+    cached.
+    """
     from accelerate.commands import launch
 
     return launch.launch_command_parser()
@@ -95,7 +100,7 @@ def launched(folder: str) -> dict[str, Any]:
     originals = {name: getattr(launch, name) for name in replaced}
     for name, function in replaced.items():
         setattr(launch, name, function)
-    # The default port may be in use by another program on this machine.
+    # not the default port, which another program on this machine may use
     requested, prepare.is_port_in_use = prepare.is_port_in_use, lambda *_: False
     try:
         launch.launch_command(_parser().parse_args(words))
@@ -115,7 +120,9 @@ def config_class(plan: dict[str, Any]) -> Any:
 
 
 def pretend(plan: dict[str, Any]) -> None:
-    """Make this process look like one of the run's processes: the GPU's capability, and the number of processes."""
+    """Make the libraries believe that this process is one of the run's processes: with the capability of the run's GPU,
+    and with the run's number of processes.
+    """
     import torch.distributed as dist
     import transformers.training_args as module
     from accelerate.state import AcceleratorState
@@ -143,21 +150,23 @@ def built(folder: str, plan: dict[str, Any]) -> Any:
 
 
 class Device:
-    """A stand-in for DeepSpeed's accelerator when a configuration asks for its name."""
+    """Stands in for DeepSpeed's accelerator; DeepSpeed's configuration only asks for the accelerator's name."""
 
     def __init__(self, name: str) -> None:
         self.device_name = lambda: name
 
 
 def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
-    """Read the DeepSpeed file with DeepSpeed's own reader and with transformers', and compare it with the arguments."""
+    """Read the DeepSpeed file twice, with DeepSpeed's reader and with transformers', and compare the result with the
+    trainer's arguments.
+    """
     import deepspeed.runtime.config as reader
     from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
 
     run, path, problems = plan["run"], os.path.join(folder, "deepspeed.json"), []
 
     class World:
-        """A stand-in for torch.distributed in a run of this many processes."""
+        """Replaces torch.distributed, as if this were a process of a run with this many processes."""
 
         get_rank = staticmethod(lambda *_: 0)
         get_world_size = staticmethod(lambda *_: run["world_size"])
@@ -206,8 +215,8 @@ def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
 def sharded(variables: dict[str, str]) -> dict[str, Any]:
     """The FSDP settings that accelerate's own plugin reads from the launcher's variables.
 
-    FSDP1's option that copies weights between ranks is read from the variables, because the plugin would need a GPU for
-    it.
+    The option of FSDP1 that copies weights from rank 0 to the others is read from the variables directly, because the
+    plugin would need a GPU for this option.
     """
     from accelerate.utils import FullyShardedDataParallelPlugin
 
@@ -221,8 +230,8 @@ def sharded(variables: dict[str, str]) -> dict[str, Any]:
 
 
 def rates(args: Any, steps: int = TOTAL) -> list[float]:
-    """The learning rates of the first `steps` steps of a run of TOTAL steps: the rate before the first step, and the
-    rate after each step. A schedule that reads a metric has only the first of these rates.
+    """Learning rates of a run of TOTAL steps: the one before the first step, and the one after each of the first
+    `steps` steps. A schedule that depends on a metric has only the one before the first step.
     """
     import torch
     from transformers import get_scheduler
@@ -240,8 +249,8 @@ def rates(args: Any, steps: int = TOTAL) -> list[float]:
 
 
 def _counts(one: warnings.WarningMessage) -> bool:
-    """Whether a warning is caused by the bundle. Two kinds of warnings are not: those about pydantic models, which
-    DeepSpeed 0.16 causes, and those of torch about its own scripts.
+    """Whether the bundle is the cause of a warning. It is not for warnings about pydantic models, which DeepSpeed 0.16
+    causes itself, nor for torch's warnings about its own scripts.
     """
     own = one.category.__module__.startswith("pydantic") or "torch.jit." in str(one.message)
     return issubclass(one.category, STRICT) and not own
@@ -258,14 +267,16 @@ SPELLINGS = {"include_num_input_tokens_seen": {True: "all", False: "no"}}
 
 
 def same(name: str, stated: Any, seen: Any) -> bool:
-    """Whether an argument has the stated value, possibly in the class's own form."""
-    one = name == "loss_type" and stated == [seen]  # DPO of trl 0.24 unpacks a list with one loss
+    """Whether an argument of the built object has the value that the bundle states. The class may have converted the
+    value to another type.
+    """
+    one = name == "loss_type" and stated == [seen]  # DPO of trl 0.24 replaces a list with one loss by the loss itself
     return bool(seen == stated or one or (name in SPELLINGS and SPELLINGS[name].get(stated) == seen))
 
 
 def inspect_bundle(folder: str, brief: bool = False) -> dict[str, Any]:
-    """Return what the libraries build from a bundle. `problems` has the deviations from the bundle. `brief` omits the
-    rates and the optimizer.
+    """Return what the libraries build from a bundle. `problems` lists how this deviates from the bundle. With `brief`,
+    the learning rates and the optimizer are left out.
     """
     plan, problems = read(folder), []
     run = plan["run"]
@@ -302,7 +313,7 @@ TELLING = ("deprecat", "mismatch", "will be removed", "ignored", "has no effect"
 
 
 def _remember_yaml() -> None:
-    """Let `yaml.safe_load` parse equal texts once. This halves the time, because launcher files are often the same."""
+    """Cache `yaml.safe_load` by its text. Launcher files are often equal, so this halves the time."""
     import yaml
 
     parse = yaml.safe_load
@@ -324,7 +335,7 @@ def many(folders: list[str]) -> dict[str, list[str]]:
     import deepspeed  # noqa: F401
     from small_run import listening
 
-    # without a cache, calls of version() take a quarter of the time
+    # without the cache, a quarter of the time is spent in version()
     importlib.metadata.version = functools.cache(importlib.metadata.version)
     _remember_yaml()
     answers: dict[str, list[str]] = {}

@@ -1,5 +1,5 @@
-"""A process in a target's interpreter that runs jobs of prover.py. A thread reads its answers, so that the caller can
-continue computing.
+"""Run prover.py as a process in a target's interpreter, and send it jobs. A thread reads the answers, so that the
+caller can go on meanwhile.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from prove import Prover
 
 
 class Looker:
-    """A running prover.py in a target's interpreter. A thread stores its answers until `collect` returns them."""
+    """A running prover.py in a target's interpreter. A thread collects the answers; `collect` returns them."""
 
     def __init__(self, target: str, jobs: int) -> None:
         self.prover = Prover(target, jobs)
@@ -36,8 +36,8 @@ class Looker:
                 self.lock.notify_all()
 
     def send(self, job: dict[str, Any], most: int = 6) -> None:
-        """Send a job, after waiting until fewer than `most` jobs have no answer. Raises RuntimeError if the process has
-        ended.
+        """Send a job. If `most` jobs are already unanswered, first wait for an answer. Raises RuntimeError if the
+        process has ended.
         """
         with self.lock:
             self.lock.wait_for(lambda: self.ended or self.sent - self.read < most)
@@ -47,8 +47,8 @@ class Looker:
         self.prover.send(job)
 
     def collect(self) -> list[dict[str, Any]]:
-        """Wait until no job is running; return all answers since the last call. Raises RuntimeError if the process has
-        ended.
+        """Wait until every job is answered; return the answers that have arrived since the last call. Raises
+        RuntimeError if the process has ended.
         """
         with self.lock:
             self.lock.wait_for(lambda: self.ended or self.read == self.sent)

@@ -1,8 +1,8 @@
-"""Keep properties of a GPU's bundle in a training step on a CPU: gradient accumulation, bf16, ZeRO, and the arithmetic
-of flash attention. Without this module, variant.py would replace these properties.
+"""variant.py changes a bundle for GPUs so that a step can be trained on a CPU. This module keeps properties that
+variant.py would otherwise replace: gradient accumulation, bf16, ZeRO, and the arithmetic of flash attention.
 
-The only half precision is bf16, because torch has no gradient scaler for fp16 without a GPU. Quantized weights are
-loaded by the runtime's own loader.
+fp16 is not kept, because torch has no gradient scaler without a GPU; bf16 is. The runtime's own code loads quantized
+weights.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ FLASH = "flash_attention_2"
 
 
 def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
-    """Change the plan so that it can run on a CPU. Return the arguments that keep the value that they have for the GPU,
-    or get the nearest value that a CPU can run.
+    """Change the plan so that it can run on a CPU. Return the arguments that need not be replaced: they keep the value
+    for the GPU, or have the nearest value with which a CPU can run.
     """
     values, run, more = plan["arguments"], plan["run"], dict[str, Any]()
-    for name, most in (("dataloader_num_workers", 1), ("dataloader_prefetch_factor", 4)):  # imports the stack
+    # a single worker: each one imports the stack's libraries, which takes seconds
+    for name, most in (("dataloader_num_workers", 1), ("dataloader_prefetch_factor", 4)):
         if isinstance(values.get(name), int):
             more[name] = min(values[name], most)
     lora = plan.get("lora") or {}
     if lora.get("bits") and not job["bits"]:
         plan["lora"] = {**lora, "bits": None, "adapter_dtype": None}
-    # With so few steps, the warmup may take all of them, and transformers' polynomial schedule then divides by zero.
+    # The few steps of a test may all be warmup steps, and then transformers' polynomial schedule divides by zero. So
+    # there is no warmup.
     for name in ("warmup_ratio", "warmup_steps"):
         if values.get("lr_scheduler_type") == "polynomial" and 0 < (values.get(name) or 0) < 1:
             more[name] = 0
@@ -45,10 +47,12 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
         os.environ["ACCELERATE_MIXED_PRECISION"] = "bf16"
         import transformers.training_args as module
 
-        # With DeepSpeed, `use_cpu` stays false, and transformers then refuses bf16 if this function returns False.
+        # With DeepSpeed, `use_cpu` stays false. transformers then asks this function, and refuses bf16 if it returns
+        # False.
         module.is_torch_bf16_gpu_available = lambda *_: True
     shards = run["distributed_type"] in ("DEEPSPEED", "FSDP") and not job["zero"] and "fsdp" not in job["keep"]
-    # DeepSpeed and FSDP cast float16 weights, or step a float32 copy of them. Neither runs here, so cast the weights.
+    # On a GPU, DeepSpeed and FSDP convert float16 weights, or train a float32 copy. Without either, the weights are
+    # converted here.
     if shards and plan["model"]["dtype"] == "float16":
         plan["model"] = {**plan["model"], "dtype": "bfloat16" if values.get("bf16") else "float32"}
     lora = plan.get("lora") or {}
@@ -59,12 +63,13 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
         _wide_norms()
     if lora.get("compute_dtype") == "float16":
         plan["lora"] = {**plan["lora"], "compute_dtype": "float32"}
-        if plan["model"]["dtype"] == "float16":  # weights that are not quantized are used without autocast
+        # without autocast, weights that are not quantized are used in their own dtype
+        if plan["model"]["dtype"] == "float16":
             plan["model"] = {**plan["model"], "dtype": "float32"}
     if lora.get("bits") and not job["zero"] and "fsdp" not in job["keep"]:
-        # Packed weights have another storage dtype only for sharding, and nothing is sharded here.
+        # The storage dtype of packed weights matters only for sharding, and here nothing is sharded.
         plan["lora"] = {**plan["lora"], "storage_dtype": "uint8"}
-    # a CPU multiplies float16 matrices less exactly than a GPU, so the evaluation does not use them
+    # float16 matrix products are less exact on a CPU than on a GPU, so the evaluation does without them
     if plan["model"]["dtype"] == "float16":
         more.update(fp16_full_eval=False)
     if job["reentrant"] and values.get("gradient_checkpointing"):
@@ -77,7 +82,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     if job["zero"] and values.get("deepspeed"):
         more.update(fp16_full_eval=False)
         if values.get("fp16"):
-            # On a GPU, DeepSpeed casts all weights to fp16. `_deepspeed` turns fp16 off, so the weights stay float32.
+            # On a GPU, DeepSpeed would convert all weights to fp16. Here `_deepspeed` turns fp16 off, so they stay
+            # float32.
             plan["model"] = {**plan["model"], "dtype": "float32"}
             if lora.get("adapter_dtype"):
                 plan["lora"] = {**plan["lora"], "adapter_dtype": "float32"}
@@ -86,8 +92,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _little_memory() -> None:
-    """Let psutil report that the machine has 2 GiB. Continuous batching takes most of the memory that psutil reports,
-    and would leave too little to other processes of the tests.
+    """Make psutil report a machine of 2 GiB. Continuous batching takes most of the memory that psutil reports; with the
+    real number, too little would be left for other tests.
     """
     import psutil
 
@@ -114,7 +120,9 @@ def _wide_norms() -> None:
 
 
 def _deepspeed(plan: dict[str, Any], job: dict[str, Any], more: dict[str, Any]) -> str:
-    """The bundle's DeepSpeed file with this run's batch, on the CPU: no fp16, no offload, torch's AdamW."""
+    """The bundle's DeepSpeed file for a CPU, with the batch of this test: fp16 and offloading are off, and the
+    optimizer is torch's AdamW.
+    """
     with open(os.path.join(job["folder"], plan["arguments"]["deepspeed"]), encoding="utf-8") as handle:
         stated = json.load(handle)
     micro, accumulation = 2, more["gradient_accumulation_steps"]

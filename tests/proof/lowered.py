@@ -1,5 +1,5 @@
-"""Lower a spec to the files of a bundle without checking it first, so that the libraries can be tried with refused
-specs.
+"""Compile a spec to the files of a bundle without checking it by rules. So the libraries can be tried with specs that
+the rules refuse.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def past(
     """Lower a text without checking it by rules, apply the changes, and write the files into `out`. Return the `Spec`.
     Local files of the spec are in `root`.
 
-    Keys of the changes are dotted paths (`fsdp_config.fsdp_version`); with the value GONE, the name is removed.
+    The keys of the changes are dotted paths, such as `fsdp_config.fsdp_version`. The value GONE removes the key from
+    the file.
     """
     spec = resolved(text, root)
     files = lowered_files(spec)
@@ -72,7 +73,9 @@ def past(
 
 
 def lowered_files(spec: Spec) -> dict[str, bytes]:
-    """The files of the bundle that the libraries read, and the environment variables that launch.sh sets."""
+    """Two mappings: the bundle's files that the libraries read, and the environment variables that launch.sh would
+    set.
+    """
     texts = {"accelerate.yaml": yaml(accelerate(spec), YAML_COMMENT), "trainer_args.json": json.dumps(payload(spec))}
     if spec.zero_stage:
         texts["deepspeed.json"] = json.dumps(deepspeed(spec))
@@ -82,7 +85,7 @@ def lowered_files(spec: Spec) -> dict[str, bytes]:
 
 
 def complete_bundle(spec: Spec) -> dict[str, bytes]:
-    """All files of the bundle, from the compiler's own last step."""
+    """All files of the bundle, made by the same function with which the compiler makes them."""
     return {name: data for name, data in lower(CheckedSpec.of(spec)).items() if not name.startswith(LEFT_OUT)}
 
 

@@ -106,7 +106,7 @@ def _refused(out: One, location: str, claims: Mapping[tuple[str, str], Claim], t
 
 
 def _block(start: int, seed: str, location: str, claims: Any, targets: tuple[str, ...]) -> list[One]:
-    gc.freeze()  # memory of modules that are loaded by now is never freed
+    gc.freeze()  # never collect what is loaded by now: it is needed until the end
     names = [f"{seed}-{number}" for number in range(start, start + BLOCK)]
     return [one(name, generator.spec(name), location, claims, targets) for name in names]
 

@@ -109,7 +109,7 @@ def step(name: str, text: str, location: str, number: int, at: str = "train", ke
     facts = spec.model.facts
     zero = not own and spec.zero_stage > 0 and not keep and spec.text("optimizer") in TORCH
     several = spec.hardware.world > 1 and (number % 5 == 0 or (zero and number % 2 == 1))
-    # A reward model with reentrant recomputation fails under ddp (XP643), but not with a strategy that shards.
+    # With reentrant recomputation, a reward model fails under ddp (XP643), but not under a strategy that shards.
     several = several and not (spec.method.scores and spec.text("strategy") not in ("ddp", "zero1", "zero2", "zero3"))
     processes = spec.hardware.world if own else 2 if sharded or several else 1
     packed = spec.flag("batch.packing") or spec.flag("batch.packing.eval") or spec.flag("batch.padding_free")
@@ -124,7 +124,7 @@ def step(name: str, text: str, location: str, number: int, at: str = "train", ke
         "memory": MEMORY, "timeout": TIMEOUT,
         "processes": processes, "group": sharded or zero or (own and spec.zero_stage > 0),
         "checked": not keep and at == "train", "zero": zero, "isolate": spec.written("batch.packing.isolate"),
-        # Without vLLM the model itself generates.
+        # no vLLM here, so the model generates the completions itself
         "reentrant": spec.flag("method.vllm") and spec.stack.facts.generation_ends_reentrant,
         "bits": packs(spec), "flash": packed and spec.text("method") == "sft",
     }  # fmt: skip
@@ -140,7 +140,7 @@ def of_the_stand_in(deepspeed: bytes) -> bytes:
 
 
 def step_options(spec: Spec, job: dict[str, Any]) -> tuple[str, ...]:
-    """The options of a step's job; the report counts steps by them."""
+    """The options of the job that trains a step. The report counts the trained steps by these options."""
     own = spec.on_cpu or job["zero"]
     strategy = "fsdp2" if "fsdp" in job["keep"] else spec.text("strategy") if own else "ddp"
     many = job["processes"] > 1 or job["group"]

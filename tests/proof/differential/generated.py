@@ -1,4 +1,6 @@
-"""The building blocks of random specs: weighted values that people write, and the files that the specs name."""
+"""The building blocks of random specs: values, with a higher weight for those that people often write, and the files
+that specs name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random `extra` blocks: arguments that `extra` accepts, with values of their types.
+"""Random `extra` blocks. The arguments are those that `extra` accepts, and each value has the type of its argument.
 
 Half of the numbers are usual ones. The other half tests limits: zero, negative numbers, the limits in the stack's
 record, numbers beyond these limits, fractions, and very large numbers.
@@ -17,7 +17,9 @@ from xpc.compiler.stacks import Stack
 
 
 def lines(draw: Random, stack: Stack, method: str, library: str) -> list[str]:
-    """One to three lines of an `extra` block. An argument whose type a spec cannot write gives no line."""
+    """One to three lines of an `extra` block. If no value of an argument's type can be written in a spec, the argument
+    gets no line.
+    """
     names = sorted(extras.legal_names(stack, library))
     if library == "trl":
         fields = stack.fields(_config(stack, method))

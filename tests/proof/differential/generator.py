@@ -1,7 +1,7 @@
 """Generate random specs from seeds, over the whole schema. Common values are generated often, and rare ones sometimes.
 
-Seven specs in ten are `tidy`: written as by somebody with experience (bf16 on a GPU that has it, a batch that divides).
-The other three can have any combination of values.
+Of ten specs, seven are `tidy`, as an experienced user would write them: for example, bf16 only on a GPU that supports
+bf16, and a batch that divides evenly. The other three can have any combination of values.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Draft:
         self.inside.setdefault(clause, []).append(item)
 
     def build(self) -> None:
-        """Generate all clauses. A clause on which others depend is generated before them."""
+        """Generate all clauses of a spec. If a clause depends on another one, the other one is generated first."""
         self._method()
         self._machines()
         self._subject()
@@ -234,8 +234,8 @@ class Draft:
             self.heads[row.path] = typed
 
     def _settings(self, clause: str) -> None:
-        """Generate settings of a clause, each with its probability. A flag is written together with its own
-        settings.
+        """Generate the settings of a clause; each has its own probability. A boolean setting is followed by the
+        settings inside it.
         """
         clause_to = clause
         if clause in ("lora", "freeze"):
@@ -306,7 +306,9 @@ class Draft:
         )  # fmt: skip
 
     def value(self, row: schema.Setting) -> str | None:
-        """A value of the setting as it is typed, or None if no value of the setting's kind is generated."""
+        """A random value of the setting, as a user would type it. None for kinds of settings for which no values are
+        generated.
+        """
         name = row.kind.name
         if row.path == "method.loss":
             return self._loss()
@@ -333,7 +335,7 @@ class Draft:
         return self.draw.choice(names)
 
     def _repair(self) -> None:
-        """Change a tidy spec as an experienced user would, so that its settings fit together."""
+        """Make the settings of a tidy spec fit together, as an experienced user would."""
         batch, modern = self.inside["batch"], self.gpu is not None and self.gpu.capability >= (8, 0)
         if "schedule" not in self.heads:
             self.inside.pop("schedule", None) if self.inside.get("schedule") and self.chance(0.5) else None
@@ -405,7 +407,7 @@ def _shape(name: str) -> str:
 
 
 def spec(seed: str) -> str:
-    """The spec of a seed: always the same text for the same schema and registry."""
+    """Generate the spec of a seed. With the same schema and registry, a seed always gives the same text."""
     draw = Random(seed)
     stack = stacks.load(DEFAULT if draw.random() < 0.65 else draw.choice(OTHERS))
     assert stack is not None

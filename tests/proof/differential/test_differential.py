@@ -1,4 +1,4 @@
-"""The differential test with few random specs; `make differential` runs it in full."""
+"""The differential test with only a few random specs. `make differential` runs it with many."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def test_a_claim_is_an_exception_of_the_text_alone() -> None:
     assert tf32.constructs
     assert tf32.shown(["ValueError: --tf32 requires Ampere or a newer GPU arch"])
     assert not tf32.shown([])
-    # the proof of XP126 adds the violation to a legal text, so the text alone raises no exception
+    # XP126 has no claim: its proof adds the violation to a legal text, and so the unchanged text raises no exception
     assert ("XP126", DEFAULT) not in found
-    # the proof of XP201 expects no exception: it measures the silent effect, a batch of another size
+    # XP201 has no claim: its proof measures a silent effect (a batch of another size), and expects no exception
     assert ("XP201", DEFAULT) not in found
 
 

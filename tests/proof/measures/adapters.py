@@ -1,4 +1,4 @@
-"""Measurements that proofs make of adapters and quantized bases in peft and bitsandbytes."""
+"""Functions with which proofs measure adapters and quantized bases in peft and bitsandbytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tiny_models
 
 
 def absent(run: Any) -> dict[str, Any]:
-    """The target modules that have no adapter after the trainer is built."""
+    """The target modules of the adapter that have none after the trainer is built."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     model = run.trainer.model
@@ -20,7 +20,7 @@ def absent(run: Any) -> dict[str, Any]:
 
 
 def packed(run: Any) -> dict[str, Any]:
-    """Build the trainer on a 4-bit base, with the bundle's adapter if it has one. Raises what the trainer raises."""
+    """Build the trainer on a 4-bit base, with the bundle's adapter (if any). Raises any exception of the trainer."""
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
     from trl import SFTTrainer
@@ -33,7 +33,9 @@ def packed(run: Any) -> dict[str, Any]:
 
 
 def packed_step(run: Any) -> dict[str, Any]:
-    """Take one step of the bundle's adapters on a base of 4 or 8 bits, in the bundle's dtype and precision."""
+    """Train one step of the bundle's adapters on a base of 4 or 8 bits. The adapters' dtype and the precision are those
+    of the bundle.
+    """
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
     from trl import SFTTrainer
@@ -55,8 +57,8 @@ def packed_step(run: Any) -> dict[str, Any]:
 
 
 def stored_in_fp8(run: Any) -> dict[str, Any]:
-    """Save a loaded base and load it again; return whether its weights are the same. An fp8 base is used if the spec
-    names one.
+    """Save the loaded base, and load what was saved; return whether the weights are still the same. If the spec names
+    an fp8 base, this base is used.
     """
     import tempfile
 
@@ -77,8 +79,8 @@ def stored_in_fp8(run: Any) -> dict[str, Any]:
 
 
 def dtypes_of_fp8(run: Any) -> dict[str, Any]:
-    """Load an fp8 checkpoint in the bundle's dtype; return the dtypes of its weights. Weights of the checkpoint that
-    are not fp8 are float32.
+    """Load an fp8 checkpoint in the bundle's dtype; return the dtypes of the loaded weights. In the checkpoint, the
+    weights that are not fp8 are float32.
     """
     import tempfile
 
@@ -93,7 +95,9 @@ def dtypes_of_fp8(run: Any) -> dict[str, Any]:
 
 
 def dtypes_of_mxfp4(run: Any) -> dict[str, Any]:
-    """Load an MXFP4 checkpoint in the bundle's dtype; return how many dtypes it has, and whether it computes a loss."""
+    """Load an MXFP4 checkpoint in the bundle's dtype. Return how many dtypes the loaded weights have, and whether the
+    model can compute a loss.
+    """
     import tempfile
 
     import tiny
@@ -120,13 +124,13 @@ def _in_four_bits(run: Any) -> Any:
 
 
 def unpacked(run: Any) -> dict[str, Any]:
-    """Quantize the model to 4 bits; return the number of its packed weights."""
+    """Quantize the model to 4 bits; return how many of its weights are then quantized."""
     return {"packed": sum(type(one).__name__ == "Params4bit" for one in _in_four_bits(run).parameters())}
 
 
 def experts(run: Any) -> dict[str, Any]:
-    """Whether 4-bit quantization packs all weights of the MLPs, both dense ones and experts. The router's weights are
-    ignored.
+    """Whether 4-bit quantization packs all weights of the MLPs, those of dense layers and those of experts. The router
+    does not count.
     """
     import torch
 
@@ -136,8 +140,8 @@ def experts(run: Any) -> dict[str, Any]:
 
 
 def merged(run: Any) -> dict[str, Any]:
-    """Let transformers combine the base's own quantization configuration with the bundle's. Raises what transformers
-    raises.
+    """Let transformers merge two quantization configurations: the one in the base's config.json, and the bundle's.
+    Raises any exception of transformers.
     """
     from transformers import BitsAndBytesConfig
     from transformers.quantizers.auto import AutoHfQuantizer
@@ -150,7 +154,9 @@ def merged(run: Any) -> dict[str, Any]:
 
 
 def cast(run: Any) -> dict[str, Any]:
-    """Whether a 4-bit base still has the same weights after DeepSpeed has cast it to half precision."""
+    """Whether the values of a 4-bit base's weights stay the same when DeepSpeed converts the model to half
+    precision.
+    """
     import deepspeed
     import torch
     from bitsandbytes.functional import dequantize_4bit
@@ -174,7 +180,7 @@ def cast(run: Any) -> dict[str, Any]:
 
 
 def quantized(run: Any) -> dict[str, Any]:
-    """Take a step on the bundle's base, and check whether its packed weights are sharded over the processes."""
+    """Train a step on the bundle's quantized base; return whether the packed weights are sharded over the processes."""
     import torch
     from torch.distributed.tensor import DTensor
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
@@ -206,13 +212,13 @@ def quantized(run: Any) -> dict[str, Any]:
 
 
 def _share(part: Any) -> int:
-    """The elements of a parameter that ZeRO-3 leaves in this process; all of them if it is not sharded."""
+    """How many elements of a parameter this process holds under ZeRO-3: all of them if the parameter is not sharded."""
     own = getattr(part, "ds_tensor", None)
     return int(part.numel() if own is None else own.numel())
 
 
 def outside_adapters(run: Any) -> dict[str, Any]:
-    """The number of trained weights that belong to no adapter."""
+    """How many of the trained weights belong to no adapter."""
     others = [name for name, one in run.trainer.model.named_parameters() if one.requires_grad and ".lora_" not in name]
     return {"others": len(others)}
 
@@ -240,8 +246,8 @@ def left(run: Any) -> dict[str, Any]:
 
 
 def tied(run: Any) -> dict[str, Any]:
-    """Merge a model's adapters, save it and load it; return whether its logits stay the same. Its embeddings are
-    tied.
+    """For a model with tied embeddings: merge the adapters, save the model and load it; return whether the logits are
+    the same as before.
     """
     import tempfile
 
@@ -256,7 +262,8 @@ def tied(run: Any) -> dict[str, Any]:
     ).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            # peft initializes these weights with zero; those of embeddings have another name
+            # peft initializes these weights to zero, which would hide an error; embeddings have adapter weights of
+            # another name
             if weight.requires_grad and re.search(r"\.(lora_B|lora_embedding_A|modules_to_save)\.", name):
                 weight.add_(0.1 * torch.randn_like(weight))
         ids = torch.arange(3, 40)[None]
@@ -275,7 +282,7 @@ def merges(run: Any) -> dict[str, Any]:
 
 
 def folded(run: Any) -> dict[str, Any]:
-    """Whether the trainer's model gives the same logits after merging, on the bundle's base."""
+    """Whether merging the adapters into the bundle's base leaves the logits of the trainer's model unchanged."""
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
@@ -299,14 +306,14 @@ def folded(run: Any) -> dict[str, Any]:
 
 
 def patterns(run: Any) -> dict[str, Any]:
-    """Compile the patterns of `freeze` as Python regular expressions. Raises what `re` raises."""
+    """Compile the regular expressions of `freeze`. Raises the exception of `re` if one is wrong."""
     import re
 
     return {"read": len([re.compile(one) for one in run.plan["freeze"]["parameters"] or []])}
 
 
 def trained(run: Any) -> dict[str, Any]:
-    """Train the bundle's own trainer on a base with the stated number of bits."""
+    """Run the bundle's own trainer on a base that is quantized to the stated number of bits."""
     import bundled
 
     run.model = bundled.load(run)

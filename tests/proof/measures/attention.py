@@ -1,4 +1,4 @@
-"""Measurements that proofs make of attention: an ignored soft cap, positions beyond the context, and dropout."""
+"""Functions with which proofs measure attention: an ignored soft cap, positions beyond the context, and dropout."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ CONTEXT = 32768
 
 
 def soft_cap(run: Any) -> dict[str, Any]:
-    """The largest difference between the logits of the bundle's attention and eager attention, with a small
-    soft cap.
+    """With a small soft cap, how much the logits of the bundle's attention differ at most from those of eager
+    attention.
     """
     import torch
 
@@ -35,7 +35,9 @@ def soft_cap(run: Any) -> dict[str, Any]:
 
 
 def past(run: Any) -> dict[str, Any]:
-    """The loss of a row that is too long for the tiny model by the same factor as the spec's rows are for its model."""
+    """The loss of a row that exceeds the tiny model's context by the same factor by which the spec's rows exceed the
+    context of the spec's model.
+    """
     import torch
 
     limit = run.model.config.max_position_embeddings
@@ -47,8 +49,8 @@ def past(run: Any) -> dict[str, Any]:
 
 
 def one_more(run: Any) -> dict[str, Any]:
-    """Make a forward pass over a row that exceeds the tiny model's context by as many tokens as the spec's rows exceed
-    their model's context.
+    """Make a forward pass over a row that is too long for the tiny model, by as many tokens as the spec's rows are too
+    long for the spec's model.
     """
     import torch
 
@@ -60,7 +62,9 @@ def one_more(run: Any) -> dict[str, Any]:
 
 
 def dispatch(run: Any) -> dict[str, Any]:
-    """Run transformers' check of flash attention for the model's configuration, as if the package were installed."""
+    """Call the function of transformers that decides whether the model can use flash attention, as if its package were
+    installed.
+    """
     with open(os.path.join(run.folder, "..", "files", "model", "config.json"), encoding="utf-8") as handle:
         share = json.load(handle)["attention_dropout"]
     model = tiny_models.load(run.family, {"dtype": "bfloat16", "attn_implementation": "eager"})

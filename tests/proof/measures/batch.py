@@ -1,4 +1,4 @@
-"""Measurements that proofs make of batch sizes: how many sequences and rows the libraries use."""
+"""Functions with which proofs measure batch sizes: how many sequences and rows the libraries use."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 
 def product(run: Any) -> dict[str, Any]:
-    """Return a pair: the number of sequences per optimizer step by the trainer's arguments, and the number in the
-    spec.
+    """Return two numbers of sequences per optimizer step: the one that follows from the trainer's arguments, and the
+    one in the spec.
     """
     args = run.args
     trained = args.per_device_train_batch_size * args.gradient_accumulation_steps * run.plan["run"]["world_size"]
@@ -17,8 +17,8 @@ def product(run: Any) -> dict[str, Any]:
 
 
 def steps(run: Any) -> dict[str, Any]:
-    """Two numbers of rows: the rows of the largest optimizer step of a run, over all processes, and the global batch
-    that the spec states.
+    """Return two numbers of rows: how many the largest optimizer step of a run uses, over all processes, and the global
+    batch in the spec.
     """
     import torch
     import torch.distributed as dist
@@ -40,7 +40,7 @@ def steps(run: Any) -> dict[str, Any]:
 
 
 def served(run: Any) -> dict[str, Any]:
-    """Two numbers of rows: how many all processes together get in one epoch, and how many the data has."""
+    """Return two numbers of rows: how many all processes together read in one epoch, and how many the data has."""
     import torch
     import torch.distributed as dist
 
@@ -51,7 +51,9 @@ def served(run: Any) -> dict[str, Any]:
 
 
 def shrunk(run: Any) -> dict[str, Any]:
-    """The batch sizes that become smaller after the first training step has run out of memory."""
+    """Simulate that the first training step runs out of memory; return the batch sizes that the trainer then
+    reduces.
+    """
     import torch
 
     trainer, args = run.trainer, run.args
@@ -75,8 +77,8 @@ def shrunk(run: Any) -> dict[str, Any]:
 
 
 def readers(run: Any) -> dict[str, Any]:
-    """Two numbers of processes that read different data: the number that the trainer's sampler uses, and the number
-    that the batch sizes imply.
+    """How many processes read different data: the number that the trainer's sampler uses, and the number that follows
+    from the batch sizes.
     """
     args, facts = run.args, run.plan["run"]
     counted = run.trainer._get_train_sampler().dp_size
@@ -85,8 +87,8 @@ def readers(run: Any) -> dict[str, Any]:
 
 
 def sums(run: Any) -> dict[str, Any]:
-    """Add equal gradients, as many as a step has micro-batches, in the dtype in which DeepSpeed's engine sums. Return
-    the sum.
+    """Add up one equal gradient for each micro-batch of a step, in the dtype in which DeepSpeed's engine adds them.
+    Return the sum.
     """
     import json
     import os

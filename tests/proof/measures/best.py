@@ -13,7 +13,7 @@ def _checkpoints(run: Any) -> list[str]:
 
 
 def kept(run: Any) -> dict[str, Any]:
-    """Two numbers of checkpoints: the most that exist at once during the run, and those that exist after its end."""
+    """Return two numbers of checkpoints: how many exist at most during the run, and how many exist after its end."""
     from transformers import TrainerCallback
 
     seen: list[int] = []
@@ -28,7 +28,7 @@ def kept(run: Any) -> dict[str, Any]:
 
 
 def patient(run: Any) -> dict[str, Any]:
-    """Train with transformers' own callback for early stopping. Raises what training raises."""
+    """Train with transformers' callback for early stopping. Raises any exception of the training."""
     from transformers import EarlyStoppingCallback
 
     run.trainer.add_callback(EarlyStoppingCallback(2))
@@ -37,17 +37,19 @@ def patient(run: Any) -> dict[str, Any]:
 
 
 def evaluated(run: Any) -> dict[str, Any]:
-    """Return a pair: how often a run evaluates, and which checkpoint it loads as the best."""
+    """Return how many evaluations a run makes, and which checkpoint it loads at the end as the best one."""
     run.trainer.train()
     state = run.trainer.state
     return {"evaluations": sum("eval_loss" in one for one in state.log_history), "best": state.best_model_checkpoint}
 
 
 def deterministic(run: Any) -> dict[str, Any]:
-    """Two answers: whether kernels are launched one by one, and whether torch uses only deterministic kernels."""
+    """Return two booleans: whether CUDA kernels are launched one by one (blocking), and whether torch uses only
+    deterministic kernels.
+    """
     import torch
 
-    # The constructor of the trainer sets both.
+    # the trainer's constructor sets both of them
     run.trainer  # noqa: B018
     return {
         "blocking": os.environ.get("CUDA_LAUNCH_BLOCKING") == "1",
@@ -56,7 +58,9 @@ def deterministic(run: Any) -> dict[str, Any]:
 
 
 def resumable(run: Any) -> dict[str, Any]:
-    """The reason why a bundle's program cannot resume from the first checkpoint."""
+    """The files of the first checkpoint, and what the bundle's own program finds missing when it wants to resume from
+    it.
+    """
     import small_run
 
     sys.path.append(small_run.REPOSITORY)

@@ -1,4 +1,4 @@
-"""Measurements that proofs make of adapters that were trained before, in peft and TRL."""
+"""Functions with which proofs measure, in peft and TRL, the further training of an adapter that was trained before."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def loaded(run: Any) -> dict[str, Any]:
-    """Load the weights of an adapter of rank 4, as peft saves them, into the trainer's adapter."""
+    """Save an adapter of rank 4 as peft does, and load its weights into the trainer's adapter."""
     import tiny_models
     from peft import get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
     from transformers import AutoModelForCausalLM
@@ -19,7 +19,8 @@ def loaded(run: Any) -> dict[str, Any]:
 
 
 def reference(run: Any) -> dict[str, Any]:
-    """Whether the policy differs from the reference, which is the model without adapters, before the first step.
+    """Whether the policy already differs from the reference before the first step. The reference is the model without
+    adapters.
 
     The B matrices of a continued adapter are set to values other than zero.
     """

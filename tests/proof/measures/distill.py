@@ -8,8 +8,8 @@ import tiny_models
 
 
 def _teacher(run: Any) -> Any:
-    """Load a tiny model as the bundle's teacher. If the bundle names Qwen2.5 7B, the tiny teacher's vocabulary has
-    another size than the student's.
+    """Load a tiny teacher. If the bundle's teacher is Qwen2.5 7B, the tiny one's vocabulary has another size than the
+    student's, as in reality.
     """
     stated = run.plan["method"]["teacher"]
     if stated is None:
@@ -28,7 +28,7 @@ def taught(run: Any) -> dict[str, Any]:
 
 
 def compared(run: Any) -> dict[str, Any]:
-    """Compute TRL's loss of the logits of student and teacher. Raises what TRL raises."""
+    """Compute TRL's loss from logits of student and teacher. Raises any exception of TRL."""
     import torch
     from trl import GKDTrainer
 

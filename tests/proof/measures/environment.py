@@ -1,4 +1,6 @@
-"""Measurements that proofs make of a process's environment after launch.sh has read the bundle's environment.sh."""
+"""Functions with which proofs measure the environment of a process that launch.sh starts after it has read
+environment.sh.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ def after(run: Any, program: str, **before: str) -> str:
 
 
 def rendezvous(run: Any) -> dict[str, Any]:
-    """The value of MASTER_ADDR after environment.sh, if the launch has set it to 10.0.0.1 before. The processes meet at
-    this address.
+    """The launch sets MASTER_ADDR, the address at which the processes meet, to 10.0.0.1. Return its value after bash
+    has read environment.sh.
     """
     met = "import os; print(os.environ['MASTER_ADDR'])"
     return {"address": after(run, met, MASTER_ADDR="10.0.0.1")}

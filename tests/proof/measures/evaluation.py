@@ -8,7 +8,9 @@ from unittest.mock import patch
 
 
 def metrics(run: Any) -> dict[str, Any]:
-    """The names, without prefix, of metrics by which a run can choose its best checkpoint or drive its schedule."""
+    """The names (without the prefix `eval_`) of the metrics that can select the best checkpoint or drive the
+    schedule.
+    """
     found = run.trainer.evaluate()
     names = [name.removeprefix("eval_") for name in found if name.startswith("eval_")]
     return {
@@ -19,7 +21,8 @@ def metrics(run: Any) -> dict[str, Any]:
 def averaged(run: Any) -> dict[str, Any]:
     """Whether two evaluations of the same five rows give the same loss.
 
-    transformers gathers Python objects in the first evaluation, and tensors in each later one.
+    The first evaluation could differ from later ones, because transformers gathers Python objects in the first one, and
+    tensors in each later one.
     """
     rows = run.trainer.train_dataset.select(range(5))
     first, second = (run.trainer.evaluate(rows)["eval_loss"] for _ in range(2))
@@ -32,7 +35,9 @@ def interval(run: Any) -> dict[str, Any]:
 
 
 def without_trackers(run: Any) -> dict[str, Any]:
-    """Build the trainer as if neither wandb nor comet were installed, as for a bundle without these trackers."""
+    """Build the trainer as if wandb and comet were not installed, as is the case for a bundle that does not use
+    them.
+    """
     names = {"is_wandb_available": lambda: False, "is_comet_available": lambda: False}
     there = sys.modules[run.maker.__module__]
     with patch.multiple(there, **{one: answer for one, answer in names.items() if hasattr(there, one)}):
@@ -41,7 +46,7 @@ def without_trackers(run: Any) -> dict[str, Any]:
 
 
 def rows_seen(run: Any) -> dict[str, Any]:
-    """Whether more rows go through the model in evaluations than in training."""
+    """Whether the evaluations of a run pass more rows through the model than the training does."""
     seen = {True: 0, False: 0}
 
     def count(model: Any, _: Any, batch: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import tiny_models
 
 
 def computed(run: Any) -> dict[str, Any]:
-    """A forward pass of a granitemoehybrid whose configuration, in the folder `model`, has no experts."""
+    """A forward pass of granitemoehybrid. The configuration in the folder `model` has no experts."""
     import torch
     from transformers import AutoModelForCausalLM
 

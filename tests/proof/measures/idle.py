@@ -1,4 +1,6 @@
-"""Measurements that proofs make of settings that may have no effect: what reaches the library that would read them."""
+"""Functions with which proofs measure settings that may have no effect: they return what arrives at the library that
+should use the setting.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ import inspect_bundles
 
 
 def zero(run: Any) -> dict[str, Any]:
-    """The values that DeepSpeed reads from deepspeed.json: sizes of gathers and sub-groups, and the offload device.
-    They are None if the bundle has no such file.
+    """Sizes of gathers and sub-groups, and the offload device, as DeepSpeed reads them from deepspeed.json. All are
+    None if the bundle has no deepspeed.json.
     """
     from deepspeed.runtime.config import DeepSpeedConfig
 
@@ -29,8 +31,8 @@ def zero(run: Any) -> dict[str, Any]:
 
 
 def worker(run: Any) -> dict[str, Any]:
-    """Two answers: whether a worker is told to use FSDP by a launcher that reads accelerate.yaml, and by one that does
-    not.
+    """Three booleans: whether the run should use FSDP, whether a launcher with accelerate.yaml tells a worker so, and
+    whether the environment does without a launcher.
     """
     variables = run.launched["environment"]
     return {
@@ -56,7 +58,9 @@ def cycles(run: Any) -> dict[str, Any]:
 
 
 def mixture(run: Any) -> dict[str, Any]:
-    """Join rows of every source's shape into one dataset, as a run does. Raises what the trainer raises."""
+    """Join one dataset for each source, with rows of the source's shape, as a run joins them. Raises any exception of
+    the trainer.
+    """
     import datasets
     import tiny_models
 

@@ -11,7 +11,7 @@ import tiny_models
 
 
 def base_kept(run: Any) -> dict[str, Any]:
-    """Whether the base inside the trainer's model still has the published weights."""
+    """Whether the base weights inside the trainer's model are still the published ones."""
     from transformers import AutoModelForCausalLM
 
     published = AutoModelForCausalLM.from_pretrained(tiny_models.model(run.family)).state_dict()
@@ -21,7 +21,7 @@ def base_kept(run: Any) -> dict[str, Any]:
 
 
 def first_loss(run: Any) -> dict[str, Any]:
-    """Whether dpo's first loss is ln 2, as it is if the model equals its reference."""
+    """Whether the first loss of dpo is ln 2. It is if the policy equals the reference."""
     import torch
 
     trainer = run.trainer
@@ -33,7 +33,7 @@ def first_loss(run: Any) -> dict[str, Any]:
 
 
 def embeddings(run: Any) -> dict[str, Any]:
-    """Whether one matrix of an adapter is zero at first, as in peft's default initialization."""
+    """Whether one of an adapter's two matrices is zero before training, as in peft's default initialization."""
     ends = (".lora_embedding_A.", ".lora_B.")
     found = [one for name, one in run.trainer.model.named_parameters() if any(end in name for end in ends)]
     return {"usual": any(not one.any() for one in found)}
@@ -57,8 +57,9 @@ def rows(run: Any) -> dict[str, Any]:
 
 
 def rounding(run: Any) -> dict[str, Any]:
-    """Load the base, in 4 bits if the bundle states so, and add the adapters. Read the quantization state of each
-    adapted layer, which LoftQ corrects. A base without 4 bits has no such state, and raises AttributeError.
+    """Load the base (in 4 bits if the bundle says so), and add the adapters. LoftQ corrects the rounding of quantized
+    layers, so read the quantization state of each adapted layer. If the base is not in 4 bits, a layer has no such
+    state, which raises AttributeError.
     """
     from peft import get_peft_model
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig

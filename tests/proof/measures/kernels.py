@@ -1,4 +1,6 @@
-"""Measurements that proofs make of fused kernels and compilation: what they change in a model, and their cost."""
+"""Functions with which proofs measure fused kernels and compilation: what they change in a model, and what they
+cost.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def patched(run: Any) -> dict[str, Any]:
 
 
 def liger_step(run: Any) -> dict[str, Any]:
-    """Make a forward pass, with Liger's layer kernels if the bundle uses them. Raises what Triton raises."""
+    """Make a forward pass. If the bundle uses Liger, the layers have Liger's kernels. Raises any exception of
+    Triton.
+    """
     import torch
 
     stated = run.plan["arguments"].get("use_liger_kernel")
@@ -37,7 +41,7 @@ def compiled(run: Any) -> dict[str, Any]:
 
 
 def smoothed(run: Any) -> dict[str, Any]:
-    """Return a pair: the gradient norm of the first step, and the step's number of micro-batches."""
+    """Return two numbers: the norm of the gradient in the first step, and how many micro-batches the step has."""
     logged = [one["grad_norm"] for one in run.trainer.state.log_history if "grad_norm" in one]
     return {"norm": float(logged[0]), "accumulation": run.args.gradient_accumulation_steps}
 
@@ -45,7 +49,7 @@ def smoothed(run: Any) -> dict[str, Any]:
 def liger_scores(run: Any) -> dict[str, Any]:
     """The scores that a reward model computes. If the bundle uses Liger, transformers has patched the model with Liger.
 
-    The layer kernels, which need a GPU, are off; the test concerns the forward pass with the fused loss.
+    Liger's layer kernels are off, because they need a GPU. What is tested is the forward pass with the fused loss.
     """
     import torch
 
@@ -59,8 +63,8 @@ def liger_scores(run: Any) -> dict[str, Any]:
 
 
 def regions(run: Any) -> dict[str, Any]:
-    """Two answers: whether the bundle requests compilation, and whether accelerate would then compile layer by layer,
-    as the runtime requires.
+    """Whether the bundle requests compilation, and whether accelerate would then compile each layer separately, on
+    which the runtime relies.
     """
     import os
     from unittest import mock
@@ -74,8 +78,8 @@ def regions(run: Any) -> dict[str, Any]:
 
 
 def selected(run: Any) -> dict[str, Any]:
-    """Return a pair: whether the bundle asks to save attention's output, and in how many layers a forward pass saves
-    it.
+    """Whether the bundle asks to keep attention's output for the backward pass, and in how many layers a forward pass
+    really keeps it.
     """
     import gc
 

@@ -1,4 +1,4 @@
-"""Measurements that proofs make of losses: which tokens and arguments they depend on."""
+"""Functions with which proofs measure losses: on which tokens and arguments a loss depends."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ def gradient(run: Any) -> dict[str, Any]:
 
 
 def answers(run: Any) -> dict[str, Any]:
-    """Return a pair: the number of answer tokens in the first batch that have a loss, and the length of the longest
-    sequence.
-    """
+    """Two numbers for the first batch: how many tokens of answers have a loss, and how long the longest sequence is."""
     batch = _first(run.trainer)
     labels = [value for name, value in batch.items() if name.endswith("_labels")]
     lengths = [value.shape[1] for name, value in batch.items() if name.endswith("_input_ids")]
@@ -37,7 +35,7 @@ def answers(run: Any) -> dict[str, Any]:
 
 
 def smoothing(run: Any) -> dict[str, Any]:
-    """Whether the first batch's loss changes if label smoothing is turned off."""
+    """Whether label smoothing changes the loss of the first batch."""
     trainer = run.trainer
     trainer.model.eval()
     shift_reference(trainer)
@@ -49,8 +47,8 @@ def smoothing(run: Any) -> dict[str, Any]:
 
 
 def terms(run: Any) -> dict[str, Any]:
-    """Two answers about cpo's loss of the first batch: whether it has a margin, and whether it has a likelihood term
-    for the chosen answers.
+    """Whether cpo's loss has a margin, and whether it has a likelihood term for the chosen answers, both measured on
+    the first batch.
     """
     trainer = run.trainer
     trainer.model.eval()
@@ -64,7 +62,9 @@ def terms(run: Any) -> dict[str, Any]:
 
 
 def divergence(run: Any) -> dict[str, Any]:
-    """Whether the first batch's loss changes if the divergence is replaced by the default one, reverse KL."""
+    """Whether the loss of the first batch depends on the stated divergence: whether it changes with the default one
+    (reverse KL).
+    """
     trainer = run.trainer
     trainer.model.eval()
     shift_reference(trainer)
@@ -75,7 +75,9 @@ def divergence(run: Any) -> dict[str, Any]:
 
 
 def shift_reference(trainer: Any) -> None:
-    """Change the weights of a reference model a little, because with an equal reference every difference is 0."""
+    """Change the weights of a reference model a little. If they equalled the policy's, every difference between the two
+    would be 0.
+    """
     import torch
 
     reference = getattr(trainer, "ref_model", None)
@@ -98,8 +100,8 @@ def moved(run: Any) -> dict[str, Any]:
 
 
 def hidden(run: Any) -> dict[str, Any]:
-    """Replace the loss of the second of two micro-batches by nan. Return whether the logged loss is a number
-    nevertheless.
+    """Train a step of two micro-batches whose second loss is replaced by nan. Return whether the logged loss hides
+    this, that is, is a number.
     """
     import math
 
@@ -118,7 +120,9 @@ def hidden(run: Any) -> dict[str, Any]:
 
 
 def averaged(run: Any) -> dict[str, Any]:
-    """Whether the log-probabilities that dpo computes for the first batch change if sigmoid becomes its only loss."""
+    """Compare the log-probabilities that dpo computes for the first batch with those that it computes if sigmoid is its
+    only loss. Return whether they differ.
+    """
     trainer = run.trainer
     batch = _first(trainer)
     several = _chosen(trainer, batch)["chosen_logps"]
@@ -128,7 +132,7 @@ def averaged(run: Any) -> dict[str, Any]:
 
 
 def flattened(run: Any) -> dict[str, Any]:
-    """Whether dpo's losses get the same inputs from flattened pairs as from padded pairs."""
+    """Whether flattened (padding-free) pairs give dpo's losses the same inputs as padded pairs."""
     trainer = run.trainer
     batch = _first(trainer)
     found = []
@@ -150,7 +154,9 @@ def _chosen(trainer: Any, batch: Any) -> Any:
 
 
 def compared(run: Any) -> dict[str, Any]:
-    """Whether the first batch's loss stays the same if the model's weights change."""
+    """Whether the loss of the first batch does not depend on the model: whether it stays the same when the weights
+    change.
+    """
     import torch
 
     trainer = run.trainer

@@ -1,4 +1,4 @@
-"""Measurements that proofs make of Muon under each strategy: the runtime's Muon in TRL's trainer."""
+"""Functions with which proofs measure Muon under each strategy: TRL's trainer with the runtime's Muon."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def trained(run: Any) -> dict[str, Any]:
 
 
 def moved(run: Any) -> dict[str, Any]:
-    """Two ratios for the length of Muon's first step: to the step at the original scale (`share`), and of tall matrices
-    to wide ones (`uneven`).
+    """How long Muon's first step is, as two ratios. `share` compares it with the step at Muon's original scale.
+    `uneven` compares the steps of tall matrices with those of wide ones.
 
     The norm of an orthogonal update is sqrt(the shorter side); the original scale of a tall matrix is sqrt(rows /
     columns). With torch's `match_rms_adamw`, the updates of a matrix and of its transpose have equal norms.
@@ -53,8 +53,8 @@ def moved(run: Any) -> dict[str, Any]:
 
 
 def sharded(run: Any) -> dict[str, Any]:
-    """The relative distance between the first step of a sharded run and the same step of torch's Muon or AdamW without
-    sharding.
+    """How much the first step of a sharded run differs (as a relative distance) from the same step of torch's Muon or
+    AdamW in a run without sharding.
     """
     import torch
 
@@ -90,7 +90,9 @@ def sharded(run: Any) -> dict[str, Any]:
 
 
 def separate(run: Any) -> dict[str, Any]:
-    """Whether a layer's output for its first input stays the same if the last row of the adapter's weight changes."""
+    """Change the last row of the adapter's weight; return whether a layer's output for its first input stays the
+    same.
+    """
     import torch
 
     model = run.trainer.model
@@ -108,7 +110,7 @@ def separate(run: Any) -> dict[str, Any]:
 
 
 def all_trained(run: Any) -> dict[str, Any]:
-    """Build torch's Muon for all trained weights. Raises what torch raises."""
+    """Build torch's Muon with every trained weight. Raises any exception of torch."""
     import torch
 
     trained = [one for one in run.trainer.model.parameters() if one.requires_grad]
@@ -117,7 +119,7 @@ def all_trained(run: Any) -> dict[str, Any]:
 
 
 def all_hidden(run: Any) -> dict[str, Any]:
-    """Build torch's Muon for all weights of the layers. Raises what torch raises."""
+    """Build torch's Muon with every weight inside the layers. Raises any exception of torch."""
     import torch
 
     hidden = [one for name, one in run.model.named_parameters() if ".layers." in name and one.ndim > 1]

@@ -1,4 +1,4 @@
-"""Measurements that proofs make of arguments that are given under two names."""
+"""Functions with which proofs measure arguments that a bundle states under two names at once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 
 def checkpointing(run: Any) -> dict[str, Any]:
-    """Return a pair: the value that the bundle states under the older of two names, and the value that the built
-    arguments use.
+    """Two values of one argument: the one that the bundle states under its older name, and the one that the built
+    arguments have.
     """
     return {
         "asked": run.plan["arguments"].get("gradient_checkpointing"),

@@ -1,4 +1,4 @@
-"""Measurements that proofs make of numbers under `extra trl` in two training steps."""
+"""Functions with which proofs measure the effect of numbers under `extra trl` on two training steps."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 
 def step(run: Any) -> dict[str, Any]:
-    """Train two steps. Return the logged values and the weights that are not finite, the last losses, and whether a
-    weight changed.
+    """Train two steps. Return which logged values and which weights are NaN or infinite, the last losses, and whether
+    any weight has changed.
 
     Rows differ in length, and evaluation rows are used if the bundle has an evaluation.
     """
@@ -41,7 +41,7 @@ def filled_step(run: Any) -> dict[str, Any]:
 
 
 def _longer(row: dict[str, Any], index: int) -> dict[str, Any]:
-    """A row whose texts are some times longer. The factor differs from row to row."""
+    """The row with its texts repeated; the number of repeats differs from row to row."""
     times = 1 + index % 3
     more = {name: text * times for name, text in row.items() if isinstance(text, str)}
     turns = {name: [{**turn, "content": turn["content"] * times} for turn in list_]

@@ -1,5 +1,5 @@
-"""Measurements that proofs make of rewards in TRL's reinforcement learning trainers, and of vLLM, which is not
-installed.
+"""Functions with which proofs measure TRL's reinforcement learning trainers: rewards, and vLLM, which is not installed
+here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import tiny_models
 
 
 def rewarded(run: Any) -> dict[str, Any]:
-    """Build the trainer with as many reward functions as the bundle has, possibly none."""
+    """Build the trainer with stand-ins for the bundle's reward functions, as many as the bundle has (which may be
+    none).
+    """
     functions = [tiny_models.reward(i) for i, _ in enumerate(run.plan["method"]["rewards"])]
     made = run.maker(model=run.model, args=run.args, train_dataset=run.rows, processing_class=run.tokenizer,
                  reward_funcs=functions)  # fmt: skip
@@ -19,7 +21,7 @@ def rewarded(run: Any) -> dict[str, Any]:
 
 
 def solved(run: Any) -> dict[str, Any]:
-    """Take two steps of a run whose reward is the runtime's own reward for a correct answer."""
+    """Train two steps. The reward function is the runtime's own one for correct answers."""
     import sys
 
     from small_run import REPOSITORY
@@ -34,7 +36,7 @@ def solved(run: Any) -> dict[str, Any]:
 
 
 def spread(run: Any) -> dict[str, Any]:
-    """Whether the sampled completions of one prompt differ."""
+    """Whether the completions that are sampled for the same prompt differ from each other."""
     trainer = run.trainer
     kept: list[list[int]] = []
     generate = trainer._generate_single_turn if hasattr(trainer, "_generate_single_turn") else None
@@ -53,7 +55,7 @@ def spread(run: Any) -> dict[str, Any]:
 
 
 def few(run: Any) -> dict[str, Any]:
-    """The number of optimizer steps of a run over the prompts in the bundle's file."""
+    """How many optimizer steps a run makes over the prompts of the bundle's file."""
     from measures import rows
 
     run.__dict__["rows"] = rows._own(run)[0]
@@ -62,7 +64,9 @@ def few(run: Any) -> dict[str, Any]:
 
 
 def vllm(run: Any) -> dict[str, Any]:
-    """Run the checks that TRL makes before it starts a colocated vLLM, with the bundle's processes and base."""
+    """Call the checks with which TRL begins before it starts vLLM in the training process. The number of processes and
+    the base are the bundle's.
+    """
     from trl.generation import vllm_generation as there
 
     class Engine:
@@ -97,7 +101,7 @@ def vllm(run: Any) -> dict[str, Any]:
 
 
 def _base(run: Any) -> Any:
-    """The tiny model. Its class of linear layers is that of a quantized base."""
+    """The tiny model, with linear layers of the class that a quantized base has."""
     import torch
 
     plan = run.plan["lora"]
@@ -112,8 +116,8 @@ def _base(run: Any) -> Any:
 
 
 def counted(run: Any) -> dict[str, Any]:
-    """Return a pair: the number of tokens by which TRL divides the loss of a round's first step, and the number of
-    tokens in this step.
+    """Two numbers for the first step of a round: the number of tokens by which TRL divides the loss, and the number of
+    tokens that the step has.
     """
     trainer = run.trainer
     trainer.model.train()
@@ -138,7 +142,8 @@ def own(run: Any) -> dict[str, Any]:
 def called(run: Any) -> dict[str, Any]:
     """Build the trainer with the bundle's tools and environment, and render a prompt.
 
-    The result has the numbers of tools that the prompt describes, that the model can call, and that a limit covers.
+    The result has three numbers of tools: those that the prompt describes, those that the model can call, and those to
+    which a limit applies.
     """
     from trl.chat_template_utils import qwen2_5_chat_template
 
@@ -172,8 +177,8 @@ def _text(run: Any, name: str) -> str:
 
 
 def remembered(run: Any) -> dict[str, Any]:
-    """Whether a completion in the training batch equals the one that the model generates outside of training.
-    Checkpointing is on if the bundle uses it.
+    """Whether a completion in a training batch equals the one that the model generates outside of training. If the
+    bundle uses checkpointing, it is on.
     """
     import torch
     from families import completed
@@ -182,9 +187,9 @@ def remembered(run: Any) -> dict[str, Any]:
 
 
 def praised(run: Any) -> dict[str, Any]:
-    """Train on completions whose advantages are all positive. `learned` is true if the gradient is not zero. `whole` is
-    true if the gradient is the same with an upper bound of 5 for the importance ratio, so that the bundle's bound clips
-    nothing.
+    """Train on completions whose advantages are all positive. `learned` says whether there is a gradient. `whole` says
+    whether the gradient stays the same with the upper bound 5 for the importance ratio: then the bundle's own bound
+    clips nothing.
     """
     trainer = run.trainer
     trainer.current_gradient_accumulation_steps = 1
@@ -193,7 +198,7 @@ def praised(run: Any) -> dict[str, Any]:
 
 
 def _gradient(trainer: Any, bound: float) -> float:
-    """The largest gradient of a round of completions whose advantages are all positive."""
+    """The largest gradient in a round of completions, all of which have positive advantages."""
     import torch
 
     if not hasattr(trainer, "praised"):
@@ -209,7 +214,7 @@ def _gradient(trainer: Any, bound: float) -> float:
 
 
 def clipped(run: Any) -> dict[str, Any]:
-    """Whether importance ratios are clipped if the policy makes each token one percent more probable than before."""
+    """Whether importance ratios are clipped when every token has become one percent more probable."""
     trainer = run.trainer
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
@@ -233,8 +238,8 @@ def _joined(batch: Any, kind: str) -> Any:
 
 
 def advantages(run: Any) -> dict[str, Any]:
-    """Whether large rewards (0 and 100, so a standard deviation of about 50) give large advantages. Advantages that are
-    divided by the standard deviation stay near 1.
+    """Whether advantages grow with the rewards. The rewards are 0 and 100, with a standard deviation of about 50; an
+    advantage that is divided by it stays near 1.
     """
     trainer = run.trainer
     trainer.reward_funcs = [lambda completions, **given: [100.0 * (at % 2) for at in range(len(completions))]]

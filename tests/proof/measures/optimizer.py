@@ -1,4 +1,6 @@
-"""Measurements that proofs make of optimizers: arguments that they read, when they step, and the schedule's rates."""
+"""Functions with which proofs measure optimizers: which arguments they read, in which micro-batches they step, and
+which rates they get.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ def _weights(trainer: Any) -> Any:
 
 
 def copies(run: Any) -> dict[str, Any]:
-    """Two answers: whether all processes have the same weights after training, and whether any weight has changed."""
+    """Whether all processes have the same weights after training, and whether training has changed any weight."""
     import torch
     import torch.distributed as dist
 
@@ -29,7 +31,7 @@ def copies(run: Any) -> dict[str, Any]:
 
 
 def early(run: Any) -> dict[str, Any]:
-    """Whether weights change in a micro-batch that is not the last of its step."""
+    """Whether the optimizer changes weights too early, that is, in a micro-batch before the last one of a step."""
     import torch
 
     trainer, moved = run.trainer, []
@@ -48,8 +50,8 @@ def early(run: Any) -> dict[str, Any]:
 
 
 def groups(run: Any) -> dict[str, Any]:
-    """The values of the optimizer's parameter groups. If a value differs between groups, that of the first group is
-    returned.
+    """The settings (such as the learning rate) in the optimizer's parameter groups. Of a setting that differs between
+    groups, the value of the first group.
     """
     optimizer = run.trainer.create_optimizer()
     found: dict[str, Any] = {}
@@ -59,7 +61,9 @@ def groups(run: Any) -> dict[str, Any]:
 
 
 def states(run: Any) -> dict[str, Any]:
-    """Whether a projected optimizer stores fewer values than Adam, which stores two for each trained weight."""
+    """Whether an optimizer that projects gradients stores fewer values than Adam, which stores two values for each
+    trained weight.
+    """
     trainer = run.trainer
     trainer.train()
     optimizer = trainer.optimizer.optimizer
@@ -71,7 +75,7 @@ def states(run: Any) -> dict[str, Any]:
 
 
 def rates(run: Any) -> dict[str, Any]:
-    """The highest learning rate of a run as a share of `learning_rate`. Raises what training raises."""
+    """The highest learning rate during a run, as a share of `learning_rate`. Raises any exception of the training."""
     trainer, seen = run.trainer, []
     step = trainer.training_step
 

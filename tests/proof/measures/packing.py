@@ -1,4 +1,4 @@
-"""Measurements that proofs make of packed documents: whether they attend to each other."""
+"""Functions with which proofs measure whether the documents of a packed row attend to each other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def leak(run: Any) -> dict[str, Any]:
-    """The largest difference of a document's logits between two cases: packed after another document, and alone.
+    """Compute a document's logits twice, packed after another document and alone; return the largest difference.
 
     The trainer's own collator makes the batch from a packed row: token ids and position ids, without a mask.
     """
@@ -31,7 +31,9 @@ def leak(run: Any) -> dict[str, Any]:
 
 
 def cached(run: Any) -> dict[str, Any]:
-    """Like `leak`, with the cache that the arguments state; with a cache, transformers builds no document mask."""
+    """Like `leak`, but with `use_cache` as in the trainer's arguments: with a cache, transformers does not mask the
+    other documents.
+    """
     use_cache = bool(run.plan["arguments"].get("use_cache"))
     original = run.model.forward
     run.model.forward = lambda *given, **named: original(*given, **{**named, "use_cache": use_cache})
@@ -39,16 +41,16 @@ def cached(run: Any) -> dict[str, Any]:
 
 
 def evaluated(run: Any) -> dict[str, Any]:
-    """Whether documents of the first evaluation batch attend to each other. It is measured as in `attends`."""
+    """Like `attends`, for the first evaluation batch."""
     return attends(run, "get_eval_dataloader")
 
 
 def attends(run: Any, batches: str = "get_train_dataloader") -> dict[str, Any]:
     """Whether documents of the trainer's first batch attend to each other.
 
-    Rows are texts that end with the end token. If the tokens of the first document are replaced, the logits of later
-    documents must not change. Weights are larger than at the start of training, so that a recurrent state lasts longer
-    than one token.
+    The documents are texts that end with the end token. The measurement replaces the tokens of the first document; if
+    the logits of a later one change, it attends to the first one. The weights are larger than usual initial weights.
+    Otherwise, a recurrent state would fade within one token.
     """
     import torch
 
@@ -76,7 +78,7 @@ def attends(run: Any, batches: str = "get_train_dataloader") -> dict[str, Any]:
 
 
 def flash(run: Any) -> dict[str, Any]:
-    """Like `leak`, with the arithmetic of flash attention if the bundle uses its kernel."""
+    """Like `leak`; if the bundle uses flash attention, a simulation of its arithmetic on the CPU is used."""
     import flash as stand_in
     import tiny_models
 

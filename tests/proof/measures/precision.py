@@ -1,4 +1,4 @@
-"""Measurements that proofs make of dtypes: those of weights and layers, and what libraries decide because of a
+"""Functions with which proofs measure dtypes of weights and layers, and decisions of libraries that depend on a
 dtype.
 """
 
@@ -11,7 +11,7 @@ import tiny_models
 
 
 def changed(run: Any) -> dict[str, Any]:
-    """Compare a weight matrix after training with the loaded one; return the share of its values that changed, and its
+    """Compare a weight matrix before and after training; return the share of its values that have changed, and its
     dtype.
     """
     from safetensors.torch import load_file
@@ -28,15 +28,15 @@ def finite(run: Any) -> dict[str, Any]:
 
 
 def amp(run: Any) -> dict[str, Any]:
-    """Return a pair: whether the arguments request fp16, and whether accelerate has enabled both autocast and a
-    gradient scaler.
-    """
+    """Whether the arguments request fp16, and whether accelerate then uses both autocast and a gradient scaler."""
     accelerator = run.trainer.accelerator
     return {"asked": run.args.fp16, "autocast": accelerator.native_amp, "scaler": accelerator.scaler is not None}
 
 
 def mixed(run: Any) -> dict[str, Any]:
-    """Two precisions: the one that the launcher exports, and the one in the trainer's arguments."""
+    """Two names of a precision: the one that the launcher exports to the processes, and the one in the trainer's
+    arguments.
+    """
     import inspect_bundles
 
     variables = run.launched["environment"]
@@ -60,9 +60,7 @@ def computed(run: Any) -> dict[str, Any]:
 
 
 def deepspeed_fp16(run: Any) -> dict[str, Any]:
-    """Two answers: whether DeepSpeed is configured for fp16, and whether its accelerator supports fp16 on the spec's
-    GPU.
-    """
+    """Whether DeepSpeed's file enables fp16, and whether DeepSpeed says that the spec's GPU supports fp16."""
     import torch
     from deepspeed.accelerator.cuda_accelerator import CUDA_Accelerator
 
@@ -75,7 +73,9 @@ def deepspeed_fp16(run: Any) -> dict[str, Any]:
 
 
 def downcast(run: Any) -> dict[str, Any]:
-    """Two values of the TPU downcast: the one in accelerate.yaml, and the one that reaches the processes."""
+    """accelerate's option `downcast_bf16` for TPUs: its value in accelerate.yaml, and the value in the processes'
+    environment.
+    """
     import os
 
     with open(os.path.join(run.folder, "accelerate.yaml"), encoding="utf-8") as handle:
@@ -85,7 +85,9 @@ def downcast(run: Any) -> dict[str, Any]:
 
 
 def messages(run: Any) -> dict[str, Any]:
-    """The dtypes in which DeepSpeed would send and sum gradients, read from deepspeed.json."""
+    """The dtype in which DeepSpeed would send gradients and the dtype in which it would add them up, according to
+    deepspeed.json.
+    """
     import json
     import os
 
@@ -99,7 +101,9 @@ def messages(run: Any) -> dict[str, Any]:
 
 
 def alibi(run: Any) -> dict[str, Any]:
-    """Two answers: whether Falcon rounds its ALiBi to bf16 in a float32 run, and whether the spec's GPU has bf16."""
+    """Whether Falcon rounds its ALiBi position biases to bf16 although the run is in float32, and whether the spec's
+    GPU has bf16.
+    """
     import torch
     from transformers.models.falcon.modeling_falcon import build_alibi_tensor
 
@@ -111,9 +115,11 @@ def alibi(run: Any) -> dict[str, Any]:
 
 
 def kept(run: Any) -> dict[str, Any]:
-    """The dtypes of the trained weights and the rotary frequencies, before and after a round of generation.
+    """The dtypes of the trained weights and of the rotary frequencies, before and after the trainer has generated a
+    round of completions.
 
-    The generation itself is replaced, because it takes half a minute on a CPU; the cast is the trainer's own.
+    The trainer's own code converts the dtypes. Only the generation itself is replaced, because it takes half a minute
+    on a CPU.
     """
     trainer = run.trainer
 

@@ -1,4 +1,6 @@
-"""Measurements that proofs make of rows: those of the bundle's own files, or the tiny rows of the run."""
+"""Functions with which proofs measure rows: either rows of the bundle's files, or the tiny rows with which proofs
+train.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ def _bundle(run: Any) -> Any:
 
 
 def _own(run: Any) -> Any:
-    """The rows of the bundle's data, mapped as a run maps them."""
+    """The rows of the bundle's data, converted to the trainer's columns as in a run."""
     read = _bundle(run)
     from runtime.core import data
 
@@ -58,9 +60,7 @@ def masked(run: Any) -> dict[str, Any]:
 
 
 def left(run: Any) -> dict[str, Any]:
-    """Two numbers: how many rows the trainer has prepared from the bundle's rows, and how many of their tokens have a
-    loss.
-    """
+    """How many of the bundle's rows the trainer has kept, and how many of their tokens have a loss."""
     rows = _trainer(run, _own(run)[0]).train_dataset
     if "labels" in rows.column_names:
         trained = sum(label != -100 for labels in rows["labels"] for label in labels)
@@ -70,19 +70,19 @@ def left(run: Any) -> dict[str, Any]:
 
 
 def own(run: Any) -> dict[str, Any]:
-    """Build the trainer on rows of the bundle's files, mapped as a run maps them."""
+    """Build the trainer on rows of the bundle's files, converted to the trainer's columns as in a run."""
     return {"rows": len(_trainer(run, _own(run)[0]).train_dataset)}
 
 
 def raw(run: Any) -> dict[str, Any]:
-    """Build the trainer on rows of the bundle's files as they are stored."""
+    """Build the trainer on rows of the bundle's files, without any conversion."""
     return {"rows": len(_trainer(run, _raw(run)).train_dataset)}
 
 
 def tokenized(run: Any) -> dict[str, Any]:
     """Pass the last row of tokens through the trainer's collator and the model.
 
-    The result says whether the row's labels are those of the file, whether they equal its token ids, and how many
+    The result says whether the labels are those in the file, whether the labels equal the row's token ids, and how many
     tokens have no loss.
     """
     stored = _raw(run)
@@ -96,8 +96,8 @@ def tokenized(run: Any) -> dict[str, Any]:
 
 
 def built(run: Any) -> dict[str, Any]:
-    """Map the bundle's rows as a run does. Return two numbers: those of training rows and of evaluation rows. Raises
-    what the mapping raises.
+    """Convert the bundle's rows as in a run; return the number of training rows and that of evaluation rows. Raises any
+    exception of the conversion.
     """
     train, evaluation = _own(run)
     return {"train": len(train), "evaluation": 0 if evaluation is None else len(evaluation)}
@@ -113,9 +113,7 @@ def stored(run: Any) -> dict[str, Any]:
 
 
 def heard(run: Any) -> dict[str, Any]:
-    """The number of turns in the bundle's rows whose text TRL's Qwen3 template leaves out, because it does not know
-    their roles.
-    """
+    """How many turns of the bundle's rows TRL's Qwen3 template drops, because it does not know their roles."""
     import trl
 
     with open(os.path.join(os.path.dirname(trl.__file__), "chat_templates", "qwen3.jinja"), encoding="utf-8") as file:
@@ -129,7 +127,7 @@ def heard(run: Any) -> dict[str, Any]:
 
 
 def silent(run: Any) -> dict[str, Any]:
-    """The number of rows that the trainer keeps although no assistant turn has any text."""
+    """How many rows the trainer keeps in which no assistant turn has any text."""
     rows = _own(run)[0]
     kept = len(_trainer(run, rows).train_dataset) == len(rows)
     answers = [[one for one in row["messages"] if one["role"] == "assistant"] for row in rows]
@@ -140,7 +138,9 @@ def silent(run: Any) -> dict[str, Any]:
 
 
 def templated(run: Any) -> dict[str, Any]:
-    """Whether the trainer's tokens of the bundle's first row begin as the chat template begins a turn."""
+    """Whether the trainer has applied the chat template: whether the tokens of the first row begin as a turn of the
+    template does.
+    """
     run.tokenizer.chat_template = (
         "<|im_start|>{% for turn in messages %}{{ turn.role }}: {{ turn.content }}{% endfor %}"
     )
@@ -150,7 +150,7 @@ def templated(run: Any) -> dict[str, Any]:
 
 
 def unasked(run: Any) -> dict[str, Any]:
-    """The number of rows that the trainer keeps although a user turn has no text."""
+    """How many rows the trainer keeps in which a user turn has no text."""
     rows = _own(run)[0]
     kept = len(_trainer(run, rows).train_dataset) == len(rows)
     requested = [
@@ -160,14 +160,14 @@ def unasked(run: Any) -> dict[str, Any]:
 
 
 def repeated(run: Any) -> dict[str, Any]:
-    """The number of prepared rows that have the same tokens as an earlier row."""
+    """How many prepared rows have exactly the tokens of an earlier row."""
     rows = _trainer(run, _own(run)[0]).train_dataset
     return {"repeated": len(rows) - len({tuple(one) for one in rows["input_ids"]})}
 
 
 def gradient(run: Any) -> dict[str, Any]:
-    """Whether the first batch of the bundle's rows has a gradient. A rounding error between two equal terms does not
-    count as one.
+    """Whether the first batch of the bundle's rows has a gradient. If two equal terms cancel except for a rounding
+    error, it has none.
     """
     from measures import losses
 
@@ -176,7 +176,7 @@ def gradient(run: Any) -> dict[str, Any]:
 
 
 def evaluated(run: Any) -> dict[str, Any]:
-    """Two answers: whether the evaluation rows come from the evaluation split, and whether they are also trained on."""
+    """Whether the evaluation rows come from the evaluation split, and whether the run also trains on them."""
     train, evaluation = _own(run)
     held = {json.dumps(row, sort_keys=True) for row in evaluation}
     return {
@@ -186,8 +186,8 @@ def evaluated(run: Any) -> dict[str, Any]:
 
 
 def evaluated_masked(run: Any) -> dict[str, Any]:
-    """Two answers: whether the loss excludes tokens of the training rows, and whether it excludes tokens of the
-    evaluation rows.
+    """Whether some tokens of the training rows have no loss, and whether some tokens of the evaluation rows have
+    none.
     """
     run.__dict__["rows"], run.__dict__["held"] = _own(run)
     out = {}
@@ -198,8 +198,8 @@ def evaluated_masked(run: Any) -> dict[str, Any]:
 
 
 def folder(run: Any) -> dict[str, Any]:
-    """Whether the datasets library reads every file of the first source's folder that the bundle contains, if it is
-    only given the folder.
+    """The bundle's first source is a folder. Whether the datasets library, given only this folder, reads all files of
+    it that are in the bundle.
     """
     import datasets
 
@@ -214,7 +214,7 @@ def folder(run: Any) -> dict[str, Any]:
 
 
 def masks_alone(run: Any) -> dict[str, Any]:
-    """Build the trainer on rows with token ids and masks but without labels. Raises what the trainer raises."""
+    """Build the trainer on rows that have token ids and masks, but no labels. Raises any exception of the trainer."""
     import datasets
 
     rows = [{"input_ids": [1, 2, 3, 4], "completion_mask": [0, 0, 1, 1]} for _ in range(4)]
@@ -238,7 +238,9 @@ def unread(run: Any) -> dict[str, Any]:
 
 
 def ends(run: Any) -> dict[str, Any]:
-    """Whether prepared rows end with the end token. The rows are texts in the column that the arguments name."""
+    """Whether the prepared rows end with the end token. The rows are plain texts, in the column that the arguments
+    name.
+    """
     rows = _own(run)[0]
     made = _trainer(run, rows).train_dataset
     end = run.tokenizer.eos_token_id

@@ -7,18 +7,14 @@ from typing import Any
 
 
 def final(run: Any) -> dict[str, Any]:
-    """Return a pair: the names of the files that the final save has written, and whether any of them contains
-    weights.
-    """
+    """The names of the files that the final save writes, and whether any of these files has weights."""
     folder = run.plan["arguments"]["output_dir"]
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return {"files": names, "weights": any(name.endswith((".safetensors", ".bin")) for name in names)}
 
 
 def resumed(run: Any) -> dict[str, Any]:
-    """Resume from the checkpoint of the first step and take the second step; return the number of steps that Adam has
-    counted.
-    """
+    """Resume from the checkpoint of step 1 and train step 2. Return how many steps Adam's state has then counted."""
     trainer = run.trainer
     trainer.train()
     first = os.path.join(run.plan["arguments"]["output_dir"], "checkpoint-1")
@@ -30,7 +26,7 @@ def resumed(run: Any) -> dict[str, Any]:
 
 
 def states(run: Any) -> dict[str, Any]:
-    """The number of parameters that have optimizer states in the first checkpoint."""
+    """For how many parameters the first checkpoint has optimizer states."""
     import torch
 
     run.trainer.train()
@@ -40,7 +36,7 @@ def states(run: Any) -> dict[str, Any]:
 
 
 def again(run: Any) -> dict[str, Any]:
-    """Whether a run that resumes after its first step reads that step's rows a second time."""
+    """Whether a run that is resumed after its first step trains again on the rows of this step."""
     import torch
 
     seen: list[Any] = []

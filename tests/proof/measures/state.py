@@ -1,4 +1,4 @@
-"""Measurements that proofs make of accelerate's state in a launch."""
+"""Functions with which proofs measure the state that accelerate has in a launched process."""
 
 from __future__ import annotations
 

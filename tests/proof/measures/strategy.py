@@ -1,5 +1,5 @@
-"""Measurements that proofs make of strategies in accelerate and DeepSpeed: plugins of workers, the mesh, the wrapped
-model.
+"""Functions with which proofs measure strategies in accelerate and DeepSpeed: the plugins in a worker, the device mesh,
+and the wrapped model.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ def _read(run: Any, name: str) -> str:
 
 
 def fsdp(run: Any) -> dict[str, Any]:
-    """Return a pair: the exported variables about FSDP, and the FSDP plugin that a worker builds. Raises what the
-    plugin raises.
+    """The exported environment variables about FSDP, and the FSDP plugin that a worker builds from them. Raises any
+    exception of the plugin.
     """
     from accelerate.utils import FullyShardedDataParallelPlugin
 
     variables = run.launched["environment"]
-    # Both variables are off, because with them accelerate's plugin looks for a GPU, which this machine may lack.
+    # Both variables make accelerate's plugin look for a GPU, which this machine may not have. So both are turned off.
     with inspect_bundles.environment(
         **{**variables, "FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
     ):
@@ -40,7 +40,9 @@ def fsdp(run: Any) -> dict[str, Any]:
 
 
 def prefetching(run: Any) -> dict[str, Any]:
-    """Build FSDP2's plugin with the file's setting for forward prefetching. Returns the plugin's FSDP version."""
+    """Build FSDP2's plugin with the forward prefetching that accelerate.yaml states. Return the FSDP version of the
+    plugin.
+    """
     from accelerate.utils import FullyShardedDataParallelPlugin
 
     requested = run.launched["environment"]["FSDP_FORWARD_PREFETCH"] == "true"
@@ -72,8 +74,8 @@ def mesh(run: Any) -> dict[str, Any]:
 
 
 def mesh_of_the_arguments(run: Any) -> dict[str, Any]:
-    """Build the trainer's configuration class with an argument for the mesh that accelerate reads from the launch.
-    Raises what the class raises.
+    """Build the trainer's configuration class with an argument for the device mesh, which accelerate reads only from
+    the launch. Raises any exception of the class.
     """
     made = inspect_bundles.config_class(run.plan)(**{**run.plan["arguments"], "use_cpu": True, "bf16": False,
                                             "parallelism_config": inspect_bundles.parallelism(run)})  # fmt: skip
@@ -81,8 +83,8 @@ def mesh_of_the_arguments(run: Any) -> dict[str, Any]:
 
 
 def flags(run: Any) -> dict[str, Any]:
-    """Launch with command-line flags in place of accelerate.yaml, with the mesh enabled. Raises what the launcher
-    raises.
+    """Launch with command-line options instead of accelerate.yaml, and with the device mesh enabled. Raises any
+    exception of the launcher.
     """
     from accelerate.commands import launch
 
@@ -108,7 +110,9 @@ def hooks(run: Any) -> dict[str, Any]:
 
 
 def shared_inputs(run: Any) -> dict[str, Any]:
-    """Prepare the first batch as the trainer does if ranks share a sequence. Raises what the trainer raises."""
+    """Prepare the first batch as the trainer does if several ranks share a sequence. Raises any exception of the
+    trainer.
+    """
     from types import SimpleNamespace
 
     found = inspect_bundles.parallelism(run)
@@ -120,7 +124,7 @@ def shared_inputs(run: Any) -> dict[str, Any]:
 
 
 def pieces(run: Any) -> dict[str, Any]:
-    """Split the first batch as torch does for context parallelism. Return the number of tokens of each rank's part."""
+    """Split the first batch for context parallelism by torch's own function. Return how many tokens each rank gets."""
     from torch.distributed.tensor.experimental._context_parallel._load_balancer import _create_default_load_balancer
 
     found = inspect_bundles.parallelism(run)
@@ -133,7 +137,7 @@ def pieces(run: Any) -> dict[str, Any]:
 
 
 def units(run: Any) -> dict[str, Any]:
-    """Two numbers: the model's FSDP units, and its modules that have parameters of their own."""
+    """Two numbers: how many FSDP units the model has, and how many of its modules have parameters of their own."""
     from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 
     model = run.trainer.model_wrapped
@@ -143,8 +147,8 @@ def units(run: Any) -> dict[str, Any]:
 
 
 def cpu_optimizer(run: Any) -> dict[str, Any]:
-    """Return the class and the options of the trainer's optimizer in accelerate, if the optimizer's states are
-    offloaded.
+    """If the optimizer's states are offloaded, return the class and options of the optimizer that accelerate gives to
+    the trainer.
     """
     import deepspeed.ops.adam
     import torch
@@ -191,9 +195,7 @@ def worker(run: Any) -> dict[str, Any]:
 
 
 def placed(run: Any) -> dict[str, Any]:
-    """Return a pair: the device to which the bundle wants to offload parameters, and whether the engine shards any
-    parameter.
-    """
+    """The device to which the bundle offloads parameters, and whether the engine shards any parameter."""
     engine = run.trainer.model_wrapped
     requested = engine.zero_offload_param()
     return {
@@ -208,7 +210,7 @@ def gradients(run: Any) -> dict[str, Any]:
 
 
 def waits(run: Any) -> dict[str, Any]:
-    """Let rank 0 sleep for four seconds while all other ranks wait. Raises what the waiting ranks raise."""
+    """Rank 0 sleeps for four seconds, and all other ranks wait for it. Raises the exception of the waiting ranks."""
     import time
 
     from accelerate import PartialState
@@ -223,7 +225,9 @@ def waits(run: Any) -> dict[str, Any]:
 
 
 def group(run: Any) -> dict[str, Any]:
-    """Make the process group of a single rank, with the backend in the arguments. Raises what accelerate raises."""
+    """Make a process group with a single rank. Its backend is the one in the trainer's arguments. Raises any exception
+    of accelerate.
+    """
     from accelerate import PartialState
 
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
@@ -233,8 +237,8 @@ def group(run: Any) -> dict[str, Any]:
 
 
 def spread(run: Any) -> dict[str, Any]:
-    """The largest difference between the processes' trained weights after the run. It is 0 if gradients were
-    averaged.
+    """How much the trained weights of the processes differ at most after the run. If gradients were averaged over the
+    processes, the result is 0.
     """
     import torch.distributed as dist
 
@@ -249,8 +253,8 @@ def spread(run: Any) -> dict[str, Any]:
 
 
 def experts(run: Any) -> dict[str, Any]:
-    """Run 32 rows of one token each; return whether all of them call the same modules. Under ZeRO-3 every process must
-    call the same modules in the same order.
+    """Pass 32 rows of one token each through the model; return whether every row calls the same modules. ZeRO-3 needs
+    this: all processes must call the same modules in the same order.
     """
     import torch
 
@@ -276,8 +280,8 @@ def frozen(run: Any) -> dict[str, Any]:
 
 
 def forgets(run: Any) -> dict[str, Any]:
-    """The gradient norm of a step whose last micro-batch has a gradient of 0. The norm is 0 if earlier micro-batches'
-    gradients are lost.
+    """The norm of the gradient in a step whose last micro-batch has a gradient of 0. If the norm is 0, the gradients of
+    the earlier micro-batches are lost.
     """
     trainer, calls = run.trainer, []
     compute, parts = trainer.compute_loss, trainer.args.gradient_accumulation_steps

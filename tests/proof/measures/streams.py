@@ -1,4 +1,6 @@
-"""Measurements that proofs make of streamed rows: the tiny rows of the run, read one after the other."""
+"""Functions with which proofs measure streamed rows. The rows are the tiny ones with which proofs train, read as a
+stream.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from typing import Any
 
 
 def _rows(run: Any) -> Any:
-    """The tiny rows; if the bundle streams its data, they are a stream."""
+    """The tiny rows; as a stream if the bundle streams its data, otherwise as a dataset."""
     return run.rows.to_iterable_dataset() if run.plan["data"].get("streaming") else run.rows
 
 
@@ -17,12 +19,16 @@ def trainer(run: Any) -> dict[str, Any]:
 
 
 def held_out(run: Any) -> dict[str, Any]:
-    """Split a holdout from the rows. Raises what the rows' class raises for it."""
+    """Split off a holdout from the rows. Raises the exception of the rows' class, since a stream may not support
+    this.
+    """
     return {"rows": len(_rows(run).train_test_split(test_size=0.25)["test"])}
 
 
 def _loader(run: Any) -> Any:
-    """A data loader of the tokenized rows; if the bundle streams, it is a torch stream as in the runtime."""
+    """A data loader for the tokenized rows. If the bundle streams its data, the rows are wrapped as a torch stream, as
+    in the runtime.
+    """
     from torch.utils.data import IterableDataset
 
     made = run.trainer
@@ -38,7 +44,7 @@ def _loader(run: Any) -> Any:
 
 
 def saves(run: Any) -> dict[str, Any]:
-    """Whether a run over a stream saves exactly once, counted over all of its steps and its end."""
+    """Whether a run over a stream makes exactly one save, counting those during the run and at its end."""
     from transformers import DefaultFlowCallback, TrainerControl, TrainerState
 
     args, many = run.args, run.args.max_steps
