@@ -1,4 +1,5 @@
-"""Proofs that a spec which a rule forbids fails in the libraries, and that the nearest legal spec does not.
+"""A proof shows two things about a rule: a spec that the rule forbids fails in the libraries, and the most similar
+legal spec does not fail.
 
 A `Proof` is data. It names a row of the rule table (`rule`), the code that refuses it (`code`), an illegal spec and the
 nearest legal one, and what the library does with the illegal spec:
@@ -80,7 +81,7 @@ TITLES = {case.title: case for case in CASES}
 
 @frozen
 class Proof:
-    """One violation and its effect in the libraries; the module's docstring explains the fields."""
+    """A violation of a rule, and its effect in the libraries. The module's docstring explains the fields."""
 
     rule: str
     code: str
@@ -141,7 +142,7 @@ class Proof:
 
 
 def aimed(text: str, target: str) -> str:
-    """A spec's text with another `target`."""
+    """A spec's text with its `target` replaced by another one."""
     kept = [line for line in text.splitlines() if not line.startswith("target ")]
     return "\n".join([*kept, f"target {target}"]) + "\n"
 
@@ -163,7 +164,9 @@ def every() -> tuple[Proof, ...]:
 
 
 def job(proof: Proof, legal: bool, folder: str) -> dict[str, Any]:
-    """Lower the legal or the illegal spec of a proof into a folder; return the job for prover.py."""
+    """Compile the legal or the illegal spec of a proof into a folder, without the rules; return the job for
+    prover.py.
+    """
     root = put(os.path.join(folder, "files"), proof.files)
     base = proof.legal if legal or proof.onto == "legal" else proof.text
     changes: dict[str, Any] = {} if legal else {
@@ -191,7 +194,7 @@ def job(proof: Proof, legal: bool, folder: str) -> dict[str, Any]:
 
 
 class Prover:
-    """A running prover.py in a target's interpreter, which works on `jobs` proofs at a time."""
+    """A running prover.py in a target's interpreter. It works on up to `jobs` jobs at a time."""
 
     def __init__(self, target: str, jobs: int = 2) -> None:
         words = [shared(target).python, os.path.join(HERE, "prover.py"), str(jobs)]
@@ -202,7 +205,7 @@ class Prover:
         self.next()
 
     def send(self, job: Mapping[str, Any]) -> None:
-        """Send a job; its answer comes later."""
+        """Send a job and return at once; `next` returns the answer later."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
@@ -217,7 +220,7 @@ class Prover:
         return dict(json.loads(line))
 
     def answers(self, jobs: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-        """The answers to these jobs, by the jobs' ids."""
+        """Wait for the answers to these jobs; return them by the ids of the jobs."""
         wanted = list(jobs)
         for one in wanted:
             self.send(one)
@@ -225,21 +228,21 @@ class Prover:
         return {one["id"]: one for one in found}
 
     def close(self) -> None:
-        """End the process once no job is left."""
+        """Wait until every job is answered, and end the process."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait(timeout=HUNG)
 
 
 def holds(proof: Proof, measured: Mapping[str, Any]) -> bool:
-    """Whether the result of a measurement is the one that the proof expects of the illegal spec."""
+    """Whether a measurement of the illegal spec has the result that the proof expects."""
     if callable(proof.expect):
         return bool(proof.expect(measured))
     return all(measured.get(name) == value for name, value in (proof.expect or {}).items())
 
 
 def failure(proof: Proof, illegal: Mapping[str, Any], legal: Mapping[str, Any]) -> str:
-    """The reason why a proof does not hold, from the answers for both specs; "" if the proof holds."""
+    """Given the answers for both specs, why the proof does not hold; "" if it holds."""
     raised, legally = illegal["raised"], legal["raised"]
     if proof.raises:
         if raised is None:
@@ -277,7 +280,7 @@ def main(words: list[str]) -> int:
     for topic in topics():
         try:
             chosen += [one for one in of(topic) if not wanted or {one.rule, one.code, one.title} & set(wanted)]
-        except Exception as error:  # if one topic has a mistake, the other topics still run
+        except Exception as error:  # a mistake in the module of one topic must not stop the others
             print(f"violations/{topic}.py: {type(error).__name__}: {error}")
     provers: dict[str, Prover] = {}
     wrong = 0

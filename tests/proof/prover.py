@@ -1,7 +1,9 @@
-"""The process that runs proofs in a target's interpreter: it reads a JSON job per line and prints an answer per line.
+"""The program that runs proofs in a target's interpreter. It reads jobs from standard input and prints answers, a line
+of JSON for each.
 
-The libraries are imported once, and each job runs in a fork. So no state of a library (accelerate's state, a process
-group, a patched function) reaches the next job, and a job that hangs or dies ends alone.
+The libraries are imported once, and each job runs in a fork. So a job cannot change the state of a library
+(accelerate's state, a process group, a patched function) for the next job, and a job that hangs or crashes does not
+affect others.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ TAIL = 4000
 
 
 def load() -> None:
-    """Import what proofs use. Nothing is computed here, because that would start threads, which a forked child does not
-    have.
+    """Import what proofs use, but compute nothing: a computation would start threads, and a forked child would not have
+    them.
     """
     import datasets
     import deepspeed
@@ -39,7 +41,8 @@ def load() -> None:
     torch.set_num_threads(1)
     fork_server.warm()
     datasets.disable_progress_bars()
-    # If this operator counts as compatible, DeepSpeed compiles it, which takes minutes (runtime/core/arguments.py).
+    # DeepSpeed would compile this operator if it counted as compatible, which takes minutes (see
+    # runtime/core/arguments.py).
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     import accelerate.commands.launch
     import small_run
@@ -51,7 +54,7 @@ def load() -> None:
 
 
 class Child:
-    """A running job: its process, its end of the pipe, and the file with its output."""
+    """A running job: its forked process, this process's end of the pipe to it, and the file with its output."""
 
     def __init__(self, job: dict[str, Any], folder: str) -> None:
         self.job = job
@@ -68,7 +71,7 @@ class Child:
         self.pipe = read
 
     def answer(self, ended: str = "") -> dict[str, Any]:
-        """The answer that the child sent, or the reason why it sent none."""
+        """The answer that the forked process has sent. If it has sent none, an answer with the reason."""
         os.close(self.pipe)
         if ended:
             os.killpg(self.pid, signal.SIGKILL)

@@ -1,4 +1,5 @@
-"""Silent effects: after a training step, compare the live trainer with its bundle (runs in the stack's interpreter).
+"""Find silent effects: after a training step, compare what the trainer really has with what its bundle states. This
+program runs in the stack's interpreter.
 
 `Watch` instruments a trainer before `train()`. Afterwards, `problems()` lists in words what differs from the bundle:
 dtypes of weights, adapters and optimizer states; the trained weights; the arguments; the attention; whether packed
@@ -34,8 +35,8 @@ LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d+)\.")
 
 
 def _left(plan: dict[str, Any], name: str, names: list[str]) -> tuple[bool, ...]:
-    """The allowed answers to the question whether `freeze` leaves a weight trainable. If modules or patterns decide,
-    both answers are allowed.
+    """Whether `freeze` leaves a weight trainable, as a set of the allowed answers. If modules or patterns in the spec
+    decide, both answers are allowed.
     """
     named = {*(plan["modules"] or []), *(plan["layer_modules"] or []), "score", "lm_head"} & set(name.split("."))
     if named or any(re.match(one, name) for one in plan["parameters"] or []):
@@ -48,7 +49,9 @@ def _left(plan: dict[str, Any], name: str, names: list[str]) -> tuple[bool, ...]
 
 
 class Watch:
-    """Records a trainer before, during and after its steps, so that it can be compared with its bundle."""
+    """Records what a trainer has before, during and after its steps. This is then compared with the trainer's
+    bundle.
+    """
 
     def __init__(self, run: Any, trainer: Any) -> None:
         self.run, self.trainer, self.plan = run, trainer, run.plan
@@ -80,8 +83,8 @@ class Watch:
             import deepspeed
 
             for one in weights.values():
-                # DeepSpeed marks the weights of a layer that is in use. If trl 0.18 runs a reward model twice before
-                # the backward pass, one normalization layer stays marked until the next step.
+                # While a layer is in use, DeepSpeed marks its weights as gathered. trl 0.18 runs a reward model twice
+                # before the backward pass; then one normalization layer stays marked until the next step.
                 one.ds_active_sub_modules.clear()
             with deepspeed.zero.GatheredParameters(list(weights.values())):
                 return {name: one.detach().clone() for name, one in weights.items()}
@@ -101,7 +104,7 @@ class Watch:
             if len(self.losses) == 0:
                 self.meaning.labels(inputs)
         groups = getattr(self.trainer.optimizer, "param_groups", None) or []
-        # read the learning rate now, because DeepSpeed's step also advances the schedule
+        # The learning rate is read before DeepSpeed's step, which also advances the schedule.
         self.rate = max([self.rate, *(float(group["lr"]) for group in groups)])
         loss = self.step(*given, **named)
         self.losses.append(float(loss.detach()))
@@ -113,7 +116,7 @@ class Watch:
         return loss
 
     def _evaluated(self, steps: int) -> Any:
-        """A callback that evaluates the bundle after the last step and checks the losses."""
+        """A callback that evaluates after the last step and checks the losses of the evaluation."""
         from transformers import TrainerCallback
 
         watch = self
@@ -132,7 +135,8 @@ class Watch:
     def problems(self) -> list[str]:
         """Describe everything in the trainer that differs from the bundle. Empty if nothing does."""
         for module in self.trainer.model.modules():
-            if hasattr(module, "reshard"):  # FSDP2 leaves the root's weights gathered, in the compute dtype
+            # FSDP2 leaves the root module's weights gathered and in the compute dtype; this shards them again
+            if hasattr(module, "reshard"):
                 module.reshard()
         out = [*self.found, *self._numbers(), *self._kinds(), *self._states(), *self._set(), *self._arguments()]
         if not out:
@@ -142,7 +146,9 @@ class Watch:
 
     @property
     def _unscaled(self) -> bool:
-        """Whether weights may become infinite or nan: fp16 gradients need a scaler, which exists only on a GPU."""
+        """Whether weights may become infinite or NaN: in fp16, because the gradient scaler that fp16 needs exists only
+        on a GPU.
+        """
         return self.plan["model"]["dtype"] == "float16" and self.plan["run"]["gpu"] is not None
 
     def _numbers(self) -> list[str]:
@@ -156,8 +162,8 @@ class Watch:
         return []
 
     def _kinds(self) -> list[str]:
-        """Check the dtypes of weights: the base as `model.dtype` says, adapters as the bundle says. DeepSpeed trains in
-        half precision.
+        """Check the dtypes of weights: the base has that of `model.dtype`, and the adapters that of the bundle. If
+        the precision is bf16 or fp16, DeepSpeed converts both to it.
         """
         values, seen = self.run.stated, {}
         base = self.plan["model"]["dtype"]
@@ -165,8 +171,8 @@ class Watch:
         half = {"bfloat16"} if values["bf16"] else {"float16"} if values["fp16"] else set()
         lora = self.plan.get("lora") or {}
         zeroed = zero and self.run.job.get("unpacked") and self.plan["run"]["zero_stage"] == 3
-        # The test has replaced the quantized base by one that is not packed. ZeRO-3 loads such weights in the dtype of
-        # the precision (XP573), but not packed weights.
+        # Here the quantized base is replaced by one that is not packed. Under ZeRO-3, such weights are loaded in the
+        # dtype of the precision (XP573), which is not so for packed weights.
         if zeroed:
             base = "float32" if not half else next(iter(half))
         quantized, stated = lora.get("bits"), lora.get("adapter_dtype")
@@ -176,14 +182,14 @@ class Watch:
             allowed = {base} | (half if zero else set())
             # under FSDP, accelerate casts trained weights to float32 (docs/casts.md)
             allowed |= {"float32"} if self.run.sharded and half else set()
-            # if fp16 is off in DeepSpeed's configuration, zero.Init makes the weights of a float16 model float32
+            # zero.Init converts a float16 model to float32 if fp16 is off in DeepSpeed's configuration
             allowed |= {"float32"} if zero and base == "float16" else set()
             if adapted:
                 allowed = ({stated} if stated else {"float32", base, *half}) | (half if zero else set())
                 # trl 1.16 leaves DoRA's magnitudes in float32
                 allowed |= {"float32"} if "lora_magnitude_vector" in name else set()
-                # Modules that are trained in full next to adapters have the base's dtype (XP305 warns about it;
-                # keep_scores).
+                # Modules that are fully trained next to adapters have the dtype of the base (XP305 warns about this;
+                # see keep_scores).
                 allowed |= {base} if ".score." in name or ".modules_to_save." in name else set()
             elif quantized:
                 # prepare_model_for_kbit_training of peft converts weights that are not quantized to float32
@@ -197,7 +203,7 @@ class Watch:
         ]
 
     def _states(self) -> list[str]:
-        """Check that optimizer states have the dtype of their weight, or float32."""
+        """Check that the optimizer's states of each weight have the dtype of the weight, or float32."""
         optimizer = getattr(self.trainer.optimizer, "optimizer", self.trainer.optimizer)
         kinds = {str(one.dtype).removeprefix("torch.") for one in self.trainer.model.parameters() if one.requires_grad}
         allowed = {
@@ -215,7 +221,9 @@ class Watch:
                 for one in sorted(seen - allowed)]  # fmt: skip
 
     def _set(self) -> list[str]:
-        """Check which weights are trained: all, only adapters, or the layers that `freeze` leaves trainable."""
+        """Check which weights are trained. Depending on the bundle, these are all weights, only the adapters, or only
+        what `freeze` leaves trainable.
+        """
         out, names = [], list(self.before)
         now = {name for name, one in self.trainer.model.named_parameters() if one.requires_grad}
         if now != self.trained:
@@ -234,7 +242,7 @@ class Watch:
         if wrong or not self.trained:
             out.append(f"other weights are trained than stated: {sorted(wrong)[:3] or 'none'}")
         after = self._gathered_weights()
-        # bitsandbytes packs 4-bit weights in another order for its CPU kernels
+        # for its CPU kernels, bitsandbytes stores 4-bit weights in another order, so they seem to have changed
         compared = [name for name in names if name in after and name not in self.packed]
         changed = {name for name in compared if bool((after[name] != self.before[name]).any())}
         frozen = changed - self.trained
@@ -247,7 +255,9 @@ class Watch:
         return out + self._alike(after)
 
     def _shared(self) -> dict[str, list[str]]:
-        """All names of each weight. An output head that is tied to the embedding is a weight with two names."""
+        """For each weight, all its names. If the output head is tied to the embedding, both are one weight with two
+        names.
+        """
         model = self.trainer.model
         first = {id(one): name for name, one in model.named_parameters()}
         out: dict[str, list[str]] = {}
@@ -256,7 +266,7 @@ class Watch:
         return out
 
     def _alike(self, after: dict[str, Any]) -> list[str]:
-        """Check that all processes have the same weights."""
+        """Check that the weights of all processes are equal."""
         import torch
 
         if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
@@ -273,7 +283,7 @@ class Watch:
         out = []
         for name, stated in self.plan["arguments"].items():
             if self.trainer.args.world_size == 1 and name == "average_tokens_across_devices":
-                continue  # one process simulates several, so nothing is averaged
+                continue  # a single process simulates several, so it has nothing to average
             if name in CHANGED or not hasattr(self.trainer.args, name):
                 continue
             seen = inspect_bundles.plain(getattr(self.trainer.args, name))

@@ -1,8 +1,10 @@
-"""The scale of loss and gradient: compare a step with an independent computation over the same micro-batches.
+"""Check the scale of loss and gradient: compute a step's loss and gradient a second time from the same micro-batches,
+and compare.
 
-For supervised training, the loss is the mean cross-entropy of the answer tokens. `average_tokens_across_devices`
-decides whether it is the mean over all tokens of the step, or over the tokens of each process. For other losses it is
-the mean of the trainer's own losses of single micro-batches. In both cases the gradient must be that of this loss.
+For supervised training, the expected loss is the mean cross-entropy of the answer tokens: with
+`average_tokens_across_devices` over all tokens of the step, otherwise over the tokens of each process. For other
+methods, the expected loss is the mean of the losses that the trainer computes for the single micro-batches. The
+expected gradient is that of the expected loss.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ BY_ROWS = ("dpo", "kto", "orpo", "reward")
 
 
 class Scale:
-    """Adds up the loss and the gradient that a step should have, and the loss and the gradient that it has."""
+    """Two sums over the micro-batches of a step: the loss and gradient that the step should have, and those that it
+    has.
+    """
 
     def __init__(self, run: Any, trainer: Any) -> None:
         self.run, self.trainer = run, trainer
@@ -32,8 +36,8 @@ class Scale:
         self.slope = self.loss and not zero and not self._quantized()
 
     def _plain(self, values: dict[str, Any]) -> bool:
-        """Whether the loss can be computed a second time, that is, it is not random and has only terms that this module
-        knows.
+        """Whether this module can compute the loss a second time: the loss is not random, and the module knows all of
+        its terms.
         """
         if self.method not in ("sft", *BY_ROWS) or values.get("neftune_noise_alpha"):
             return False
@@ -49,14 +53,15 @@ class Scale:
         ) and values.get("loss_type") in (None, "nll", "chunked_nll")  # fmt: skip
 
     def before(self, inputs: Any) -> None:
-        """Add the loss and the gradient that this micro-batch should give to the expected sums."""
+        """Compute the loss and the gradient that this micro-batch should have, and add them to the expected sums."""
         if not self.loss:
             return
         import torch
 
         model, trainer = self.trainer.model, self.trainer
         training = model.training
-        model.train(self._quantized())  # bitsandbytes would pack weights again in evaluation mode if nothing is trained
+        # in evaluation mode and without trained weights, bitsandbytes would pack the weights again
+        model.train(self._quantized())
         weights = {name: one for name, one in model.named_parameters() if one.requires_grad}
         with torch.random.fork_rng(devices=[]), torch.set_grad_enabled(self.slope):
             with trainer.compute_loss_context_manager():
@@ -78,7 +83,8 @@ class Scale:
         row = {name: value for name, value in given.items() if name in names}
         logits = self.trainer.model(**row, use_cache=False).logits[:, :-1].float()
         labels = given["labels"][:, 1:]
-        # transformers 4 counts the first token of a row, which no token predicts (Trainer.get_batch_samples)
+        # transformers 4 counts all tokens of a row, also the first one, which no token predicts
+        # (Trainer.get_batch_samples)
         counted = given["labels"] if self.run.job["all_tokens"] else labels
         if "shift_labels" in given:
             counted = labels = given["shift_labels"]

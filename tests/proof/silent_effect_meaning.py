@@ -1,8 +1,9 @@
-"""The parts of a step that determine what is learned: the tokens with a loss, the optimizer's groups, the learning
+"""Check what determines the trained model: which tokens have a loss, the optimizer's parameter groups, the learning
 rates, and the saved weights.
 
-Each is computed a second time from the bundle alone: the labels of the first batch from the rows, the groups from the
-names of weights, the rates of all steps from published formulas, the saved weights from those of the model.
+Each of them is computed a second time, independently of the trainer: the labels of the first batch from the rows, the
+groups from the names of the weights, the learning rate of every step from the published formula of the schedule. The
+saved weights are compared with the weights in memory.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ SAMPLES = 16
 
 
 class Meaning:
-    """The values that a trainer really uses, which are compared with its bundle."""
+    """What a trainer really uses: labels, groups, learning rates and weights. They are compared with what the bundle
+    states.
+    """
 
     def __init__(self, run: Any, trainer: Any) -> None:
         self.run, self.trainer, self.arguments = run, trainer, run.plan["arguments"]
@@ -47,8 +50,8 @@ class Meaning:
         return [*self.found, *self.groups(), *self.rates(), *self.saved()]
 
     def labels(self, inputs: Mapping[str, Any]) -> None:
-        """Check which tokens of the first micro-batch have a loss: all tokens of a text, or only those of
-        completions.
+        """Check which tokens of the first micro-batch have a loss. For plain texts these are all tokens, for prompts
+        only those of the completions.
         """
         if self.method != "sft" or "labels" not in inputs:
             return
@@ -84,8 +87,8 @@ class Meaning:
                 return
 
     def groups(self) -> list[str]:
-        """Check that every trained weight is in one group of the optimizer, with weight decay unless it is a bias or a
-        norm.
+        """Check that each trained weight is in exactly one parameter group. Biases and norms must have no weight decay,
+        all other weights must have it.
         """
         optimizer = getattr(self.trainer.optimizer, "optimizer", self.trainer.optimizer)
         if self.arguments.get("deepspeed") or self.run.sharded or type(optimizer).__name__ == "LayerWiseDummyOptimizer":
@@ -138,8 +141,8 @@ class Meaning:
             return []
         adapters = self.run.plan.get("lora") or {}
         if adapters.get("bits") or adapters.get("init") in ("pissa", "olora"):
-            # A quantized base is not saved. Adapters of PiSSA and OLoRA are converted for the published base when they
-            # are saved, so their saved values are others.
+            # Left out: a quantized base, which is not saved, and adapters of PiSSA and OLoRA, whose values are
+            # converted when they are saved, so that they fit the published base.
             return []
         if self.arguments.get("save_safetensors") is False:
             return []
@@ -172,11 +175,13 @@ def _undecayed(name: str) -> bool:
 
 
 def _digest(weights: Any) -> tuple[tuple[int, ...], float, float]:
-    """A weight's shape and two sums of its values. They identify a weight that a save has renamed."""
+    """The shape of a weight, and two sums of its values. If a save gives the weight another name, it can be found by
+    these.
+    """
     numbers = weights.double().flatten()
     return tuple(weights.shape), float(numbers.sum()), float((numbers * numbers).sum())
 
 
 def _text(completion: Any) -> str:
-    """The text of a completion. A completion is a string, or a list with one turn."""
+    """The text of a completion, which is either a string or a list with one turn."""
     return (completion if isinstance(completion, str) else completion[-1]["content"]).strip()

@@ -10,7 +10,9 @@ LEAK = 1e-5
 
 
 def problems(run: Any, trainer: Any) -> list[str]:
-    """Replace a token of the first document of a packed row. No logit after the document's end may change."""
+    """Replace a token of the first document of a packed row. If a logit after the end of this document changes, the
+    documents attend to each other.
+    """
     values = run.plan["arguments"]
     packed = bool(values.get("packing"))
     evaluated = packed if values.get("eval_packing") is None else bool(values["eval_packing"])
@@ -21,7 +23,8 @@ def problems(run: Any, trainer: Any) -> list[str]:
         if rows is None or not (is_packed or values.get("padding_free")):
             continue
         if is_packed and values.get("packing_strategy", "wrapped") == "wrapped" and not run.job.get("isolate"):
-            # `wrapped` lets the documents of a row attend to each other. XP312 warns about this, so it is not silent.
+            # With `wrapped`, the documents of a row attend to each other. XP312 warns about this, so it is not a silent
+            # effect.
             continue
         streamed = run.plan["data"].get("streaming")
         leaks = _leaks(run, trainer, list(islice(rows, 16)) if streamed else rows, is_packed)
@@ -31,7 +34,7 @@ def problems(run: Any, trainer: Any) -> list[str]:
 
 
 def _first(rows: Any) -> Any:
-    """One of several evaluation sets, the first. All sets are treated in the same way."""
+    """The first of several evaluation sets; the trainer treats all of them in the same way."""
     return next(iter(rows.values())) if isinstance(rows, dict) else rows
 
 
@@ -44,8 +47,8 @@ def _leaks(run: Any, trainer: Any, given: Any, packed: bool) -> str:
     model = trainer.accelerator.unwrap_model(trainer.model).eval()
     if run.sharded or any(hasattr(one, "ds_id") for one in model.parameters()):
         return ""
-    # LLM.int8() chooses the columns that it does not quantize by all tokens of the batch. So each document affects the
-    # others, even if attention separates them.
+    # LLM.int8() looks at all tokens of a batch to choose the columns that it does not quantize. So documents change
+    # each other's logits even if attention separates them.
     if (run.plan.get("lora") or {}).get("bits") == 8:
         return ""
     torch.manual_seed(0)
@@ -65,8 +68,8 @@ def _leaks(run: Any, trainer: Any, given: Any, packed: bool) -> str:
 
 
 def _batch(run: Any, trainer: Any, rows: Any, packed: bool) -> tuple[Any, list[int]]:
-    """Return a pair: a batch of one row with at least two documents, and where the documents end. None if there is no
-    such row.
+    """Return a pair: a batch with one row of at least two documents, and the ends of these documents. None if no row
+    has two documents.
     """
     chosen = None
     for number in range(min(len(rows), 16) if packed else 0):
@@ -88,7 +91,9 @@ def _batch(run: Any, trainer: Any, rows: Any, packed: bool) -> tuple[Any, list[i
 
 
 def _pair_in_one_row(trainer: Any, batch: dict[str, Any]) -> tuple[Any, list[int]]:
-    """The input that the dpo trainer of the older stacks makes from two pairs: all their texts in one row."""
+    """The dpo trainer of the older stacks puts the texts of two pairs into one row. Return this row as the model's
+    input.
+    """
     import torch
 
     seen: dict[str, Any] = {}

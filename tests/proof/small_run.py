@@ -1,5 +1,5 @@
-"""Run one proof with the libraries, in the stack's interpreter: the stages from a bundle to a saved run, on tiny
-models.
+"""Run one proof with the stack's libraries, in the stack's interpreter and with tiny models: all stages from reading
+the bundle to the saved model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 
 
 class SmallRun:
-    """A bundle, and the objects that the libraries build from it. Each part is built when it is first needed.
+    """A bundle, and the objects that the libraries build from the bundle: arguments, model, rows, trainer. Each object
+    is built when it is first needed.
 
     `plan` is trainer_args.json, `job` is the job from prove.py. A proof's `measure` gets this object.
     """
@@ -93,7 +94,7 @@ class SmallRun:
 
     @property
     def sharded(self) -> bool:
-        """Whether FSDP of a spec for GPUs runs here, over gloo."""
+        """Whether this run really uses FSDP, over gloo. The spec is one for GPUs."""
         return bool(self.job["on_cpu"] and "fsdp" in self.job["keep"])
 
     @cached_property
@@ -107,7 +108,9 @@ class SmallRun:
     @cached_property
     def model(self) -> Any:
         """The tiny model of the family, with the bundle's dtype and attention."""
-        tiny_models.model(self.family)  # built before the arguments, because zero.Init would leave no weights to save
+        # The model's files are written before the arguments are built: DeepSpeed's arguments switch zero.Init on, and
+        # a model under zero.Init has no weights to save.
+        tiny_models.model(self.family)
         self.args  # noqa: B018
         if self.job.get("checked"):
             return bundled.load(self)
@@ -120,8 +123,8 @@ class SmallRun:
 
     @cached_property
     def rows(self) -> Any:
-        """The training rows, in the shape of the bundle's first source. If the job checks a bundle with sources of
-        several shapes, the rows have all these shapes.
+        """The training rows, with the columns of the bundle's first source. If the job checks a bundle whose sources
+        have several shapes, rows of all shapes.
         """
         sources = self.plan["data"]["sources"]
         if self.job.get("checked") and not self.job.get("library") and not self.job["shape"]:
@@ -145,7 +148,8 @@ class SmallRun:
         made = tiny_models.rows(shape, self.job["rows"])
         if source.get("wording") == "chat":
             made = made.map(tiny_models.as_turns)
-        if shape == "prompt" and self.job.get("checked"):  # the column that registered rewards compare with
+        # the rewards from the registry compare completions with this column
+        if shape == "prompt" and self.job.get("checked"):
             made = made.add_column("solution", made["answer"][:])
         return made
 
@@ -206,7 +210,7 @@ class SmallRun:
         return made
 
     def _given_a_reference(self, method: str) -> bool:
-        """Whether a bundle's own program passes a frozen copy of the model as reference
+        """Whether a bundle's own program gives the trainer a frozen copy of the model as its reference
         (features/method/reference.py).
         """
         precomputed = self.plan["arguments"].get("precompute_ref_log_probs")
@@ -234,7 +238,8 @@ class SmallRun:
 def without_empty_groups(create: Any) -> Any:
     """Wrap a trainer's ``create_optimizer`` as a bundle's own program does (features/optimizer/empty_groups.py).
 
-    DeepSpeed 0.16 removes a group without weights from the optimizer, but not from the schedule.
+    Without this, DeepSpeed 0.16 removes a parameter group without weights from the optimizer, but not from the
+    schedule.
     """
 
     def created(*given: Any) -> Any:
@@ -248,7 +253,7 @@ def without_empty_groups(create: Any) -> Any:
 
 
 def stopping(steps: int) -> Any:
-    """A callback that ends a run after some steps, whatever length the bundle states."""
+    """A callback that ends a run after a few steps, even if the bundle states a longer run."""
     from transformers import TrainerCallback
 
     class Stop(TrainerCallback):  # type: ignore[misc]
@@ -260,15 +265,15 @@ def stopping(steps: int) -> Any:
 
 
 def _sharded_group(values: dict[str, Any]) -> None:
-    """A process group on the CPU that accelerate treats as one of GPUs. For a group of CPUs, accelerate silently drops
-    FSDP.
+    """A process group on the CPU that accelerate takes for one of GPUs. With a group of CPUs, accelerate would silently
+    not use FSDP.
     """
     import torch
     from accelerate import PartialState
     from accelerate.utils import DistributedType
     from torch.distributed.fsdp import _init_utils
 
-    # FSDP1 asks "cpu" for an index, gets "cpu:0", and treats them as different devices
+    # asked for an index, the device "cpu" becomes "cpu:0", and FSDP1 then sees two different devices
     _init_utils._get_device_from_device_id = lambda *_, **__: torch.device("cpu")
     PartialState(cpu=True, backend="gloo")
     PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
@@ -340,7 +345,7 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
                 os.environ.update(run.launched["environment"])
                 os.environ.update(QUIET if run.sharded else {})
                 if run.sharded and os.environ.get(PRECISION) == "fp16":
-                    os.environ[PRECISION] = "no"  # the CPU variant has no gradient scaler, and this warning says so
+                    os.environ[PRECISION] = "no"  # the CPU variant has no gradient scaler, so this warning is expected
             for at in way(job):
                 begun = time.monotonic()
                 run.run(at)
@@ -361,8 +366,8 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unpacked_for_the_cpu() -> None:
-    """Keep 4-bit weights in the layout of a GPU. On some CPUs bitsandbytes changes the layout to one that cannot be
-    trained.
+    """Keep 4-bit weights in the layout for GPUs. On some CPUs, bitsandbytes converts them to a layout with which
+    training is not possible.
     """
     try:
         from bitsandbytes.nn import modules
@@ -378,8 +383,8 @@ def look_plain(value: Any) -> Any:
 
 
 def _one_cache() -> None:
-    """Give all processes one cache folder. The tiny rows are in memory, but in a real run all processes read the same
-    files.
+    """Give all processes the same cache folder for datasets. In a real run they read the same files; here the tiny rows
+    are in memory, so each process would have a cache of its own.
     """
     import tempfile
 
@@ -394,8 +399,8 @@ PATIENCE = 3
 
 
 def ranks(job: dict[str, Any]) -> dict[str, Any]:
-    """Run the job in as many processes as it requests. This process is rank 0. The job's answer is that of rank 0,
-    unless another rank fails.
+    """Run the job in as many processes as it requests; this process is rank 0. Return the answer of rank 0, or that of
+    another rank that fails.
     """
     if "folders" in job:
         return {"looked": inspect_bundles.many(job["folders"])}

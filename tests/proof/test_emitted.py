@@ -1,4 +1,4 @@
-"""For every kind of bundle that the compiler can emit, the libraries that read the bundle in a run accept it."""
+"""Every kind of bundle that the compiler writes is accepted by the libraries that read it in a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ TARGET = {one.name: one.target for one in SPECS}
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """The folder of each bundle, by the name of its spec in emitted.py. It is compiled when it is first needed."""
+    """A mapping from the name of each spec in emitted.py to the folder of its bundle. A bundle is compiled when it is
+    first needed.
+    """
     folder = put(str(tmp_path_factory.mktemp("emitted")), FILES)
     texts = {one.name: one.text for one in SPECS}
 
@@ -38,8 +40,8 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 
 @pytest.fixture(scope="session")
 def answers(bundles: Mapping[str, str]) -> Mapping[str, Mapping[str, Any]]:
-    """The objects that the libraries of a target built from each bundle, by the spec's name. If the target's
-    interpreter is missing, the reason why its tests are skipped.
+    """For each spec's name, the objects that the libraries of a target have built from the spec's bundle. If the
+    target's interpreter is missing, the reason for skipping its tests.
     """
     out: dict[str, Mapping[str, Any]] = {}
     for target in STACKS:
@@ -184,7 +186,7 @@ def test_a_hostile_address_is_refused(bundles: Mapping[str, str]) -> None:
         assert "MASTER_ADDR must be a host" in done.stderr
 
 
-# Lines of a spec, and the arguments that must then have these values.
+# Pairs: lines of a spec, and the values that arguments must have because of these lines.
 MEANINGS: dict[str, dict[str, object]] = {
     "linear": {"lr_scheduler_type": "linear", "warmup_steps": 0.03, "learning_rate": 1e-5, "adam_beta1": 0.8,
                "adam_beta2": 0.95, "adam_epsilon": 1e-7, "weight_decay": 0.1, "optim": "adamw_torch_fused"},

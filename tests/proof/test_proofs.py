@@ -1,5 +1,5 @@
-"""Test every proof. The illegal spec causes the damage that the rule's docstring states, the legal spec does not, and
-`xpc check` reports the rule's code for the illegal spec only.
+"""Every proof is right: the illegal spec causes the damage that the rule's docstring states, the legal one does not,
+and `xpc check` reports the rule's code for the illegal spec only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A run that cannot work stops with one clear sentence, status 1 and no traceback, if possible before anything is
-loaded.
+"""A run that cannot work stops with one clear sentence and status 1, without a traceback. Where possible, it stops
+before a model or data are loaded.
 
-launch.sh of the first run starts a new interpreter, and so do runs with other launchers. All other interpreters are
-forks of a warm one.
+The first run, and those with other launchers, use new interpreters. All other runs are forks of a warm interpreter.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ def sentence(run: Run) -> str:
 
 @pytest.fixture
 def bundle(location: str, tmp_path: Any) -> Callable[..., str]:
-    """A function that compiles a text in the folder of the tiny model. `edit` then changes the bundle's
+    """Return a function that compiles a text in the folder of the tiny model, and applies `edit` to the bundle's
     trainer_args.json.
 
-    If `checked` is false, the rules are skipped, so the run itself must refuse the spec.
+    If `checked` is false, the spec is compiled without the rules, so that only the run itself can refuse it.
     """
 
     def make(
@@ -74,7 +73,7 @@ def test_another_version_of_a_package(bundle: Callable[..., str], warm: Warm, tm
     run = warm.launch(made, str(tmp_path))
     assert run.done.returncode == 1
     assert "trl 1.16.0 is installed, and this bundle is for 1.15.0" in run.done.stderr
-    assert "no-such-package 2 is not installed" in run.done.stderr  # everything that is wrong is reported together
+    assert "no-such-package 2 is not installed" in run.done.stderr  # one message has all mistakes
     assert "pip install -r requirements.txt" in run.done.stderr
     assert "Traceback" not in run.output
 

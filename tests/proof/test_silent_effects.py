@@ -1,6 +1,8 @@
-"""A training step shows silent effects of specs that are compiled without the checker.
+"""Some specs train without any error, but not as they state (a silent effect). The tests compile such specs without the
+rules, and find the effect in a training step.
 
-One spec for each kind of effect must show it: the compiler once accepted these specs. Legal specs must show none.
+For each kind of effect, there is a spec that the compiler once accepted and that must show the effect. Legal specs must
+show no effect.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ GPU, CPU, TWO = "1 x a100-80gb", "cpu", "2 x cpu"
 
 @frozen
 class Specimen:
-    """A spec, and a text that the reported problem of its training step must contain. The text is "" for a legal
-    spec.
+    """A spec, and a text that must occur in the problem that is reported after its training step ("" for a legal spec,
+    without a problem).
     """
 
     name: str
@@ -73,7 +75,9 @@ GRPO = "method grpo(generations=2, max_completion=8, rewards={rewards})"
 
 
 def of_an_older_stack(target: str) -> tuple[Specimen, ...]:
-    """Specimens for an older stack, in which attention masks ignore position ids."""
+    """Specimens for an older stack, on which packed documents are not separated: the attention mask ignores position
+    ids.
+    """
     return (
         one(f"{target}-evaluation", "has no attribute 'logits'", CPU, "text", "data(holdout=25%)", "eval(every=1)",
             "extra trl {", "  jit_mode_eval = true", "}", target=target),

@@ -1,4 +1,6 @@
-"""Each tracker stores the right values of a run and of its resumed run, on every target, without a network."""
+"""Each tracker stores the right values of a run, and of the same run after a resume. This is tested on every target,
+without a network.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,8 @@ def with_added(warm: Warm) -> Warm:
 
 @pytest.fixture(scope="module")
 def tracked(warm: Warm, with_added: Warm, tmp_path_factory: pytest.TempPathFactory) -> Tracked:
-    """A run on a target that reports to all trackers of an environment, and the same run resumed from its first
-    checkpoint. Each is trained once.
+    """A run on a target that reports to all trackers that the environment has, and the same run resumed from its first
+    checkpoint. Both are trained only once.
     """
 
     @cache
@@ -79,8 +81,8 @@ def read(path: str) -> bytes:
 
 
 def both(runs: tuple[Trained, Trained], name: str = "loss") -> list[tuple[int, float]]:
-    """Return a pair: each step and value that a tracker gets from the first start, and those that it gets again from
-    the resumed run.
+    """Return two lists of (step, value) that a tracker gets: those of the first start, and those that the resumed run
+    sends a second time.
     """
     first, again = ([(one["step"], one[name]) for one in run.events if name in one] for run in runs)
     return [*first, *(one for one in again if one[0] > KEPT)]

@@ -1,5 +1,5 @@
-"""Tiny models of every family, their tokenizer, and rows of every shape, made once per machine (in the stack's
-interpreter).
+"""Tiny models of every family, their tokenizer, and rows of every shape. Each is made only once on a machine, by the
+interpreter of a stack.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ TEMPORARY = tempfile.gettempdir()
 
 
 def _location() -> str:
-    """The folder in which tiny models are kept, one for each version of transformers."""
+    """The folder in which tiny models are stored. Each version of transformers has a folder of its own."""
     import transformers
 
     return os.path.join(TEMPORARY, f"xpc-tiny-{os.getuid()}-{transformers.__version__}")
 
 
 def _once(name: str, make: Callable[[str], object]) -> str:
-    """A folder whose content is made once per machine. If two processes make it at the same time, the first that
-    finishes wins.
+    """A folder whose content is made only once on a machine. If two processes make the content at the same time, that
+    of the first one to finish is used.
     """
     folder = os.path.join(_location(), name)
     if not os.path.isdir(folder):
@@ -87,7 +87,9 @@ def model(family: str) -> str:
 
 
 def load(family: str, plan: dict[str, Any], kind: str = "causal", quantized: Any = None) -> Any:
-    """The family's tiny model, loaded as a bundle's program does: with the plan's dtype, attention and bits."""
+    """Load the family's tiny model as a bundle's program does, with the dtype, attention and bits that
+    trainer_args.json states.
+    """
     import torch
     import transformers
 
@@ -106,7 +108,9 @@ def load(family: str, plan: dict[str, Any], kind: str = "causal", quantized: Any
 
 
 def rows(shape: str, number: int = 32) -> Any:
-    """Rows of a shape as TRL reads them. `preference` rows have an explicit prompt and nearly equal lengths."""
+    """Rows of a shape, with the columns that TRL reads. `preference` rows have a prompt column, and answers of nearly
+    equal length.
+    """
     import datasets
     from tiny import conversations
 
@@ -127,7 +131,7 @@ def rows(shape: str, number: int = 32) -> Any:
 
 
 def as_turns(row: dict[str, Any]) -> dict[str, Any]:
-    """Convert a row of texts to turns, as the runtime does for a source with `chat`."""
+    """Convert the texts of a row to lists of turns, as the runtime does for a source with the option `chat`."""
     speakers = {"prompt": "user", "completion": "assistant", "chosen": "assistant", "rejected": "assistant"}
     return {
         name: [{"role": speakers[name], "content": value}] if name in speakers else value for name, value in row.items()
@@ -135,7 +139,9 @@ def as_turns(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def reward(index: int) -> Any:
-    """Make a reward function that gives different values to the completions of one prompt."""
+    """Make a reward function whose values differ for the completions of one prompt, so that there is something to
+    learn.
+    """
 
     def score(completions: list[Any], **_: Any) -> list[float]:
         return [float((len(str(one)) + i + index) % 3) for i, one in enumerate(completions)]
@@ -159,7 +165,7 @@ def adapters(plan: dict[str, Any], method: str) -> Any:
         return MissConfig(r=plan["rank"], miss_dropout=plan["dropout"], **common)
     if plan["kind"] == "loha":
         return LoHaConfig(r=plan["rank"], alpha=plan["alpha"], **common)
-    # a bundle computes LoftQ itself, and peft's own would need a GPU
+    # a bundle computes LoftQ's initialization itself; peft's code for it would need a GPU
     init = True if plan.get("init") == "loftq" else plan.get("init") or True
     return LoraConfig(r=plan["rank"], lora_alpha=plan["alpha"], lora_dropout=plan["dropout"],
                       use_rslora=plan["rslora"], use_dora=plan["dora"], target_parameters=plan["parameters"],

@@ -1,4 +1,6 @@
-"""The CPU variant of a plan. Settings that need a GPU are replaced, except those that a proof is about."""
+"""Make the CPU variant of a plan: replace each setting that needs a GPU. Settings that the proof is about are not
+replaced.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,14 @@ LONGEST = 128
 
 
 def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> None:
-    """Change a plan in place. `keep` names arguments that are not replaced; it may also contain `attn_implementation`
-    and `deepspeed`.
+    """Change a plan in place. `keep` names arguments that stay; beside names of arguments, `attn_implementation` and
+    `deepspeed` are possible.
     """
     values, run = plan["arguments"], plan["run"]
     more = kept.before(plan, job) if job.get("checked") else {}
     keep = (*keep, *(name for name in ("attn_implementation", "deepspeed") if name in more))
     changes: dict[str, Any] = {"output_dir": "out", "report_to": [], "dataset_num_proc": None, "push_to_hub": False}
-    if job.get("eager"):  # compiling takes minutes
+    if job.get("eager"):  # no compilation, which would take minutes
         changes.update(torch_compile=False, torch_compile_backend=None, torch_compile_mode=None)
     if not job.get("stop"):
         changes["max_steps"] = job["steps"]
@@ -46,7 +48,8 @@ def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> 
         if job["processes"] > 1 and "fsdp" not in keep:
             changes["ddp_backend"] = "gloo"
             if "FSDP" in run["distributed_type"]:
-                # FSDP does not read `ddp_static_graph`, so the variant's DDP must not read it either
+                # The spec's FSDP would ignore `ddp_static_graph`. The variant uses DDP instead, which must also ignore
+                # it.
                 changes["ddp_static_graph"] = None
             if values.get("ddp_find_unused_parameters") is None:
                 # the variant runs with DDP, which reads `ddp_find_unused_parameters`
@@ -62,7 +65,7 @@ def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> 
             if isinstance(values.get("max_prompt_length"), int):
                 changes["max_prompt_length"] = min(values["max_prompt_length"], LONGEST // 2)
         if plan["model"]["attn_implementation"].startswith("fl") and "attn_implementation" not in keep:
-            # Flash attention has no kernel for a CPU, and flex attention has no backward pass on a CPU.
+            # On a CPU, flash attention has no kernel at all, and flex attention has no backward pass.
             plan["model"]["attn_implementation"] = "eager"
         if "deepspeed" not in keep:
             values.pop("deepspeed", None)

@@ -16,7 +16,7 @@ def _template(run: Any) -> str | None:
 
 
 def training(run: Any) -> dict[str, Any]:
-    """Let TRL make a training template from the bundle's template. Raises what TRL raises."""
+    """Let TRL derive a training template (with loss marks) from the bundle's template. Raises any exception of TRL."""
     from trl.chat_template_utils import get_training_chat_template, has_generation_markers
 
     run.tokenizer.chat_template = _template(run)
@@ -26,7 +26,7 @@ def training(run: Any) -> dict[str, Any]:
 
 
 def stops(run: Any) -> dict[str, Any]:
-    """Whether the token that ends an assistant turn has a loss."""
+    """Whether the token at the end of an assistant's turn has a loss."""
     from trl.chat_template_utils import is_chat_template_stop_token_trained
 
     return {"stop": is_chat_template_stop_token_trained(run.tokenizer, chat_template=_template(run))}
@@ -41,13 +41,17 @@ def trainer(run: Any) -> dict[str, Any]:
 
 
 def pieces(run: Any) -> dict[str, Any]:
-    """Tokenize the template's control tokens. Return the largest number of ids that one control token becomes."""
+    """Tokenize each control token of the template. A control token should be one id; return the largest number of ids
+    that one becomes.
+    """
     found = re.findall(r"<\|[^|]+\|>", _template(run) or "")
     return {"most": max(len(run.tokenizer(one, add_special_tokens=False)["input_ids"]) for one in found)}
 
 
 def unread(run: Any) -> dict[str, Any]:
-    """Whether a question is rendered to the same text with and without the template's arguments."""
+    """Whether the template ignores its arguments: whether it renders a question to the same text with and without
+    them.
+    """
     template = _template(run) or ""
     bare = re.sub(r"^(\{% set .* %\}\n)+", "", template)
     turns = [{"role": "user", "content": "2?"}]
@@ -59,7 +63,7 @@ def unread(run: Any) -> dict[str, Any]:
 
 
 def instructed(run: Any) -> dict[str, Any]:
-    """Render a system prompt with the published template of the same name as the bundle's built-in one."""
+    """Render a system prompt with the published template that has the name of the bundle's built-in template."""
     import trl
 
     name = os.path.basename(run.plan["tokenizer"]["chat_template"])

@@ -1,5 +1,5 @@
-"""Measurements that proofs make of sequences that processes share by DeepSpeed's Ulysses, in accelerate, transformers
-and TRL.
+"""Functions with which proofs measure sequence parallelism by DeepSpeed's Ulysses (several processes share a sequence)
+in accelerate, transformers and TRL.
 
 One process simulates the group of processes.
 """
@@ -22,7 +22,7 @@ def mesh(run: Any) -> dict[str, Any]:
 
 @contextmanager
 def _group(size: int) -> Iterator[Any]:
-    """DeepSpeed's module, changed so that this process seems to be one of several in a group."""
+    """DeepSpeed's module, changed so that this process takes itself for one of a group of several."""
     import deepspeed.runtime.sequence_parallel.parallel_state_sp as mpu
     from deepspeed.runtime.sequence_parallel import ulysses_sp
 
@@ -55,7 +55,7 @@ def heads(run: Any) -> dict[str, Any]:
 
 
 def chunks(run: Any) -> dict[str, Any]:
-    """The parts into which DeepSpeed's loader splits the first batch. Raises what DeepSpeed raises."""
+    """Split the first batch by DeepSpeed's loader; return the parts. Raises any exception of DeepSpeed."""
     import torch
 
     size, trainer = inspect_bundles.parallelism(run).sp_size, run.trainer
@@ -68,8 +68,8 @@ def chunks(run: Any) -> dict[str, Any]:
 
 
 def attention(run: Any) -> dict[str, Any]:
-    """The largest change of a logit if DeepSpeed's attention replaces the attention of a tiny model with short sliding
-    windows.
+    """How much a logit of a tiny model with short sliding windows changes at most if DeepSpeed's attention replaces the
+    model's own.
     """
     import tiny_models
     import torch
@@ -94,7 +94,9 @@ def attention(run: Any) -> dict[str, Any]:
 
 
 def trainer(run: Any) -> dict[str, Any]:
-    """Build the trainer while accelerate reports that processes share sequences. Raises what the trainer raises."""
+    """Build the trainer, with an accelerate that says that processes share sequences. Raises any exception of the
+    trainer.
+    """
     from accelerate.parallelism_config import ParallelismConfig
 
     named = {name: one for name, one in run.launched["environment"].items() if "PARALLELISM_CONFIG" in name}

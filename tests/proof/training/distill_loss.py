@@ -1,9 +1,9 @@
-"""Print the distillation loss of the trainer that a bundle builds; runs in a stack's interpreter, next to `tiny` and
-`teacher`.
+"""Build the distillation trainer of a bundle, and print its losses. The program runs in a stack's interpreter, in the
+folder with the models `tiny` and `teacher`.
 
-For each divergence and temperature, it prints the loss of two micro-batches of one step on fixed completions, the norm
-of the gradient, and the logits of both models for an independent computation. The argument is the folder of the
-compiled bundle.
+For each divergence and temperature, it prints the loss of a step of two micro-batches with fixed completions, the norm
+of the gradient, and the logits of both models, from which the test computes the loss a second time. The argument is the
+folder of the compiled bundle.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ args = arguments.build_arguments(seen)
 made, tokenizer = run._trainer(seen, args)
 made.create_optimizer_and_scheduler(num_training_steps=2)
 student, teacher = made.model.train(), made.teacher_model
-for model in (student, teacher):  # with random weights, all tokens are nearly equally likely, and rounding would matter
+# larger weights: with random small ones, all tokens are nearly equally likely, and rounding would dominate
+for model in (student, teacher):
     model.get_submodule("model.norm").weight.data *= 10
 torch.manual_seed(3)
 BATCHES = []

@@ -1,4 +1,6 @@
-"""The metrics by which a spec may choose the best checkpoint are those that the real trainer's evaluation reports."""
+"""A spec can choose its best checkpoint by a metric. The allowed metrics are those that evaluations of the real trainer
+report.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def test_metrics_are_those_of_the_trainer(
     answer = provers[target].answers([one])[one["id"]]
     assert answer["raised"] is None, answer["raised"]
     names, known = set(answer["measured"]["names"]), {*SPEED[:1], *METRICS[target][method]}
-    if method in ("grpo", "rloo"):  # the function that replaces the reward has another name
+    if method in ("grpo", "rloo"):  # the reward is a stand-in, whose function has another name
         names = {one for one in names if not one.startswith("rewards/")}
     assert names <= known
     assert {one for one in known - names if not one.startswith(("vespo/", "sampling/"))} <= CONDITIONAL

@@ -1,4 +1,6 @@
-"""The predicted sizes of a checkpoint and of the final model are compared with the files of real runs."""
+"""The compiler predicts the sizes of a checkpoint and of the final model. The tests compare them with the files of real
+runs.
+"""
 
 from __future__ import annotations
 
@@ -72,15 +74,15 @@ def mask() -> int:
 
 
 def numbers(path: str) -> int:
-    """The number of bytes of a safetensors file, without the file's header."""
+    """The size of a safetensors file without its header, in bytes."""
     with open(path, "rb") as handle:
         header = json.loads(handle.read(int.from_bytes(handle.read(8), "little")))
     return int(max(one["data_offsets"][1] for key, one in header.items() if key != "__metadata__"))
 
 
 def tensors(folder: str) -> int:
-    """The bytes of all tensors in a folder's weights and states. Names and headers, which do not grow with the model,
-    are excluded.
+    """The bytes of all tensors in a folder, both weights and optimizer states. Tensor names and file headers do not
+    count, because they do not grow with the model.
     """
     total = 0
     for location, _, names in os.walk(folder):

@@ -1,8 +1,9 @@
-"""Settings that the compiler may choose do not change what a run learns. Compiled bundles of each method are trained.
+"""The compiler may choose some settings by memory and speed. None of these changes what a run learns. To show this, the
+tests train bundles of each method.
 
 With recomputation, or with several tokenizing processes, the weights are bit-identical. With another micro-batch and
-the same global batch, the same gradients are added in another order. If a method learns from the micro-batch itself
-(`Spec.learns_from_micro`), the compiler does not choose the micro-batch by memory.
+the same global batch, the weights differ only because gradients are added in another order. If a method learns from the
+micro-batch itself (`Spec.learns_from_micro`), the compiler does not choose the micro-batch by memory.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ weight by about the rate at most.
 
 
 def cases(stack: str) -> list[tuple[str, str]]:
-    """Pairs of a method and its settings: each method of the stack, and those losses that are a mean over a
-    micro-batch.
+    """The cases as pairs of a method and further settings: each method of the stack, and in addition each loss that is
+    a mean over a micro-batch.
     """
     plain = [(method, SETTINGS.get(method, "")) for method in methods_of(stack)]
     return plain + [case for name, case in LOSSES.items() if stack not in ONE_LOSS or name != "likelihood"]

@@ -1,4 +1,4 @@
-"""cpo's losses in the trainers of every stack: the loss of a batch follows the published formula."""
+"""On every stack, the trainer of cpo computes the loss of a batch by the published formula."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def test_the_loss_of_a_batch_is_that_of_the_formula(warm: Warm, target: str) -> 
 
 @pytest.mark.parametrize("target", EACH_STACK)
 def test_no_pair_loses_an_answer_to_truncation(warm: Warm, tmp_path: Path, target: str) -> None:
-    """In trl releases between 0.24 and 1.16, both answers were cut by as many tokens as the longer one exceeded the
-    limit. So the shorter answer could become empty (trl#6548), and simpo's mean over no tokens is nan.
+    """In trl releases after 0.24 and before 1.16, both answers of a pair lose as many tokens as the longer one is too
+    long. So the shorter one can become empty (trl#6548). simpo then takes the mean over no tokens, which is nan.
 
-    Our stacks cut each answer to the tokens of `seq` that the prompt does not use.
+    On our stacks, each answer is truncated by itself: it keeps as many tokens as the prompt leaves of `seq`.
     """
     pair = {"prompt": "What colour is it?", "chosen": "It is red.", "rejected": "Blue."}
     put(warm.location, {"longer.jsonl": lines([pair] * 15 + [{**pair, "chosen": "It is red. " * 40}])})

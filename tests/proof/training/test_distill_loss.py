@@ -1,4 +1,4 @@
-"""Distillation has the same loss on every stack for the same models, tokens and settings.
+"""For the same models, tokens and settings, distillation has the same loss on every stack.
 
 The stacks' losses are compared with each other, and with an independent computation in float64.
 """
@@ -40,8 +40,8 @@ def log_softmax(row: list[float], temperature: float) -> list[float]:
 
 
 def divergence(student: list[float], teacher: list[float], beta: float) -> float:
-    """The generalized Jensen-Shannon divergence. Source: Agarwal et al. 2024 (arXiv:2306.13649), equation 1; its limits
-    are the two Kullback-Leibler divergences.
+    """The generalized Jensen-Shannon divergence (Agarwal et al. 2024, arXiv:2306.13649, equation 1). For beta 0 and 1
+    it is one of the two Kullback-Leibler divergences.
     """
 
     def kl(p: list[float], q: list[float]) -> float:
@@ -74,5 +74,5 @@ def test_the_stacks_agree(losses_of_stacks: dict[str, list[dict[str, Any]]]) -> 
             assert (one["beta"], one["temperature"]) == (two["beta"], two["temperature"])
             assert two["losses"] == pytest.approx(one["losses"], rel=2e-6)
             assert two["norm"] == pytest.approx(one["norm"], rel=2e-5)
-    # `beta` and `temperature` both have an effect: no two of the 16 losses are equal
+    # The 16 losses all differ, so `beta` and `temperature` both have an effect.
     assert len({loss for one in first[1:] for loss in one["losses"]}) == 16

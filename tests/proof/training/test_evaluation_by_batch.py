@@ -1,5 +1,5 @@
-"""The loss of an evaluation is the mean of the batches' mean losses. The advisory `evaluation-by-batch` reports
-this.
+"""The loss of an evaluation is the mean of the batches' mean losses, and not the mean over all tokens. The advisory
+`evaluation-by-batch` reports this.
 """
 
 from __future__ import annotations

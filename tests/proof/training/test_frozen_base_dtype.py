@@ -1,8 +1,8 @@
-"""The dtype of a frozen base (bf16 or fp32) changes the trained adapter less than half as much as the size of the
-micro-batch (2 or 4) does.
+"""How much does the dtype of a frozen base (bf16 instead of fp32) change the trained adapter? Less than half as much as
+the size of the micro-batch does (4 instead of 2).
 
-A frozen base is stored in fp32 by default, and `xpc check` proposes bf16 (`note_frozen_dtype`). The tiny base is stored
-in fp32, so the test also rounds its weights; a checkpoint published in bf16 is not rounded.
+A frozen base is stored in fp32 by default, and `xpc check` proposes bf16 (`note_frozen_dtype`). The tiny base is
+published in fp32, so bf16 also rounds its weights. A checkpoint that was published in bf16 would not be rounded.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
 def apart(one: str, other: str) -> float:
-    """The distance between two adapters as a share of the norm of the first, over the matrices that are zero before
-    training.
+    """The distance between two adapters, divided by the norm of the first one. Only the matrices that are zero before
+    training count.
     """
     first, second = (tensors(os.path.join(path, "adapter_model.safetensors")) for path in (one, other))
     pairs = [(array("f", first[name]), array("f", second[name])) for name in first if "lora_B" in name]

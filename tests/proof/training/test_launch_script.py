@@ -1,4 +1,4 @@
-"""launch.sh started from different places: it finds its bundle, or reports what is wrong in a sentence."""
+"""launch.sh is started from various working folders. It finds its bundle, or reports in one sentence what is wrong."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def dry(words: list[str], cwd: str, **variables: str) -> subprocess.CompletedPro
 
 
 def runs(printed: str, bundle: str) -> bool:
-    """Whether the printed command, if bash reads it again, names the bundle's files."""
+    """Whether bash, when it reads the printed command, finds the paths of the bundle's files in it."""
     script = f"set -- {printed}\nprintf '%s\\0' \"$@\""
     words = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.split("\0")
     started = f"{bundle}/trainer/launcher.py"
@@ -46,7 +46,7 @@ def test_by_its_path_from_elsewhere(bundle: str, tmp_path: object) -> None:
 
 def test_arguments_are_quoted_as_bash_does(bundle: str) -> None:
     assert runs(dry(["bash", "launch.sh"], bundle).stdout, bundle)
-    # a folder whose name begins with a dash, and a CDPATH that makes `cd` print
+    # two traps for `cd`: a folder name that begins with a dash, and CDPATH, which makes `cd` print
     above = os.path.dirname(bundle)
     relative = os.path.join(os.path.basename(above), os.path.basename(bundle), "launch.sh")
     assert runs(dry(["bash", "--", relative], os.path.dirname(above), CDPATH="/tmp:.").stdout, bundle)
@@ -84,7 +84,9 @@ def port(output: str) -> int:
 
 
 def test_the_older_stack_gets_a_free_port_of_its_own(tmp_path: object) -> None:
-    """accelerate 1.4 uses port 29500 by default, so a second run on the machine would not start."""
+    """accelerate 1.4 always takes port 29500, with which a second run on the machine could not start. So launch.sh
+    chooses a free port.
+    """
     script = os.path.join(emitted(str(tmp_path), "old", target=OTHERS[0]), "launch.sh")
     ports = {port(dry([script], "/").stdout) for _ in range(6)}
     assert len(ports) > 1

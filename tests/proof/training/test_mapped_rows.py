@@ -1,4 +1,4 @@
-"""Rows of `launch.sh --prepare` are those of `Dataset.map`, for every method, template and stack."""
+"""`launch.sh --prepare` computes the same rows as `Dataset.map`, for every method, template and stack."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ ROWS = 450
 
 
 def turns(number: int) -> list[dict[str, str]]:
-    """A conversation of one to three questions. Some of its texts are unusual."""
+    """A conversation with one to three questions. One of its texts has an unusual ending."""
     made = [message for row in conversations(number % 3 + 1) for message in row]
     made[number % len(made)]["content"] += ODD[number % len(ODD)]
     return made
 
 
 def weighted(number: int) -> list[dict[str, Any]]:
-    """A conversation whose first answer is not to be learned in two of three rows."""
+    """A conversation with weights. In two of three rows, the weight of the first answer says that it has no loss."""
     answers = turns(number)
     return [{**turn, "weight": int(at != 1 or len(answers) < 4)} for at, turn in enumerate(answers)]
 
@@ -54,7 +54,7 @@ FILES = {
 
 
 def calls(warm: Warm, target: str, name: str, texts: dict[str, str]) -> list[dict[str, Any]]:
-    """Prepare the rows of these specs, and return a report on each call of `Dataset.map`."""
+    """Prepare the rows of these specs. Return a report for each call that the trainer makes of `Dataset.map`."""
     put(warm.location, FILES)
     bundles = [warm.compiled(text, f"mapped-{target}-{name}-{part}") for part, text in texts.items()]
     answer = warm.of(target).run(bundles[0], warm.location, *bundles, program=PROGRAM)
@@ -110,5 +110,5 @@ def test_rows_of_every_shape(warm: Warm, target: str) -> None:
     check(found)
     on_columns = {one["function"].rpartition(".")[2] for one in found if one["columns"]}
     assert on_columns == ({"build_labels", "truncate", "<lambda>"} if target == DEFAULT else set())
-    if target == DEFAULT:  # the filter drops rows whose answers lie beyond `seq`
+    if target == DEFAULT:  # the trainer's filter drops a row if its answers begin after the first `seq` tokens
         assert any(0 < one["kept"] < ROWS for one in found if one["function"].endswith("<lambda>"))

@@ -1,4 +1,4 @@
-"""Mixtures of row shapes: each row has the same tokens and the same loss mask as in a run that trains on the row's
+"""In a mixture of sources with different shapes, each row has the same tokens and loss mask as in a run on the row's
 source alone.
 """
 
@@ -109,7 +109,7 @@ def test_rows_of_several_shapes_are_filtered_held_out_and_packed_together(warm: 
     ]  # fmt: skip
     talk, pairs, text, packed, held = prepared(warm, DEFAULT, str(tmp_path), *alone, *texts)
     lengths = [[len(row["input_ids"]) for row in one["rows"]] for one in (talk, pairs, text)]
-    ends = (0, 1, 1)  # trl adds an end token after a text; `min_tokens` does not count it
+    ends = (0, 1, 1)  # `min_tokens` does not count the end token that trl adds after a text
     kept = [one for end, part in zip(ends, lengths, strict=True) for one in part if one - end >= 14 and one <= 50]
     repeated = pairs["rows"][-1]
     assert pairs["rows"].count(repeated) == 2

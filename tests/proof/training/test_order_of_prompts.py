@@ -1,7 +1,7 @@
-"""A run that resumes in a later epoch gets the prompts in the order of an uninterrupted run. This holds for methods
-that repeat prompts and shuffle with TRL's own generator.
+"""Some methods repeat prompts and shuffle them by TRL's own random generator. If such a run resumes in a later epoch,
+it gets the prompts in the same order as an uninterrupted run.
 
-An epoch has two steps and a run four. The run resumes at the start of the second epoch, or within that epoch.
+A run has two epochs of two steps each. The run resumes at the start of the second epoch, or within that epoch.
 """
 
 from __future__ import annotations

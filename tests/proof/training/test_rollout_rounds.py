@@ -1,4 +1,6 @@
-"""A run that resumes within a generation round trains on the same completions and ends with the same weights."""
+"""A run that is stopped within a round of generated completions and resumed trains on the same completions, and ends
+with the same weights.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published run for which the project was started: its bundle has the same arguments as the published command."""
+"""The project began with one published run. The bundle for this run has the same arguments as the published command."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def published(name: str) -> Any:
 
 
 def flags(words: list[str]) -> dict[str, str | None]:
-    """The flags of a command with their values; None for a flag without a value. Other words are ignored."""
+    """The command-line options of a command with their values (None for an option without a value). Other words of the
+    command are ignored.
+    """
     out: dict[str, str | None] = {}
     for index, word in enumerate(words):
         if word.startswith("--"):
@@ -63,7 +65,9 @@ def flags(words: list[str]) -> dict[str, str | None]:
 
 @pytest.fixture(scope="module")
 def seed(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """Compile the spec; return parts of its bundle by name: `payload`, `deepspeed`, `launch`, `pins`."""
+    """Compile the spec of the published run. Return pieces of its bundle by name: `payload`, `deepspeed`, `launch`,
+    `pins`.
+    """
     folder = os.path.join(REPOSITORY, "specs")
     with open(os.path.join(folder, f"{SPEC}.xp"), encoding="utf-8") as handle:
         out = compiled(handle.read(), folder, str(tmp_path_factory.mktemp("seed") / "seed.bundle"), f"{SPEC}.xp")
@@ -80,15 +84,15 @@ def argument(bundle: Bundle, name: str) -> Any:
     return bundle["payload"]["arguments"][name]
 
 
-# For each flag of the published command, a test of its value in the bundle. If the bundle has the value under another
-# name, a comment says why.
+# For each option of the published command, a function that checks its value in the bundle. If the bundle states the
+# value elsewhere, a comment says why.
 OUTPUT: dict[str, Callable[[Bundle, str | None], bool]] = {
     "--nproc_per_node": lambda b, v: b["payload"]["run"]["processes_per_node"] == int(v or 0),
     # The runtime, and not TRL, loads the model.
     "--model_name_or_path": lambda b, v: b["payload"]["model"]["id"] == v,
     "--dataset_name": lambda b, v: b["payload"]["data"]["sources"][0]["id"] == v,
     "--dataset_config": lambda b, v: b["payload"]["data"]["sources"][0]["config"] == v,
-    # a bundle always trains, so it has no value for `--do_train`; only the evaluation, which is off, can be checked
+    # A bundle always trains, so nothing in it corresponds to `--do_train`. The test checks that the evaluation is off.
     "--do_train": lambda b, v: b["payload"]["data"]["eval_split"] is None,
     "--learning_rate": lambda b, v: argument(b, "learning_rate") == float(v or 0),
     "--lr_scheduler_type": lambda b, v: argument(b, "lr_scheduler_type") == v,
@@ -106,11 +110,12 @@ OUTPUT: dict[str, Callable[[Bundle, str | None], bool]] = {
         argument(b, "activation_checkpointing_kwargs") == json.loads(v or "")
     ),
     "--num_train_epochs": lambda b, v: argument(b, "num_train_epochs") == float(v or 0),
-    # the runtime puts liger-kernel's kernels into the model; use_liger_kernel is deprecated in trl 1.16
+    # the runtime itself applies Liger's kernels to the model, because `use_liger_kernel` is deprecated in trl 1.16
     "--use_liger": lambda b, v: b["payload"]["model"]["liger"] is True and "liger-kernel==" in b["pins"],
     # the bundle has its own DeepSpeed file, whose keys are compared below
     "--deepspeed": lambda b, v: argument(b, "deepspeed") == "deepspeed.json",
-    # a reboot empties /tmp, which would lose 133 hours of training; the spec writes below the launch folder
+    # The published run writes to /tmp, which a reboot empties (it trains 133 hours). The spec writes below the working
+    # folder instead.
     "--output_dir": lambda b, v: argument(b, "output_dir") == "out/" + (v or "").removeprefix("/tmp/").lower(),
     "--report_to": lambda b, v: argument(b, "report_to") == [v],
     "--run_name": lambda b, v: argument(b, "run_name") == v,
@@ -142,8 +147,8 @@ def test_a_flag_that_the_bundle_does_not_say_is_noticed(seed: Bundle) -> None:
 
 
 def literal(bundle: Bundle) -> dict[str, Any]:
-    """The DeepSpeed file as a nested mapping, in which each published "auto" has the value that transformers fills in
-    (HfTrainerDeepSpeedConfig).
+    """The published DeepSpeed file as a nested mapping. Each value "auto" is replaced by the one that transformers
+    would fill in (HfTrainerDeepSpeedConfig).
     """
     a = bundle["payload"]["arguments"]
     world = bundle["payload"]["run"]["world_size"]

@@ -1,5 +1,5 @@
-"""Streamed rows in real trainers of every stack: each pass has every row once, and a killed run ends bit-identical to
-an undisturbed one.
+"""Streamed rows in the real trainers of every stack: each pass over the data has every row exactly once, and a run that
+is killed and resumed ends bit-identical to an undisturbed one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def small(*more: str, data: str = '"stream"', target: str = DEFAULT, steps: int 
 
 
 def prepared(warm: Warm, target: str, *specs: str) -> list[list[list[int]]]:
-    """Compile these specs; return the tokens of each sequence that each trainer gets, in order."""
+    """Compile these specs. For each, return the token ids of every sequence that the trainer gets, in order."""
     put(warm.location, FILES)
     return [[row["input_ids"] for row in one["rows"]] for one in trained_on(warm, target, "stream", specs)]
 
@@ -54,7 +54,7 @@ def test_each_pass_has_every_row_once_and_its_own_order(warm: Warm, target: str)
         small("data(streaming, shuffle=false)", data='"flow.jsonl"', target=target),
     )  # fmt: skip
     assert len(complete) == 18
-    # the first pass over the stream has the same tokens as the dataset without streaming
+    # in the first pass, the stream gives the same tokens as a dataset that is not streamed
     assert stored[:18] == complete
     assert stored == (complete * 3)[:40]
     for start in (0, 18):
@@ -105,7 +105,9 @@ NIGHTLY = (
 def test_a_run_that_was_killed_ends_bit_for_bit_the_same(
     warm: Warm, tmp_path: object, target: str, strategy: str, every: int, batch: str
 ) -> None:
-    """A step has 8 of the 18 rows. The run of 4 steps is killed in the first pass or in the second."""
+    """A run of 4 steps over 18 rows, with 8 rows per step, so it makes two passes. The test kills it in the first or in
+    the second pass.
+    """
     put(warm.location, FILES)
     world, name = 1 if strategy == "one" else 2, f"stream-{target}-{strategy}"
     text = small(
@@ -125,7 +127,9 @@ def test_a_run_that_was_killed_ends_bit_for_bit_the_same(
 
 
 def test_two_processes_train_on_the_rows_of_one(warm: Warm, tmp_path: Any) -> None:
-    """A step on two processes has the same rows as on one process, so its loss differs only by the order of the sum."""
+    """With two processes, a step has the same rows as with one. Its loss differs only by rounding, because the sum has
+    another order.
+    """
     put(warm.location, FILES)
     found = []
     for world, hardware in ((1, "cpu"), (2, "2 x cpu")):

@@ -1,4 +1,6 @@
-"""Every part of a row is in the batches: tools, calls, content parts and reasoning, for every method and stack."""
+"""Everything in a row reaches the trainer's batches: tools, tool calls, content in several parts, and reasoning. This
+is tested for every method and stack.
+"""
 
 from __future__ import annotations
 
@@ -173,8 +175,8 @@ def test_a_row_thinks_where_the_spec_does_not(warm: Warm, tmp_path: Path, target
         small(target, data("plain"), QWEN3),
     )  # fmt: skip
     learned = [row["learned"][0] for row in masked["rows"]]
-    # Two of the four rows turn thinking on. The prompts of the other two end with an empty reasoning block, which is
-    # therefore not learned.
+    # Two of the four rows switch thinking on. In the other two, an empty reasoning block belongs to the prompt, so it
+    # has no loss.
     assert sum("<think>" in one for one in learned) == 2, learned
     assert all("<think>" in row["input_ids"][0] for row in (*masked["rows"], *plain["rows"]))
 

@@ -1,4 +1,4 @@
-"""Rows of token ids in real trainers of every stack: the batch has the ids and labels of the file."""
+"""Rows of token ids in the real trainers of every stack: a batch has exactly the ids and labels of the file."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_packed_rows_keep_their_labels(warm: Warm, target: str) -> None:
 
 @pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_parquet_rows_are_checked_by_the_run(warm: Warm, tmp_path: Path, target: str) -> None:
-    """The compiler reads only the columns of Parquet files, so wrong rows are found by the run, before it loads the
-    model.
+    """The compiler reads only the column names of a Parquet file. So the run itself must find wrong rows, and does so
+    before it loads the model.
     """
     datasets = pytest.importorskip("datasets")
     wrong: dict[str, tuple[list[dict[str, Any]], str]] = {

@@ -1,4 +1,4 @@
-"""Bundles train on a CPU: every strategy that a CPU can run, every row shape, every stack."""
+"""Bundles really train on a CPU: every strategy that works on a CPU, every row shape, and every stack."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEEN = {"one": "one process", "ddp": "2 processes, DDP"}
 
 
 def on_default(name: str) -> bool:
-    """Strategies on the default stack, which run daily; test_train_methods.py trains on the other stacks."""
+    """Strategies to train daily, on the default stack. On other stacks, test_train_methods.py trains."""
     return STRATEGIES[name][2] == DEFAULT
 
 
@@ -40,14 +40,16 @@ def test_a_strategy_trains_on_the_processes_that_it_says(strategies: Callable[[s
 
 @pytest.mark.parametrize("name", nightly_but([name for name in STRATEGIES if name != "one"], on_default))
 def test_strategies_and_targets_train_the_same(strategies: Callable[[str], Run], name: str) -> None:
-    # Seed, rows and arithmetic do not depend on the strategy, so sharding and launcher must not change the losses.
+    # With the same seed, rows and arithmetic, neither a sharding strategy nor another launcher may change the losses.
     one, other = strategies("one").losses, strategies(name).losses
-    # Older transformers divide a loss by all tokens, newer ones by the predicted tokens: here 28 and 27 per row.
+    # Older versions of transformers divide a loss by the number of all tokens (here 28 per row), newer ones by the
+    # number of predicted tokens (27).
     stack = load(STRATEGIES[name][2])
     share = 27 / 28 if stack.facts.loss_over_all_tokens else 1
     assert other == pytest.approx([share * loss for loss in one], abs=1e-4)
     rates = [[event["lr"] for event in strategies(which).metrics] for which in ("one", name)]
-    assert rates[1] == pytest.approx(rates[0])  # DeepSpeed steps its schedule before transformers logs the rate
+    # With DeepSpeed, the schedule has already advanced when transformers logs the learning rate
+    assert rates[1] == pytest.approx(rates[0])
 
 
 @pytest.mark.parametrize("name", nightly_but(STRATEGIES, on_default))
@@ -130,7 +132,9 @@ save "out" every=never
 
 @pytest.fixture(scope="module")
 def scaled(train: Callable[..., Run], location: str) -> Run:
-    """The seed recipe, scaled down: two processes, ZeRO-2, 12 passes over 64 rows at 500 times the learning rate."""
+    """The project's first recipe on a small scale: two processes, ZeRO-2, 12 epochs of 64 rows, and 500 times the
+    learning rate.
+    """
     with open(os.path.join(REPOSITORY, "specs", "qwen2.5-3b-infinity-8xv100.xp"), encoding="utf-8") as handle:
         text = handle.read()
     with open(os.path.join(location, "seed.xp"), "w", encoding="utf-8") as out:
@@ -196,11 +200,10 @@ gradients in the same way.
 def test_processes_that_share_sequences_train_as_one_over_epochs_and_starts(
     warm: Warm, tmp_path: Path, strategy: str, packed: str
 ) -> None:
-    """DeepSpeed's own loader for shared sequences drops the first step of every epoch after the first, and does not
-    resume at the right row.
+    """DeepSpeed's own data loader for shared sequences has three defects, which a bundle corrects. In every epoch after
+    the first, it drops the first step. After a resume, it starts at a wrong row.
 
-    The loader's gradient is too large by a factor: the number of processes that share a sequence. The bundle corrects
-    these defects.
+    And with it, the gradient is too large by the number of processes that share a sequence.
     """
     sizes, save = f"gbs=8 micro=4 seq=32 mean=local_tokens{packed}", 'save "out" every=10 keep=2'
     alone = spec(length="20 steps", sizes=sizes, save=save)  # 8 rows per epoch
@@ -236,7 +239,9 @@ def test_processes_that_share_sequences_are_started_as_such(warm: Warm, tmp_path
 
 
 def test_processes_that_tokenize_change_nothing(train: Callable[..., Run]) -> None:
-    """The compiler chooses `data.workers` for runs on GPUs. Counts of rows, losses and weights do not depend on it."""
+    """For runs on GPUs, the compiler chooses `data.workers` (the processes that tokenize). Their number changes no
+    count of rows, no loss and no weight.
+    """
     left = []
     for workers in ("", "workers=3, "):
         text = spec(
@@ -289,7 +294,7 @@ def test_what_decides_no_number_may_change_between_two_starts(warm: Warm, tmp_pa
     first = warm.launch(warm.compiled(spec(save='save "out" every=3'), "every-3"), str(tmp_path))
     assert first.done.returncode == 0, first.output
     losses = first.losses
-    for name in os.listdir(first.out):  # like a run that was killed after its fourth step
+    for name in os.listdir(first.out):  # as if the run had been killed after its fourth step
         path = os.path.join(first.out, name)
         if os.path.isfile(path) and name not in ("metrics.jsonl", "xpc_run.json"):
             os.remove(path)

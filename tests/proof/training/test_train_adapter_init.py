@@ -1,6 +1,7 @@
-"""Compiled bundles train adapters that are initialized by `lora(init = ...)`.
+"""Compiled bundles train adapters with each kind of initialization (`lora(init = ...)`).
 
-The tests check their first weights, the saved files, loading on the published base, and a bit-identical resume.
+The tests check the adapters' weights before the first step, the saved files, that these files load on the published
+base, and that a resumed run is bit-identical.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Kind:
 
     @property
     def merges(self) -> bool:
-        """Whether the run merges its adapters: a process has all weights at the end, and the weights are not
-        quantized.
+        """Whether the run merges its adapters into the base at the end. This needs all weights in one process, and
+        weights that are not quantized.
         """
         return self.strategy != "zero3" and "bits" not in self.more
 
@@ -134,9 +135,11 @@ def test_it_begins_there_and_is_saved_for_the_published_base(runs: Runs, warm: W
     changes = kind.init in ("pissa", "olora")
     done, again = runs(kind)
     usual = runs(Kind("", kind.target, more="bits=4" if "bits" in kind.more else ""))[0]
-    assert done.values("loss")[0] == pytest.approx(usual.values("loss")[0], abs=2e-4)  # the adapter adds nothing yet
+    # before training, the adapter changes no output
+    assert done.values("loss")[0] == pytest.approx(usual.values("loss")[0], abs=2e-4)
     same = runs(evolve(kind, strategy="one"))[0]
-    assert done.values("loss") == pytest.approx(same.values("loss"), abs=2e-4)  # shards change nothing
+    # sharding does not change the initial weights
+    assert done.values("loss") == pytest.approx(same.values("loss"), abs=2e-4)
     if kind.init != "gaussian":
         assert f"adapters of 6 layers are initialized by {kind.init}" in done.output
     with open(os.path.join(done.out, "adapter_config.json"), encoding="utf-8") as handle:
@@ -193,7 +196,9 @@ print(json.dumps({"worst": worst, "gain": gain, "longer": longer}))
 
 
 def still(*more: str, **around: str) -> str:
-    """A spec of a small run whose rate is so low that four steps leave the initial weights as they are."""
+    """A spec of a small run with such a low learning rate that the weights after four steps are still the initial
+    ones.
+    """
     return small(*more, **around).replace("adamw(lr=1e-3)", "adamw(lr=1e-9)")
 
 
@@ -214,7 +219,9 @@ def test_loftq_begins_with_what_the_rounding_took_away(warm: Warm, ground: str, 
 
 
 def test_the_reference_of_dpo_begins_as_loftq_does(warm: Warm, tmp_path: Path) -> None:
-    """The loss of the first step is ln 2, also after a resume, and the frozen reference is not saved."""
+    """In the first step, also of a resumed run, dpo's loss is ln 2: the policy equals the frozen reference. The
+    reference is not saved.
+    """
     text = still("method dpo", f"qlora({SHAPE}, init=loftq)", method="dpo", save='save "out" every=2')
     done, again = warm.twice(text, "loftq-dpo", DEFAULT, str(tmp_path), 1)
     assert done.values("loss") == pytest.approx([math.log(2)] * 4, abs=1e-4)

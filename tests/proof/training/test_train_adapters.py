@@ -1,5 +1,5 @@
-"""The tests train four kinds of runs from compiled bundles: adapters next to completely trained modules, adapters with
-two learning rates, OFT's rotations, and frozen layers.
+"""Compiled bundles train four kinds of runs: adapters next to fully trained modules, adapters with two learning rates,
+OFT's rotations, and a model with frozen layers.
 
 Each kind of run resumes from a checkpoint. Runs have one process or two, on all stacks.
 """
@@ -31,7 +31,7 @@ KINDS = {
     "tied_saved": "lora(rank=4, dropout=0, targets=[q_proj], modules_to_save=[lm_head])",
     "dora": "lora(rank=4, dropout=0, rslora, dora)",
     "parameters": "lora(dropout=0, targets=[q_proj], parameters=[experts.gate_up_proj, experts.down_proj])",
-    # `Kind.text` gives this kind the optimizer adamw_torch; the parameter group without weight decay is empty
+    # `Kind.text` uses adamw_torch for this kind, because the parameter group without weight decay is empty
     "other": "lora(rank=4, alpha=8, dropout=0)",
     "oft": "oft(block_size=8)",
     "vera": "vera(rank=16)",
@@ -78,7 +78,9 @@ class Kind:
 
     @property
     def merges(self) -> bool:
-        """Whether the run merges its adapters: it trains adapters, and every process has the complete base weights."""
+        """Whether the run merges adapters into the base at the end: it has adapters, and each process has all weights
+        of the base.
+        """
         return self.what not in ("tokens", "freeze") and self.strategy != "zero3"
 
     @property
@@ -120,7 +122,7 @@ print(json.dumps({"folder": tiny_models.model("qwen3_moe")}))
 
 
 def of(runs: Iterable[Kind]) -> pytest.MarkDecorator:
-    """Return a pytest decorator that runs a test once for each of the given runs."""
+    """Return a pytest decorator; the decorated test runs once for each of the given kinds."""
     return pytest.mark.parametrize("kind", named(runs))
 
 
@@ -130,8 +132,8 @@ Runs = Callable[[Kind], list[Trained]]
 
 @pytest.fixture(scope="module")
 def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """A function that trains a kind once. It returns the finished run, and for most kinds also the same run resumed
-    from its first checkpoint.
+    """Return a function that trains a kind of run (only once) and returns the finished run. For most kinds it also
+    returns the same run after a resume from its first checkpoint.
 
     The base model has an untied head, or is a mixture of experts.
     """
@@ -150,7 +152,7 @@ def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> R
     tokenizer = os.path.join(untied, "tokenizer.json")
     with open(tokenizer, encoding="utf-8") as handle:
         size = len(json.load(handle)["model"]["vocab"])
-    # the embeddings keep one row per token of the tokenizer, and no unused rows
+    # the saved embeddings have one row per token of the tokenizer; the model's unused rows are gone
     weights["model.embed_tokens.weight"] = weights["model.embed_tokens.weight"][:size].copy()
     weights["lm_head.weight"] = weights["model.embed_tokens.weight"].copy()
     save_file(weights, os.path.join(untied, "model.safetensors"), {"format": "pt"})
@@ -286,8 +288,8 @@ CONTINUED = (
 
 @of(CONTINUED)
 def test_an_adapter_is_continued(runs: Runs, warm: Warm, ground: str, tmp_path: Path, kind: Kind) -> None:
-    """The second run continues the adapter of the first. At a learning rate of almost 0, it ends with the same
-    weights.
+    """The second run continues training the adapter of the first one. Its learning rate is almost 0, so it must end
+    with the adapter's old weights.
     """
     done, before = runs(kind)[0], os.path.join(ground, f"before-{kind.name}")
     os.makedirs(before)

@@ -1,7 +1,7 @@
-"""If the libraries build something else than the bundle states, the run stops before its first step and prints both
-values.
+"""If the value that the libraries really use is not the one in the bundle, the run stops before its first step and
+prints both values.
 
-Other files of this folder train runs that are built as stated.
+Runs whose values are as stated are trained by other test files of this folder.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ every = pytest.mark.parametrize("target", FIRST_AND_LAST)
 
 def refused(warm: Warm, text: str, cwd: Path, target: str, world: int = 1,
             change: dict[str, dict[str, object]] | None = None, **variables: str) -> str:  # fmt: skip
-    """The message of a run that stops with status 1 and trains no step. `change` has values for sections of the
-    bundle.
+    """Start a run that must stop with status 1 before its first step; return its message. `change` has new values for
+    sections of the bundle's trainer_args.json.
     """
     bundle = warm.compiled(text, re.sub(r"\W", "-", cwd.name))
     plan = Path(bundle, "trainer_args.json")
@@ -33,7 +33,8 @@ def refused(warm: Warm, text: str, cwd: Path, target: str, world: int = 1,
         facts[section].update(values)
     plan.write_text(json.dumps(facts))
     done = warm.of(target).run(bundle, str(cwd), world=world, XPC_PREFLIGHT="passed", **variables)
-    # Process 0 reports the error and exits with 1. The launcher may kill the others (-9) before they exit with 1.
+    # Process 0 reports the error and exits with 1. The other processes also exit with 1, unless the launcher kills them
+    # before (-9).
     first, *others = done["status"]
     assert first == 1, f"{done['out']}\n{done['err']}"
     assert {*others} <= {1, -9}
@@ -117,8 +118,8 @@ MODELS = ("Qwen2ForSequenceClassification", "Qwen2ForSequenceClassificationTied"
 
 @pytest.fixture(scope="module")
 def others(warm: Warm) -> None:
-    """Models next to the tiny model that lack a trained head for text: a classifier, a tied model, and one without a
-    head.
+    """Models that have no trained head for text, next to the tiny model: a classifier, a model with tied embeddings,
+    and a model without a head.
     """
     for name in MODELS:
         assert warm.program(DEFAULT, OTHER_MODELS, name, os.path.join(warm.location, name))

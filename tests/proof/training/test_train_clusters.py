@@ -1,8 +1,8 @@
-"""Run the commands in emitted cluster files as the engines run them: two pods are two processes on this machine.
+"""Run the commands in a bundle's cluster files as the cluster would. Each of two pods is a process on this machine.
 
-The test sets the variables that a controller sets in a pod. The volume is a folder, and a separate /etc/hosts gives the
-pods' host names this machine's address. Everything else is as emitted, except that the interpreters are forks of a warm
-one.
+The test sets the variables that a controller sets in a pod. The volume is a folder. A separate /etc/hosts maps the
+pods' host names to this machine's address. Everything else is as in the cluster files, except that the interpreters are
+forks of a warm one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Pods = list[Mapping[str, str]]
 
 @frozen
 class Cluster:
-    """A volume with a bundle, and the command that the cluster file gives to each node."""
+    """A folder that stands for the volume with a bundle, and the command that the cluster file has for each node."""
 
     file: str
     volume: str
@@ -118,7 +118,7 @@ def trains(made: Cluster, pods: Pods) -> None:
     output = made.end(made.start(pods))
     assert made.steps() == [1, 2]
     assert "2 processes, DeepSpeed" in output[0]
-    assert "rows to train on" not in output[1]  # the second pod is not node 0
+    assert "rows to train on" not in output[1]  # not in the output of the second pod, which is node 1
 
 
 def test_a_trainjob_trains_on_both_pods(cluster: Callable[[str, int], Cluster]) -> None:
@@ -137,7 +137,9 @@ def test_a_task_of_skypilot_trains_on_both_nodes(cluster: Callable[[str, int], C
 
 
 def test_a_jobset_goes_on_after_a_pod_was_preempted(cluster: Callable[[str, int], Cluster]) -> None:
-    """One pod gets the kubelet's SIGTERM, both pods end with 75, and the failure policy starts both again."""
+    """One pod gets SIGTERM, as from the kubelet when it is preempted. Both pods end with status 75, and the JobSet's
+    failure policy starts both again.
+    """
     made, steps = cluster("jobset.yaml", 100), list(range(1, 101))
     pods = [{"JOB_COMPLETION_INDEX": index, "MASTER_PORT": free} for free in [str(free_port())] for index in "01"]
     started = made.start(pods)

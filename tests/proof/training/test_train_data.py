@@ -1,5 +1,5 @@
-"""Real runs report truncated tokens and count them in their totals. A run without any token to learn ends with a
-message of one line.
+"""Real runs report how many tokens were truncated, and add them to their totals. A run in which no token has a loss
+ends with a message of one line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_SYSTEM = (
 
 
 def turns(question: str, answer: str, parts: bool = False) -> dict[str, object]:
-    """A row of `messages`. With `parts`, each content is a list of parts."""
+    """A row with `messages`. With `parts`, the content of each message is a list of parts instead of a text."""
     printed = {"user": question, "assistant": answer}
     return {
         "messages": [
@@ -62,12 +62,12 @@ def test_truncated_rows_are_reported_and_kept(warm: Warm, tmp_path: Path, target
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_run_with_no_answer_within_seq_ends_with_one_line(warm: Warm, tmp_path: Path, target: str) -> None:
     masks = load(target).facts.assistant_only_loss
-    long = "What-colour-is-it?" * 12  # one word, because XP603 counts words
+    long = "What-colour-is-it?" * 12  # a single word, so that XP603, which counts words, does not refuse it
     put(warm.location, {
         "long.jsonl": lines([turns(long, f"It is {i}.") for i in range(8)]),
         "long-pairs.jsonl": lines([{"prompt": long, "completion": f"It is {i}."} for i in range(8)]),
     })  # fmt: skip
-    data = '"long.jsonl"' if masks else '"long-pairs.jsonl"'  # trl-0.18 always learns only the completions
+    data = '"long.jsonl"' if masks else '"long-pairs.jsonl"'  # only completions: trl-0.18 cannot be told otherwise
     text = spec(
         "method sft(assistant_only)" if masks else "method sft",
         data=data,
@@ -109,7 +109,7 @@ def test_parts_reach_a_template_that_reads_texts(warm: Warm, tmp_path: Path) -> 
 
 def test_a_turn_of_an_evaluation_set_that_the_template_leaves_out_ends_the_run(warm: Warm, tmp_path: Path) -> None:
     rows: list[Any] = [turns("What colour is it?", "It is red.") for _ in range(8)]
-    # a row after those that the preflight reads
+    # after the rows that the preflight reads, so that only the run finds it
     rows[6]["messages"].insert(0, {"role": "system", "content": "Answer in one word."})
     put(warm.location, {"odd.jsonl": lines(rows), "no-system.jinja": NO_SYSTEM})
     text = spec('model(chat_template=file("no-system.jinja"))', 'eval(data="odd.jsonl")', length="1 step")

@@ -1,5 +1,5 @@
-"""`eval { patience }` in real runs: the run ends if evaluations do not improve, and a later start knows that it has
-ended.
+"""`eval { patience }` in real runs: a run ends early if its evaluations stop improving. If the same command is started
+again, the run trains no further step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def test_a_run_ends_where_evaluations_are_no_better(warm: Warm, tmp_path: object
     assert "step 3 is the last" in run.output
     with open(os.path.join(run.out, "checkpoint-3", "trainer_state.json"), encoding="utf-8") as handle:
         assert json.load(handle)["global_step"] == 3
-    # without its summary, the run looks like a run that was killed after its last checkpoint
+    # the summary is deleted, so that the run seems to have been killed after its last checkpoint
     os.remove(os.path.join(run.out, "summary.json"))
     again = warm.run(run.folder, str(tmp_path), target, 1, XPC_PREFLIGHT="passed")
     assert again.summary["steps"] == 3

@@ -1,5 +1,5 @@
-"""evaluate.sh runs a user's task file with the pinned harness, offline, on the trained model and on an adapter with its
-base.
+"""evaluate.sh runs a user's task file with the pinned evaluation harness and without a network. It evaluates a fully
+trained model, and an adapter on its base.
 
 One evaluation starts a new interpreter; all other evaluations, and the training, run in forks of a warm one.
 """
@@ -59,7 +59,7 @@ def harness(target: str) -> str:
 
 @pytest.fixture(scope="module")
 def colours(location: str) -> str:
-    """A folder with the tiny model and a task of four questions that the training data answers."""
+    """A folder with the tiny model, and a task of four questions whose answers are in the training data."""
     with open(os.path.join(location, "pairs.jsonl"), encoding="utf-8") as handle:
         rows = [json.loads(line) for line in handle][:4]
     return put(location, {
@@ -70,7 +70,7 @@ def colours(location: str) -> str:
 
 @pytest.fixture(scope="module")
 def evaluate(warm: Warm) -> Evaluate:
-    """A function that runs the `evaluate.sh` of a bundle in a folder."""
+    """Return a function that runs the evaluate.sh of a bundle in a given folder."""
 
     def run(bundle: str, cwd: str, target: str, cold: bool = False) -> subprocess.CompletedProcess[str]:
         python = harness(target)
@@ -94,7 +94,7 @@ def perplexity(out: str) -> float:
 
 @pytest.fixture(scope="module")
 def untrained(colours: str, evaluate: Evaluate, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], float]:
-    """A function that returns the perplexity of the untrained tiny model on a target."""
+    """Return a function that returns the perplexity of the tiny model before any training, on a given target."""
     kept: dict[str, float] = {}
 
     def found(target: str) -> float:
@@ -112,7 +112,7 @@ def untrained(colours: str, evaluate: Evaluate, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(scope="module")
 def run(colours: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[str, Run]]:
-    """A function that compiles a spec and trains it; it returns the bundle and the finished run."""
+    """Return a function that compiles a spec and trains it. That function returns the bundle and the finished run."""
 
     def trained(name: str, target: str, *more: str) -> tuple[str, Run]:
         harness(target)
@@ -186,7 +186,9 @@ def test_the_table_of_tasks_is_that_of_the_pinned_harness(warm: Warm) -> None:
 
 
 def test_the_harness_runs_no_code_that_nobody_allowed(colours: str, evaluate: Evaluate, tmp_path: Path) -> None:
-    """With `allow_code_execution` the task runs; without it the harness raises after the model is loaded (XP520)."""
+    """The task runs code that the model writes. With `allow_code_execution`, the harness runs it. Without, the harness
+    raises an exception after it has loaded the model (XP520).
+    """
     put(colours, {"tasks/executes.yaml": TASK.replace("task: colours", "task: executes\nunsafe_code: true")})
     shutil.copytree(os.path.join(colours, "tiny"), tmp_path / "out")
     text = spec('eval(tasks=["tasks/executes.yaml"], allow_code_execution)')

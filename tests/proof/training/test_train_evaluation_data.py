@@ -1,4 +1,6 @@
-"""`eval { data = ... }` in real runs: each method on each stack evaluates every named set, with the right losses."""
+"""`eval { data = ... }` in real runs: for each method and stack, every named evaluation set is evaluated, and its
+losses are right.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ SETS = 'data near_ones {{\n  "near-{0}.jsonl"\n}}\n\neval(every=2, micro=8, data
 
 @pytest.fixture(scope="module")
 def held(warm: Warm) -> Warm:
-    """The warm interpreters, with two evaluation files next to each data file in their folder."""
+    """The warm interpreters. In their folder, each data file has two evaluation files next to it."""
     for name in {*DATA.values(), "pairs"}:
         with open(os.path.join(warm.location, f"{name}.jsonl"), encoding="utf-8") as handle:
             lines = handle.readlines()
@@ -57,7 +59,7 @@ def test_each_set_is_evaluated_under_its_name(held: Warm, tmp_path: object, meth
         assert run.summary["evaluation"][f"eval_{name}_loss"] == found[4]
         assert f"({name})" in run.output
     reported = [event for event in run.events if any(key.startswith("eval_") for key in event)]
-    assert len(reported) == 4  # a line for each set, without the other set's metrics
+    assert len(reported) == 4  # each set has a line of its own, without the metrics of the other set
     for event in reported:
         own = [name for name in ("near_ones", far) if f"eval_{name}_loss" in event]
         assert len(own) == 1
@@ -96,8 +98,8 @@ print(json.dumps({"loss": float(made.sum()) / (len(made) + first * len(losses))}
 def test_the_loss_is_that_of_the_final_weights(
     held: Warm, tmp_path: object, target: str, loss: str, strategy: str
 ) -> None:
-    """The evaluation after the last step has one batch per process. Its loss equals that of a plain loop with the saved
-    weights.
+    """After the last step, each process evaluates one batch. The loss must be the one that a plain loop computes with
+    the saved weights.
     """
     more = ["method sft(assistant_only)"] if loss == "answers" else []
     sets = SETS.format("messages").replace("near-messages", "even")

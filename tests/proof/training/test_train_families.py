@@ -1,4 +1,6 @@
-"""Real trainers train families of the newest transformers. The saved weights have changed, and they load again."""
+"""Real trainers train model families that only the newest transformers has. The training changes the saved weights, and
+they can be loaded again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Adapters train on a CPU on a model that is stored in fp8. The base is unpacked when it is loaded."""
+"""Adapters train on a CPU, on a base model that is stored in fp8. On loading, the base is converted to a wider
+dtype.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def test_adapters_are_trained_over_a_model_in_fp8(warm: Warm, tmp_path: Path) ->
     assert types(os.path.join(made["eight"].out, "adapter_model.safetensors")) == {"F32"}
     assert saved["eight"].keys() == saved["tiny"].keys()
     assert any(one != saved["tiny"][name] for name, one in saved["eight"].items())
-    # The bases of both runs differ only by the rounding to fp8.
+    # The base of the other run is the same, without the rounding to fp8.
     losses = [done.events[-1]["loss"] for done in made.values()]
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.05)

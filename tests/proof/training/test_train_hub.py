@@ -26,8 +26,8 @@ would vary.
 def pushed(
     request: pytest.FixtureRequest, warm: Warm, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Hub, Run]]:
-    """A run of four steps with checkpoints after the second and the fourth step; it keeps one of them. On one target
-    the run has two processes.
+    """A run of four steps that pushes to the hub. It saves checkpoints after steps 2 and 4 and keeps only one. On one
+    target, it has two processes.
     """
     target = request.param
     hardware = "2 x cpu" if target == DEFAULT else "cpu"

@@ -1,4 +1,6 @@
-"""Runs that learn nothing report it on every stack; `idle = stop` ends them."""
+"""If a run learns nothing (for example because no gradient reaches a weight), it reports this on every stack. With
+`idle = stop`, it ends.
+"""
 
 from __future__ import annotations
 

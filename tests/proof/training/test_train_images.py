@@ -1,4 +1,4 @@
-"""Rows with images: bundles train a tiny Qwen2.5-VL, and the tests inspect batches and saved files."""
+"""Rows with images: bundles train a tiny Qwen2.5-VL. The tests look at the batches and the saved files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a tiny model, images, and rows. Tests are skipped if torchvision cannot be loaded."""
+    """A folder with a tiny model, images and rows. If torchvision cannot be loaded, tests that use this fixture are
+    skipped.
+    """
     if why := tiny_vision.missing():
         pytest.skip(f"torchvision cannot be loaded here: {why}")
     from PIL import Image
@@ -92,8 +94,8 @@ def launched(location: Path, name: str) -> str:
 
 @pytest.mark.nightly
 def test_an_image_that_changed_after_the_compilation_stops_the_run(location: Path) -> None:
-    """The run compares the image with its digest before the first step. After the old image is put back, the run
-    trains.
+    """Before the first step, the run compares an image with the digest in the bundle, and stops if it differs. When the
+    old image is back, the same run trains.
     """
     from PIL import Image
 
@@ -121,8 +123,8 @@ def test_an_image_that_changed_after_the_compilation_stops_the_run(location: Pat
 
 
 def goes_on_to_the_same_end(location: Path, name: str) -> None:
-    """Cut a finished run back to its first checkpoint and launch it again. Weights and losses must be those of the
-    first run.
+    """Remove everything after the first checkpoint of a finished run, and launch the run again. It must end with the
+    same weights and losses as before.
     """
     out, complete = location / "out" / name, location / "out" / f"{name}-complete"
     shutil.copytree(out, complete)
@@ -194,7 +196,7 @@ def test_the_language_model_is_trained_on_images(location: Path) -> None:
     found = batch(location, "full.bundle")
     expected = [[TOKENS[Path(one).stem] for one in each["images"]] for each in ROWS[:4]]
     assert found["images"] == [sum(one) for one in expected] == [6, 16, 0, 22]
-    # the processor cuts an image into patches, and four patches become one token
+    # the processor divides an image into patches; four patches are one token
     assert found["pixels"] == [4 * sum(found["images"]), 3 * 2 * 14 * 14]
     assert found["grid"] == [[1, 4, 6], [1, 8, 8], [1, 4, 6], [1, 8, 8]]
     assert found["learned_images"] == 0
@@ -216,7 +218,9 @@ def test_a_trained_model_is_loaded_with_its_processor_and_answers(location: Path
 
 
 def answers(location: Path, name: str) -> None:
-    """Ask the saved model about two images; this function runs in a separate interpreter."""
+    """Ask the saved model a question about each of two images. The source of this function runs in another
+    interpreter.
+    """
     import torch
     from PIL import Image
     from transformers import AutoModelForImageTextToText, AutoProcessor
@@ -235,19 +239,22 @@ def answers(location: Path, name: str) -> None:
         with torch.no_grad():
             logits.append(model(**read).logits[0, -1])
             assert model.generate(**read, max_new_tokens=3, do_sample=False).shape[1] > read["input_ids"].shape[1]
-    assert not torch.equal(*logits)  # the same question about another image
+    assert not torch.equal(*logits)  # same question, other image
 
 
 @pytest.mark.nightly
 def test_adapters_leave_the_part_that_reads_images(location: Path) -> None:
-    """The run has two processes, a loss on answers only, gradient checkpointing, a holdout, and scaled images."""
+    """Adapters change no weight of the vision part. The run has two processes, a loss on answers only, gradient
+    checkpointing, a holdout, and scaled images.
+    """
     printed = trained(
         location, "lora", "lora(rank=4, alpha=8)", "method sft(assistant_only)", "data(holdout=4, max_pixels=7000)",
         "eval(every=1)", "memory(checkpointing)", "strategy ddp", hardware="2 x cpu", micro=1,
     )  # fmt: skip
     assert printed.count("eval loss") == 3
     adapters = weights(location / "out" / "lora", "adapter_model.safetensors")
-    assert len(adapters) == 2 * 2 * 7  # two matrices, A and B, for each of seven layers' weights in two layers
+    # seven linear layers in each of two decoder layers, each with the matrices A and B
+    assert len(adapters) == 2 * 2 * 7
     assert not any("visual" in name for name in adapters)
     assert all(one.abs().sum() > 0 for name, one in adapters.items() if "lora_B" in name)
     goes_on_to_the_same_end(location, "lora")
@@ -281,7 +288,8 @@ def test_dpo_prefers_answers_about_images(location: Path) -> None:
     assert "12 rows with 12 images" in printed
     assert printed.count("the vision tower is frozen") == 1
     found = batch(location, "pairs.bundle", PAIR_BATCH)
-    assert found["images"] == [6, 16, 0, 22] * 2  # the prompts with the chosen answers, then with the rejected ones
+    # first the sequences with the chosen answers, then those with the rejected ones
+    assert found["images"] == [6, 16, 0, 22] * 2
     assert found["pixels"] == [4 * sum(found["images"]), 3 * 2 * 14 * 14]
     assert found["grid"] == [[1, 4, 6], [1, 8, 8], [1, 4, 6], [1, 8, 8]] * 2
     assert found["learned_images"] == 0
@@ -300,7 +308,9 @@ def test_dpo_prefers_answers_about_images(location: Path) -> None:
 
 @pytest.mark.nightly
 def test_dpo_with_adapters_compares_with_the_model_below_them(location: Path) -> None:
-    """The run has two processes, a holdout and scaled images. At the first step its loss is ln 2."""
+    """For dpo with adapters, the reference is the base model, so the loss of the first step is ln 2. The run has two
+    processes, a holdout and scaled images.
+    """
     lines = ("lora(rank=4, alpha=8)", "method dpo", "data(holdout=4, max_pixels=7000)", "eval(every=1)", "strategy ddp")
     printed = trained(location, "pairs-lora", *lines, data="pairs", hardware="2 x cpu", micro=1)
     assert printed.count("eval loss") == 3
@@ -314,14 +324,14 @@ def test_dpo_with_adapters_compares_with_the_model_below_them(location: Path) ->
 
 @pytest.mark.nightly
 def test_what_trl_does_with_rows_that_the_rules_refuse(location: Path) -> None:
-    """The test runs TRL alone on rows that xpc refuses: joined rows (XP215), a cut image (XP218), Liger and dpo with
-    `precompute` (XP217), and image tokens, which TRL would learn.
+    """What TRL itself does with rows that xpc refuses: it joins rows (XP215), truncates an image (XP218), fails with
+    Liger and with dpo's `precompute` (XP217), and gives image tokens a loss.
     """
     python(__file__, "refused_rows", folder=location)
 
 
 def refused_rows(location: Path) -> None:
-    """Train with TRL alone on rows that xpc refuses; this function runs in a separate interpreter."""
+    """Train with TRL alone on rows that xpc refuses. The source of this function runs in another interpreter."""
     from datasets import Dataset
     from PIL import Image
     from transformers import AutoModelForImageTextToText, AutoProcessor

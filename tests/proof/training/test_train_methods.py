@@ -1,7 +1,7 @@
 """Every method of the language is trained from a compiled bundle, on every stack.
 
-Methods train full weights, adapters, and adapters on a quantized base, in one process and in two. Each method resumes
-from a checkpoint. Runs are forks of a warm interpreter.
+What is trained are full weights, adapters, or adapters on a quantized base, in one process or in two. For each method,
+one run is also resumed from a checkpoint. Runs are forks of a warm interpreter.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ every, resumed, sharing = (
 
 @pytest.fixture(scope="module")
 def runs(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """A run of each kind, trained once; some are resumed from their first checkpoint in a copy of their output."""
+    """A run of each kind, trained only once. Some kinds are also resumed from their first checkpoint, in a copy of the
+    output folder.
+    """
     kept: dict[Small, list[Trained]] = {}
 
     def run(small: Small) -> list[Trained]:
@@ -67,7 +69,8 @@ def test_a_method_trains(runs: Runs, small: Small) -> None:
     assert [event["step"] for event in done.events] == list(range(1, STEPS + 1))
     assert all(map(math.isfinite, losses))
     assert min(done.values("grad_norm")) > 0
-    if METHODS[small.method].grouped:  # losses are near 0, and four steps are too few for rewards to rise
+    # these losses are near 0, and rewards do not rise within four steps, so neither shows that the run has learned
+    if METHODS[small.method].grouped:
         assert all(0 < value < 1 for value in done.values("reward"))
         taken = 0.05 if small.method == "rloo" else 1e-6  # rloo of trl 0.24 subtracts the KL divergence from the reward
         assert done.values("rewards/even/mean") == pytest.approx(done.values("reward"), abs=taken)
@@ -115,7 +118,7 @@ def test_what_is_saved(runs: Runs, ground: str, small: Small) -> None:
         if not small.adapter:
             before = tensors(os.path.join(ground, "tiny", "model.safetensors"))
             after = tensors(os.path.join(done.out, "model.safetensors"))
-            if "lm_head.weight" in after:  # ZeRO-2 writes tied weights twice
+            if "lm_head.weight" in after:  # under ZeRO-2, the file has tied weights twice
                 assert after.pop("lm_head.weight") == after["model.embed_tokens.weight"]
             new = set(after) - set(before)
             assert new == ({"score.weight"} if small.method == "reward" else set())
@@ -125,11 +128,12 @@ def test_what_is_saved(runs: Runs, ground: str, small: Small) -> None:
             continue
         assert not [name for name in names if name.startswith("model")]
         adapters = tensors(os.path.join(done.out, "adapter_model.safetensors"))
-        # by itself, trl 1.16 would convert adapters of a 4-bit base to bf16
+        # the bundle keeps float32; trl 1.16 alone would convert the adapters of a 4-bit base to bf16
         assert types(os.path.join(done.out, "adapter_model.safetensors")) == {"F32"}
         trained = {name.split(".")[-2] for name in adapters}
         assert trained == {"lora_A", "lora_B", *(["score"] if small.method == "reward" else [])}
-        assert all(any(data) for name, data in adapters.items() if ".lora_B." in name)  # B matrices are zero at first
+        # only A matrices: B is zero before training
+        assert all(any(data) for name, data in adapters.items() if ".lora_B." in name)
         assert not any("lm_head" in name for name in adapters)
         assert done.summary["adapter_of"] == "tiny"
 
@@ -229,7 +233,8 @@ def test_rows_with_too_long_a_prompt_are_left_out(
     done = warm.train(text, f"{method}-ragged", DEFAULT, str(tmp_path_factory.mktemp("ragged")))
     assert "16 of 64 rows are left out: their prompts have over 30 tokens" in done.output
     assert "48 rows to train on" in done.output
-    # Both methods have the same counts, although TRL cuts rows of ORPO while it tokenizes, and rows of DPO later.
+    # The counts are the same for both methods, although TRL truncates rows of ORPO while it tokenizes them, and rows of
+    # DPO only later.
     facts = done.summary["data"]
     assert (facts["rows"], facts["tokens"], facts["cut_rows"], facts["cut_tokens"]) == (48, 3984, 48, 720)
 
@@ -284,7 +289,7 @@ def test_a_killed_run_of_generations_goes_on(warm: Warm, tmp_path_factory: pytes
     assert not os.path.exists(os.path.join(cwd, "out", "summary.json")), "the run ended before it was killed"
     again = warm.run(bundle, cwd, DEFAULT, 2, XPC_PREFLIGHT="passed")
     assert again.summary["resumed_from"].startswith("checkpoint-")
-    # metrics report each step once, although the second start repeated some steps of the first
+    # The second start repeats some steps of the first one. Nevertheless, metrics.jsonl has each step only once.
     assert [event["step"] for event in again.events] == list(range(1, 21))
 
 

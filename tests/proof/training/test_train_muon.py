@@ -1,5 +1,5 @@
-"""On every stack, Muon trains the hidden matrices and AdamW all other weights. A resumed run restores the states of
-both.
+"""On every stack, Muon trains the hidden matrices, and AdamW all other weights. A resumed run restores the states of
+both optimizers.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def numbers(folder: str) -> dict[str, array[float]]:
 
 
 def moved(one: array[float], other: array[float]) -> float:
-    """The root mean square of the differences between two tensors."""
+    """How far a tensor has moved: the root mean square of the differences between two versions of it."""
     return math.sqrt(sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) / len(one))
 
 
 def hidden(name: str) -> bool:
-    """Whether a weight of the tiny model is a hidden matrix."""
+    """Whether a weight of the tiny model is one of the matrices that Muon trains."""
     return name.endswith("proj.weight")
 
 
@@ -46,10 +46,10 @@ def folder(tmp_path: Path, name: str) -> str:
 
 @pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_muon_moves_matrices_and_adamw_the_rest(warm: Warm, tmp_path: Path, target: str) -> None:
-    """In the first step AdamW moves every value by its rate, as in a run without Muon.
+    """In the first step, AdamW changes every value by the learning rate, as in a run without Muon.
 
-    Muon moves the values of each matrix, whatever its shape, by about 0.2 times its rate, and by less if the gradient
-    has a low rank.
+    Muon changes the values of a matrix of any shape by about 0.2 times the learning rate (root mean square). If the
+    gradient has a low rank, it is less.
     """
     text = spec(target=target, **ONE_STEP)
     runs = {
@@ -78,8 +78,8 @@ def test_a_run_goes_on_with_both_states(warm: Warm, tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3(reduce_scatter=false)"])
 def test_deepspeed_s_muon_learns_the_same_and_goes_on(warm: Warm, tmp_path: Path, strategy: str) -> None:
-    """torch's and DeepSpeed's Muon orthogonalize in bfloat16, with sums in different order, so the losses agree only to
-    four digits.
+    """torch's Muon and DeepSpeed's Muon both orthogonalize in bfloat16, but add in a different order. So the losses of
+    the two agree only to four digits.
     """
     around = {"length": f"{STEPS} steps", "hardware": "2 x cpu", "save": 'save "out" every=2'}
     text, name = spec(strategy=strategy, **around).replace(ADAMW, ORIGINAL), strategy.partition("(")[0]
@@ -94,7 +94,7 @@ def test_deepspeed_s_muon_learns_the_same_and_goes_on(warm: Warm, tmp_path: Path
 
 @pytest.mark.nightly
 def test_adapters_and_half_precision(warm: Warm, tmp_path: Path) -> None:
-    """Muon trains the matrices of adapters, and AdamW trains an adapter on the embeddings."""
+    """In a run with adapters, Muon trains their matrices. An adapter on the embeddings is trained by AdamW."""
     more = "lora(rank=4, targets=[q_proj, embed_tokens])"
     text = spec(more, length="2 steps").replace(ADAMW, MUON).replace("precision fp32", "precision bf16")
     done = warm.train(text, "muon-lora", DEFAULT, str(tmp_path))

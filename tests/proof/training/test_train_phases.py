@@ -1,4 +1,4 @@
-"""Everything between two logged steps belongs to a phase, so that a slow phase prints a line
+"""All time between two logged steps is counted to some phase, so that the run can print a line about a slow phase
 (`runtime/core/progress.py`).
 """
 

@@ -1,7 +1,7 @@
-"""The reference model of a run that continues an adapter. Some stacks' trainers make a frozen copy of the adapter as
-the reference; on other stacks, the reference is the base.
+"""What is the reference model of a run that continues an adapter? On some stacks, the trainer takes a frozen copy of
+the adapter; on the other stacks, it takes the base.
 
-If the reference is such a copy, it equals the policy at the first step, so every divergence and implicit reward is 0.
+In the first step, a frozen copy still equals the policy, so every divergence and every implicit reward is 0.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def continued(warm: Warm, cwd: Path, name: str, kind: str, target: str = DEFAULT
 
 
 def divergence(run: Trained) -> float:
-    """The largest implicit reward or divergence of the first step."""
+    """The largest divergence (or implicit reward) between policy and reference in the first step."""
     names = ("rewards/chosen", "rewards/rejected", "kl", "logps/kl")
     found = [abs(run.events[0][name]) for name in names if name in run.events[0]]
     assert found, run.events[0]
@@ -90,8 +90,8 @@ def test_older_stacks_compare_with_the_base(warm: Warm, tmp_path: Path, target: 
 
 @pytest.mark.usefixtures("first")
 def test_a_copy_that_is_missing_stops_the_run(warm: Warm, tmp_path: Path) -> None:
-    """The bundle states that the adapter is the reference. A trainer without a copy of the adapter would compare with
-    the base.
+    """The bundle says that the reference is the adapter. If the trainer has no copy of the adapter, it would silently
+    take the base as reference, so the run stops.
     """
     text = small("method dpo", 'lora(from="first-lora")', method="dpo")
     bundle = Path(warm.compiled(text, "without-a-copy"))
@@ -124,9 +124,11 @@ rloo are those of grpo.
 def test_an_init_that_changes_the_base_does_not_change_the_reference(
     warm: Warm, tmp_path: Path, name: str, init: str, strategy: str
 ) -> None:
-    """The reference is the published base at the first step and after a resume, also with dropout in the adapters.
+    """Some kinds of `init` change the base. The reference must still be the published base: in the first step, after a
+    resume, and with dropout in the adapters.
 
-    Precomputed log-probabilities are those of the base before `init` changes it, so their losses show what to expect.
+    With precomputed log-probabilities, the trainer computes them before `init` changes the base. So the losses of such
+    a run are the expected ones.
     """
     kind, world = name if name != "precomputed" else "dpo", 1 if strategy == "one" else 2
 

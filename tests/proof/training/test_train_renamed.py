@@ -1,4 +1,6 @@
-"""Models that transformers saves under other names than in memory: a checkpoint restores every weight."""
+"""transformers saves some models with other weight names than they have in memory. A run that resumes from a checkpoint
+of such a model restores every weight.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""At the end of a real run, its measurements, picture, model card and report have the values of metrics.jsonl."""
+"""At its end, a run writes measurements, a plot, a model card and a report. All of them have the values that are in
+metrics.jsonl.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,13 @@ EVALUATED = 'eval(every=2, data="{}.jsonl")'
 
 
 def reported(run: Trained) -> dict[str, dict[str, Any]]:
-    """Return the rows of the run's report by name; the key "" has the run itself."""
+    """The rows of a run's report as a mapping from their name. The row about the run itself has the key ""."""
     (found,) = json.loads(report(parse([run.out, "--json"]))[0])["runs"]
     return {"": found, **{row["name"]: row for row in found["rows"]}}
 
 
 def check(run: Trained, metric: str, best: Any) -> None:
-    """Check that the files and the output of a run have the values of a metric that it logged."""
+    """For one logged metric, check that the run's files and its output have the value in metrics.jsonl."""
     logged = [(event[metric], event["step"]) for event in run.events if metric in event]
     assert len(logged) == STEPS
     one = run.summary["results"][metric]
@@ -57,8 +59,8 @@ def check(run: Trained, metric: str, best: Any) -> None:
 
 
 def check_measured(run: Trained) -> None:
-    """Check that phases have times and peaks, and that the sum of the times does not exceed the lifetime of the
-    process.
+    """Check that each phase has a time and a peak of memory, and that the times add up to no more than the lifetime of
+    the process.
     """
     found = run.summary["measured"]
     assert {"load", "train", "save"} <= found["seconds"].keys()

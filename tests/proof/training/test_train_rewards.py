@@ -1,4 +1,6 @@
-"""A reward function that returns a wrong value ends a run with one message. If it returns nothing, the log says so."""
+"""If a reward function returns a wrong value, the run ends with one message. If it returns None for a completion, the
+log says so.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A model with scaled rotary positions trains and saves on every stack. The saved model cannot be scaled a second
-time.
+"""A model with scaled rotary positions (`rope`) trains and saves on every stack. xpc refuses to scale the saved model a
+second time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def test_the_saved_model_has_the_scaling_and_is_not_scaled_twice(warm: Warm, tmp
             assert json.load(handle)["model_max_length"] == factor * context
     assert "rope_scaling" not in done.complained  # transformers 5 warns if this old name is set
     again = spec(yarn, target=target, save='save "again"').replace('"tiny"', '"out"')
-    # The spec has further errors, because the folder with the model does not contain the rows.
+    # The rows are not in this folder, so the spec has other errors, too.
     assert "XP132" in errors(checked(again, os.path.dirname(done.out)))
     adapted = warm.train(
         spec(yarn, "lora(rank=4)", target=target, length="2 steps", save=merged), f"rope-lora-{target}", target,

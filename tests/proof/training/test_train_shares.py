@@ -1,4 +1,6 @@
-"""On every stack, a mixture with shares trains on the right rows, and in the right order after a resume."""
+"""On every stack, a mixture whose sources have shares trains on the right rows, and a resumed run continues with the
+right ones.
+"""
 
 from __future__ import annotations
 
@@ -114,8 +116,8 @@ def of_shape(shape: str, word: str, question: str, number: int) -> dict[str, Any
 
 @pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_rows_that_the_trainer_drops_are_not_drawn(warm: Warm, target: str) -> None:
-    """Half of the prompts of the first source fill `seq` and are dropped; the other half makes up the source's
-    share.
+    """In the first source, half of the prompts are so long that the trainer drops them. The source's share is then
+    filled from the other half.
     """
     methods = [one for one in DROPPED if one.partition("(")[0] in methods_of(target)]
     if target == OLDEST:
@@ -130,7 +132,7 @@ def test_rows_that_the_trainer_drops_are_not_drawn(warm: Warm, target: str) -> N
         data = f'data mix {{\n  "{names}-few.jsonl" {{ share = 40% }}\n  "{names}-many.jsonl" {{ share = 60% }}\n}}'
         texts.append(small(target, data, f"method {method}").replace("micro=1", "micro=2"))
     for method, found in zip(methods, trained_on(warm, target, "dropped", tuple(texts)), strict=True):
-        # On the older stacks, these methods cut long prompts, and drop no row.
+        # On the older stacks, these methods truncate long prompts instead of dropping them.
         limited = method in ("dpo", "kto", "orpo") and target != DEFAULT
         assert len(found["rows"]) == (30 if limited else 15), method
         assert "so the shares are not exact" not in found["said"]

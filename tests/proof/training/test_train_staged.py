@@ -1,4 +1,6 @@
-"""`launch.sh --stage DIR` downloads from a fake hub. Then the same run reads DIR in a process without a network."""
+"""`launch.sh --stage DIR` downloads from a fake hub into DIR. Then the same run, in a process without a network, reads
+everything from DIR.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,8 @@ def test_a_staged_run_is_the_run_with_the_hub(ground: str, tmp_path: Path, targe
     with HubFiles() as hub:
         model = hub.push("models", "me/tiny", {**files(os.path.join(ground, "tiny")), "pytorch_model.bin": b"pickled"})
         data = hub.push("datasets", "me/rows", rows)
-        # The next two pushes move both main branches past the commits that the spec pins.
+        # The spec pins the commits that are the newest ones now. Two more pushes make newer ones, which the run must
+        # not use.
         hub.push("models", "me/tiny", files(os.path.join(ground, "teacher")))
         hub.push("datasets", "me/rows", {**rows, "train.jsonl": rows["test.jsonl"]})
         text = spec(BODY.format(rows=data), data="corpus", target=target).replace('"tiny"', f"me/tiny@{model}")

@@ -1,4 +1,4 @@
-"""A sweep of 1,000 members as a Slurm array: it is compiled completely, and one member is run on the CPU."""
+"""A sweep of 1,000 members as a Slurm array. All members are compiled; one of them is run on the CPU."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""grpo with tools and an environment, really trained: the tokens of tool results are part of the input, and are not
-trained on.
+"""Real training by grpo with tools and an environment: the results of tool calls are in the model's input, but have no
+loss.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def caller(location: str) -> None:
 def trained(
     warm: Warm, cwd: str, settings: str, name: str, *more: str
 ) -> tuple[list[dict[str, str]], str, dict[str, float]]:
-    """Train two steps whose first completions call each tool in turn; ``more`` are further lines of the spec. Return
-    the completions (the text that is trained on, and the tool results), the prompt, and the metrics of the last step.
+    """Train two steps; the first completions call each tool in turn. ``more`` are additional lines of the spec. Return
+    the completions (as trained text and tool results), the prompt, and the metrics of the last step.
     """
     put(warm.location, {"tools.py": TOOLS, "maze.py": MAZE, "watch.py": WATCH})
     caller(warm.location)
@@ -130,11 +130,13 @@ def test_results_of_tools_are_given_and_not_learned(warm: Warm, tmp_path_factory
         assert words in prompt
     assert (event["tools/call_frequency"], event["tools/failure_frequency"]) == (0.5, 0.0)
     assert event["rewards/Maze/mean"] == 0.5
-    assert event["moved"] > 0  # their rewards differ only because of the environment
+    assert event["moved"] > 0  # equal completions; only the environment makes the rewards differ
 
 
 def test_calls_are_read_from_a_built_in_template(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """TRL does not know the text of the built-in template, so the run says how its calls are read."""
+    """TRL does not know this built-in chat template, so TRL cannot tell how to parse its tool calls. The run tells
+    TRL.
+    """
     settings = 'tools="tools.py:add", rewards="watch.py:constant"'
     cwd = str(tmp_path_factory.mktemp("built-in"))
     seen, prompt, event = trained(warm, cwd, settings, "built-in", "model(chat_template=qwen2.5)")

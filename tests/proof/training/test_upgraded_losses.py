@@ -1,7 +1,7 @@
-"""`xpc upgrade` keeps a run the same: ten recipes, scaled to a tiny model, have the same losses on their own stack and,
-upgraded, on the default stack.
+"""`xpc upgrade` does not change what a run learns. Ten recipes, scaled down to a tiny model, are trained twice: on
+their own stack, and upgraded on the default stack. The losses are the same.
 
-The first loss is that of the untrained model; later losses depend on every step before.
+The first loss only shows that the untrained models agree, but each later loss depends on all steps before it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ own.
 
 
 def native(recipe: str) -> str:
-    """The stack for which a recipe is written; the oldest stack for recipes of the default stack."""
+    """The stack for which a recipe is written. For a recipe of the default stack, which cannot be upgraded, the oldest
+    stack.
+    """
     with open(os.path.join(REPOSITORY, "specs", f"{recipe}.xp"), encoding="utf-8") as handle:
         named = [line.split()[1] for line in handle if line.startswith("target ")]
     return named[0] if named and named[0] != DEFAULT else "trl-0.18"
@@ -76,6 +78,7 @@ def test_an_upgraded_run_has_the_same_losses(warm: Warm, recipe: str, tmp_path: 
         cwd.mkdir()
         losses.append(warm.train(one, f"upgraded-{recipe}-{target}", target, str(cwd)).values("loss"))
     assert len(losses[0]) == 4
-    # Older transformers divide a loss by all tokens, newer ones by the predicted tokens: here 28 and 27 per row.
+    # Older versions of transformers divide a loss by the number of all tokens (here 28 per row), newer ones by the
+    # number of predicted tokens (27).
     share = 27 / 28 if load(stack).facts.loss_over_all_tokens and not dpo else 1
     assert losses[0] == pytest.approx([share * loss for loss in losses[1]], abs=NEAR), moved

@@ -9,7 +9,7 @@ SMALL = {"strategy": "zero3", "batch": "gbs=4 micro=2"}
 
 
 def merging(adapters: str, strategy: str = "zero2") -> str:
-    """A spec with adapters that two CPU processes merge at the end."""
+    """A spec for two CPU processes, whose adapters are merged into the base at the end."""
     return spec(adapters, hardware="2 x cpu", precision="fp32", strategy=strategy, batch="gbs=4 micro=2",
                 save='save "out/run" merge')  # fmt: skip
 

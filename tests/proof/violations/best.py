@@ -14,12 +14,12 @@ CONFIG: dict[str, Any] = {"at": "config", "raises": "ValueError"}
 
 
 def best(evaluated: str, saved: str, *more: str) -> str:
-    """A spec that loads its best checkpoint. It evaluates and saves at these two intervals."""
+    """A spec with the given intervals of evaluation and saving. At its end, the run loads the best checkpoint."""
     return spec(HELD, f"eval(every={evaluated})", *more, extra(BEST), save=f'save "out/run" every={saved}')
 
 
 def metric(name: str, *more: str) -> str:
-    """A spec that evaluates at every step and chooses checkpoints by a metric."""
+    """A spec that evaluates at every step. The best checkpoint is chosen by the given metric."""
     return spec(HELD, EACH, *more, extra(f'metric_for_best_model = "{name}"'))
 
 
@@ -29,7 +29,7 @@ def saved(*more: str, keep: str = "") -> str:
 
 
 def late(delay: int, *more: str) -> str:
-    """A run of 20 steps that loads its best checkpoint. It evaluates only from this step on."""
+    """A spec of 20 steps that evaluates only from the given step on, and loads the best checkpoint at its end."""
     lines = (HELD, EACH, *more, extra(f"eval_delay = {delay}", BEST))
     return spec(*lines, train=SHORT, save='save "out/run" every=1')
 

@@ -1,4 +1,6 @@
-"""Proofs of rules about limits of `extra`: the range of its numbers, and arguments that contradict another setting."""
+"""Proofs of rules about `extra`: numbers outside of their legal range, and arguments that contradict another
+setting.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ HPZ = zero("zero_hpz_partition_size = 2")
 
 def number(name: str, value: object, *more: str, old: bool = False, legal: str = "", common: dict[str, object] | None = None,
            steps: bool = False, variant: str = "", **output: object) -> Proof:  # fmt: skip
-    """A proof about a number under `extra trl`. The legal spec has no such number; the illegal one adds it."""
+    """A proof about an argument with a number. The illegal spec has the argument under `extra trl`, the legal one does
+    not have it.
+    """
     lines = (*more, OLD) if old else more
     base = legal or small(*lines)
     at = "load" if steps or "expect" in output else output.pop("at", "train")

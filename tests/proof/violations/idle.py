@@ -1,4 +1,6 @@
-"""Proofs of rules about settings that nothing would read: settings of another strategy, launcher, method or target."""
+"""Proofs of rules about settings that have no effect, because only another strategy, launcher, method or target reads
+them.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ PROMPTS = "qwen2.5-3b on deepmath-103k for 3 epochs"
 
 
 def cpu(*more: str, hardware: str = "cpu", strategy: str = "ddp", precision: str = "fp32", **others: str) -> str:
-    """A spec for the CPU, which a proof runs as it is."""
+    """A spec for the CPU. Proofs run it unchanged, not as a CPU variant."""
     others.setdefault("batch", "gbs=4 micro=2")
     return spec(*more, hardware=hardware, strategy=strategy, precision=precision, **others)
 
@@ -30,7 +30,7 @@ EVALUATED = cpu("eval(every=1)", "data(holdout=16)", batch="gbs=4 micro=2 {}")
 
 
 def selective(*more: str) -> str:
-    """A block for recomputation that saves the output of attention."""
+    """Lines of a spec for selective recomputation that keeps attention's output."""
     return "\n".join(["memory {", "  checkpointing {", "    selective", *(f"    {one}" for one in more), "  }", "}"])
 
 
@@ -40,7 +40,7 @@ SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "n
 
 
 def family(model_type: str, **more: object) -> dict[str, str]:
-    """A model folder whose config.json has only the family and the number of experts, which are all that is read."""
+    """A model folder. Its config.json has only what the proof needs: the model family and the number of experts."""
     return {"model/config.json": json.dumps({"model_type": model_type, "num_local_experts": 1, **more})}
 
 

@@ -26,7 +26,7 @@ def one(*more: str, batch: str = "gbs=4 micro=2", train: str = "qwen2.5-3b on in
 
 
 def pair(*more: str, batch: str = "gbs=4 micro=2") -> str:
-    """A spec of two CPU processes, one epoch long, over a file of rows."""
+    """A spec for two CPU processes that train one epoch of a file of rows."""
     head = 'xpc 1\ntrain qwen2.5-3b on "rows.jsonl" for 1 epochs\nhardware 2 x cpu\nstrategy ddp\nprecision fp32\n'
     return head + "\n".join([f"batch {batch}", *more, 'save "out/run" every=never']) + "\n"
 

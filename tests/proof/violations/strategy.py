@@ -25,12 +25,12 @@ that of its sum (5.67).
 
 
 def cpu(*more: str, strategy: str = "zero2", train: str = "qwen2.5-3b on infinity-instruct for 3 epochs") -> str:
-    """A spec of two CPU processes, which a proof runs as it is."""
+    """A spec for two CPU processes. Proofs run it unchanged, not as a CPU variant."""
     return _text(*more, hardware="2 x cpu", strategy=strategy, precision="fp32", train=train)
 
 
 def two(*more: str, strategy: str = "fsdp", train: str = "qwen2.5-3b on infinity-instruct for 3 epochs") -> str:
-    """A spec of two GPUs, whose FSDP a proof runs over gloo."""
+    """A spec for two GPUs. Proofs run its FSDP on the CPU, over gloo."""
     return _text(*more, hardware="2 x h100-80gb", strategy=strategy, precision="bf16", train=train)
 
 
@@ -51,7 +51,7 @@ FP16_MASTERS = spec(extra("fp16.fp16_master_weights_and_grads = true", block="de
 
 
 def exported(name: str, value: str, plugin: str) -> Any:
-    """Whether a variable has reached the workers, although the plugin ignores it."""
+    """Whether the launcher has exported a variable that the plugin in the worker then ignores."""
 
     def holds(seen: Mapping[str, Any]) -> bool:
         return seen["exported"].get(name) == value and seen["plugin"][plugin] is None
@@ -63,8 +63,8 @@ AC, SEEN = "fsdp_activation_checkpointing", {"keep": ("fsdp",), "processes": 2}
 
 
 def summed(strategy: str) -> str:
-    """A spec with two micro-batches per step in two CPU processes, for the stack whose ZeRO-2 keeps only one
-    micro-batch's gradients.
+    """A spec for two CPU processes with two micro-batches per step. On its stack, ZeRO-2 keeps the gradients of only
+    one micro-batch.
     """
     return spec("target trl-0.24", hardware="2 x cpu", strategy=strategy, precision="fp32", batch="gbs=8 micro=2")
 
