@@ -1,7 +1,8 @@
-"""Ask uv whether each distinct set of emitted requirements resolves (`make resolve`), and write docs/requirements.md.
+"""`make resolve`: take each different requirements file that bundles have, ask uv whether pip could install it, and
+write docs/requirements.md.
 
-The sets are those of the golden bundles and of the specs in specs/. For each stack, two more sets have all optional
-packages, one with vLLM and one without; if they resolve, so does every smaller set. Each set is resolved for Linux on
+The sets are those of the golden bundles and of the specs in specs/. For each stack, two more sets contain all optional
+packages, one of them also vLLM. If these can be installed, so can every smaller set. Each set is resolved for Linux on
 x86-64 and several Pythons; nothing is installed.
 """
 
@@ -51,16 +52,14 @@ is assumed to need torch and einops, as its setup.py states; whether it builds i
 
 
 def additions(stack: stacks.Stack, pins: Mapping[str, str]) -> str:
-    """List, as text, those packages and versions of a bundle that are not in the requirements that all bundles of its
-    stack share.
-    """
+    """The packages of a bundle (with versions) that not every bundle of its stack has, as one text."""
     base = stack.requirements()
     return ", ".join(f"{name} {pins[name]}" for name in sorted(pins) if base.get(name) != pins[name]) or "nothing"
 
 
 def sets() -> dict[tuple[str, str], str]:
-    """Each distinct set of requirements, as the text of a requirements file for uv. The key is a pair: the stack, and
-    the packages that the set adds to the stack's base.
+    """Each different set of requirements, as the text of a requirements file for uv. The key is the pair of the stack's
+    name and the packages that the set has beyond those of every bundle of the stack.
     """
     found = {}
     for name, text in emitted():
@@ -72,7 +71,7 @@ def sets() -> dict[tuple[str, str], str]:
 
 
 def emitted() -> Iterator[tuple[str, str]]:
-    """Yield the stack's name and the lines of each emitted set; equal sets are repeated."""
+    """For every bundle, yield the name of its stack and the lines of its requirements. Equal sets are yielded again."""
     for files in bundles():
         target = next(line for line in files["bundle.toml"].decode().splitlines() if line.startswith("target"))
         yield target.split('"')[1], "".join(files[name].decode() for name in FILES if name in files)
@@ -100,7 +99,9 @@ def bundles() -> Iterator[Mapping[str, bytes]]:
 
 
 def resolved(text: str, python: str, uv: str) -> str:
-    """Ask uv whether these lines resolve for a Python; return "" if they do, otherwise uv's reason."""
+    """Ask uv whether these requirements can be installed together on a Python version. Return "" if they can, otherwise
+    uv's reason.
+    """
     with tempfile.TemporaryDirectory() as folder:
         for name, content in (("set.in", text), ("uv.toml", FLASH_ATTN)):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as handle:
@@ -128,7 +129,9 @@ def table(results: Mapping[tuple[str, str], Mapping[str, str]]) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Resolve all sets and write the page; the exit status is 1 if a set has no solution for the oldest two Pythons."""
+    """Resolve all sets and write the page. The exit status is 1 if some set cannot be installed on either of the two
+    oldest Python versions.
+    """
     parser = argparse.ArgumentParser(description="Resolve every set of requirements that bundles emit.")
     parser.add_argument("--uv", default=os.path.join(os.path.dirname(sys.executable), "uv"), help="the program")
     options = parser.parse_args(words)

@@ -1,9 +1,10 @@
-"""Write the copies of the published recipes next to this file, from a folder with the originals.
+"""Read published recipes from a folder with the originals, and write copies of them next to this file.
 
     python tests/recipes/copy_published.py ../shared/published
 
-The copies keep the names and values of a recipe. The text of a chat template is not copied, only its SHA-256;
-`renderings.json` has some conversations rendered by the template (test_templates.py).
+A copy has the names and values of a recipe. Of a chat template it has only the SHA-256, not the text. To test our own
+template against the published one, `renderings.json` has digests of conversations that the published one has rendered
+(test_templates.py).
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ calls without content.
 
 
 def flags(words: list[str]) -> dict[str, str]:
-    """The flags of a command line as a mapping, without the program: `--lr 1` and `--lr=1` are equal."""
+    """The options of a command line as a mapping from name to value. `--lr 1` and `--lr=1` give the same entry. The
+    program itself is left out.
+    """
     out: dict[str, str] = {}
     for index, word in enumerate(words):
         if word.startswith("--"):
@@ -51,7 +54,7 @@ def flags(words: list[str]) -> dict[str, str]:
 
 
 def facts(value: Any) -> Any:
-    """A value in which each chat template is replaced by its digest."""
+    """A copy of a value in which each chat template is replaced by the template's digest."""
     if isinstance(value, dict):
         kept = {key: facts(one) for key, one in value.items()}
         if isinstance(value.get("chat_template"), str):
@@ -94,7 +97,9 @@ def template(folder: str, name: str) -> str:
 
 
 def renderings(folder: str) -> dict[str, Any]:
-    """The conversations rendered by each published template; long texts are replaced by their digests."""
+    """For each published template: its digest, and every test conversation rendered by it (as digest and length of the
+    text, and the marked spans).
+    """
     out: dict[str, Any] = {}
     for name, (_, tools, calls) in TEMPLATES.items():
         published = template(folder, name)
@@ -104,7 +109,9 @@ def renderings(folder: str) -> dict[str, Any]:
 
 
 def digested(made: dict[str, Any]) -> list[Any]:
-    """Shorten a rendering to the digest and length of its text, and the spans that are trained on."""
+    """Shorten a rendered conversation to the digest and the length of its text, followed by the spans that have a
+    loss.
+    """
     return [sha256(made["text"].encode()).hexdigest()[:16], len(made["text"]), *made["spans"]]
 
 

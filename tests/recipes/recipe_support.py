@@ -1,10 +1,10 @@
-"""Compare a published recipe with the bundle of its spec: every value that it states, and the default of every value
-that it leaves out.
+"""Compare a published recipe with the bundle of its spec. Compared are every value that the recipe states, and for
+every argument that it leaves out, the default.
 
 These tables are next to this file: `recipes.toml` (which spec belongs to which file, and how it is launched),
-`names.toml` (where a bundle has the value of a published key, with the reason if name or unit differ),
-`differences.toml` (allowed differences, with reasons) and `native.json` (defaults of library versions that are no
-target).
+`names.toml` (at which path of a bundle the value of a published key is, and the reason if its name or unit is another
+one), `differences.toml` (allowed differences, with reasons) and `native.json` (defaults of library versions for which
+there is no target).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def published(recipe: str) -> dict[str, Any]:
     """The values that the recipe states: its own keys, `launch:` keys, and the keys of its `accelerate:` and
     `deepspeed:` files.
 
-    The numbers of machines and processes are those of the launch command, which overrides the files.
+    The numbers of machines and processes come from the launch command, because its values override those in the files.
     """
     entry = RECIPES[recipe]
     files = family(entry["family"])
@@ -92,7 +92,7 @@ def spec_text(recipe: str) -> str:
 
 
 def spec_for(recipe: str, target: str) -> str:
-    """The spec of a recipe with another `target`."""
+    """The text of a recipe's spec, with its `target` replaced by another one."""
     return re.sub(r"^target \S+$", f"target {target}", spec_text(recipe), flags=re.MULTILINE)
 
 
@@ -113,8 +113,8 @@ def view_of(text: str, name: str) -> View:
 
 
 def read(files: dict[str, bytes]) -> View:
-    """The parsed trainer_args.json of a bundle, with accelerate.yaml and deepspeed.json as further keys, and all
-    files.
+    """The bundle's trainer_args.json as a mapping. It gets three more keys: accelerate.yaml, deepspeed.json, and all
+    files of the bundle.
     """
     return {
         **json.loads(files["trainer_args.json"]),
@@ -155,8 +155,8 @@ def _plain_mixture(value: Any) -> Any:
 
 
 def _template(found: View) -> Any:
-    """The digest of the published template that a bundle's template is a copy of, or NOTHING. Another test compares the
-    renderings of both.
+    """The bundle's chat template is a copy of one of specs/templates. Return the digest of the published template for
+    which that one stands, or NOTHING. Another test shows that the two render the same.
     """
     inside = found["files"][found["tokenizer"]["chat_template"]]
     for digest, name in TEMPLATES.items():
@@ -172,7 +172,7 @@ def _rewards(found: View) -> Any:
 
 
 def _judged(found: View) -> Any:
-    """The number of programs that the bundle's copy of judged.py tests at once."""
+    """How many programs at once are tested by judged.py, according to the bundle's copy of it."""
     (text,) = (data.decode() for name, data in found["files"].items() if name.startswith("files/judged"))
     return int(re.search(r"^AT_ONCE = (\d+)$", text, re.MULTILINE)[1])  # type: ignore[index]
 
@@ -213,8 +213,8 @@ def bundle_value(key: str, found: View, target: str) -> Any:
 
 
 def _location(entry: Mapping[str, Any], target: str, otherwise: str) -> str:
-    """The path of a published key's value in a target's bundle: the entry for the target's version of trl (such as
-    `at-trl>=1`), otherwise `at`.
+    """The path at which a target's bundle has the value of a published key. It is the entry for the target's version of
+    trl (such as `at-trl>=1`) if there is one, otherwise the entry `at`.
     """
     for name, path in entry.items():
         if name.startswith("at-trl") and _has_trl(target, name.removeprefix("at-trl")):
@@ -223,15 +223,15 @@ def _location(entry: Mapping[str, Any], target: str, otherwise: str) -> str:
 
 
 def _has_trl(target: str, versions: str) -> bool:
-    """Whether the version of trl that a target pins is in this range."""
+    """Whether a target pins a version of trl that is in this range."""
     stack = load(target)
     assert stack is not None
     return SpecifierSet(versions).contains(stack.pins["trl"])
 
 
 def same(key: str, wanted: Any, stated: Any) -> bool:
-    """Whether two values mean the same: numbers are compared by value, and words of a command line are converted
-    first.
+    """Whether two values mean the same. Numbers are compared as numbers; a word of a command line is first converted to
+    a value.
     """
     if key == "dataset_mixture":
         wanted = _plain_mixture(wanted)
@@ -256,7 +256,7 @@ def _number(word: str) -> float | None:
 
 
 def decided(keys: Mapping[str, Any], target: str) -> set[str]:
-    """The names of the arguments whose values are set by these keys of a published configuration."""
+    """The names of the trainer arguments that a published configuration sets by these keys."""
     out: set[str] = set()
     for key in keys:
         entry = NAMES.get(key, {})
@@ -266,7 +266,9 @@ def decided(keys: Mapping[str, Any], target: str) -> set[str]:
 
 
 def defaults(recipe: str) -> dict[str, Any]:
-    """The defaults of the library versions for which the recipe was made, by the names in those versions."""
+    """The defaults in the library versions for which the recipe was written. Their names are those of these
+    versions.
+    """
     entry = RECIPES[recipe]
     name = entry["defaults"]
     later = NATIVE["absent"]["both"]
@@ -282,12 +284,11 @@ def defaults(recipe: str) -> dict[str, Any]:
 def unlike(
     recipe: str, target: str, found: View | None = None, keys: Mapping[str, Any] | None = None
 ) -> dict[str, tuple[Any, Any]]:
-    """Every value that differs between a recipe and its bundle, by key, as a pair: the published value, and the
-    bundle's value.
+    """For each key whose value in the bundle is not the published one: the published value and the bundle's value.
 
-    `found` replaces the recipe's bundle, and `keys` replaces the published values. A key `unset:NAME` is an argument
-    that the recipe does not set. Its published value is the default in the library versions of the recipe; it is
-    skipped if these versions have no such argument.
+    `found` replaces the recipe's bundle, and `keys` replaces the published values. A key `unset:NAME` stands for an
+    argument that the recipe does not set. As its published value counts the default in the recipe's library versions.
+    If these versions do not have the argument, it is not compared.
     """
     found, keys = found or view(recipe, target), keys or published(recipe)
     out: dict[str, tuple[Any, Any]] = {}
@@ -315,7 +316,7 @@ def unlike(
 
 
 def allowed(recipe: str, target: str) -> dict[str, str]:
-    """The differences that the table lists for a recipe on a target, with their reasons.
+    """The differences that differences.toml allows for a recipe on a target, with the reasons.
 
     An entry applies to a published key if the recipe states it, and to an `unset:` key if the recipe leaves the
     argument out.

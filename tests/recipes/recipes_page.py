@@ -71,7 +71,9 @@ def name(key: str) -> str:
 
 
 def common() -> dict[str, str]:
-    """The differences that more than half of the recipes have for the same reason, as a mapping from key to reason."""
+    """The differences that more than half of the recipes have, as a mapping from key to reason. The reason must be the
+    same in each of them.
+    """
     seen = Counter((key, why) for recipe in RECIPES for key, why in reasons(recipe, DEFAULT).items())
     return {key: why for (key, why), times in sorted(seen.items()) if times > len(RECIPES) // 2}
 
@@ -83,7 +85,9 @@ def reasons(recipe: str, target: str) -> dict[str, str]:
 
 
 def targets(recipe: str) -> list[str]:
-    """The stacks for which the page compares a recipe: its own and the default, if they do not refuse it."""
+    """The stacks on which the page compares a recipe: the recipe's own stack and the default one. A stack that refuses
+    the recipe is left out.
+    """
     wanted = dict.fromkeys((native_of(recipe), DEFAULT))
     return [one for one in wanted if one not in RECIPES[recipe].get("refused", ())]
 

@@ -2,8 +2,8 @@
 
     python tests/recipes/rehearse.py tests/recipes/rehearsals.json [RECIPE ...]
 
-Each result has the date, the stages that were run, the stages that could not be run, and the findings. docs/recipes.md
-shows the results. A recipe takes 15 to 60 seconds on two idle cores.
+A result has the date, the stages that were run, those that could not be run, and the findings. docs/recipes.md shows
+these results. A recipe takes 15 to 60 seconds on two idle cores.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def rehearsed(recipe: str, stack: str | None) -> dict[str, Any]:
 
 
 def own_stack(recipe: str) -> str:
-    """The stack for which a recipe is written. The recipe itself names it, or its base does."""
+    """The stack for which a recipe is written, which the recipe or its base states as `target`."""
     path = os.path.join(SPECS, recipe + ".xp")
     with open(path, encoding="utf-8") as handle:
         checked = check_text(handle.read().encode(), recipe, Workspace(SPECS))
@@ -63,7 +63,7 @@ def own_stack(recipe: str) -> str:
 
 
 def kept(report: dict[str, Any]) -> dict[str, Any]:
-    """Select the part of a report that is committed."""
+    """The entries of a report that are written into the committed rehearsals.json."""
     return {
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "done": [one["step"] for one in report["exercised"] if one["state"] == "done"],
@@ -74,7 +74,7 @@ def kept(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def recipes() -> list[str]:
-    """The names of the specs with published models."""
+    """The names of the specs whose models are published on the hub."""
     names = sorted(name.removesuffix(".xp") for name in os.listdir(SPECS) if name.endswith(".xp"))
     return [name for name in names if name not in BUILT]
 

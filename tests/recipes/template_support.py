@@ -1,4 +1,6 @@
-"""Conversations on which chat templates are compared, and transformers' renderer with a fixed date."""
+"""Test conversations for chat templates, and a function that renders them as transformers does, but with a fixed
+date.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ def cases(tools: bool, calls_without_content: bool) -> list[tuple[str, list[dict
 
 
 def render(template: str, turns: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    """The rendered text, and the spans that a `generation` block marks (begin and end, in characters)."""
+    """Render a conversation; return the text, and the spans of it that are inside a `generation` block (begin and end,
+    in characters).
+    """
     from transformers.utils import chat_template_utils as chat
 
     compiled = chat._compile_jinja_template(template)

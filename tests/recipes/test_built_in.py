@@ -1,8 +1,8 @@
-"""The built-in chat templates render conversations as the published templates do. They mark the tokens that TRL's
-training variants mark.
+"""The built-in chat templates render conversations exactly as the published templates do, and mark the same tokens for
+the loss as TRL's training templates.
 
 Some published templates are files that TRL ships. For the other templates, renderings.json has digests of the published
-renderings. This file writes the text of Mistral's template itself, and test_templates.py that of Vicuna's.
+renderings. For Mistral, the expected text is built in this file, and for Vicuna in test_templates.py.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def folder() -> str:
 
 
 def made(template: str, turns: list[dict[str, Any]], more: dict[str, Any]) -> dict[str, Any]:
-    """Render a conversation by a template; return the text and marks, or RAISED if the template refuses the
-    conversation.
+    """Render a conversation by a template; return its text and marked spans. If the template raises an exception for
+    the conversation, return RAISED.
     """
     try:
         return render(template, turns, **more)
@@ -80,8 +80,8 @@ def test_it_renders_as_the_recipes_one_was_published(folder: str, name: str) -> 
     _, tools, calls = OF_RECIPES[RENDERED[name]]
     kept = table("renderings.json")[RENDERED[name]]["renders"]
     for case, turns, more in cases(tools, calls):
-        # Only the digest and the length of the text are compared. The further items are the marked answers, and only
-        # smollm3's published template marks them.
+        # Only the digest and the length of the text are compared, not the marked spans: of the published templates,
+        # only smollm3's has marks.
         assert digested(render(text(name).decode(), turns, **more))[:2] == kept[case][:2], case
 
 
@@ -96,7 +96,7 @@ def test_every_answer_is_marked_and_nothing_else(folder: str, name: str) -> None
             spans = [*spans[:-2], "".join(spans[-2:])] if len(spans) > len(answers) else spans
         assert len(spans) == len(answers)
         for span, answer in zip(spans, answers, strict=True):
-            # qwen3 omits the reasoning of earlier answers
+            # qwen3 writes the reasoning of the last answer only
             assert answer.rpartition("</think>")[2].strip() in span
             # the token that ends the turn is trained on
             assert any(end in span for end in ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "</s>"))
@@ -112,8 +112,8 @@ def test_a_system_prompt_is_rendered_or_refused(folder: str, name: str) -> None:
 
 @pytest.mark.parametrize("talk", ["one turn", "several turns", "quotes and braces", "a question alone"])
 def test_mistral_is_mistrals(folder: str, talk: str) -> None:
-    """Mistral-7B-Instruct-v0.2 writes [INST] question [/INST], the answer and the end token, without anything between
-    them.
+    """Mistral-7B-Instruct-v0.2 writes `[INST] question [/INST]`, then the answer, then the end token, without spaces or
+    lines between them.
     """
     expected, spans = "<s>", []
     for turn in PLAIN[talk]:

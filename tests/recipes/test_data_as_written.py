@@ -1,8 +1,8 @@
-"""The rows that a bundle builds are those that its spec states: configurations, splits, slices, and files of every
-kind.
+"""A bundle builds exactly the rows that its spec names: by configuration, split and slice of a dataset, or by files of
+every kind.
 
-A folder with a hub dataset's name stands for that dataset, with a README that names configurations and splits; the
-datasets library reads it in the same way.
+Instead of a hub dataset, the tests have a folder of the same name, whose README names the configurations and splits.
+The datasets library reads both in the same way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module", autouse=True)
 def stack() -> None:
-    """Import the training libraries only in the process that runs these tests."""
+    """Import the training libraries in the process that runs these tests, and not when pytest collects them."""
     global datasets
     datasets = pytest.importorskip("datasets")
 
@@ -58,7 +58,9 @@ def turns(name: str, count: int) -> str:
 
 
 def built(folder: Path, *lines: str, train: str = "rows", method: str = "") -> tuple[Any, Any, dict[str, Any]]:
-    """Compile a spec with these lines; return its training rows, its holdout, and the section `data` of its bundle."""
+    """Compile a spec with these lines. Return three things: the training rows, the holdout rows, and the section `data`
+    of the bundle.
+    """
     put(folder, {"model/config.json": json.dumps(CONFIG)})
     text = "\n".join(["xpc 1", f'train "model" on {train} for 1 epochs', "hardware cpu", method, *lines, ""])
     put(folder / "run.bundle", compiled(text, str(folder), "run.xp"))

@@ -1,4 +1,6 @@
-"""The rewards of `specs/rewards/judged.py` judge programs as Open-R1's do; no program is run on this machine."""
+"""The rewards in `specs/rewards/judged.py` judge generated programs as Open-R1's rewards do. A sandbox would run the
+programs; here it is replaced.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def answered(program: str, language: str = "python") -> list[dict[str, str]]:
         ("print(2)", 0.5),
         ("print(2 +)", 0.0),
         ("raise SystemExit(1)", 0.0),
-        ("", 0.5),  # the program prints nothing, and one of its two test cases expects an empty line
+        ("", 0.5),  # an empty program prints nothing, as one of its two test cases expects
     ],
 )
 def test_code_is_the_share_of_the_cases(

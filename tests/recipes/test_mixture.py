@@ -1,7 +1,8 @@
-"""Mixtures as in the alignment handbook and Open-R1: the bundle's rows equal, row for row, those of the published code.
+"""For a mixture of datasets, a bundle has exactly the rows that the alignment handbook and Open-R1 would build, in the
+same order.
 
 The code (https://github.com/huggingface/alignment-handbook at 925acdf, src/alignment/data.py, get_dataset; Open-R1's
-src/open_r1/utils/data.py is the same) is restated in `by_the_rule`, over made-up data.
+src/open_r1/utils/data.py is the same) is rewritten here as `by_the_rule`. Both run on made-up data.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ Part = tuple[str, float | None]
 
 
 def rows(name: str) -> list[dict[str, Any]]:
-    """The rows of the source `name`: conversations whose first turn contains the name. The mixture must drop the
-    columns `id` and `source`.
+    """The rows of a source. They are conversations whose first turn contains `name`. The mixture must drop the columns
+    `id` and `source`.
     """
     return [
         {
@@ -114,7 +115,9 @@ def test_the_rows_are_those_of_the_published_rule(
 
 
 def test_another_rule_gives_other_rows(tmp_path: Path) -> None:
-    """The comparison would notice if a mixture took the first rows of each source, or left out the last shuffle."""
+    """The tests above can fail: taking the first rows of each source, or leaving out the last shuffle, would give other
+    rows.
+    """
     train, _ = by_the_bundle(tmp_path, [("a", 0.5), ("b", 0.25)], 0, None)
     first = [f"a{i}" for i in range(50)] + [f"b{i}" for i in range(14)]
     assert sorted(first_turns(train)) != sorted(first)
@@ -123,8 +126,8 @@ def test_another_rule_gives_other_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tenths", range(1, 1000, 7))
 def test_a_share_is_the_number_that_its_digits_say(tenths: int) -> None:
-    """`take = 0.7%` is exactly 0.007. Computed as 0.7 / 100 it would be slightly less, and int(1000 * share) would be
-    6.
+    """`take = 0.7%` means exactly 0.007. In floating point, 0.7 / 100 is slightly less, and of 1,000 rows it would take
+    6 instead of 7.
     """
     text = f"xpc 1\ntrain qwen2.5-3b on mix\ndata mix {{\n  smoltalk(take={tenths / 10:g}%)\n}}\n"
     spec = checked(text).spec
@@ -135,8 +138,8 @@ def test_a_share_is_the_number_that_its_digits_say(tenths: int) -> None:
 
 
 def test_complete_dataset_reaches_the_trainer_in_its_order(tmp_path: Path) -> None:
-    """A single dataset is not shuffled here, as in the handbook and Open-R1. The trainer's sampler shuffles the rows
-    later.
+    """As in the handbook and Open-R1, a dataset that is not part of a mixture keeps its order. The trainer's sampler
+    shuffles the rows later.
     """
     train, _ = by_the_bundle(tmp_path, [("a", None)], 0, None)
     assert first_turns(train) == [f"a{i}" for i in range(SIZES["a"])]
@@ -149,7 +152,9 @@ def test_training_on_a_split_called_test_is_warned_of(split: str, warned: bool) 
 
 
 def test_nothing_of_the_made_data_is_shared_between_runs(tmp_path: Path) -> None:
-    """Another seed gives other rows: the cache of `datasets` does not return the rows of the first seed."""
+    """A run with another seed gets other rows. So the cache of `datasets` does not return the rows that were made for
+    the first seed.
+    """
     one = first_turns(by_the_bundle(tmp_path / "one", [("a", 0.5)], 0, None)[0])
     two = first_turns(by_the_bundle(tmp_path / "two", [("a", 0.5)], 1, None)[0])
     assert one != two
@@ -158,8 +163,8 @@ def test_nothing_of_the_made_data_is_shared_between_runs(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("columns", ["messages", "messages, tools"])
 def test_columns_that_are_not_named_are_excluded(tmp_path: Path, columns: str) -> None:
-    """A column that `columns` does not name is dropped, even if the chat template reads it. A named column that the
-    template reads is stored in the first message.
+    """If `columns` does not name a column, the column is dropped, even if the chat template would read it. If `columns`
+    names it, its value is stored in the first message, where the template finds it.
     """
     put(tmp_path, {"a.jsonl": json.dumps({**rows("a")[0], "tools": "[]", "chat_template_kwargs": {"x": 1}}) + "\n"})
     source = f'data mix {{\n  "a.jsonl" {{\n    columns = [{columns}]\n  }}\n}}\n'

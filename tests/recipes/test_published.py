@@ -1,5 +1,5 @@
-"""The bundle of every published recipe has its values, argument by argument, on the recipe's own stack and on the
-newest.
+"""For every published recipe, our bundle has the recipe's value of each argument, both on the recipe's own stack and on
+the newest one.
 
 `recipe_support.py` and the tables next to it say which values are compared.
 """
@@ -129,8 +129,8 @@ def test_the_copies_are_what_was_published() -> None:
 
 @pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES if "qlora" in recipe])
 def test_a_base_of_4_bits_is_the_publishers(recipe: str) -> None:
-    """The recipes leave double quantization to their loaders. TRL's get_quantization_config (0.18 and 0.19.1) does not
-    use it; FastChat's train_lora.py does.
+    """The recipes do not say whether 4-bit weights are quantized twice; their loaders decide. TRL's
+    get_quantization_config (0.18 and 0.19.1) does not use double quantization, FastChat's train_lora.py does.
     """
     found = support.view(recipe, "trl-1.16")["lora"]
     assert found["double_quant"] is (RECIPES[recipe]["family"] == "fastchat")

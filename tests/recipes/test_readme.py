@@ -1,4 +1,6 @@
-"""The README of a bundle lists renamed and removed arguments, changed defaults, and what the run has instead."""
+"""The README of a bundle lists arguments that have been renamed or removed and defaults that have changed, each with
+what the run has instead.
+"""
 
 from __future__ import annotations
 

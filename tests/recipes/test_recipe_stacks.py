@@ -1,4 +1,6 @@
-"""The libraries of every stack read the bundle of each recipe as intended (checked by proof/inspect_bundles.py)."""
+"""On every stack, the libraries read each recipe's bundle as intended. proof/inspect_bundles.py compares what they read
+with the bundle.
+"""
 
 from __future__ import annotations
 

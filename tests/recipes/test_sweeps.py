@@ -1,8 +1,10 @@
-"""The alignment scan: every run of the published script is a member of our sweep, argument by argument.
+"""The handbook's script for the alignment scan starts many runs. Each of them is a member of our sweep, with the same
+arguments.
 
-The script starts the file of each model with `--beta`, `--loss_type`, `--output_dir` and `--hub_model_revision`. Two
-things differ. `kto_pair`, its third loss, is no loss of DPO in trl 0.18 or 1.16, so a sweep with it is refused. The
-output folder is `<save>/<member>`, because the language cannot compute texts.
+The script starts the file of each model with `--beta`, `--loss_type`, `--output_dir` and `--hub_model_revision`. Our
+sweep differs from the script in two things. The script's third loss, `kto_pair`, is no loss of DPO in trl 0.18 or 1.16,
+so a sweep with it is refused. And the output folder of a member is `<save>/<member>`, because a spec cannot compute a
+folder's name from other values.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 loss.
 
 `renderings.json` has the conversations rendered by the published templates (copy_published.py). Vicuna has no published
-template: FastChat joins the turns in Python, which is restated here.
+template: FastChat joins the turns in Python, so this file does the same.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def test_the_renderings_are_those_of_the_published_texts() -> None:
 def fastchat(turns: list[dict[str, Any]]) -> tuple[str, list[list[int]]]:
     """Return a pair: the text that FastChat's vicuna_v1.1 writes for a conversation, and the spans that are trained on.
 
-    The text is that of Conversation.get_prompt (ADD_COLON_TWO) after the begin token. FastChat's preprocess computes
-    the loss on each answer with its end token (fastchat/train/train.py, conversation.py).
+    The text is the begin token and what Conversation.get_prompt (ADD_COLON_TWO) returns. FastChat's preprocess gives a
+    loss to each answer and its end token (fastchat/train/train.py, conversation.py).
     """
     text, spans = "<s>" + VICUNA + " ", []
     for index, one in enumerate(turns):
@@ -91,6 +91,8 @@ def test_vicuna_is_fastchats(name: str) -> None:
 
 
 def test_vicuna_asks_as_fastchat_does() -> None:
-    """For generation, FastChat adds a last turn without a message, which becomes the role and a colon."""
+    """To ask for an answer, FastChat adds a turn without a message. In the text, this turn is the role's name and a
+    colon.
+    """
     made = render(ours("vicuna"), PLAIN["a question alone"], add_generation_prompt=True)
     assert made["text"] == fastchat(PLAIN["a question alone"])[0] + "ASSISTANT:"

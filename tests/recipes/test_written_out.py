@@ -1,4 +1,4 @@
-"""The spec.xp in a recipe's bundle, which states every default, compiles to the same bundle again."""
+"""A recipe's bundle contains a spec.xp that states every default. This spec.xp compiles to the same bundle."""
 
 from __future__ import annotations
 

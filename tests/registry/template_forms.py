@@ -1,8 +1,8 @@
-"""The kinds of rows that each built-in chat template can write. A row of each kind is rendered to find this out.
-`python template_forms.py` writes the table.
+"""Find out which kinds of rows each built-in chat template can render, by rendering a row of each kind. `python
+template_forms.py` writes the result as a table.
 
-The kinds are those that `xpc check` counts in local files (`compiler/data/structure.py`). A template writes a kind,
-omits it (a part of the row is not in the text), or refuses it (with an exception).
+The kinds are those that `xpc check` counts in local files (`compiler/data/structure.py`). A template renders a row of a
+kind completely, omits something of the row, or raises an exception for it.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ KINDS: dict[str, list[dict[str, Any]]] = {
 
 
 def forms() -> dict[str, dict[str, Any]]:
-    """For each template: the kinds of rows that it refuses or omits, the form in which it reads a tool call's
-    arguments, and whether a run can train on its tool calls.
+    """For each template, the kinds of rows that it refuses or omits, the form that the arguments of a tool call must
+    have, and whether a run can train on tool calls with it.
     """
     names = sorted(name[:-6] for name in os.listdir(chat_templates.FOLDER) if name.endswith(".jinja"))
     return {name: _forms(chat_templates.text(name).decode()) for name in names}

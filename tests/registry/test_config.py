@@ -1,4 +1,6 @@
-"""From a config.json the registry computes the published number of parameters, or reports the missing key."""
+"""From a model's config.json, the registry computes the number of parameters that the model's publisher states, or
+names the key that is missing.
+"""
 
 import pytest
 

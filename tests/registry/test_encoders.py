@@ -1,4 +1,6 @@
-"""The encoders of the registry see later tokens if transformers loads them as language models, or are not loaded."""
+"""If transformers loads an encoder of the registry as a causal language model, its tokens still attend to later tokens;
+other encoders cannot be loaded so at all.
+"""
 
 from __future__ import annotations
 

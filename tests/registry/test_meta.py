@@ -1,4 +1,4 @@
-"""The registry's number of parameters of each model equals that of the module which transformers builds on the meta
+"""For each model, the registry's number of parameters is that of the model which transformers builds on the meta
 device.
 """
 
@@ -9,7 +9,7 @@ from xpc.compiler.registry.types import IMAGE_FAMILIES
 
 pytestmark = pytest.mark.slow
 
-# The libraries are imported in the tests, not at collection, so fast runs do not import them.
+# The tests import the libraries themselves, so that the fast tier, which only collects this file, does not.
 
 MODELS = build.read("models.toml")
 
@@ -29,7 +29,9 @@ def real_parameters(config):
 
 @pytest.fixture(scope="module")
 def counts():
-    """The parameter count of each different configuration. It is computed once, because many models share one."""
+    """The number of parameters for each different configuration. Many models have the same configuration, so each is
+    counted only once.
+    """
     return {}
 
 
@@ -109,8 +111,8 @@ def test_a_switch_of_the_closed_form_counts_what_the_module_holds(switch):
 
 
 def test_no_model_type_of_transformers_is_counted_wrongly():
-    """For the other model types of transformers, the registry computes the number of parameters from a saved
-    config.json that has all keys. It returns the real model's number, or a message that the number is unknown.
+    """Model types that are not in the registry: from a saved config.json with all keys, the registry computes the
+    number of parameters of the real model, or says that it does not know the number.
     """
     pytest.importorskip("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -128,13 +130,15 @@ def test_no_model_type_of_transformers_is_counted_wrongly():
         if not isinstance(facts, str):
             counted += 1
             assert facts.params == real_parameters({**sizes, "model_type": model_type}), model_type
-    # the generic formula counts model types that are not in the registry, such as ernie4_5, helium and internlm3
+    # The generic formula covers some of these model types, such as ernie4_5, helium and internlm3.
     assert counted >= 5
 
 
 @pytest.mark.parametrize("model_type", sorted({build.model_config(MODELS, alias)["model_type"] for alias in MODELS}))
 def test_an_absent_tie_word_embeddings_means_what_the_class_means(model_type):
-    """A saved config.json omits a value that equals the default of its class."""
+    """If config.json has no `tie_word_embeddings`, it has the default of its class, because a saved config.json omits
+    defaults.
+    """
     transformers = pytest.importorskip("transformers")
     config = {**TINY, "ffn_dim": 96, "moe_intermediate_size": 32, "num_experts": 4, "num_local_experts": 4,
               "n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 64, "model_type": model_type}  # fmt: skip

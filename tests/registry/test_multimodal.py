@@ -1,4 +1,6 @@
-"""Models that read images or sound, in specs and in imported files: they are recognised by name and by config.json."""
+"""Models that read images or sound are recognised by their name and by config.json, both in specs and in imported
+files.
+"""
 
 from __future__ import annotations
 
@@ -85,8 +87,8 @@ def test_a_published_and_a_saved_configuration_are_the_same_model():
 
 @pytest.mark.slow
 def test_no_model_of_transformers_that_reads_images_passes_for_a_text_model():
-    """Every image model type of transformers is recognised by its default configuration, except four. These are not
-    causal text models either, so a spec with them is refused.
+    """All but four of the model types with which transformers reads images are recognised by their default
+    configuration. These four are no causal text models either, so a spec with one of them is refused anyway.
     """
     pytest.importorskip("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING

@@ -1,4 +1,4 @@
-"""Models outside of the registry are recognised as members of a family by their names."""
+"""A model that is not in the registry is recognised by its name as a member of a model family."""
 
 import pytest
 

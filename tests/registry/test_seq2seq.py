@@ -1,5 +1,5 @@
-"""No encoder-decoder family in the table has a causal head in transformers. A spec that names such a family is refused
-in one sentence.
+"""The table of encoder-decoder families is right: transformers has no causal head for any of them. A spec with such a
+model is refused in one sentence.
 """
 
 from __future__ import annotations

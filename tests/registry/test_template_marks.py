@@ -1,4 +1,4 @@
-"""The marks of the built-in templates equal those of TRL's own training templates, token by token."""
+"""Built-in templates mark the same tokens for the loss as TRL's own training templates, token by token."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def learned(tokenizer: Any, template: str, messages: list[dict[str, Any]]) -> list[tuple[int, int]]:
-    """Return, for each token of a conversation, a pair: its id, and 1 if the template marks it as learned."""
+    """For each token of a rendered conversation, its id, and 1 if the template marks it for the loss (0 if not)."""
     made = tokenizer.apply_chat_template(
         messages, chat_template=template, tokenize=True, return_dict=True, return_assistant_tokens_mask=True
     )

@@ -1,5 +1,6 @@
-"""The compiler knows which models have layers that do not attend to the complete context. The tests compare it with
-accelerate, which refuses context parallelism for such models, and with transformers' configurations.
+"""Some models have layers with windows, in which a token does not attend to the complete context. The compiler knows
+these models. The tests compare its list with accelerate, which refuses context parallelism for them, and with
+transformers' configurations.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Diagnostics to render."""
+"""Example diagnostics, which the tests of the renderers render."""
 
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.source import Source, Span
@@ -13,7 +13,7 @@ def label(source: Source, piece: str, text: str = "") -> Label:
 
 
 def divide() -> Diagnostic:
-    """The error of the example on the language page."""
+    """The error that the language page shows as an example."""
     source = Source("v100.xp", V100)
     return Diagnostic(
         "XP201",

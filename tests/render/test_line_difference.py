@@ -1,4 +1,4 @@
-"""Line differences of random texts are correct, and those of hostile texts are found in bounded time."""
+"""The line difference of two random texts is correct. For hostile texts, it is found in limited time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from xpc.compiler.render.line_difference import line_difference
 
 
 def applied(old: list[str], difference: list[str]) -> list[str]:
-    """The new text, rebuilt from a difference. Removed lines and context must be lines of the old text."""
+    """Rebuild the new text from a difference and the old text. Lines that the difference removes or shows as context
+    must be lines of the old text.
+    """
     out: list[str] = []
     at = 0
     for line in difference[2:]:

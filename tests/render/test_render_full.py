@@ -1,4 +1,6 @@
-"""The format for people has exactly the expected text and alignment, and no raw control characters."""
+"""The output format `full`, which people read, has exactly the expected text and alignment, and no raw control
+characters.
+"""
 
 import re
 import subprocess
@@ -22,7 +24,9 @@ help: the nearest global batches are gbs=440 (accumulation 5) and gbs=528 (accum
 
 
 def at(text: str, piece: str) -> list[str]:
-    """The source line and the caret line for `piece` in `text`, after the gutter."""
+    """Two lines as `full` prints them, without the gutter: the source line of `piece`, and the line of carets below
+    it.
+    """
     source = Source("a.xp", text)
     shown = render([Diagnostic("XP000", "x", "error", "m", label(source, piece))], "full").split("\n")
     return [line[4:] for line in shown[3:5]]

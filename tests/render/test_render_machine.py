@@ -82,7 +82,7 @@ def test_github_escapes_so_that_no_text_becomes_a_command() -> None:
 
 
 def sarif(*found: Diagnostic) -> Any:
-    """The only run of the SARIF log, after checks that hold for every log."""
+    """Parse a SARIF log, check what every log must have, and return the log's only run."""
     text = render(found, "sarif")
     log = json.loads(text)
     assert set(log) == {"$schema", "version", "runs"}

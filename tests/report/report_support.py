@@ -1,4 +1,6 @@
-"""Output folders of runs that are active, died or finished, next to a real bundle."""
+"""Output folders of runs for the tests: a run that is active, one that died, and one that has finished. A real bundle
+is next to them.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,14 @@ STEPS = 10
 
 
 def compiled(location: Path, name: str = "x", text: str = SPEC) -> Path:
-    """Compile a spec with its rows into NAME.bundle, whose run writes into out/NAME."""
+    """Compile a spec and its rows into NAME.bundle. The bundle's run would write into out/NAME."""
     put(location, {f"{name}.xp": text.replace('"out"', f'"out/{name}"'), "rows.jsonl": ROWS})
     assert main(["compile", str(location / f"{name}.xp"), "-o", str(location / f"{name}.bundle")]) == 0
     return location / f"{name}.bundle"
 
 
 def events(steps: int = STEPS, start: float = 4.0) -> list[dict[str, Any]]:
-    """Log events with a loss that falls from `start`, a learning rate, 1,000 tokens and 2 seconds per step."""
+    """Logged events. The loss falls from `start`; each step has a learning rate, 1,000 tokens and 2 seconds."""
     return [
         {"step": one, "loss": start / one, "lr": 1e-5, "tokens": 1000.0 * one, "seconds": 2.0 * one}
         for one in range(1, steps + 1)
@@ -45,7 +47,9 @@ def events(steps: int = STEPS, start: float = 4.0) -> list[dict[str, Any]]:
 
 
 def measured(bundle: Path, steps: Sequence[int] = (0,), end: int = STEPS) -> list[dict[str, Any]]:
-    """Lines of measured.jsonl for a run that started at each of these steps, with the measurements of each start."""
+    """Lines of measured.jsonl. The run was started several times, at each of these steps; each start has a line of
+    measurements.
+    """
     versions = pins(str(bundle / "requirements.txt"))
     lines: list[dict[str, Any]] = []
     for number, step in enumerate(steps):

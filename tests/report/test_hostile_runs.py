@@ -1,5 +1,5 @@
-"""The folder of a stranger's run: no text in it acts as markup or as a command, no pipe in it is waited for, and no
-link is followed.
+"""The output folder of a run may come from a stranger. No text in it can become markup or a command, a pipe in it does
+not block the report, and a symbolic link in it is not followed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Tags(HTMLParser):
-    """Collects the tags of a page, each of which must be closed, and their attributes."""
+    """Collects the tags of a page and their attributes. Each tag must be closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Tags(HTMLParser):
 
 
 def evil(out: Path) -> None:
-    """Put a text into every place of a run's files that can have one."""
+    """Write a hostile text into every field and file of a run's folder that can contain a text."""
     logged = [{"step": one, "loss": 1.0, f"eval_{EVIL}_loss": 2.0, EVIL: EVIL, "lr": EVIL} for one in (1, 2)]
     start = {
         "step": 0, "started": EVIL, "bundle": EVIL, "device": EVIL, "world": EVIL,
@@ -105,7 +105,7 @@ def test_no_text_is_markup_or_a_command(location: Path, with_bundle: bool, capsy
 
 
 def other_forms() -> list[Any]:
-    """Values that have another type, size or nesting than the values that a run writes."""
+    """Values that no run would write: of another type, too large, or too deeply nested."""
     deep: Any = 1
     for _ in range(300):
         deep = {"a": [deep]}
@@ -177,7 +177,9 @@ def test_a_file_of_another_kind_is_named_and_not_read(location: Path, name: str,
 
 
 def test_a_run_names_no_bundle_of_this_machine_without_its_digest(location: Path) -> None:
-    """A stranger's run may state the path of another bundle, which is read only if the run has recorded its digest."""
+    """A stranger's run may contain the path of a bundle on this machine. The report reads this bundle only if the run
+    has also recorded the bundle's digest.
+    """
     out = run(location)
     other = location / "private"
     other.mkdir()

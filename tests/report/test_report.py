@@ -1,5 +1,5 @@
-"""`xpc report` shows what a spec states, what was planned and what ran. The run may be finished, active, dead or not
-begun.
+"""`xpc report` shows three things next to each other: what the spec states, what was planned, and what ran. The run may
+be finished, active, dead, or not started.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ with open(os.path.join(REPOSITORY, "docs", "report.schema.json"), encoding="utf-
 
 
 def rows(*words: str) -> dict[str, dict[str, Any]]:
-    """Report these runs; return the rows of the first run by name, and the complete first run under ""."""
+    """Report these runs. Return the rows about the first run by their names; the key "" has everything about this
+    run.
+    """
     complete = json.loads(report(parse([*words, "--json"]))[0])
     jsonschema.validate(complete, SCHEMA)
     found = complete["runs"][0]
@@ -301,7 +303,7 @@ def test_the_command_prints_text_or_markdown(
     out = capsys.readouterr().out
     assert out.startswith(f"{title}\n\nfinished at step 10 after 20.0 s of training; not as planned: ")
     assert re.search(loss, out, re.M)
-    # the run has training rows with a column `messages`, and the report shows no row
+    # "messages" is a column of the training rows; it would be in the report if the report showed a row
     assert ROWS
     assert "messages" not in out
 

@@ -1,4 +1,4 @@
-"""The page of `xpc report --html` is opened in Chromium, at the width of a phone and of a desktop screen."""
+"""Chromium opens the page of `xpc report --html`, once as wide as a phone, and once as wide as a desktop screen."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ function look(inside) {
 
 
 def pages(location: Path, several: bool) -> str:
-    """The page of one run with an evaluation and a long name, or of three runs."""
+    """Two pages: one of a single run with an evaluation and a long name, and one of three runs."""
     for name, rate in (("x", "1e-5"), ("y", "3e-5"), ("z", "5e-5")):
         compiled(location, name, SPEC.replace("1e-5", rate))
         out = run(location, name, starts=(0, 4), finished=name != "y")
@@ -47,8 +47,8 @@ def pages(location: Path, several: bool) -> str:
 @pytest.mark.parametrize("several", [False, True], ids=["one", "three"])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_in_a_browser(tmp_path: Path, several: bool, dark: bool) -> None:
-    """There is no error, the page is never wider than its window, the curves are readable at phone width, and every
-    value is shown.
+    """The browser reports no error, the page is never wider than its window, the curves are large enough on a phone,
+    and every value is shown.
     """
     found = in_frames(SCRIPT, pages(tmp_path, several), tmp_path, dark)
     assert found["errors"] == []

@@ -1,4 +1,6 @@
-"""Limits and numbers that the compiler decides itself: values outside are refused, and stated values are used."""
+"""Numbers that the compiler decides if a spec does not state them, and their limits: a stated number is used, and one
+outside of the limits is refused.
+"""
 
 import json
 
@@ -45,7 +47,9 @@ def test_a_length_below_zero_is_refused(length: str) -> None:
     ("model", "hidden"), [("qwen2.5-3b", 2048), ("qwen2.5-0.5b", 896), ("llama-3.1-8b-instruct", 4096)]
 )
 def test_the_prefetch_bucket_of_zero3_is_what_transformers_puts_in(model: str, hidden: int) -> None:
-    """transformers' integrations/deepspeed.py uses `0.9 * hidden_size * hidden_size`, truncated to an integer."""
+    """For ZeRO-3's prefetch bucket, the compiler takes the same number as transformers (integrations/deepspeed.py):
+    `0.9 * hidden_size * hidden_size`, truncated to an integer.
+    """
     text = spec(train=trained(f"{model} on infinity-instruct"), strategy="zero3")
     zero = json.loads(compiled(text)["deepspeed.json"])["zero_optimization"]
     assert zero["stage3_prefetch_bucket_size"] == hidden * hidden * 9 // 10
@@ -81,8 +85,9 @@ def test_ddp_looks_for_unused_parameters_only_where_experts_may_go_unused() -> N
     ],
 )
 def test_the_older_stack_names_what_is_gathered_again_after_the_forward_pass(strategy: str, name: str) -> None:
-    """With `SHARD_GRAD_OP` and `HYBRID_SHARD_ZERO2`, the weights stay gathered until the backward pass. With
-    `FULL_SHARD` and `HYBRID_SHARD`, they are gathered again. Source: torch's `ShardingStrategy`.
+    """FSDP1 has four sharding strategies. With `SHARD_GRAD_OP` and `HYBRID_SHARD_ZERO2`, weights stay gathered between
+    the forward and the backward pass. With `FULL_SHARD` and `HYBRID_SHARD`, they are sharded after the forward pass and
+    gathered again (torch's `ShardingStrategy`).
     """
     text = spec(OLD, "nodes 2", strategy=strategy, batch="gbs=128 micro=8")
     yaml = compiled(text)["accelerate.yaml"].decode()

@@ -1,4 +1,4 @@
-"""The compiler suggests a divisible global batch if the stated one does not divide."""
+"""If the stated global batch is not divisible by micro-batch and processes, the error suggests one that is."""
 
 from __future__ import annotations
 

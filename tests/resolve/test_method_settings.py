@@ -1,4 +1,6 @@
-"""Adapters, and settings that only some methods read: settings, `extra`, row shapes."""
+"""Adapters and the settings of single methods: which settings, arguments under `extra` and row shapes each of them
+accepts.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,13 @@ def test_requirements_name_peft_where_a_run_has_an_adapter() -> None:
         ("qlora\nmodel(dtype=bf16)", "fp32", "ddp", "trl-1.16", "bfloat16"),
         ("qlora\nmodel(dtype=bf16)", "fp32", "ddp", "trl-0.24", "float32"),
         ("qlora", "bf16", "ddp", "trl-0.18", "float32"),
-        # FSDP2 needs one dtype for all trained weights, and trl 1.16 leaves DoRA's magnitudes in float32
+        # FSDP2 needs the same dtype for all trained weights, but trl 1.16 keeps DoRA's magnitudes in float32
         ("qlora(dora)", "bf16", "fsdp", "trl-1.16", "float32"),
         ("qlora", "bf16", "fsdp", "trl-1.16", "bfloat16"),
         ("qlora(dora)", "bf16", "zero2", "trl-1.16", "bfloat16"),
         ("lora", "bf16", "zero2", "trl-1.16", "float32"),
-        # under ZeRO-3, DeepSpeed loads the base in the run's precision, and trl 1.16 gives the adapters the same dtype
+        # under ZeRO-3, DeepSpeed loads the base in the dtype of `precision`, and trl 1.16 takes this dtype for the
+        # adapters, too
         ("lora", "bf16", "zero3", "trl-1.16", "bfloat16"),
         ("lora\nmodel(dtype=bf16)", "bf16", "zero3", "trl-1.16", "bfloat16"),
         ("lora\nmodel(dtype=bf16)", "bf16", "zero3", "trl-0.18", "float32"),
@@ -285,7 +288,7 @@ def test_attention_that_is_not_written_is_what_the_family_has(model: str, attn: 
         ("lora model(dtype=bf16)", False),
         ("lora model(dtype=fp32)", False),
         ("lora fp32", False),
-        # under ZeRO-3, DeepSpeed loads the base's weights in the run's precision, so their dtype is no assumption
+        # no note about an assumed dtype: under ZeRO-3, DeepSpeed loads the base in the dtype of `precision`
         ("lora strategy=zero3", False),
         ("qlora", False),
         ("lora(bits=8)", False),

@@ -1,4 +1,4 @@
-"""A `sweep` has the right members, with distinct names and folders, and the messages about members name them."""
+"""A `sweep` has the right members, with different names and folders. A message about a member says its name."""
 
 import json
 import random
@@ -90,7 +90,7 @@ def test_names_are_the_values_in_one_spelling(line, wanted):
 
 def test_settings_of_one_name_are_distinguished_by_their_paths():
     text = spec("lora", swept("lora.rank = [8]", "optimizer.rank = [4]"), "optimizer galore_adamw(targets=[q_proj])")
-    assert checked(text).problems  # galore next to lora is refused; this test is only about the names
+    assert checked(text).problems  # rules refuse galore next to lora, but this test only looks at the names
     grid = read(load(Source("t.xp", text), Workspace("/no-such-folder")))
     assert [path for group in grid.groups for path, _ in group[0].shown] == ["lora.rank", "optimizer.rank"]
 
@@ -123,7 +123,8 @@ def test_every_setting_is_swept_as_it_is_written():
     for row, written in samples():
         if {row.path, row.path.partition(".")[0]} & set(OWN) and not row.path.startswith(("save.", "track.", "data.")):
             continue
-        if row.path in OWN or (row.kind.name == "choices" and not row.head):  # a value is itself a list
+        # a value of such a setting is itself a list
+        if row.path in OWN or (row.kind.name == "choices" and not row.head):
             continue
         on = "alpaca" if row.path == "data.prompt" else "infinity-instruct"
         method = f" with {row.methods[0]}" if row.methods and "sft" not in row.methods else ""
@@ -169,7 +170,7 @@ def test_what_two_values_are_wrong_for_together_shows_both():
     text = UNBATCHED + swept("gbs = [128, 256]", "micro = [16, 32]", before="")
     found = checked(text)
     one = only(found, "XP201")
-    # The finding shows the swept values of `gbs` and `micro`, so it does not name the members.
+    # The message shows the values of `gbs` and `micro`, which identify the member, so it need not name the member.
     assert "member" not in one.message
 
 
@@ -221,7 +222,8 @@ def test_an_edit_at_a_value_writes_a_value():
     found = checked(text)
     for code in ("XP104", "XP106"):
         text = edited(checked(text).problems[0].primary.source.text, only(checked(text), code))
-    assert [one.severity for one in checked(text).problems] == ["warning"], shown(checked(text))  # zero2 twice
+    # a warning, because the corrected axis has zero2 twice
+    assert [one.severity for one in checked(text).problems] == ["warning"], shown(checked(text))
     assert set(errors(found)) == {"XP104", "XP106"}
 
 

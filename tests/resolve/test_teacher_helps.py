@@ -1,4 +1,4 @@
-"""If the compiler knows too little about a teacher, the message says what to write."""
+"""If the compiler does not know enough about a teacher model, its message says which lines to add to the spec."""
 
 from __future__ import annotations
 

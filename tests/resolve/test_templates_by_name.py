@@ -1,5 +1,5 @@
-"""A spec names a built-in template, such as `chat_template = chatml`. A wrong name gets a message, and so do tokens
-that the vocabulary lacks.
+"""A spec can name a built-in chat template: `chat_template = chatml`. A message reports a wrong name, and a template
+with tokens that are not in the model's vocabulary.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_the_beginnings_are_those_of_registered_models():
     for begins in (*templates.NATIVE.values(), *(lack for _, lack in templates.LACK)):
         for one in begins:
             assert any(name.startswith(one) for name in names), one
-    # No model lacks a token that the template of its own family writes.
+    # The template of a model's own family only writes tokens that the model has.
     for name in names:
         own = templates.native(name)
         assert own is None or not templates.new_tokens(templates.text(own).decode(), name), name
@@ -114,7 +114,7 @@ def test_a_local_vocabulary_is_read(tmp_path):
     tokens = '{"added_tokens": [{"content": "<|im_start|>"}, {"content": "<|im_end|>"}]}'
     location = put(tmp_path, {"tiny/config.json": json.dumps(CONFIG), "tiny/tokenizer.json": tokens})
     on_tiny = {"train": trained('"tiny" on infinity-instruct'), "batch": "gbs=128 micro=16 seq=512"}
-    # Zephyr's roles are words in angle brackets, not tokens.
+    # Zephyr writes roles as ordinary words in angle brackets. They are no tokens, so none can be missing.
     for name, new in (("chatml", False), ("llama3", True), ("gemma3", True), ("zephyr", False)):
         assert ("XP560" in codes(checked(spec(f"model(chat_template={name})", **on_tiny), location))) == new, name
 

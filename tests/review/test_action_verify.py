@@ -1,4 +1,6 @@
-"""The Action's step `Verify` and the hook `xpc-verify` check committed bundles, sweeps, locks and finished runs."""
+"""The step `Verify` of the GitHub Action, and the pre-commit hook `xpc-verify`. Both check committed bundles, sweeps,
+locks and finished runs.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ SWEEP = "sweep { lr = [1e-5, 2e-5] }\n"
 
 
 def lock(specs: Path) -> None:
-    """Write the lock of x.xp. Its packages are those that the spec asks for, as pip would find them."""
-    assert xpc("lock", "x.xp", cwd=str(specs)).returncode == 1  # the packages are not pinned yet
+    """status 1: no package is pinned yet"""
+    assert xpc("lock", "x.xp", cwd=str(specs)).returncode == 1  # without the packages: a lock that pins nothing of them
     with open(specs / "x.xp.lock", "a", encoding="utf-8") as handle:
         for name, lines in requirements(compiled(LOCAL, str(specs), "x.xp")).items():
             handle.write(f'\n[environment."{name}"]\nasked = {json.dumps(lines)}\nresolved = {json.dumps(lines)}\n')
@@ -72,7 +74,9 @@ def edit(path: Path, *pairs: tuple[str, str]) -> None:
 
 
 def foreign(bundle: Path) -> None:
-    """Let a bundle say, with a correct last line, that another version of xpc wrote it."""
+    """Change a bundle so that it claims to be written by another version of xpc. The digest in its last line is
+    updated.
+    """
     text = (bundle / "bundle.toml").read_bytes().replace(b'xpc = "%s"' % __version__.encode(), b'xpc = "0.0.1"')
     (bundle / "bundle.toml").write_bytes(sealed(text.rpartition(b"# The lines above: ")[0]))
 
@@ -142,7 +146,7 @@ def test_an_old_bundle_of_another_version_stays(root: Path, capsys: pytest.Captu
     git(root, "add", "-A")
     git(root, "commit", "-qm", "old")
     git(root, "branch", "-f", "main")
-    assert verify(ALL) == 1  # sweep.toml has the old digest of this member
+    assert verify(ALL) == 1  # sweep.toml still has the digest of the unchanged member
     foreign(root / "specs" / "x.bundle")
     shutil.rmtree(root / "specs" / "s.bundle")
     git(root, "add", "-A")
@@ -190,7 +194,7 @@ def test_a_hook_verifies_the_bundles_of_specs_that_read_a_changed_file(
 
 @pytest.mark.slow
 def test_a_repository_without_bundles_has_nothing_to_verify(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # with --all, the glob `specs/al*.xp` selects the folder `specs`, and so the bundle in it
+    # With --all, the glob `specs/al*.xp` selects the folder `specs`. A bundle in this folder is checked, too.
     assert verify(["--all", "--", "specs/al*.xp", "specs/models"]) == 0
     assert "specs/x.bundle: is what" in capsys.readouterr().out
     assert verify(["--all", "--", "specs/models"]) == 0

@@ -1,5 +1,5 @@
-"""An edit of a spec that keeps its meaning leaves the bundle's files unchanged. The bundle's spec.xp can be checked in
-place.
+"""If an edit of a spec does not change its meaning, the files of the bundle stay the same. The spec.xp inside a bundle
+can be checked where it is.
 """
 
 import os
@@ -52,7 +52,9 @@ def blocks(text):
 
 
 def reordered(text, draw):
-    """The same settings in another order, with comments and empty lines; sources and lists keep their order."""
+    """The settings in another order, with added comments and empty lines. The order of data sources and lists stays,
+    because it has a meaning.
+    """
     head = [one for one in blocks(text) if one.startswith(("xpc", "extends", "train"))]
     rest = [one for one in blocks(text) if one not in head]
     draw.shuffle(rest)
@@ -122,8 +124,8 @@ def problems(checked):
 
 
 def held(spec):
-    """Each value of a spec, and whether the author wrote it. Sources count as if their shapes were stated, because the
-    spec.xp of a bundle states them.
+    """Each value of a spec, and whether the spec states it. The shape of a source always counts as stated, because a
+    bundle's spec.xp states it.
     """
     values = {path: (value.value, value.origin.kind in ("spec", "base")) for path, value in spec.values.items()}
     data = [evolve(one, stated=True) for one in spec.data]

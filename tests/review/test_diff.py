@@ -1,4 +1,4 @@
-"""`xpc diff` shows every difference in the meaning of two specs, and nothing else."""
+"""`xpc diff` shows every difference between the meanings of two specs, and nothing that is no difference."""
 
 import json
 import os
@@ -27,7 +27,7 @@ with open(os.path.join(REPOSITORY, "docs", "diff.schema.json"), encoding="utf-8"
 
 
 def table(tmp_path, before, after):
-    """Run a diff with JSON output; return the output, and the only group of changes in it."""
+    """Run `xpc diff` with JSON output. Return the output, and its only group of changes."""
     found = json.loads(difference(diff(tmp_path, before, after, "--format", "json")))
     SCHEMA.validate(found)
     (group,) = found["groups"]

@@ -1,4 +1,6 @@
-"""`xpc diff` shows which rows differ, and how a changed template renders a row; no other command renders a template."""
+"""`xpc diff` also compares the contents of files: it shows which rows differ, and how a changed chat template renders a
+row. It is the only command that renders templates.
+"""
 
 from __future__ import annotations
 

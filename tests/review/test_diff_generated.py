@@ -1,4 +1,6 @@
-"""Generated specs with one changed setting: `xpc diff` shows the setting, its consequences, and nothing else."""
+"""For two generated specs that differ in one setting, `xpc diff` shows this setting and its consequences, and nothing
+else.
+"""
 
 import json
 import random
@@ -41,7 +43,7 @@ ALSO = {
 
 
 def stating(path, value):
-    """A spec that extends the generated spec and states one setting."""
+    """A spec that extends a generated spec, and states one setting in addition."""
     clause, _, name = path.partition(".")
     line = {"train": f"train MODEL on DATA for {value} steps"}.get(clause)
     if line is None:
@@ -75,7 +77,7 @@ def flat(value, prefix=""):
 
 
 def changed_settings(location):
-    """Pairs of specs that compile and state different values of one setting."""
+    """Pairs of specs. Both compile, and they differ in the value of one setting."""
     draw = random.Random(4)
     for text in bases(location, 14):
         put(location, {"t.xp": text})
@@ -104,7 +106,7 @@ def test_one_changed_setting_is_shown_with_its_consequences(location):
         assert not any(one.written(name) or other.written(name) for name in follows)
         emitted = [flat(json.loads(run.emitted["trainer_args.json"])) for run in (before, after)]
         moved = {key for key in {*emitted[0], *emitted[1]} if emitted[0].get(key) != emitted[1].get(key)}
-        # The values below `trainer` are derived from other values, so `xpc diff` does not show them.
+        # Everything below `trainer` follows from other values, so `xpc diff` does not show it.
         moved = {key for key in moved if not key.startswith("trainer.")}
         shown = {
             change.name.removeprefix("trainer_args.json ")

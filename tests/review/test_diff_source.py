@@ -1,4 +1,6 @@
-"""`xpc diff recipe.yaml recipe.xp` shows each line of the source next to what the spec has for it."""
+"""`xpc diff recipe.yaml recipe.xp` shows each line of recipe.yaml, and next to it the line of recipe.xp that was
+imported from it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def spec(tmp_path, monkeypatch, capsys):
     assert main(["import", "r.yaml", "--partial", "--hardware", "8 x h100-80gb", "-o", "r.xp"]) == 3
     capsys.readouterr()
     path = tmp_path / "r.xp"
-    # with ZeRO-3, the run fits its GPUs
+    # ZeRO-3, with which the run fits in its GPUs
     path.write_text(path.read_text().replace("strategy ddp", "strategy zero3"))
     return path
 

@@ -1,4 +1,4 @@
-"""`xpc verify BUNDLE --run OUT`: the summary of a run is compared with its bundle."""
+"""`xpc verify BUNDLE --run OUT` compares what a run has recorded in its summary with its bundle."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ def location(tmp_path):
 
 
 def noted(location):
-    """The summary of a run that matches the bundle."""
+    """The summary that a run of this bundle would write."""
     bundle = str(location / "x.bundle")
     versions = pins(f"{bundle}/requirements.txt")
     plan = json.loads((location / "x.bundle" / "trainer_args.json").read_text())
@@ -89,7 +89,9 @@ def test_missing_and_older_summaries_are_refused(location):
 
 
 def finished(location):
-    """The folder of a run that matches the bundle, as a run leaves it: metrics, weights and a sealed summary."""
+    """The output folder of a run that matches its bundle: metrics, weights, and a summary with a seal (a digest of its
+    content).
+    """
     events = [{"step": 1, "loss": 2.5, "tokens": 64, "epoch": 0.2}, {"step": 10, "loss": 1.5, "tokens": 640.0}]
     put(location / "out", {
         "metrics.jsonl": "".join(json.dumps(one) + "\n" for one in events), "model.safetensors": b"w" * 5000,
@@ -160,12 +162,13 @@ def test_an_edited_summary(location, old, new, sealed):
     assert old in text
     text = text.replace(old, new, 1)
     if sealed:
-        # somebody who knows the format can also compute a new seal
+        # the seal is no secret: anybody who knows the format can compute it again
         above = text.rpartition(',\n  "seal"')[0]
         text = f'{above},\n  "seal": "sha256:{hashlib.sha256((above + chr(10) + "}").encode()).hexdigest()}"\n}}\n'
     path.write_text(text)
     status, out = of_run(location)
-    known = old.startswith(('"first_loss', '"last_loss', '"tokens'))  # metrics.jsonl repeats these numbers
+    # these numbers are in metrics.jsonl, too, so the two can be compared
+    known = old.startswith(('"first_loss', '"last_loss', '"tokens'))
     assert status == (1 if known or not sealed else 0), out
 
 
@@ -179,7 +182,7 @@ STRANGE = {
 
 @pytest.mark.parametrize("name", STRANGE)
 def test_a_value_of_another_type(location, name):
-    """A sealed summary with a value of a wrong type once ended `verify` with a traceback."""
+    """If a sealed summary has a value of a wrong type, `verify` reports this. It once ended with a traceback."""
     path = finished(location) / "summary.json"
     facts = json.loads(path.read_text().rpartition(',\n  "seal"')[0] + "\n}")
     for value in STRANGE[name]:
@@ -195,7 +198,7 @@ ADDED = (
 
 
 def test_added_files_that_loading_the_model_would_read(location):
-    """An adapter_config.json makes transformers load another model."""
+    """With an added adapter_config.json, transformers would load another model, so `verify` reports this file."""
     out = finished(location)
     for name in ADDED:
         put(out, {name: "{}"})
@@ -218,7 +221,9 @@ LEFT = {
 
 @pytest.mark.parametrize("name", LEFT)
 def test_an_entry_that_the_run_did_not_write(location, name):
-    """Added entries without the ending of a model file, such as a link `merged`, were once not reported."""
+    """Every entry that the run did not write is reported. Entries without the extension of a model file, such as a link
+    `merged`, were once not reported.
+    """
     out = finished(location)
     shutil.rmtree(out / "merged")
     path = out / "summary.json"
@@ -252,7 +257,9 @@ def test_added_weights_and_a_summary_without_digests(location):
 
 
 def test_leftovers_of_a_killed_save_are_deleted(tmp_path):
-    """safetensors writes weights into `.tmpXXXXXX` next to them, which `kill -9` leaves there."""
+    """safetensors first writes weights to `.tmpXXXXXX` in the same folder. A run that is killed with `kill -9` during a
+    save leaves this file there; the next start deletes it.
+    """
     put(tmp_path, {".tmpAb12Cd": b"w", "merged/.tmpAb12Cd": b"w", ".tmpfile-of-mine": b"", "model.safetensors": b""})
     clear(str(tmp_path))
     assert sorted(tree(tmp_path)) == [".tmpfile-of-mine", "merged/", "model.safetensors"]

@@ -1,4 +1,4 @@
-"""`xpc fmt`: it writes a spec in one canonical form with the same meaning, or it writes nothing."""
+"""`xpc fmt` rewrites a spec in one canonical form that has the same meaning. If it cannot do so, it writes nothing."""
 
 import glob
 import os
@@ -25,7 +25,9 @@ SPECS = [path for part in ("specs/**", "tests/**", "golden/**")
 
 
 def canonical(text, location, name="t.xp"):
-    """The canonical text, after checking that it keeps the meaning and does not change when formatted again."""
+    """Format a text and return the result. Check that the meaning stays the same, and that formatting the result
+    changes nothing.
+    """
     data = text.encode() if isinstance(text, str) else text
     out, problems = fmt.formatted(data, name, location)
     assert out is not None, problems

@@ -1,4 +1,6 @@
-"""Untrusted bundles: damage and forgery are reported in a sentence, and no file outside the bundle is read."""
+"""Bundles may come from strangers. Damage and forgery are reported in one sentence, and no file outside of the bundle
+is read.
+"""
 
 import os
 import random
@@ -31,7 +33,7 @@ def bundle(tmp_path):
 
 
 def commands_on(bundle):
-    """Runs every command that reads a bundle; each must succeed or fail with a sentence."""
+    """Run every command that reads a bundle. Each must succeed, or fail with a message of one sentence."""
     lines = (["check", "t.bundle/spec.xp"], ["diff", "t.bundle", "t.xp"], ["diff", "t.xp", "t.bundle"],
              ["verify", "t.bundle"], ["explain", "t.bundle/spec.xp:lr"])  # fmt: skip
     out = []

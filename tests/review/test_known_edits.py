@@ -1,5 +1,5 @@
-"""`xpc diff` gives the known verdict for single edits of bundles, sweeps and locks: `same run`, `same settings, other
-code or packages`, or `differs`.
+"""Each test makes one edit of a bundle, a sweep or a lock, for which the right verdict of `xpc diff` is known: `same
+run`, `same settings, other code or packages`, or `differs`.
 
 Each edit is compared in both directions.
 """

@@ -1,5 +1,5 @@
-"""Specs and data may be behind symbolic links, submodules and pointers of Git LFS, in commits and in the working
-tree.
+"""A spec and its data may be reached through symbolic links, submodules, or pointers of Git LFS, both in commits and in
+the working tree.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def pointer(data: bytes) -> str:
 
 @pytest.fixture
 def linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with a spec whose base is a link to a file and whose data is behind a link to a folder."""
+    """A repository with a spec. Its base is a link to a file, and its data is in a folder that is reached by a link."""
     monkeypatch.chdir(tmp_path)
     put(
         tmp_path, {"specs/a.xp": SPEC, "base/house.xp": HOUSE, "rows/v1/rows.jsonl": ROW * 8, "rows/v2/rows.jsonl": ROW}
@@ -58,8 +58,8 @@ def compared() -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["base", "rows", "link"])
 def test_changes_behind_a_link_are_seen(what: str, linked: Path) -> None:
-    """These changes were once missed: the comment said `No run changes`, because `diff` read the working tree's rows
-    for both commits.
+    """A change of a file behind a link is found. Once, `diff` read the rows of both commits from the working tree, so
+    the comment said `No run changes`.
     """
     assert compared() == 0
     if what == "base":
@@ -76,8 +76,8 @@ def test_changes_behind_a_link_are_seen(what: str, linked: Path) -> None:
 
 @pytest.mark.slow
 def test_a_submodule_is_read_at_the_commit_of_each_side(linked: Path, tmp_path: Path) -> None:
-    """A submodule was once read from the working tree for both sides, so `diff` printed `the same run` and the comment
-    `No run changes`.
+    """For each of two commits, a submodule is read at the commit that it has there. Once, both sides were read from the
+    working tree, so `diff` printed `the same run` and the comment said `No run changes`.
     """
     put(tmp_path / "other", {"rows.jsonl": ROW * 8, "house.xp": HOUSE})
     git("-C", "other", "init", "-q")
@@ -108,7 +108,9 @@ def test_a_submodule_is_read_at_the_commit_of_each_side(linked: Path, tmp_path: 
 
 @pytest.mark.slow
 def test_a_pointer_of_lfs_is_its_file(linked: Path) -> None:
-    """The commit contains the pointer; the file is in the working tree, or in the store of Git LFS."""
+    """If a commit contains only an LFS pointer, the file's content is read from the working tree or from the store of
+    Git LFS.
+    """
     rows = (ROW * 8).encode()
     put(linked, {"rows/v1/rows.jsonl": pointer(rows)})
     commit()
@@ -127,7 +129,7 @@ def test_a_pointer_of_lfs_is_its_file(linked: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["jsonl", "txt", "csv", "parquet"])
 def test_a_pointer_is_not_trained_on(ending: str, tmp_path: Path) -> None:
-    """The three lines of an LFS pointer were once read as three documents."""
+    """An LFS pointer is not data, and is refused. Its three lines were once read as three documents."""
     put(tmp_path, {f"rows.{ending}": pointer(b"rows")})
     text = f'xpc 1\ntrain qwen2.5-3b on "rows.{ending}" for 2 epochs\nhardware 1 x h100-80gb\n'
     (found,) = [one for one in checked(text, str(tmp_path)).problems if one.severity == "error"]
@@ -140,7 +142,7 @@ def test_a_pointer_is_not_trained_on(ending: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with a local model, in which links lead to folders with links, and back."""
+    """A repository with the folder of a local model. Links in it lead to other folders, which have links back."""
     monkeypatch.chdir(tmp_path)
     put(tmp_path / "models" / "tiny", LOCAL_MODEL)
     put(tmp_path, {"x.xp": LOCAL, "rows.jsonl": ROW * 8, "store/a.safetensors": "w", "other/f.safetensors": "w"})
@@ -155,7 +157,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_links_in_circles_end(model: Path) -> None:
-    """Links in the model's folder lead back to the folder itself. Copying the files of a commit ends nevertheless."""
+    """Links in the model's folder lead back to this folder. Copying the files of a commit must not go round forever."""
     assert diff.run(diff.parse(["main:x.xp", "x.xp", "--exit-code"]))[1] == 0
     assert list(entries(".", "main")) == []
 
@@ -186,7 +188,9 @@ def test_a_change_behind_links_in_a_model(what: str, model: Path) -> None:
 
 
 def test_a_forged_tree_writes_nothing_elsewhere(model: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A tree may have a link and files below it; git itself never writes such a tree."""
+    """A forged git tree may contain a link `a` and a file `a/b`, which would be written through the link. git itself
+    never writes such a tree.
+    """
     outside = tmp_path_factory.mktemp("outside")
     blob, link = (
         subprocess.run(["git", "hash-object", "-w", "--stdin"], input=one, check=True, capture_output=True).stdout

@@ -1,4 +1,6 @@
-"""The real pre-commit runs the hooks of .pre-commit-hooks.yaml, which it installs from a copy of this repository."""
+"""The hooks of .pre-commit-hooks.yaml, run by the real pre-commit, which installs them from a copy of this
+repository.
+"""
 
 from __future__ import annotations
 

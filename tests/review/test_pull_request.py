@@ -1,4 +1,6 @@
-"""The comment on a pull request is correct and current; tested with real commits and a fake GitHub API."""
+"""The comment on a pull request is correct, and is updated when the pull request changes. The commits are real, the
+GitHub API is a fake.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ BASE = "precision bf16\n\n" + BATCH
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
-    """A repository with a spec, its base and another spec, on a branch behind `main`."""
+    """A repository with a base, two specs that extend it, and a spec without a base. The checked-out branch `change`
+    begins at `main`.
+    """
     monkeypatch.chdir(tmp_path)
     git("init", "-q", "-b", "main")
     write(tmp_path, "base.xp", BASE)
@@ -98,7 +102,7 @@ class GitHub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def api(tmp_path):
-    """The class of the fake API, and the environment of a workflow that uses it."""
+    """A fake GitHub API, and the environment variables with which a workflow would use it."""
     kind = type("Mine", (GitHub,), {"comments": [], "requested": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -262,7 +266,9 @@ LARGE = "xpc 1\n\ntrain qwen2.5-32b on alpaca for 1 epochs\n\nhardware 1 x t4-16
     ids=["clean", "wrong", "unformatted-and-wrong", "too-large", "too-large-and-allowed"],
 )
 def test_the_check_of_the_action_marks_every_finding(repository, spec, inputs, status, reported):
-    """The action's script runs with this xpc. An unformatted file does not hide findings in other files."""
+    """The script of the Action runs with this xpc. If one file is not formatted, findings in other files are still
+    reported.
+    """
     write(repository, "large.xp", LARGE)
     write(repository, "wrong.xp", SPEC.replace("hardware ", "hardware   ").replace("alpaca", "alpacca"))
     program = repository / "xpc" / "bin" / "python"
@@ -273,7 +279,7 @@ def test_the_check_of_the_action_marks_every_finding(repository, spec, inputs, s
     with open(os.path.join(ROOT, "action.yml"), encoding="utf-8") as handle:
         (script,) = [one["run"] for one in yaml.safe_load(handle)["runs"]["steps"] if one["name"] == "Check"]
     around = {"RUNNER_TEMP": str(repository), "SPECS": spec, "DENY": "", "ALLOW_OOM": "false", **inputs}
-    # GitHub's runner starts a step's script with these words
+    # the command with which GitHub's runner runs the script of a step
     words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
     done = subprocess.run(words, env={**os.environ, **around}, capture_output=True, text=True, check=False)
     assert (done.returncode, reported in done.stdout + done.stderr) == (status, True), done.stdout + done.stderr
@@ -315,8 +321,8 @@ TRAINED = 'xpc 1\n\nextends "house.xp"\n\ntrain qwen2.5-0.5b-instruct on alpaca 
 
 @pytest.fixture
 def house(tmp_path, monkeypatch):
-    """A repository with three kinds of files: specs that inherit everything from a base, even their `train` line; a
-    sweep over this base; and a committed bundle.
+    """A repository with specs that take everything from a base (even the `train` line), a sweep that extends the same
+    base, and a committed bundle.
     """
     monkeypatch.chdir(tmp_path)
     git("init", "-q", "-b", "main")
@@ -350,7 +356,9 @@ def test_specs_that_inherit_train_are_grouped_by_the_line_of_the_base(house):
 
 @pytest.mark.slow
 def test_a_lock_that_changes_with_a_base_is_not_hidden_in_its_group(house):
-    """The comment once hid the change of the lock: it said only `specs/b.xp: the same hours and memory`."""
+    """If a base changes, specs that extend it are grouped. A changed lock of one of them must be mentioned; once, the
+    comment said only `specs/b.xp: the same hours and memory`.
+    """
     lock = '[lock]\nformat = 1\nxpc = "1"\ntarget = "trl-1.16"\n\n[environment."requirements.txt"]\nasked = []\n'
     write(house, "specs/b.xp.lock", lock + 'resolved = ["torch==2.13.0"]\n')
     write(house, "specs/c.xp.lock", lock + 'resolved = ["torch==2.13.0"]\n')

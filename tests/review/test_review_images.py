@@ -1,4 +1,6 @@
-"""Images that rows name by path: the bundle and the lock have their digests, and commands and the run compare them."""
+"""Rows may contain paths of images. The bundle and the lock have the digests of these images; commands and the run
+compare the images with them.
+"""
 
 from __future__ import annotations
 
@@ -186,7 +188,7 @@ def test_diff_says_which_image_differs(location: Path) -> None:
     assert compared("x.bundle", "y.bundle")[0].startswith("1 image changed; photos/cow.png is")
     assert compared("x.bundle", "x.xp")[1] == 0
     assert compared("y.bundle", "x.xp")[1] == 1
-    # the bundle's spec is checked as if it were z.xp, and the digests of its images come from the bundle
+    # the bundle's spec.xp is checked under the name z.xp, and its images have digests from the bundle
     put(location, {"z.xp": SPEC})
     assert compared("x.bundle", "z.xp")[1] == 0
 
@@ -265,7 +267,9 @@ def test_images_inside_the_rows_are_not_listed(location: Path) -> None:
 
 
 def test_a_file_of_rows_that_is_not_copied(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Image paths are read from JSON Lines only; for other formats, the run reports that images are not compared."""
+    """The compiler reads image paths only from JSON Lines. For files of other formats, the run says that their images
+    are not compared.
+    """
     from xpc.compiler.data import contents
 
     monkeypatch.setattr(contents, "MAX_DATA", 100)
@@ -284,7 +288,9 @@ def test_a_file_of_rows_that_is_not_copied(location: Path, monkeypatch: pytest.M
 def test_compile_and_verify_say_which_images_have_no_digest(
     name: str, location: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compiling does not read Parquet's rows, nor those of a JSON or CSV file that is not copied."""
+    """Compiling reads neither the rows of Parquet files nor those of JSON and CSV files that are not copied. compile
+    and verify say that the images in such rows have no digest.
+    """
     from xpc.compiler.data import contents
 
     monkeypatch.setattr(contents, "MAX_DATA", 100)
@@ -331,7 +337,7 @@ def test_progress_is_shown(location: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_run_compares_its_images(location: Path) -> None:
-    """The message of a run with a changed image names the row, the image, and both digests."""
+    """If an image has changed, the run stops; the message names the row, the image, and the old and the new digest."""
     assert run(location, "compile", "x.xp")[0] == 0
     source = json.loads((location / "x.bundle" / "trainer_args.json").read_text())["data"]["sources"][0]
     put(location, {"photos/dog.png": b"dog" * 10})

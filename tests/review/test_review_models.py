@@ -1,4 +1,4 @@
-"""`xpc diff` and the comment on a pull request report a changed file of a local model or its tokenizer."""
+"""If a file of a local model or of its tokenizer changes, `xpc diff` and the comment on a pull request report it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def short(data: bytes) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("more", ["", "sweep { lr = [1e-5, 2e-5] }\n"])
 def test_bundles_of_other_weights_differ(location: Path, more: str) -> None:
-    """Bundles that were compiled with other weights differ only in the digests in bundle.toml."""
+    """Two bundles, compiled before and after the model's weights changed. The only difference are the digests in
+    bundle.toml, and `diff` reports it.
+    """
     put(location, {"x.xp": LOCAL + more})
     compiled("a.bundle")
     compiled("b.bundle")
@@ -129,8 +131,8 @@ def test_pipes_and_links_to_nothing_are_not_waited_for(location: Path) -> None:
 
 @pytest.mark.slow
 def test_a_new_file_in_a_folder_of_the_model(location: Path) -> None:
-    """A new file in the model's folder is reported if transformers reads it: for rows with tools, transformers uses the
-    template `additional_chat_templates/tool_use.jinja`.
+    """A new file in the model's folder is reported if transformers would read it. An example is
+    `additional_chat_templates/tool_use.jinja`, which transformers uses for rows with tools.
     """
     compiled("a.bundle")
     committed(".")
@@ -142,7 +144,9 @@ def test_a_new_file_in_a_folder_of_the_model(location: Path) -> None:
 
 @pytest.mark.parametrize("more", ["", "sweep { lr = [1e-5, 2e-5] }\n"])
 def test_a_bundle_without_its_digests_of_the_model(location: Path, more: str) -> None:
-    """If bundle.toml has no digests of the model, a launch does not compare the model's files."""
+    """If the digests of the model are deleted from bundle.toml, a launch does not compare the model's files. `xpc diff`
+    must report this.
+    """
     put(location, {"x.xp": LOCAL + more})
     compiled("a.bundle")
     compiled("b.bundle")
@@ -160,7 +164,9 @@ FOREIGN = f'"models/other/model.safetensors" = "sha256:{"1" * 64}"\n'
 @pytest.mark.parametrize("more", ["", "sweep { lr = [1e-5, 2e-5] }\n"])
 @pytest.mark.parametrize("head", ["[weights]\n", "[weights] # x\n", "weights.", "[ weights ]\n"])
 def test_a_digest_of_a_file_of_no_local_model(head: str, more: str, location: Path) -> None:
-    """`xpc diff` once ignored a digest in bundle.toml of a model file that is not part of the run."""
+    """bundle.toml may have a digest of a model file although the run has no local model. `xpc diff` reports this; it
+    once ignored it.
+    """
     put(location, {"x.xp": LOCAL.replace('"models/tiny"', "qwen2.5-0.5b").replace("cpu", "h100-80gb") + more})
     compiled("a.bundle")
     compiled("b.bundle")

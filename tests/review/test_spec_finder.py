@@ -1,4 +1,6 @@
-"""The unchanged spec.xp of a bundle is not checked. In a bundle, files that repeat other files are compared last."""
+"""`xpc` finds the specs of a repository, without the spec.xp of bundles, unless it was edited. In a bundle, files that
+repeat others are compared last.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`xpc verify` detects changes of files and modes in a bundle or a sweep, also if the digests were updated.
+"""`xpc verify` detects changed files and file modes in a bundle or a sweep, even if someone has updated the digests.
 
 docs/review.md lists the changes that it does not detect.
 """
@@ -61,7 +61,9 @@ def files(folder):
 
 
 def resealed(folder):
-    """Update every digest in run.sha256, bundle.toml and sweep.toml, as the compiler would for the changed files."""
+    """Write all digests in run.sha256, bundle.toml and sweep.toml anew, as the compiler would do for the changed
+    files.
+    """
     for manifest in [*folder.rglob("bundle.toml"), *folder.glob("sweep.toml")]:
         where = manifest.parent
         above = manifest.read_bytes().rpartition(b"# The lines above")[0]
@@ -115,7 +117,7 @@ def test_drawn_edits_of_a_byte(copy, reseal):
         path.write_bytes(after)
         if reseal:
             resealed(copy)
-        # If the edit changed a digest, `resealed` may have restored the old digest.
+        # If the edit changed only a digest, `resealed` has written the right digest again, so nothing is changed.
         changed = path.read_bytes() != before
         if changed and not any(re.match(one, line) for one in UNSEEN):
             text, status = verified(copy)

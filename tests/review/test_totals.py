@@ -1,4 +1,4 @@
-"""`xpc diff` adds up the GPU-hours and disk space of all members of two sweeps."""
+"""If `xpc diff` compares two sweeps, it adds up GPU-hours and disk space over the members of each."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def summed(root: str, one: str, other: str) -> dict[str, tuple[float, float]]:
 
 @pytest.mark.slow
 def test_totals_of_sweeps(tmp_path: Path) -> None:
-    """The total of a sweep is the value of one member times the number of members. A single run counts once. The totals
-    of two bundle folders equal those of the specs from which they were compiled.
+    """The total of a sweep is one member's value times the number of members; a single run counts as one. Two folders
+    of bundles have the same totals as the specs from which they were compiled.
     """
     larger = SWEEP.replace("1e-6, 2e-6", "1e-6, 2e-6, 3e-6").replace("gbs=128", "gbs=256")
     root = put(tmp_path, {"one.xp": ONE, "a.xp": SWEEP, "b.xp": larger})
@@ -69,7 +69,9 @@ def test_members_that_differ_in_a_rate_share_a_plan(
 
 
 def test_members_of_a_sweep_with_a_new_axis_keep_their_runs(tmp_path: Path) -> None:
-    """The seed of the old sweep is a value of the new axis, so half of the new members are old runs."""
+    """The new sweep has the seed as an additional axis. One of its two values is the old sweep's seed, so half of the
+    members are runs of the old sweep.
+    """
     old = ONE + "seed 1\nsweep {\n  lr = [1e-6, 2e-6]\n}\n"
     root = put(tmp_path, {"a.xp": old, "b.xp": SWEEP})
     text = xpc("diff", "a.xp", "b.xp", cwd=root).stdout.decode().splitlines()[0]
@@ -79,7 +81,9 @@ def test_members_of_a_sweep_with_a_new_axis_keep_their_runs(tmp_path: Path) -> N
 
 @pytest.mark.nightly
 def test_a_sweep_of_10_000_members_takes_milliseconds_for_each(tmp_path: Path) -> None:
-    """The CPU time of a check grows with the number of members: eight times as many take about eight times as long."""
+    """The CPU time of checking a sweep is proportional to its number of members: for eight times as many members, it is
+    about eight times as long.
+    """
     seconds = []
     for many in (1250, 10_000):
         rates, seeds = ", ".join(f"{n}e-7" for n in range(1, many // 100 + 1)), ", ".join(map(str, range(100)))

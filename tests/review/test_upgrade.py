@@ -1,4 +1,6 @@
-"""`xpc upgrade` lists what changes on another stack, and keeps the current values that can be stated."""
+"""`xpc upgrade` lists what changes for a spec on another stack. It pins the current values in the spec where a spec can
+state them.
+"""
 
 import glob
 import json
@@ -85,7 +87,9 @@ def test_an_unsupported_setting_is_an_error_and_nothing_is_written(tmp_path):
 
 
 def test_a_pin_that_changes_more_is_not_written(tmp_path):
-    """Under ZeRO, `adamw` is DeepSpeed's optimizer on every stack; stating another name would select torch's."""
+    """Under ZeRO, the optimizer `adamw` is DeepSpeed's own on every stack. A name that pins the default of the old
+    stack would select torch's optimizer instead, so it is not written.
+    """
     _, _, text = upgraded(OLD, tmp_path, "--write")
     assert "optimizer adamw {" in text
     free = spec("target trl-0.18", strategy="ddp", batch="gbs=16 micro=2")
@@ -95,7 +99,8 @@ def test_a_pin_that_changes_more_is_not_written(tmp_path):
 
 @pytest.mark.parametrize("path", RECIPES, ids=os.path.basename)
 def test_recipes_move_to_the_default_stack_and_differ_only_as_reported(path, tmp_path):
-    # The copy is in the folder of the recipe, because relative paths of bases and templates start there.
+    # Relative paths of bases and templates start at the spec's folder, so the copy is written into the folder of the
+    # recipe.
     copy = os.path.join(os.path.dirname(path), f".upgraded-{os.getpid()}.xp")
     data, name, workspace = read_spec(path)
     assert check_text(data, name, workspace).spec is not None

@@ -324,8 +324,8 @@ def test_dpo_with_adapters_compares_with_the_model_below_them(location: Path) ->
 
 @pytest.mark.nightly
 def test_what_trl_does_with_rows_that_the_rules_refuse(location: Path) -> None:
-    """What TRL itself does with rows that xpc refuses: it joins rows (XP215), truncates an image (XP218), fails with
-    Liger and with dpo's `precompute` (XP217), and gives image tokens a loss.
+    """TRL alone raises an exception for packed rows of images (XP215), for a truncated image (XP218), and for dpo's
+    `precompute`; Liger cannot be applied (XP217). And TRL gives image tokens a loss.
     """
     python(__file__, "refused_rows", folder=location)
 

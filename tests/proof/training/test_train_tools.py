@@ -130,7 +130,7 @@ def test_results_of_tools_are_given_and_not_learned(warm: Warm, tmp_path_factory
         assert words in prompt
     assert (event["tools/call_frequency"], event["tools/failure_frequency"]) == (0.5, 0.0)
     assert event["rewards/Maze/mean"] == 0.5
-    assert event["moved"] > 0  # equal completions; only the environment makes the rewards differ
+    assert event["moved"] > 0  # only the environment makes the rewards of the completions differ
 
 
 def test_calls_are_read_from_a_built_in_template(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -267,13 +267,13 @@ EVERY = {**ROUTED, "train": ROUTED["train"].replace("mixtral-8x7b-v0.1", "qwen3-
 
 
 def recomputed(*more: str, target: str) -> str:
-    """A spec of two CPU processes in which only two layers of the model are trained."""
+    """A spec for two CPU processes that trains only two layers of the model."""
     return cpu("freeze(except_last=2, layer_modules=[mlp])", f"target {target}", *more, strategy="zero3")
 
 
 def adapted(target: str) -> Proof:
-    """A proof about adapters under ZeRO-3: on this stack, non-reentrant recomputation raises torch's
-    CheckpointError.
+    """A proof about adapters under ZeRO-3 with non-reentrant recomputation, with which torch raises a CheckpointError
+    on this stack.
     """
     return Proof(
         "D98",

@@ -1,4 +1,4 @@
-"""Proofs of rules about modules that are trained next to adapters, and of frozen layers."""
+"""Proofs of two kinds of rules: about modules that are trained next to adapters, and about frozen layers."""
 
 from __future__ import annotations
 
