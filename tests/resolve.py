@@ -129,7 +129,7 @@ def table(results: Mapping[tuple[str, str], Mapping[str, str]]) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Resolve all sets and write the page. The exit status is 1 if some set cannot be installed on either of the two
+    """Resolve all sets and write the page. The exit status is 1 if some set cannot be installed on one of the two
     oldest Python versions.
     """
     parser = argparse.ArgumentParser(description="Resolve every set of requirements that bundles emit.")

@@ -1,5 +1,5 @@
-"""`xpc diff` never gives a wrong verdict: 200 single random edits of bundles, sweeps, locks and specs from a fixed
-seed.
+"""`xpc diff` never gives a wrong verdict. Each of 200 tests makes one random edit of a bundle, sweep, lock or spec,
+with a fixed seed, and knows the right verdict.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ Edit = Callable[[random.Random, str], str]
 
 
 def verdict(before: str, after: str) -> str:
-    """The verdict of a diff, checked against the exit status. The first line is never empty and shows no two equal
-    texts.
+    """The verdict that a diff prints. Check that the exit status fits it, and that the first line is not empty and does
+    not show the same text twice.
     """
     text, status = diff.run(diff.parse([before, after, "--format", "json", "--exit-code"]))
     found = json.loads(text)
@@ -63,7 +63,7 @@ def read(path: str) -> str:
 
 
 def write(path: str, text: str) -> None:
-    """Write a new file, so that hard links to the old file keep its content."""
+    """Write a file anew instead of in place: other hard links to the old file keep the old content."""
     if os.path.lexists(path):
         os.unlink(path)
     with open(path, "w", encoding="utf-8") as handle:
@@ -153,7 +153,7 @@ def leaves(table: object, path: tuple[object, ...] = ()) -> list[tuple[object, .
 
 
 def table_value(draw: random.Random, folder: str) -> str:
-    """Another value, or the same value as another type: 1, true and "1" are three values."""
+    """Another value, or one that looks the same but has another type: 1, true and "1" are different values."""
     path = os.path.join(folder, draw.choice(["trainer_args.json", "deepspeed.json"]))
     table = json.loads(read(path))
     where = draw.choice([one for one in leaves(table) if one[0] not in ("stack", "trainer")])
@@ -240,8 +240,8 @@ OF_RUN: Sequence[Edit] = (
 def nothing_wrong(
     edits: Sequence[Edit], kind: str, one: str, folder: str, location: Callable[[random.Random], str]
 ) -> None:
-    """Apply random edits to copies of a folder. Each time, compare the original with the copy, and the copy with the
-    original: both verdicts must be the one that the edit returns.
+    """Apply random edits to copies of a folder. After each one, compare the original with the copy in both directions.
+    Both verdicts must be the one that the edit says is right.
     """
     draw = random.Random(f"{kind} 32")
     copy = folder + ".copy"
@@ -383,7 +383,9 @@ def test_a_side_that_does_not_compile_is_status_5(tmp_path):
 
 
 def test_comments_that_pip_reads_in_another_encoding_are_lines():
-    """pip decodes a list whose first comment names an encoding, and in UTF-7 `+AAo-` is a line end."""
+    """If the first comment of a requirements file names an encoding, pip decodes the file with it. In UTF-7, `+AAo-` is
+    a line end, so pip would see one more line.
+    """
     plain = b"# a comment\ntorch==2.13.0\n"
     coded = b"# -*- coding: utf-7 -*-\n# a comment +AAo-evil==1\ntorch==2.13.0\n"
     assert package_changes({"requirements.txt": plain}, {"requirements.txt": coded})

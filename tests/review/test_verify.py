@@ -1,4 +1,6 @@
-"""`xpc verify`: an unchanged bundle compiles again to the same bytes, and each change in a bundle is reported."""
+"""`xpc verify` compiles the spec again: for an unchanged bundle, the result has the same bytes. Every change of a
+bundle is reported.
+"""
 
 import json
 import os
@@ -73,7 +75,7 @@ def test_a_bundle_that_was_moved_with_base_template_and_data(bundle):
 
 
 def edited(folder, name, old, new, seal=False, table="bundle.toml"):
-    """Edit a file; `seal` also updates its digest and the digest of bundle.toml."""
+    """Edit a file of a bundle. With `seal`, the digest of this file and that of bundle.toml are updated."""
     path = os.path.join(str(folder), name)
     with open(path, "rb") as handle:
         before = handle.read()
@@ -168,7 +170,7 @@ def test_model_next_to_a_sweep_is_found_from_every_member(tmp_path):
     root = put(tmp_path / "made", {"t.xp": swept, "tiny/config.json": json.dumps(config)})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0
     assert verified(os.path.join(root, "t.bundle"), cwd=tmp_path)[0] == 0
-    os.rename(os.path.join(root, "tiny"), tmp_path / "tiny")  # two folders above is outside of this sweep
+    os.rename(os.path.join(root, "tiny"), tmp_path / "tiny")  # this path leads out of the sweep's folder
     assert verified(os.path.join(root, "t.bundle"), cwd=tmp_path)[0] == 1
 
 
@@ -191,7 +193,7 @@ def test_a_folder_that_is_not_a_bundle_is_refused(tmp_path):
 
 
 def python_with(folder, versions):
-    """A fake interpreter that reports these installed packages."""
+    """Write a fake Python interpreter that says that these packages are installed."""
     path = os.path.join(str(folder), "python")
     lines = "; ".join(f"found[{name!r}] = {version!r}" for name, version in versions.items())
     with open(path, "w", encoding="utf-8") as handle:
@@ -303,8 +305,8 @@ def test_a_changed_base_is_reported_by_its_setting(sweep, tmp_path):
 
 
 def test_line_ends_that_git_changed_are_named(tmp_path):
-    """With core.autocrlf, git had changed line ends, so each reported line differed from a text that looked the
-    same.
+    """With core.autocrlf, git changes line ends. verify says so; once it listed lines that looked the same before and
+    after.
     """
     put(tmp_path, {"a.json": b"{\r\n}\r\n"})
     (found,) = differences(str(tmp_path), folder_contents.tree(str(tmp_path)), {"a.json": b"{\n}\n"})

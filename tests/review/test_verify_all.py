@@ -1,4 +1,6 @@
-"""`xpc verify --all` prints a line for the commit, and for each spec, lock, bundle, model and run of a repository."""
+"""`xpc verify --all` prints a line about the commit, and a line about each spec, lock, bundle, model and run in a
+repository.
+"""
 
 import hashlib
 import inspect
@@ -138,7 +140,9 @@ def test_without_git_and_with_nothing_there(location, tmp_path):
 
 
 def test_a_spec_that_cannot_be_read_does_not_hide_the_others(tmp_path):
-    """The command once ended at the first huge file and did not report the specs after it."""
+    """A spec that is too large is reported, and the specs after it are still checked. Once, the command ended at such a
+    file.
+    """
     put(tmp_path, {"z.xp": "xpc 1\ntrain qwen2.5-3b on alpaca for 10 steps\nhardware 1 x h100-80gb\n"})
     with open(tmp_path / "large.xp", "wb") as handle:
         handle.truncate(2**40)

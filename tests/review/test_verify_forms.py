@@ -1,5 +1,5 @@
-"""`xpc verify` accepts the bundle of every form of spec: without an edition, with silenced warnings, bases, sweeps,
-data of each kind.
+"""`xpc verify` accepts an unchanged bundle of every form of spec: without an edition, with silenced warnings, with
+bases, with sweeps, and with each kind of data.
 """
 
 import os

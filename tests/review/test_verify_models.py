@@ -1,4 +1,6 @@
-"""`xpc verify` and local models: bundle and lock have digests of the models' files, which may be in another place."""
+"""`xpc verify` and local models. A bundle and a lock have the digests of the model's files. The files themselves may
+have been moved to another folder.
+"""
 
 import os
 
@@ -48,7 +50,9 @@ def test_an_added_file_of_the_model(location):
 
 @pytest.mark.parametrize("name", ["parts", "additional_chat_templates"])
 def test_files_behind_a_link_to_a_folder(location, tmp_path, name):
-    """Loading a model reads `parts/a.safetensors` if the index names it, also if `parts` is a link."""
+    """If the index names `parts/a.safetensors`, loading the model reads this file even if `parts` is a link. So verify
+    compares it, too.
+    """
     put(tmp_path / "store", {"a.safetensors": b"w" * 400, "b.jinja": "{{ messages }}", "again/c.json": "{}"})
     (tmp_path / "store" / "circle").symlink_to("..")
     (location / "models" / "tiny" / name).symlink_to(tmp_path / "store")
@@ -94,11 +98,11 @@ def test_quick_trusts_size_times_and_inode(location, monkeypatch):
 
 @pytest.mark.parametrize("words", [["--spec", "x.xp", "x.bundle"], ["--all"]])
 def test_quick_reads_no_weights_for_the_spec_and_the_lock(location, monkeypatch, words):
-    """Test that `verify --quick` compiles the spec without reading the files of local models again, and that the output
-    says how these files were compared. Both were once wrong.
+    """`verify --quick` must not read the files of local models again to compile the spec, and must say how it has
+    compared them. It once did neither.
     """
     monkeypatch.setattr(file_memory, "SETTLED", -1.0)
-    # Status 1 means that the lock does not pin packages yet.
+    # status 1, because the lock pins no packages yet
     assert run(location, "lock", "x.xp")[0] == 1
     file_digests._known.clear()
     assert run(location, "compile", "x.xp")[0] == 0
@@ -119,7 +123,7 @@ def test_a_bundle_elsewhere_finds_its_model_below_the_data_root(location, tmp_pa
 
 
 def test_the_lock_has_the_digests(location):
-    # Status 1 means that the lock does not pin packages yet.
+    # status 1, because the lock pins no packages yet
     assert run(location, "lock", "x.xp")[0] == 1
     assert "models/tiny/model.safetensors" in (location / "x.xp.lock").read_text()
     assert "optimizer.pt" not in (location / "x.xp.lock").read_text()

@@ -1,4 +1,4 @@
-"""Put this folder on sys.path, so that its test helpers are imported by name. The tests run offline."""
+"""Add this folder to sys.path, so that tests can import its helpers by name, and run the tests offline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A torch model with the kinds of weights that the runtime freezes, in a file that only running tests import."""
+"""A torch model with every kind of weight that the runtime can freeze. It has a file of its own, so that collecting the
+tests does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ class Layer(torch.nn.Module):  # type: ignore[misc]
 
 
 class Model(torch.nn.Module):  # type: ignore[misc]
-    """Embeddings, three layers and a head. With `tied`, the head shares the weight of the embeddings."""
+    """Embeddings, three layers and a head. With `tied`, head and embeddings share one weight."""
 
     def __init__(self, tied: bool = False) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Digests of the library functions that library_internals/ replaces, overrides or depends on.
 
-`python tests/runtime/library_digests.py STACK PYTHON` writes the digests of a stack again, after somebody has checked
-what changed in the library and whether the module still fits.
+If a function of a library has changed, somebody must check whether our module still works with it. Afterwards, `python
+tests/runtime/library_digests.py STACK PYTHON` writes the new digests of the stack.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ NONE = "none"
 
 
 def table() -> dict[str, dict[str, str]]:
-    """For each library function: the module of library_internals that depends on the function, and the function's
-    digest on each stack.
+    """For each library function: the module of library_internals that depends on it, and the function's digest on each
+    stack.
     """
     with open(TABLE, "rb") as handle:
         return tomllib.load(handle)

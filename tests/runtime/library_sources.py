@@ -1,6 +1,6 @@
 """Print the digest of the source of each named library function: `module:Class.method` or `module:name`.
 
-This program runs in the interpreter of a stack. A function that the stack does not have gives null.
+Run this program with the interpreter of a stack. For a function that the stack's libraries do not have, it prints null.
 """
 
 from __future__ import annotations

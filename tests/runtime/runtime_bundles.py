@@ -1,4 +1,6 @@
-"""Handwritten bundles for the runtime's tests, and their launch as launch.sh does it."""
+"""Bundles for the runtime's tests, written by hand instead of by the compiler. They are launched in the same way as by
+launch.sh.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def source(path: str, shape: str = "messages", **changes: Any) -> dict[str, Any]
 def plan(
     model: str, sources: list[dict[str, Any]], *, stack: str = stacks.DEFAULT, world: int = 1, zero: int = 0
 ) -> dict[str, Any]:
-    """trainer_args.json of a tiny run: 8 steps, a checkpoint every two."""
+    """The trainer_args.json of a tiny run with 8 steps, and a checkpoint after every second step."""
     arguments: dict[str, Any] = {
         "output_dir": "out", "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "max_steps": 8,
         "logging_steps": 1, "report_to": "none", "save_strategy": "steps", "save_steps": 2, "learning_rate": 5e-3,
@@ -76,7 +78,7 @@ def plan(
 
 
 def of_method(facts: dict[str, Any], config: str) -> dict[str, Any]:
-    """A copy of the plan for another method, which is given by its class of arguments."""
+    """A copy of the plan for another method; the method is named by its configuration class."""
     stack = stacks.load(facts["target"])
     assert stack is not None
     method = next(one for one in METHODS.values() if stack.config(one.name) == config)
@@ -89,7 +91,7 @@ def bundle_of(folder: str, facts: dict[str, Any], pins: dict[str, str] | None = 
 
 
 def write(folder: str, facts: dict[str, Any], pins: str = "") -> str:
-    """Write the bundle to disk, with a copy of the runtime in trainer/ that enables the features of its run."""
+    """Write the bundle to disk. Its trainer/ is a copy of the runtime in which the features of the run are enabled."""
     run = facts["run"]
     world, zero = run["world_size"], run["zero_stage"]
     shutil.copytree(os.path.join(ROOT, "runtime"), os.path.join(folder, "trainer"), ignore=lambda *_: ["__pycache__"])
@@ -120,7 +122,9 @@ def write(folder: str, facts: dict[str, Any], pins: str = "") -> str:
 
 
 def environment() -> dict[str, str]:
-    """The environment of a launch: no network, one thread per process, no variables of an outer launcher."""
+    """The environment variables of a launch: without a network, with one thread per process, and without variables of
+    an outer launcher.
+    """
     left_out = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
     return {**kept, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}

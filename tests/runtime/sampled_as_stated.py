@@ -1,5 +1,5 @@
-"""Print the values with which `generate` really samples, if the caller passes values that differ from those in the
-model's generation_config.json.
+"""The model's generation_config.json has sampling values, and the caller of `generate` passes others. Print the values
+with which `generate` really samples.
 
 python sampled_as_stated.py FOLDER    # prints JSON: the values without and with the runtime's correction
 """

@@ -1,4 +1,4 @@
-"""`lora { within }`: adapters are added inside of one module of the model, and nowhere else."""
+"""With `lora { within }`, adapters are added only inside of one module of the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A run may resume with another number of processes or another micro-batch, or a message says why it may not."""
+"""A run may resume with another number of processes or another micro-batch. If this would change the training, a
+message says why the run cannot resume.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ PREFERENCES = {"method.name": "dpo", "arguments.loss_type": ["sigmoid"]}
 
 
 def differences(was: dict[str, Any], now: dict[str, Any]) -> str:
-    """Return the message that lists the differing settings, with the compiler's reasons against another division of the
-    batch.
+    """Return the message about settings that differ from the checkpoint's. It has the compiler's reasons why the batch
+    cannot be divided in another way.
     """
     sections: dict[str, Any] = {"method": {}, "arguments": {}, "run": {}}
     for name, value in now.items():

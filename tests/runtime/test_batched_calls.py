@@ -1,4 +1,4 @@
-"""The runtime encodes the texts of many rows in one call, and each row gets its own ids."""
+"""The runtime tokenizes the texts of many rows in one call. Each row still gets the ids of its own texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xpc.runtime.batched_calls import NotBatched, Recorder
 
 
 class Encoded:
-    """A stand-in for the encoding that the `tokenizers` library returns: each character of the text is one token."""
+    """Replaces the encoding that the `tokenizers` library returns. Each character of the text is one token."""
 
     n_sequences = 1
 
@@ -56,7 +56,9 @@ ROWS = ["one", "two", "three", "four"]
 
 
 def results(function: Function, rows: list[str]) -> tuple[list[Any], list[str], Core]:
-    """The ids of each row, the rows for which the function ran, and the stand-in that counts batches."""
+    """Three results: the ids of each row, the rows for which the row function was called, and the fake tokenizer that
+    has counted the batches.
+    """
     tokenizer, called = Tokenizer(), list[str]()
 
     def of_row(location: int) -> dict[str, Any]:

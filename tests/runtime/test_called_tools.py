@@ -1,4 +1,6 @@
-"""Calls of tools and environments have a time limit, and mistakes in their files are found before a model is loaded."""
+"""A call of a tool or an environment has a time limit. Mistakes in the files that define them are reported before a
+model is loaded.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,8 @@ def test_a_tool_that_does_not_end_is_an_error_for_the_model(tool: Any, capsys: p
 
 
 def test_a_result_without_a_text_of_its_own_is_an_error_for_the_model(capsys: pytest.CaptureFixture[str]) -> None:
-    """A tool must not return an object that can be written only as its address in memory, because this address differs
-    from run to run.
+    """If a tool returns an object whose text is only its address in memory, the model gets an error instead. The
+    address would differ from run to run.
     """
     made: list[Any] = [object(), (one for one in "ab"), map(str, [1])]
     for one in made:
@@ -161,7 +163,7 @@ def test_only_a_class_is_an_environment(tmp_path: Path) -> None:
 
 
 class WordTokenizer:
-    """A tokenizer with one token for each word. Its template writes the name of each tool."""
+    """A tokenizer with one token per word. Its chat template writes the names of the tools."""
 
     def apply_chat_template(self, turns: list[dict[str, str]], tools: Any, **options: Any) -> str:
         assert options == {"tokenize": False, "add_generation_prompt": True}

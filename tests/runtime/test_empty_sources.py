@@ -1,4 +1,6 @@
-"""Sources and evaluation sets without rows are refused. A stream that ends before the run does begins again."""
+"""A source or an evaluation set without rows is refused. If a stream ends before the run does, the stream is read again
+from its beginning.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def test_every_source_without_rows_for_the_evaluation_is_found(monkeypatch: pyte
     monkeypatch.setattr(data_sources, "load", load)
     found = mixture.Mixture().before_rows(bundle(eval_split="test"), None)
     assert found == ["a.jsonl has no split test", "b.jsonl has no rows in test"]
-    assert read == [("a.jsonl", "test", 1), ("b.jsonl", "test", 1)]  # reading one row shows whether there are rows
+    assert read == [("a.jsonl", "test", 1), ("b.jsonl", "test", 1)]  # one row is read, to see whether there is any
     assert mixture.Mixture().before_rows(bundle(), None) == []
 
 
@@ -51,7 +53,7 @@ def test_an_evaluation_set_without_rows_is_refused_by_its_name(named: bool) -> N
 
 
 class Stream:
-    """Rows that are read in several passes; the number of a pass determines its order."""
+    """Rows that can be read in several passes. The order of the rows depends on the number of the pass."""
 
     def __init__(self, *learned: bool) -> None:
         self.epochs: list[int] = []
@@ -79,6 +81,6 @@ def test_a_stream_begins_again_until_the_run_has_its_sequences(capsys: pytest.Ca
     ]
     rows = Stream(True, True)
     assert len(list(Passes(bundle(), rows, 2))) == 2
-    assert (rows.epochs, capsys.readouterr().out) == ([], "")  # a stream in its stored order is read once
+    assert (rows.epochs, capsys.readouterr().out) == ([], "")  # without shuffling, the stream is read only once
     with pytest.raises(RunError, match="none of 2 rows has anything to learn"):
         list(Passes(bundle(), Stream(False, False), 5))

@@ -1,4 +1,6 @@
-"""A run on generated answers stops if prompts end without the beginning of an answer."""
+"""In a run that trains on generated answers, a prompt must end with the beginning of an answer (the generation prompt).
+Otherwise the run stops.
+"""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ def checker(
     generates: bool = False,
     **arguments: Any,
 ) -> list[int]:
-    """Pass these log events to the feature. Return the indices of the events at which the feature reports that the run
-    learns nothing.
+    """Pass these log events to the feature, one after the other. Return the indices of the events after which it
+    reports that the run learns nothing.
     """
     folder = tempfile.mkdtemp(dir=tmp_path)
     bundle = read(write(folder, plan("tiny", [source("d.jsonl")])))
@@ -84,6 +84,6 @@ def test_a_run_that_learns_is_not_reported(tmp_path: Path) -> None:
     assert checker(tmp_path, [*varied(20), *varied(20, lr=0.0)]) == []  # a schedule may end at 0
     assert checker(tmp_path, [*varied(50, lr=0.0), *varied(50)], warmup=50) == []
     assert checker(tmp_path, [*varied(9, grad_norm=0.0), *varied(1), *varied(9, grad_norm=0.0)]) == []
-    # an on-policy loss is always near 0, even if the model learns
+    # an on-policy loss is always near 0, also in a run that learns
     assert checker(tmp_path, varied(50, loss=0.0, reward_std=0.2), generates=True) == []
     assert checker(tmp_path, varied(50, **{"completions/clipped_ratio": 1.0}), mask_truncated_completions=False) == []

@@ -1,4 +1,6 @@
-"""The runtime puts images in their places in the text, and refuses bad images before it loads a model."""
+"""The runtime puts the images of a row where the row's text refers to them. It refuses bad images before it loads a
+model.
+"""
 
 from __future__ import annotations
 
@@ -183,7 +185,7 @@ def test_a_changed_image_is_opened_again_although_the_datasets_library_keeps_con
         return [[one["width"] for one in row["images"]] for row in rows]
 
     assert sizes() == sizes() == [[], [20], [20, 20]]
-    assert opened[0] == opened[1]  # the second start reads the converted rows
+    assert opened[0] == opened[1]  # on the second start, the converted rows come from the cache
     Image.new("RGB", (30, 10)).save(root / "red.png")
     assert sizes() == [[], [30], [30, 30]]
     (root / "red.png").write_bytes(b"not an image")

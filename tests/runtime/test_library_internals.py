@@ -1,4 +1,6 @@
-"""Private code of libraries is used only in library_internals/, and has not changed since somebody checked it."""
+"""Only modules in library_internals/ use private code of libraries. This code has not changed since somebody has
+checked it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def parsed(path: Path) -> ast.Module:
 
 
 def private(path: Path) -> set[str]:
-    """Private library names that a module reads, sets, imports or overrides, and library functions that it replaces."""
+    """The private names of libraries that a module reads, sets, imports or overrides, and the functions of libraries
+    that it replaces.
+    """
     found = set()
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr):
@@ -61,7 +65,9 @@ def test_only_library_internals_touches_them() -> None:
 
 
 def stand_ins(path: Path) -> set[str]:
-    """Names in a library's module that are replaced while a trainer is built (``trl_modules.replaced``)."""
+    """The names in a library's modules that the runtime replaces while it builds a trainer
+    (``trl_modules.replaced``).
+    """
     if "trl_modules import replaced" not in path.read_text(encoding="utf-8"):
         return set()
     tables = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.AnnAssign | ast.Assign | ast.Call)]
@@ -96,7 +102,7 @@ def test_a_bundle_has_the_rows_of_its_modules() -> None:
 
 
 def overridden() -> set[str]:
-    """The private methods of our trainers that the library's trainers also have, so that ours would override the
+    """Private methods that both our trainers and the library's trainers have, so that our method silently overrides the
     library's.
     """
     return {
@@ -152,8 +158,8 @@ def test_the_code_under_it_is_what_it_was(target: str) -> None:
 
 @pytest.mark.slow
 def test_no_other_private_method_is_overridden() -> None:
-    """If a library's trainer gets a private method with a name of ours, our method would change the library's
-    behaviour.
+    """None of our private methods may have the name of a private method in a library's trainer, because it would change
+    what the library does.
     """
     trl = pytest.importorskip("trl")
     from xpc.runtime.core.fault_tolerance import FaultTolerant

@@ -1,4 +1,6 @@
-"""The FSDP plugin that accelerate builds is compared with accelerate.yaml, on every stack."""
+"""The runtime compares the FSDP plugin that accelerate has built with the settings in accelerate.yaml. This works on
+every stack.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Different names that libraries have for the same thing compare as equal."""
+"""Libraries have different names for the same thing. The runtime treats such names as equal when it compares values."""
 
 from __future__ import annotations
 

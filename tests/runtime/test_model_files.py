@@ -1,4 +1,4 @@
-"""Before the launch, the files of a local model are compared with the digests in the bundle."""
+"""Before the processes start, a launch compares the files of a local model with the digests in the bundle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODEL = {**LOCAL_MODEL, "optimizer.pt": "state", "trainer_state.json": "{}", "su
 
 @pytest.fixture
 def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A compiled bundle of a local model, without cached digests."""
+    """A bundle compiled for a local model. Digests of the model's files are not in the cache."""
     put(tmp_path / "models" / "tiny", MODEL)
     put(tmp_path, {"x.xp": LOCAL, "rows.jsonl": ROW * 40})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -112,8 +112,8 @@ def test_unchanged_files_are_read_once(location: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 def test_the_entries_are_those_of_the_compiler(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiler and launch use the same cache of digests: a launch after `compile` hashes no file, and neither does
-    `verify --quick` after a launch.
+    """Compiler and launch share one cache of digests. So a launch after `compile` computes no digest again, and neither
+    does `verify --quick` after a launch.
     """
     monkeypatch.setattr(file_memory, "SETTLED", -1.0)
     monkeypatch.setattr(known_digests, "SETTLED", -1.0)
@@ -152,8 +152,8 @@ def test_what_others_can_write_is_not_believed(location: Path, monkeypatch: pyte
 
 
 def test_the_compiler_and_the_run_mean_the_same_files(location: Path) -> None:
-    """The manifest lists what the launch compares: no states, no records, nothing hidden, and nothing deeper than two
-    levels of folders.
+    """The manifest lists exactly the files that a launch compares. Left out are training states, records, hidden files,
+    and files below more than two levels of folders.
     """
     extra = {"notes.txt": "n", "readme.md": "n", ".hidden.json": "{}", "scaler.pt": "s", "eval_results.json": "{}",
              "parts/a.json": "{}", "parts/b/c.json": "{}", "parts/b/d/e.json": "{}",
@@ -167,7 +167,9 @@ def test_the_compiler_and_the_run_mean_the_same_files(location: Path) -> None:
 
 @pytest.mark.slow
 def test_a_model_of_links(location: Path, tmp_path: Path) -> None:
-    """The launch once called each file behind a link to a folder missing, so it refused an unchanged model."""
+    """Files of the model may be behind a link to a folder. The launch once said that such files were missing, and
+    refused an unchanged model.
+    """
     put(tmp_path / "store", {"a.safetensors": b"w" * 400, "b/c.json": "{}", "b/d/e.json": "{}"})
     put(tmp_path / "other", {"f.safetensors": b"w"})
     model = tmp_path / "models" / "tiny"
@@ -181,7 +183,7 @@ def test_a_model_of_links(location: Path, tmp_path: Path) -> None:
     stated = model_files.weights("x.bundle")
     for name in ("parts/a.safetensors", "parts/b/c.json", "parts/again/f.safetensors"):
         assert f"models/tiny/{name}" in stated
-    assert "models/tiny/parts/b/d/e.json" not in stated  # three levels deep
+    assert "models/tiny/parts/b/d/e.json" not in stated  # the link shows the same files again, three levels deep
     assert not [one for one in stated if "itself" in one]  # the same files again
     put(tmp_path / "other", {"f.safetensors": b"v"})
     assert "models/tiny/parts/again/f.safetensors has sha256 " in found()[0]
@@ -198,7 +200,9 @@ def test_a_model_with_more_files_than_are_searched(location: Path, monkeypatch: 
 
 @pytest.mark.slow
 def test_a_launch_stops_before_it_starts_a_process(tmp_path: Path) -> None:
-    """A changed model file stops the launch. With the old file back in place, the launch trains."""
+    """If a model file has changed, the launch stops before it starts a process. With the old file back, the same launch
+    trains.
+    """
     import tiny
     from forks import shared
 

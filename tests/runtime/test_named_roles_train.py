@@ -1,4 +1,6 @@
-"""A run whose rows name speakers differently learns the same as one with the usual roles, on each stack."""
+"""Rows may have other names for the speakers (roles) than usual. On each stack, a run learns the same from them as from
+rows with the usual names.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A node reads its rank and sets gloo's network interface; the launchers of several nodes end in the right order."""
+"""A node reads its rank, and sets the network interface for gloo. When a run ends, the launchers of the nodes end in
+the right order.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ def test_gloo_is_given_the_interface_that_the_others_reach(monkeypatch: pytest.M
 
 
 def test_the_loopback_is_no_address_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Debian maps the machine's own name to 127.0.1.1, so MASTER_ADDR would lead node 0 to its loopback."""
+    """On Debian, a machine's own name is mapped to 127.0.1.1. With its name as MASTER_ADDR, node 0 would therefore
+    listen only on the loopback interface.
+    """
     found = node_network.own_address("127.0.1.1", 29500)
     assert found is None or not found.startswith("127.")
     monkeypatch.setattr(node_network, "resolve", refuse)
@@ -108,8 +112,8 @@ def test_why_node_0_is_not_reached(monkeypatch: pytest.MonkeyPatch, error: OSErr
 
 @pytest.mark.slow
 def test_every_process_group_waits_as_long_as_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each process group has the spec's timeout. DeepSpeed makes its own group, which torch gives a default timeout (10
-    minutes with NCCL, 30 with gloo).
+    """Every process group has the timeout that the spec states. DeepSpeed makes a group of its own, to which torch
+    would give the default (10 minutes with NCCL, 30 with gloo).
     """
     pytest.importorskip("torch")
     from torch.distributed import distributed_c10d
@@ -123,9 +127,9 @@ def test_every_process_group_waits_as_long_as_was_written(monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_node_0_leaves_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Node 0 ends after all other nodes, because it hosts the store for which they may still wait.
+    """Node 0 hosts the rendezvous store, which other nodes may still need. So it ends after all of them.
 
-    A c10d rendezvous uses the store when it shuts down, after the barrier.
+    A c10d rendezvous still uses the store when it shuts down, which is after the exit barrier.
     """
     pytest.importorskip("torch")
     from torch.distributed.elastic.agent.server import api
@@ -160,7 +164,7 @@ def test_launchers_that_do_not_find_each_other_say_so(monkeypatch: pytest.Monkey
     from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
     monkeypatch.delenv("MASTER_ADDR", raising=False)
-    # without MASTER_ADDR the run has one node, so its launcher need not find another one
+    # no MASTER_ADDR means a single node, so there is no other launcher to look for
     assert node_rendezvous.rendezvous_failure(RendezvousTimeoutError()) is None
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")
@@ -186,8 +190,8 @@ print("it waits for the other nodes")
 
 @pytest.mark.parametrize(("started", "status"), [(True, 0), (False, 75)], ids=["processes done", "not started"])
 def test_a_stop_request_without_processes(started: bool, status: int) -> None:
-    """A node whose processes have ended still waits for all other nodes. If the node stopped at once, the other nodes
-    would wait 300 s at the exit barrier.
+    """After a stop request, a node without any process left still waits for the other nodes at the exit barrier. If it
+    ended at once, the others would wait there for 300 s.
     """
     code = STOP_REQUEST.format(root=ROOT, started=int(started))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

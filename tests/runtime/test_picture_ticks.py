@@ -1,4 +1,4 @@
-"""The axes of a picture have round numbers."""
+"""The marks on the axes of a plot are at round numbers."""
 
 from __future__ import annotations
 

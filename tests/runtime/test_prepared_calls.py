@@ -1,4 +1,4 @@
-"""Rows in $XPC_PREPARED are used only for the same calls of `Dataset.map` on the same rows."""
+"""Prepared rows in $XPC_PREPARED are used only if a run makes the same call of `Dataset.map` on the same rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Rows(list[str]):
 
 
 def call(rows: int, *files: str, columns: tuple[str, ...] = ("text",)) -> dict[str, Any]:
-    """A recorded call of `Dataset.map`, as the preparation stores it."""
+    """A call of `Dataset.map` in the form in which the preparation records it."""
     return {"rows": rows, "columns": list(columns), "files": list(files)}
 
 
@@ -28,7 +28,9 @@ def real(rows: Rows, function: Any = None, **options: Any) -> str:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], str]]:
-    """The prepared files that are read instead of making a call of `Dataset.map`; empty if the call is made."""
+    """Make a call of `Dataset.map`. Return the prepared files that are read instead; empty if the call is really
+    made.
+    """
     found: list[tuple[list[str], str]] = []
     monkeypatch.setattr(prepare_rows, "_joined", lambda paths, form: found.append((paths, form)) or "prepared")
     return found
@@ -39,7 +41,8 @@ def test_each_call_gets_its_own_files_in_order(read: list[tuple[list[str], str]]
     assert mapped(real, Rows("abc"), None) == "prepared"
     assert mapped(real, Rows("abc"), None) == "mapped here: 3"  # the preparation stored no rows of this call
     assert mapped(real, Rows("ab"), None) == "prepared"
-    assert mapped(real, Rows("abc"), None) == "mapped here: 3"  # the preparation ended before this call
+    # the preparation was interrupted before it made this call
+    assert mapped(real, Rows("abc"), None) == "mapped here: 3"
     assert read == [(["/there/a-0", "/there/a-1"], "as stated"), (["/there/b-0"], "as stated")]
 
 

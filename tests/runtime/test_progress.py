@@ -1,4 +1,4 @@
-"""A long phase prints a line with its count; without a terminal, progress bars write nothing."""
+"""If a phase takes long, it prints a line with its progress. Without a terminal, progress bars print nothing."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_a_silent_phase_prints_at_growing_intervals(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 def test_a_phase_of_a_started_process_counts_the_silence_before_it():
-    """A launcher starts a process after some seconds without output. The process counts these seconds as its own
-    silence, so its first line comes in time.
+    """The launcher prints nothing for some seconds before it starts a process. The process counts these seconds as
+    silence, too, so that its first line is not late.
     """
     start = (
         "import os, subprocess, sys, time; from xpc.runtime.core import errors, progress; errors.printed -= 100;"

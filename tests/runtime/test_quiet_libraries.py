@@ -1,4 +1,4 @@
-"""Messages of the libraries are filtered if no user of a run can act on them. All other messages are printed."""
+"""Messages of the libraries that a user can do nothing about are not printed. All other messages are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ FREE = "Padding-free training is enabled, but the attention implementation is no
 
 @pytest.fixture
 def printed() -> Iterator[list[str]]:
-    """The messages that the tested loggers print. The loggers and their filters are restored after the test."""
+    """Return the messages that the loggers of the test print. After the test, the loggers have their old filters
+    again.
+    """
     messages: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]

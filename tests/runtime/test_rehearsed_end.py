@@ -1,4 +1,6 @@
-"""A rehearsal succeeds if the run ends by itself before it is asked to stop. It fails if the run saves nothing."""
+"""A rehearsal asks the run to stop and then resumes it. If the run ends by itself before that, the rehearsal succeeds;
+if the run saves nothing, it fails.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A run records measurements and results: phases, waits, padding, best values, utilisation, picture and model card."""
+"""What a run records: times of phases, waiting times, padding, the best values, utilisation, a plot, and the model
+card.
+"""
 
 from __future__ import annotations
 
@@ -43,20 +45,22 @@ def test_phases_have_their_seconds_and_their_peaks(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow
 def test_a_peak_of_a_phase_is_not_that_of_an_earlier_one() -> None:
-    """On Linux the peak is reset, so 256 MiB that were freed before do not count for the next phase."""
+    """On Linux, the peak of memory is reset at the beginning of a phase. So 256 MiB that were freed before the phase do
+    not count for it.
+    """
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("this system has no clear_refs: peaks only grow")
     held = bytearray(b"x" * 2**28)
     measurements.peak("large")
     del held
-    # the peak of this phase still includes the freed memory, because the phase began before the memory was freed
+    # the phase began before the memory was freed, so its peak includes this memory
     measurements.peak("between")
     measurements.peak("small")
     assert Measured.memory["large"]["resident"] - Measured.memory["small"]["resident"] > 2**27
 
 
 class Ids:
-    """A stand-in for a tensor of token ids or a mask, of which only the size and the sum are read."""
+    """Replaces a tensor of token ids or a mask. Only its size and its sum are read."""
 
     def __init__(self, size: int, total: int = 0) -> None:
         self.size, self.total = size, total
@@ -165,7 +169,8 @@ def test_each_of_several_reward_functions_has_a_result() -> None:
         "  short    0.3000 -> 0.9000  (lowest 0.3000 at step 1, highest 0.9000 at step 3)\n"
     )
     one = [{key: value for key, value in event.items() if "accuracy" not in key} for event in REWARDED]
-    assert list(result.results(one, rewarded=True)) == ["reward"]  # the only function's reward equals the total
+    # there is only one reward function, so its reward is the total
+    assert list(result.results(one, rewarded=True)) == ["reward"]
 
 
 def test_a_sweep_has_a_line_for_each_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +219,9 @@ def test_the_lines_of_use_are_python() -> None:
 
 
 def test_the_lines_of_use_load_adapters_that_transformers_does_not_load(tmp_path: Path) -> None:
-    """transformers loads no adapters of VeRA, and gives those of a reward model a base without their head."""
+    """The model card shows how to load the adapters. transformers cannot load VeRA, and loads the adapters of a reward
+    model on a base without the head, so both need other lines.
+    """
     for kind, scores, loader in (
         ("LORA", False, ""),
         ("VERA", False, "CausalLM"),
@@ -282,7 +289,7 @@ def parsed_picture(events: list[dict[str, Any]], restarts: tuple[float, ...] = (
 
 
 def points(found: ET.Element) -> list[list[tuple[float, float]]]:
-    """The points of each curve, in the units of the picture."""
+    """The points of each curve of a plot, in the plot's units."""
     paths = [one.get("d") or "" for one in found.iter("{http://www.w3.org/2000/svg}path")]
     return [[(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", path)] for path in paths]
 

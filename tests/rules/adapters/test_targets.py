@@ -1,4 +1,6 @@
-"""Each stack's table of modules decides which adapter targets are legal, on mixtures of experts and on dense models."""
+"""Which target modules an adapter may have, on mixtures of experts and on dense models. Each stack has a table of
+modules that decides this.
+"""
 
 from __future__ import annotations
 

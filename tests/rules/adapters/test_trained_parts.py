@@ -1,4 +1,6 @@
-"""Adapter and `freeze` settings that name a module are refused if the model does not have this module."""
+"""If a setting of an adapter or of `freeze` names a module, the model must have this module; otherwise the spec is
+refused.
+"""
 
 from __future__ import annotations
 

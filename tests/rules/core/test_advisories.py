@@ -1,5 +1,5 @@
-"""The table of wrong results in library versions: its entries are complete, and each stack's advisories are reported
-for a spec.
+"""The table of library versions that compute wrong results (advisories): its entries are complete, and a spec gets the
+advisories of its stack.
 """
 
 import re
@@ -113,7 +113,7 @@ def test_a_spec_shows_it_and_another_stack_does_not(name, code, text):
     assert code in codes(found), found.problems
     assert one.of(stacks.load(re.search(r"target (\S+)", text)[1]))
     assert one.of(stacks.load(stacks.DEFAULT)) is not bool(one.fixed_in)
-    if code != "XP310" and one.fixed_in:  # XP310 refuses any packing without a mask
+    if code != "XP310" and one.fixed_in:  # for this stack, XP310 refuses packing without a mask
         assert code not in codes(checked(re.sub(r"target \S+\n", "", text)))
     if code == "XP940":
         assert any(one.threads[0] in each.message for each in found.problems)
@@ -124,7 +124,7 @@ def test_versions_from_the_first_to_before_the_one_that_mends():
     assert [one.concerns(version) for version in ("0.16.8", "0.18.2", "0.19.7", "0.19.8", "0.20")] == [
         False, True, True, False, False,
     ]  # fmt: skip
-    assert ADVISORIES["fused-dpo-under-ddp"].concerns("9.0")  # no released version fixes this defect
+    assert ADVISORIES["fused-dpo-under-ddp"].concerns("9.0")  # every released version has this defect
 
 
 def test_upgrade_lists_what_a_move_mends(tmp_path):

@@ -1,4 +1,6 @@
-"""Data derived from the rules is right: the codes, the settings that each rule reads, the `WHEN` of each module."""
+"""Data that is generated from the rules is right: the codes, the settings that each rule reads, and the `WHEN` of each
+module (a condition without which none of the module's rules can apply).
+"""
 
 import json
 import re
@@ -40,12 +42,12 @@ again.
 
 
 def allowed(module):
-    """Whether the rules of a module may rely on its `WHEN`. The rules of a launch engine always may."""
+    """Whether the rules of a module may assume that its `WHEN` is true. The rules of launch engines always may."""
     return module in PRECONDITION or module.startswith("engines.")
 
 
 class Noted(Mapping):
-    """The values of a spec. A path that is read by its name is recorded; iterating over all values records nothing."""
+    """The values of a spec. It records every path that is read by name; a loop over all values records nothing."""
 
     def __init__(self, values, requested):
         self.inner, self.requested = values, requested
@@ -69,8 +71,8 @@ class Noted(Mapping):
 
 @pytest.fixture(scope="module")
 def specs(tmp_path_factory):
-    """For every rejected and accepted text of the cases that has a `Spec`: this spec, and the set of paths that are
-    read from it.
+    """For each rejected and each accepted text of the rules' cases that gives a `Spec`: this spec, and the set of paths
+    that are read from the spec.
     """
     found = []
     for case in CASES:
@@ -98,8 +100,8 @@ def test_explain_lists_the_rules_of_a_setting():
 
 
 def test_a_field_of_a_record_is_not_the_setting_of_its_name():
-    """The setting `hardware` is not listed for XP431. This rule calls `evolve`, which reads every field of the record
-    `Spec`, and one of these fields is also named `hardware`.
+    """XP431 does not read the setting `hardware`, so it is not listed for this rule. The rule calls `evolve`, which
+    reads every field of the record `Spec`, and one of these fields is called `hardware`, too.
     """
     assert "hardware" not in codes()["XP431"][1]
     assert "hardware" in codes()["XP330"][1]
@@ -130,7 +132,9 @@ def test_rule_reads_what_it_names_and_skipped_modules_have_no_finding(specs):
 
 
 def _alone(rule, spec):
-    """The findings of a rule for a spec that its module's `WHEN` excludes. Empty if the rule raises an exception."""
+    """What a rule finds in a spec for which its module's `WHEN` is false, so that normally the rule would not run.
+    Empty if the rule raises an exception.
+    """
     try:
         return list(rule.run(spec))
     except (AssertionError, KeyError, StopIteration, TypeError):

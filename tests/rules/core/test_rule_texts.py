@@ -1,5 +1,5 @@
-"""The docstring of a rule has four parts in this order: what it checks, why it is bad, what happens without it,
-source.
+"""The docstring of each rule has four parts in this order: what the rule checks, why that is bad, what happens without
+the rule, and the source.
 """
 
 from xpc.compiler.explain.texts import explain
@@ -8,7 +8,7 @@ from xpc.compiler.rules.core.rule import PARTS, Rule
 
 
 def fault(rule: Rule) -> str:
-    """The mistake in a docstring; "" if it has the four parts in order."""
+    """What is wrong with a docstring; "" if all four parts are there and in order."""
     summary, *others = rule.text.split("\n\n")
     if len(others) != len(PARTS) or summary.startswith(PARTS):
         return f"{len(others)} paragraphs after the summary {summary!r}"

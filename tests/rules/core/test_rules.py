@@ -1,4 +1,6 @@
-"""Each rule rejects the first spec of its case, and accepts the second, which is the nearest legal one."""
+"""Each rule has a case of two specs. The rule rejects the first one, and accepts the second one, which is the most
+similar legal spec.
+"""
 
 from pathlib import Path
 
@@ -55,8 +57,8 @@ NOT_TYPED = {
 
 @pytest.mark.parametrize("case", EACH)
 def test_rejected_gives_exactly_its_code_with_the_way_out_and_accepted_does_not(case: Case, root: str):
-    """The diagnostic's message is complete. The spec compiles after the suggested edit, and after typing what the help
-    says.
+    """The rejected spec gets the rule's code, and a complete message. It compiles after the suggested edit, and also
+    after a user has typed what the help says.
     """
     passes(case, root)
     found = checked_once(case.rejected, root)

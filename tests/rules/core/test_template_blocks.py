@@ -1,4 +1,4 @@
-"""A chat template is split into texts and blocks as jinja splits it."""
+"""The compiler splits a chat template into texts and blocks exactly as jinja does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_parts_of_a_template():
         (r"{{ 'a\'b' ~ c }}", "  ~ c "),  # an escaped quote does not end the text
         (r"{{ 'a\\' ~ c }}", "  ~ c "),  # an escaped backslash is no escape of the quote
         ("{{ '}}' }}{{ d }}", "  \n d "),
-        ("{{ 'it' }} it's {{ d }}", "  \n d "),  # a quote between blocks begins no text
+        ("{{ 'it' }} it's {{ d }}", "  \n d "),  # outside of blocks, a quotation mark does not begin a string
         ("{{ 'open }} {{ d }}", ""),
         ("{# open {{ d }}", ""),
     ],

@@ -1,5 +1,5 @@
-"""The rules know which turns of local rows a template allows. The help of a finding names what is legal on the spec's
-stack, and `omit` allows a template to drop parts.
+"""The rules know which turns a chat template allows, and compare them with local rows. The help of a finding names what
+is legal on the spec's stack. With the setting `omit`, the template may drop parts of a row.
 """
 
 from __future__ import annotations
@@ -110,4 +110,4 @@ def test_an_answer_begins_with_the_assistants_turn_on_a_stack_that_requires_it(
     refusing = {target for target in STACKS if stacks.load(target).facts.prompts_begin_rows}
     assert {target for target, one in texts.items() if one["XP548"].startswith("error")} == refusing
     plain = found(tmp_path, row, f"method {method}", f"target {min(refusing)}", "chat_template = mistral")
-    assert not plain["XP548"].startswith("error")  # the template writes nothing between a question and its answer
+    assert not plain["XP548"].startswith("error")  # in this template, nothing separates a question from its answer

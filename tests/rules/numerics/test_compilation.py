@@ -1,4 +1,6 @@
-"""The edit of a rule about compiled models replaces a mode with CUDA graphs, and no other mode."""
+"""Some modes of torch.compile use CUDA graphs. For a compiled model, the rule's edit replaces such a mode, and no other
+one.
+"""
 
 from __future__ import annotations
 

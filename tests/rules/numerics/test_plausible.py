@@ -1,4 +1,6 @@
-"""The rule XP586 finds numbers far outside of the published ones in every range, and none in the published recipes."""
+"""For each range of usual values, the rule XP586 reports a number far outside. It reports nothing in the published
+recipes.
+"""
 
 from __future__ import annotations
 

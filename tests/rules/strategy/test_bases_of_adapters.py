@@ -1,4 +1,6 @@
-"""If a run with adapters does not fit its GPU, the help first suggests a smaller dtype for the frozen base."""
+"""If a run with adapters does not fit in its GPU, the first suggestion of the help is a smaller dtype for the frozen
+base.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The memory that a process needs even without a batch follows the published formulas. A spec with more than the GPU's
-memory does not compile.
+"""The memory that a process needs for its model states (without any batch) follows from published formulas. If it
+exceeds the GPU's memory, the spec does not compile.
 """
 
 import pytest
@@ -68,7 +68,7 @@ def test_the_closed_forms(strategy: str, precision: str, more: str, bytes_: floa
 def test_the_specimens() -> None:
     assert "strategy zero3" in messages("llama-3.1-70b-instruct", "16 x a100-80gb")
     assert "under ddp" in messages("llama-3.1-70b-instruct", "8 x a100-80gb", strategy="")
-    # Without a stated strategy, the plan chooses zero3, with which the weights and the optimizer states fit.
+    # the spec states no strategy, and the plan chooses zero3, with which weights and optimizer states fit
     assert messages("llama-3.1-70b-instruct", "16 x a100-80gb", strategy="") == ""
     assert "strategy zero3(offload=cpu)" in messages("qwen2.5-7b", "1 x t4", precision="fp32")
     assert "zero3(offload=" in messages("llama-3.1-70b-instruct", "8 x a100-80gb")
