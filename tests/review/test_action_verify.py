@@ -30,8 +30,8 @@ SWEEP = "sweep { lr = [1e-5, 2e-5] }\n"
 
 
 def lock(specs: Path) -> None:
-    """status 1: no package is pinned yet"""
-    assert xpc("lock", "x.xp", cwd=str(specs)).returncode == 1  # without the packages: a lock that pins nothing of them
+    """Write the lock of x.xp. The locked packages are those that the spec requires, as if pip had resolved them."""
+    assert xpc("lock", "x.xp", cwd=str(specs)).returncode == 1  # status 1: no package is pinned yet
     with open(specs / "x.xp.lock", "a", encoding="utf-8") as handle:
         for name, lines in requirements(compiled(LOCAL, str(specs), "x.xp")).items():
             handle.write(f'\n[environment."{name}"]\nasked = {json.dumps(lines)}\nresolved = {json.dumps(lines)}\n')

@@ -331,7 +331,8 @@ def test_each_of_several_reward_functions_has_a_curve() -> None:
     names = {f"rewards/{'long' * 5}{number}/mean": number for number in range(8)}
     found = parsed_picture([{"step": step, **names} for step in (1, 2)])
     texts = [one for one in found.iter("{http://www.w3.org/2000/svg}text") if (one.text or "").startswith("long")]
-    assert len({one.get("y") for one in texts}) == 4  # the legend has several lines, each within the panel
+    # the legend is broken into lines, none of which is wider than the panel
+    assert len({one.get("y") for one in texts}) == 4
     assert all(float(one.get("x") or 0) + 6 * len(one.text or "") <= picture.WIDTH for one in texts)
     functions = {key: value for key, value in REWARDED[0].items() if "accuracy" not in key}
     assert "rewards" not in picture.curves([functions])

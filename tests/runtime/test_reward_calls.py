@@ -1,4 +1,6 @@
-"""The runtime calls each reward function with a first row, and reports a function that fails later in the run."""
+"""Before training, the runtime calls each reward function with the first row. A function that fails only later in the
+run is also reported.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ TOKENIZER.eos_token_id = 2
 
 
 def call(code: str, stack: str = "trl-1.16", row: dict[str, Any] = ROW) -> str | None:
-    """Run the text `code`, which defines a reward function `r`. Return what the runtime reports about a first call of
-    `r`.
+    """Run the text `code`, which defines a reward function `r`, and call `r` with a first row. Return what the runtime
+    reports about the call.
     """
     inside: dict[str, Any] = {}
     exec(compile(code, "/b/files/r.py", "exec"), inside)

@@ -1,4 +1,6 @@
-"""Parts of a row that its rendered text lacks are found and located, in every format of rows."""
+"""In every format of rows, the runtime finds parts of a row that are missing in its rendered text, and says where in
+the row they are.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ PLAIN = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 
 @pytest.fixture(scope="module", autouse=True)
 def libraries() -> None:
-    """Import the libraries only in the process that runs these tests."""
+    """Import the libraries in the process that runs these tests, and not when pytest collects them."""
     global tokenizers, transformers
     tokenizers, transformers = pytest.importorskip("tokenizers"), pytest.importorskip("transformers")
 
@@ -77,7 +79,7 @@ def test_a_content_is_found_in_its_place(template: str, messages: Any, losses: A
 def test_reasoning_is_found_under_each_of_its_names(key: str) -> None:
     row = {"messages": [turn("user", "1"), turn("assistant", "1", **{key: "1"})]}
     assert found(row, built_in("chatml")) == [("reasoning", 1, "missing")]
-    # transformers 5 renames the other two keys to `reasoning_content`, and transformers 4 does not.
+    # transformers 5 renames the other two keys to `reasoning_content`; transformers 4 leaves them.
     assert not key.endswith("content") or found(row, built_in("qwen3")) == []
     twice = {"messages": [turn("user", "1"), turn("assistant", "1", reasoning_content="1", reasoning="1")]}
     assert found(twice, built_in("qwen3")) == []
@@ -198,7 +200,7 @@ def test_rows_of_each_structure_are_compared() -> None:
 
 
 def test_the_digest_of_a_tokenizer_stays() -> None:
-    """The digest of a tokenizer is the same in each process. By this digest, the datasets library finds rows that
+    """A tokenizer has the same digest in every process. The datasets library needs this to find cached rows that
     another process has tokenized.
     """
     fingerprint = pytest.importorskip("datasets.fingerprint")

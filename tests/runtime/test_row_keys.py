@@ -1,4 +1,6 @@
-"""Tool calls, tools and keys of turns that a row writes in an unusual way are read, refused or reported."""
+"""Some rows write tool calls, tools or keys of turns in an unusual way. The runtime reads them, refuses them, or
+reports them.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,7 @@ def test_texts_in_a_list_are_contents() -> None:
 
 
 class Tokenizer:
-    """A tokenizer whose chat template writes the key `mood` of a turn, and names of tools."""
+    """A tokenizer whose chat template writes the names of tools, and the key `mood` of a turn."""
 
     chat_template = "{% for turn in messages %}{{ turn.content }}{{ turn.mood }}{% endfor %}{{ tools[0].name }}"
     all_special_tokens = ("<|end|>", "")

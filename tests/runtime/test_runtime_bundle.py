@@ -1,4 +1,4 @@
-"""Those parts of the runtime work that need only the standard library: world size, paths, output folder,
+"""Parts of the runtime that use only the standard library: the world size, paths, the output folder, and
 checkpoints.
 """
 
@@ -70,7 +70,7 @@ def test_a_local_file_is_found_in_order(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("XPC_DATA_ROOT", str(root))
     with pytest.raises(RunError, match=r"tried .*root.*here"):
         local_files.find(bundle.folder, "d.jsonl")
-    # each of these folders takes precedence over the folders before it in the list
+    # the list is ordered: each folder is preferred to those before it
     for folder in (here, tmp_path, root):
         (folder / "d.jsonl").write_text("")
         assert local_files.find(bundle.folder, "d.jsonl") == str(folder / "d.jsonl")
@@ -128,7 +128,7 @@ def test_the_newest_whole_checkpoint_is_used(tmp_path: Path) -> None:
 
 
 def recorded(folder: Path) -> None:
-    """Write xpc_files.json as a save does."""
+    """Write xpc_files.json, which records the files of a checkpoint, as a save does."""
     seals = checkpoint_integrity.seal(str(folder), 0)
     (folder / checkpoint_integrity.RECORD).write_text(json.dumps({"files": seals}))
 
@@ -197,7 +197,7 @@ def test_a_random_state_that_is_cut_off_is_found(tmp_path: Path) -> None:
     archive(folder / "rng_state_0.pth")
     (folder / "rng_state_1.pth").write_bytes(b"")
     assert checkpoints.missing(str(folder), 2, 2, PLAIN) == "rng_state_1.pth is cut off"
-    os.remove(folder / "rng_state_1.pth")  # transformers can resume without this file
+    os.remove(folder / "rng_state_1.pth")  # transformers resumes even without this file
     assert checkpoints.missing(str(folder), 2, 2, PLAIN) is None
 
 
@@ -248,8 +248,8 @@ def test_weights_that_training_cannot_go_on_from_are_not_trained_over(tmp_path: 
 
 @pytest.mark.parametrize("kept", [0, 1, 4096, -1])
 def test_a_marker_that_a_kill_cut_off_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
-    """A marker that is cut off counts as missing: its settings line is several pages long, and a kill can end a write
-    between two pages.
+    """A truncated marker file counts as a missing one. A kill can truncate it between two pages, because its line with
+    the settings is several pages long.
     """
     monkeypatch.setattr(output_folder, "LOCK_SECONDS", 0)
     out = tmp_path / "out"
@@ -317,7 +317,8 @@ def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatc
     assert output_folder._locked is not None
     output_folder._locked.close()  # the end of a process also closes its lock
     assert output_folder.begin(bundle) == (None, ["no complete checkpoint to resume from: starting from the beginning"])
-    # A run that was refused before its first step has left nothing, so a corrected spec may use the folder.
+    # A run that was refused before its first step leaves no files. So the folder is free for a run of the corrected
+    # spec.
     assert output_folder.begin(other) == (None, ["no complete checkpoint to resume from: starting from the beginning"])
     never = made(tmp_path, "never", output_dir=str(out), per_device_eval_batch_size=4)
     never.run["resume"] = "never"

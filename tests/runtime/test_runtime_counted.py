@@ -1,5 +1,5 @@
-"""Before the first step, a run reports the tokens and rows that are lost; it stops if no row or no trained token is
-left.
+"""Before the first step, a run reports how many tokens and rows are lost. If no row is left, or no token with a loss,
+the run stops.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module", autouse=True)
 def stack() -> None:
-    """Import the training libraries only in the process that runs these tests."""
+    """Import the training libraries in the process that runs these tests, and not when pytest collects them."""
     global datasets
     datasets = pytest.importorskip("datasets")
 
 
 def prepared(lengths: list[int], most: int | None, method: str = "sft", **arguments: Any) -> tuple[Any, Any, Any]:
-    """Return a bundle, its counts, and its rows, which are tokenized by one call of `map` and cut by another, as TRL
-    does.
+    """Return a bundle, its counts, and its rows. As in TRL, one call of `map` tokenizes the rows, and a second one
+    truncates them.
     """
     facts = plan("tiny", [source("d.jsonl")])
     facts["method"] = method_facts(METHODS[method])

@@ -1,6 +1,7 @@
-"""Whatever the small files of an output folder contain, a start continues or skips them, without a traceback.
+"""The small files of an output folder may contain anything. A start reads them or skips them, and never ends with a
+traceback.
 
-Each file gets each kind of content that a full disk, a broken copy or an edit can leave.
+The tests write into each file every kind of content that a full disk, an incomplete copy or an edit can cause.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ def test_a_damaged_small_file_is_passed_over(tmp_path: Path, zero: bool, name: s
 
 
 def test_the_draw_that_failed_a_first_run(tmp_path: Path) -> None:
-    """This case was found by XPC_SEED=2064391426: one bit of `latest` is flipped, so it is no UTF-8 any more."""
+    """The random test failed with XPC_SEED=2064391426: one bit of the file `latest` was flipped, so that it was not
+    UTF-8 any more.
+    """
     newest = folder(tmp_path, deepspeed=True)
     (newest / "latest").write_bytes(b"global_step4"[:-1] + b"\xb4")
     used, reported = checkpoints.newest_complete(str(tmp_path), 1, DeepSpeed().check_checkpoint)

@@ -1,4 +1,6 @@
-"""The runtime maps rows by shape, renames speakers and mixes sources. The tests need the datasets library."""
+"""The runtime converts rows by their shape, renames speakers, and mixes sources. These tests need the datasets
+library.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module", autouse=True)
 def stack() -> None:
-    """Import the training libraries only in the process that runs these tests."""
+    """Import the training libraries in the process that runs these tests, and not when pytest collects them."""
     global datasets
     datasets = pytest.importorskip("datasets")
 
@@ -34,7 +36,7 @@ def numbers(name: str, rows: int) -> object:
 def test_the_mixture_is_the_published_one_row_for_row() -> None:
     a, b = numbers("a", 20), numbers("b", 10)
     train, held = mixture.mix([a, b], [{"take": {"fraction": 0.33}}, {"take": None}], 42, True, {"rows": 4})
-    # get_dataset of alignment-handbook and open-r1, restated
+    # does the same as get_dataset of alignment-handbook and open-r1
     part = a.shuffle(seed=42).select(range(int(20 * 0.33)))
     whole = datasets.concatenate_datasets([part, b]).shuffle(seed=42)
     expected = whole.train_test_split(test_size=4, seed=42)

@@ -1,5 +1,5 @@
-"""Weights get the dtypes that a bundle states: rounded adapters, bases of another dtype, and dtypes that cannot be
-kept.
+"""The weights of a model get the dtypes that the bundle states. Cases are adapters that TRL has rounded, bases of
+another dtype, and dtypes that the libraries cannot keep.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def small(**more: Any) -> Any:
 
 
 def rounded(model: Any) -> None:
-    """Round a model on a quantized base as trl 1.16 does (sft_trainer.py, "When using QLoRA")."""
+    """Convert a model with a quantized base to bf16 as trl 1.16 does (sft_trainer.py, "When using QLoRA")."""
     import torch
 
     for name, weight in model.named_parameters():
@@ -67,15 +67,15 @@ def test_adapters_are_what_peft_made_where_the_bundle_says_float32(tmp_path: Pat
     assert module.get_peft_model is get_peft_model
     weight_dtypes.restore(model, kept)
     weights = dict(model.named_parameters())
-    # the model has `modules_to_save`: copies of weights of the base, which rounding would change
+    # `modules_to_save` makes copies of base weights, and rounding would change these copies
     assert any("modules_to_save" in name for name in first)
     assert {weights[name].dtype for name in first} == {getattr(torch, kept_in)}
     assert all(torch.equal(weights[name], first[name]) for name in first) is (kept_in == "float32")
 
 
 def test_adapters_are_wide_again_before_deepspeed_shards_them(tmp_path: Path) -> None:
-    """If TRL's DPO and KTO trainers precompute the reference, they prepare the model in their constructors. So the
-    model's adapters must be float32 by then.
+    """If the reference is precomputed, TRL's DPO and KTO trainers already prepare the model for DeepSpeed in their
+    constructors. The adapters must be float32 again before that.
     """
     import torch
     from peft import LoraConfig, get_peft_model
@@ -137,8 +137,8 @@ def test_a_weight_that_is_narrowed_without_a_word_stops_the_run(tmp_path: Path) 
 
 
 def test_four_bits_on_a_cpu_still_send_gradients_back_after_an_evaluation() -> None:
-    """After an evaluation, a 4-bit layer on a CPU still passes the same gradient to its input as before the evaluation.
-    So the adapters of lower layers still learn.
+    """After an evaluation, the adapters of lower layers still learn: a 4-bit layer on a CPU passes the same gradient to
+    its input as before the evaluation.
     """
     import bitsandbytes
     import torch
@@ -151,7 +151,8 @@ def test_four_bits_on_a_cpu_still_send_gradients_back_after_an_evaluation() -> N
 
     torch.manual_seed(1)
     layer = bitsandbytes.nn.Linear4bit(64, 64, bias=False, compute_dtype=torch.bfloat16, quant_type="nf4").to("cpu")
-    layer.support_avx512bf16_for_cpu = True  # as on a processor with AVX512-BF16
+    # act as a CPU with AVX512-BF16, on which bitsandbytes packs weights in another layout
+    layer.support_avx512bf16_for_cpu = True
     adapters.keep_backward(torch.nn.Sequential(layer))
     assert not layer.support_avx512bf16_for_cpu
     before = gradient(layer)

@@ -1,5 +1,5 @@
-"""A run pushes to a fake hub on this machine: it checks access first, pushes checkpoints while it trains, and pushes
-the model at its end.
+"""A run pushes to a fake hub on this machine. It checks its access first, pushes checkpoints during the training, and
+pushes the final model at the end.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def server() -> Iterator[Hub]:
 
 
 def pushes(folder: Path, name: str | None = "me/model", **changes: Any) -> Bundle:
-    """A bundle that pushes to the hub. ``changes`` set trainer arguments, or `checkpoint_branches` and `revision` in
-    the section `hub`.
+    """A bundle that pushes to the hub. ``changes`` are trainer arguments, or the values `checkpoint_branches` and
+    `revision` of the section `hub`.
     """
     facts = plan("tiny", [source("d.jsonl")])
     facts["hub"] = {one: changes.pop(one, None) for one in ("checkpoint_branches", "revision")}
@@ -137,7 +137,7 @@ def checkpoint(out: Path, step: int) -> str:
 
 
 def weights(step: int) -> bytes:
-    """A safetensors file without tensors, whose header contains the step."""
+    """A safetensors file that has no tensors. Its header contains the number of the step."""
     header = json.dumps({"__metadata__": {"step": str(step)}}).encode()
     return len(header).to_bytes(8, "little") + header
 
@@ -145,7 +145,7 @@ def weights(step: int) -> bytes:
 def test_the_repository_and_the_branch_are_made(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at(server, monkeypatch)
     bundle = pushes(tmp_path, None, hub_private_repo=True, revision="v1.0")
-    for _ in range(2):  # a resumed run finds repository and branch
+    for _ in range(2):  # a resumed run does not create the repository and the branch again
         pushing.Hub().output_folder_locked(bundle)
     assert bundle.repository == "me/out"
     made = server.repositories["me/out"]
@@ -169,7 +169,7 @@ def test_each_strategy_pushes_what_transformers_does(
     for step in (2, 4):
         folder = checkpoint(out, step)
         one.saved(folder, f"Training in progress, step {step}")
-        os.rename(folder, folder + ".gone")  # `keep` may delete a folder during a push
+        os.rename(folder, folder + ".gone")  # because of `keep`, a checkpoint may be deleted while it is pushed
         os.rename(folder + ".gone", tmp_path / f"gone-{step}")
     (out / "model.safetensors").write_text("the end")
     (out / "summary.json").write_text("{}")
@@ -223,7 +223,7 @@ def test_what_was_not_pushed_is_pushed_by_the_next_start(
     waiting = tmp_path / "out" / pushing.FOLDER
     checkpoint(waiting, 8)
     checkpoint(waiting, 9)
-    # While a checkpoint is pushed, its folder has this name.
+    # A checkpoint's folder is renamed to this while it is pushed.
     os.rename(waiting / "checkpoint-9", waiting / "checkpoint-9.part")
     publisher(pushes(tmp_path, checkpoint_branches=True)).finish()
     assert set(server.repositories["me/model"].branches) == {"main", "main-step-000000008"}
@@ -270,8 +270,8 @@ def test_a_checkpoint_of_shards_is_not_pushed(
 def test_the_next_launch_pushes_what_a_killed_one_did_not(
     server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], moment: str
 ) -> None:
-    """A run ends only when its push has ended. If it is killed after it has written its summary, the next launch
-    pushes.
+    """A run ends only after its push. If the run is killed between its summary and the end of the push, the next launch
+    makes the push.
     """
     at(server, monkeypatch)
     bundle = pushes(tmp_path, hub_strategy="end")

@@ -1,4 +1,6 @@
-"""The preflight reports what is wrong with simulated drivers, compilers and GPUs."""
+"""The preflight reports what is wrong with the drivers, compilers and GPUs of a machine. The tests simulate such
+machines.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ def test_an_older_python_is_reported_of_before_anything_is_imported(tmp_path: Pa
 @pytest.mark.parametrize(
     ("built", "gpu", "runs"),
     [
-        (["sm_75", "sm_80", "sm_90"], (7, 0), False),  # a V100 under a torch without its kernels
+        (["sm_75", "sm_80", "sm_90"], (7, 0), False),  # a V100 with a torch that has no kernels for it
         (["sm_70", "sm_80"], (7, 0), True),
         (["sm_80"], (8, 6), True),
         (["sm_86"], (8, 0), False),
@@ -119,9 +121,10 @@ def test_the_extension_that_the_optimizer_is(torch: Any, monkeypatch: pytest.Mon
     [
         ("hardware 2 x a100-80gb\nstrategy zero2", "fused_adam"),
         ("hardware 2 x a100-80gb\nstrategy zero2(offload=optimizer)", "cpu_adam"),
-        ("hardware 2 x a100-80gb\nstrategy zero2\noptimizer sgd(lr=1e-3)", None),  # transformers' own optimizer
+        # this optimizer is in transformers, so no package is needed
+        ("hardware 2 x a100-80gb\nstrategy zero2\noptimizer sgd(lr=1e-3)", None),
         ("hardware 2 x a100-80gb\nstrategy ddp", None),
-        ("hardware 2 x cpu\nstrategy zero2\nprecision fp32", None),  # torch's own Adam
+        ("hardware 2 x cpu\nstrategy zero2\nprecision fp32", None),  # this Adam is torch's own, so nothing is compiled
     ],
 )
 def test_the_bundle_says_which_extension_that_is(more: str, extension: str | None) -> None:
@@ -158,7 +161,7 @@ def test_what_compiles_an_extension(torch: Any, tmp_path: Path, monkeypatch: pyt
         "ninja is not on PATH (pip install ninja)",
         "there is no C++ compiler (c++ is not on PATH)",
     ]
-    # ninja is next to the interpreter of an environment that is not activated
+    # an environment that is not activated has ninja next to its interpreter, and not on PATH
     program(tmp_path / "env", "ninja")
     assert deepspeed.missing(cuda=False)[0] == f"ninja is not on PATH (put {tmp_path / 'env'} on PATH)"
     monkeypatch.setenv("PATH", f"{tmp_path / 'env'}:{tmp_path / 'bin'}:/bin:/usr/bin")
@@ -187,7 +190,7 @@ def test_the_gpus_of_one_node_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts = plan("tiny", [source("d.jsonl")])
-    # `plan` describes a run on a CPU
+    # with `plan` alone, the run is on a CPU
     assert not tries_gpus(bundle_of("/b", facts))
     facts["run"].update(device="cuda", processes_per_node=8)
     bundle = bundle_of("/b", facts)
@@ -207,7 +210,7 @@ def test_the_gpus_of_one_node_are_tried(
 def test_gpus_that_hang_end_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """If the all-reduce does not end, a thread ends the process by `os._exit`, which this test replaces."""
+    """If the all-reduce does not end, a thread ends the process by `os._exit`. In this test, `os._exit` is replaced."""
     facts = plan("tiny", [source("d.jsonl")])
     facts["run"].update(device="cuda", processes_per_node=8)
     left, ended = threading.Event(), []

@@ -1,4 +1,6 @@
-"""The runtime finds the rewards, adapters and packages that a method needs. The tests need no training libraries."""
+"""The runtime finds the reward functions, adapters and packages that a method needs. These tests need no training
+libraries.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,8 @@ def made(
     names: tuple[str | Mapping[str, Any], ...] = (),
     **changes: Any,
 ) -> Bundle:
-    """A bundle of the method with rewards: ``functions`` are functions in its reward file, ``names`` are registered
-    rewards.
+    """A bundle of the method with two kinds of rewards: ``functions`` are from the bundle's reward file, ``names`` are
+    registered rewards.
     """
     facts = plan("tiny", [source("d.jsonl", "prompt")])
     facts["config"] = {"grpo": "trl.GRPOConfig", "dpo": "trl.DPOConfig", "reward": "trl.RewardConfig"}[method]
@@ -71,7 +73,7 @@ def test_functions_of_one_file_come_in_the_order_of_the_bundle(tmp_path: Path) -
     found = rewards.functions(bundle)
     assert [one.__name__ for one in found] == ["needs_more", "even", "format_reward"]
     assert found[1](completions=["a", "b"], row=[1, 2]) == [0.0, 1.0]
-    assert found[0].__globals__ is found[1].__globals__  # executed once
+    assert found[0].__globals__ is found[1].__globals__  # the file was executed only once
 
 
 def test_a_file_that_was_changed_is_not_executed(tmp_path: Path) -> None:
@@ -135,7 +137,7 @@ def test_every_reward_of_the_language_is_there() -> None:
 def test_what_the_plain_rewards_count() -> None:
     assert rewards.format_reward(completions(GOOD, "4", GOOD + "!")) == [1.0, 0.0, 0.0]
     assert rewards.tag_count_reward(completions(GOOD, "4", "<think>\n<think>\n</answer>")) == [1.0, 0.0, 0.25]
-    # if the prompts are plain texts, the completions are plain texts too
+    # plain text prompts give plain text completions, and not lists of turns
     assert rewards.tag_count_reward([GOOD]) == [1.0]
     steps = rewards.reasoning_steps_reward(completions("none", "First, a. Next, b.", "Step 1: a\n- b\n- c\n- d"))
     assert steps == pytest.approx([0, 2 / 3, 1])
@@ -158,7 +160,7 @@ def test_lengths_count_with_what_is_right(monkeypatch: pytest.MonkeyPatch) -> No
     shaped = rewards.cosine(max_len=8)
     short, long, wrong, worse = shaped(completions("4", "4       ", "5", "5       "), ["4"] * 4)
     assert 0.5 <= long < short <= 1
-    # The defaults are those of Open-R1's script. With them, a wrong answer also gets less if it is long.
+    # These are the defaults of Open-R1's script, with which a wrong answer gets a lower reward the longer it is.
     assert -0.5 <= worse < wrong <= 0
     monkeypatch.setattr(rewards, "verified", lambda answers, _: [None])
     assert shaped(completions("4"), ["?"]) == [None]
@@ -185,7 +187,7 @@ def test_what_is_no_reward_is_reported(tmp_path: Path) -> None:
 
 
 class Kept(SimpleNamespace):
-    """A stand-in for a class of a library; it records the arguments with which it is called."""
+    """Replaces a class of a library, and records the arguments with which it is called."""
 
 
 def libraries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +276,7 @@ def test_what_is_not_installed_is_reported_with_its_reason(tmp_path: Path, monke
         *reported,
     ]
     bundle.pins = {"peft": "1", "bitsandbytes": "1", "wandb": "1", "vllm": "1", "math-verify": "1"}
-    # another check reports missing packages that the bundle pins; only the message about the GPU is left here
+    # packages that the bundle pins are reported by another check, so only the message about the GPU remains
     assert len(packages.Packages().missing_packages(bundle)) == 1
 
 

@@ -1,5 +1,5 @@
-"""The runtime checks the metrics file, the installed versions, the disk and its own arguments without the training
-libraries.
+"""The runtime checks four things without the training libraries: the metrics file, the installed versions, the disk,
+and its own arguments.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ def test_everything_that_the_runtime_imports_is_pinned() -> None:
 
     # Every bundle requires these packages.
     always = {"torch", "transformers", "trl", "accelerate", "datasets"}
-    # On every target, a bundle also requires these two packages if its spec uses them.
+    # These two packages are required on every target, but only if a spec uses them.
     known = always | {"deepspeed", "liger-kernel"}
-    # A bundle requires each of these packages only if its spec uses the package.
+    # Each of these packages is required only if a spec uses it, and not on every target.
     optional = {"huggingface-hub", "kernels", "peft", "math-verify", "latex2sympy2-extended", "lm-eval", "PIL"}
     optional |= {"wandb", "mlflow", "swanlab", "clearml", "torchao", "bitsandbytes"}
     for target in stacks.names():
@@ -123,7 +123,7 @@ def test_everything_that_the_runtime_imports_is_pinned() -> None:
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 seen.add(node.module.partition(".")[0])
     foreign = {name.replace("_", "-") for name in seen - set(sys.stdlib_module_names)}
-    # torch requires jinja2, accelerate requires psutil, transformers requires tokenizers and safetensors, and datasets
-    # requires numpy, pyarrow and tqdm.
+    # These packages come with others: jinja2 with torch, psutil with accelerate, tokenizers and safetensors with
+    # transformers, and numpy, pyarrow and tqdm with datasets.
     required = {"jinja2", "psutil", "numpy", "pyarrow", "tokenizers", "safetensors", "tqdm"}
     assert foreign <= known | optional | required

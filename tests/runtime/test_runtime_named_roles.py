@@ -1,4 +1,6 @@
-"""The runtime and the compiler read the names of speakers as the roles that the spec gives them."""
+"""A spec can say which name of a speaker stands for which role. The runtime and the compiler read rows with such names
+in the same way.
+"""
 
 from __future__ import annotations
 

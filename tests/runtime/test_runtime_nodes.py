@@ -1,5 +1,5 @@
-"""Threads simulate the nodes that meet before a run. Node 0 reports a missing or wrong node, and the findings of all
-nodes.
+"""Before a run, its nodes connect to each other; threads simulate them here. Node 0 reports a missing or wrong node,
+and also what the other nodes have found.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def made(folder: Path) -> Bundle:
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fixture: this process has no process group, no node is muted, and the all-reduce is replaced."""
+    """A fixture for a process that has no process group yet. The output of each node is on, and the all-reduce is
+    replaced.
+    """
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     monkeypatch.setattr(errors, "muted", False)
     monkeypatch.setattr(node_rendezvous, "mute", lambda: None)
@@ -57,7 +59,7 @@ def rendezvous(rank: int, port: int, count: int = 2, wait: int = 3, address: str
 
 
 def hold(seats: list[Rendezvous], bundles: list[Bundle], found: list[list[str]]) -> list[str]:
-    """Let all nodes meet at once; return each node's error, or "" for a node that passed."""
+    """Let all nodes connect at the same time. Return the error of each node; "" for a node without an error."""
     output = [""] * len(seats)
 
     def one(index: int) -> None:
@@ -119,7 +121,7 @@ def test_who_is_missing_is_reported_in_time(bundle: Bundle, port: int) -> None:
     alone = hold([rendezvous(1, port, wait=1)], [bundle], [["no GPU"]])
     assert f"did not reach node 0 within 1 s: nothing listens on 127.0.0.1:{port}" in alone[0]
     assert "that is an address of this node itself" in alone[0]
-    assert alone[0].endswith("- no GPU")  # what this node found is also reported
+    assert alone[0].endswith("- no GPU")  # node 0 also reports its own findings
 
 
 def test_the_same_number_twice_and_one_too_high(bundle: Bundle, port: int) -> None:
@@ -334,7 +336,7 @@ def test_the_file_that_shows_a_shared_folder(bundle: Bundle, tmp_path: Path, mon
     [
         ({"trying": "gloo", "error": "no route"}, "gloo does not connect the nodes (no route); set GLOO_SOCKET_IFNAME"),
         ({"trying": "nccl", "error": "refused"}, "nccl does not connect the nodes (refused); set NCCL_SOCKET_IFNAME"),
-        # The node failed before it tried a backend, so the message names gloo, which it tries first.
+        # gloo is the first backend that a node tries, so a message about a node that has tried none names gloo.
         ({"error": "no port"}, "gloo does not connect the nodes (no port); set GLOO_SOCKET_IFNAME"),
     ],
 )
@@ -357,7 +359,9 @@ def test_work_that_hangs_or_fails_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     begun, gate = threading.Event(), threading.Event()
 
     class Thread(threading.Thread):
-        """A thread whose time limit starts when the thread runs, so that a busy machine does not matter."""
+        """A thread with a time limit that starts when the thread really begins to run. So a busy machine does not
+        shorten it.
+        """
 
         def start(self) -> None:
             super().start()

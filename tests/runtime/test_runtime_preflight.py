@@ -1,4 +1,4 @@
-"""The preflight checks simulated machines, and shortens messages of other libraries."""
+"""The preflight checks machines, which the tests simulate. Long messages of other libraries are shortened."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def made(tmp_path: Path, pins: str = "") -> Bundle:
 
 
 def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[str]:
-    """Run the preflight checks on a node with two idle V100s, and return the findings. ``changes`` replaces facts about
+    """Run the preflight checks as on a node with two idle V100s; return the findings. ``changes`` replaces facts about
     these GPUs, such as their free memory.
     """
     torch = pytest.importorskip("torch")
@@ -81,13 +81,15 @@ def test_every_kind_of_finding_is_reported_at_once(tmp_path: Path, monkeypatch: 
     lines = str(caught.value).splitlines()
     assert (lines[0], lines[1], lines[3], lines[4]) == ("4 things stop this run:", "  - disk", "  - gpu", "  - rows")
     assert "contains no run of a bundle" in lines[2]
-    bundle.pins = {"no-such-package": "1"}  # with a wrong stack, GPUs and rows are not checked
+    bundle.pins = {"no-such-package": "1"}  # GPUs and rows are not checked if the installed versions are wrong
     with pytest.raises(RunError, match="3 things stop this run"):
         preflight.check(bundle, 0, 0)
 
 
 def test_rows_for_training_and_evaluation_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A source that is also evaluated on has one line about its first rows, and another split of it has its own."""
+    """If a source is used for training and for evaluation, one line reports its first rows. Another split of the source
+    has a line of its own.
+    """
     file = {"id": None, "path": "d.jsonl", "config": None, "split": "train", "slice": None}
     hub = {"id": "org/d", "path": None, "config": "math", "split": "train", "slice": None}
     sources = [file, hub, dict(file), {**hub, "split": "test", "slice": "50%"}]
@@ -123,7 +125,7 @@ def test_the_project_of_the_spec_reaches_wandb(tmp_path: Path, monkeypatch: pyte
     monkeypatch.delenv("WANDB_PROJECT")
     arguments.prepare_environment(bundle)
     assert os.environ["WANDB_PROJECT"] == "apples"
-    monkeypatch.setenv("WANDB_PROJECT", "mine")  # the user's own value stays
+    monkeypatch.setenv("WANDB_PROJECT", "mine")  # a value that the user has set is not changed
     arguments.prepare_environment(bundle)
     assert os.environ["WANDB_PROJECT"] == "mine"
 
@@ -139,7 +141,7 @@ def test_only_the_named_messages_are_left_out(tmp_path: Path, caplog: pytest.Log
         deepspeed.setLevel(logging.INFO)
         deepspeed.propagate = caplog.handler not in deepspeed.handlers
         accelerate.warning(mismatch, 1)
-        accelerate.warning(mismatch, 4)  # a real mismatch
+        accelerate.warning(mismatch, 4)  # here the versions really do not fit
         deepspeed.info("cdb=None")
         deepspeed.warning("slow")
         assert [record.getMessage() for record in caplog.records] == [mismatch % 4, "slow"]

@@ -1,4 +1,6 @@
-"""The runtime writes scaled rotary positions into a configuration of transformers 5 or of transformers 4."""
+"""The runtime changes a model's configuration to scaled rotary positions, in the form of transformers 5 or in that of
+transformers 4.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_the_dynamic_scaling_keeps_the_context_that_it_computes_from() -> None:
     [("yarn", 2048, 512, 2048), ("dynamic", 512, 512, 2048), ("yarn", 2048, 256, 256), ("yarn", 2048, 131072, 131072)],
 )
 def test_the_limit_of_the_tokenizer_follows_the_context(kind: str, context: int, limit: int, longer: int) -> None:
-    """A limit below the original context is meant, and stays."""
+    """The tokenizer's limit of length grows with the context. A limit that was below the old context was set on
+    purpose, so it does not change.
+    """
     tokenizer = SimpleNamespace(model_max_length=limit)
     lengthen(tokenizer, context, {**YARN, "rope_type": kind})
     assert tokenizer.model_max_length == longer

@@ -1,5 +1,5 @@
-"""The runtime maps rows of preferences, labelled completions and prompts, splits KTO's pairs, and handles prompts that
-are too long.
+"""The runtime converts rows of preferences, labelled completions and prompts, splits pairs for KTO, and handles prompts
+that are too long.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def test_a_pair_of_conversations_shares_its_prompt() -> None:
         {"prompt": "2?", "chosen": [ASK, GOOD], "rejected": [ASK, BAD]},  # ultrafeedback_binarized
         {"prompt": [ASK], "chosen": [ASK, GOOD], "rejected": [ASK, BAD]},
         {"prompt": [ASK], "chosen": [GOOD], "rejected": [BAD]},
-        {"prompt": "2?", "chosen": GOOD, "rejected": BAD},  # a single message is an answer
+        # a list with one message is the answer alone, without a prompt
+        {"prompt": "2?", "chosen": GOOD, "rejected": BAD},
         {"prompt": [{"from": "human", "value": "2?"}], "chosen": [{"from": "gpt", "value": "4"}],
          "rejected": [{"from": "gpt", "value": "5"}]},
     ],
@@ -60,7 +61,7 @@ def test_pairs_of_texts() -> None:
     whole = preference({"prompt": "2?", "chosen": " 4", "rejected": " 5"}, method="reward")
     assert whole == {"chosen": "2? 4", "rejected": "2? 5"}
     same = preference({"chosen": "yes", "rejected": "yes"})
-    # The common prompt ends before the last character, so that neither answer is empty.
+    # One answer is a prefix of the other. So the prompt ends one character earlier, and neither answer is empty.
     assert (same["chosen"], same["rejected"]) == ("s", "s")
 
 
@@ -109,7 +110,7 @@ def test_a_prompt_is_a_turn_of_the_user_where_there_is_a_template() -> None:
     ("columns", "kept"),
     [
         (None, ["solution", "level"]),
-        # If `columns` has a single name, it names the column of the prompt.
+        # A single name in `columns` is the column of the prompt.
         (["prompt"], ["solution", "level"]),
         (["prompt", "solution"], ["solution"]),
         (["question"], ["solution", "level"]),
@@ -122,7 +123,7 @@ def test_columns_that_rewards_read(columns: list[str] | None, kept: list[str]) -
     left = [one for one in present if one not in prompts.dropped(own, present, "grpo")]
     assert [one for one in left if one != "question"] == kept
     assert ("question" in left) is (columns in (None, ["prompt"]))
-    assert "messages" not in left  # trl would treat this column as a conversation
+    assert "messages" not in left  # a column of this name would make trl take the row for a conversation
 
 
 def made(folder: Path, shape: str, config: str, rows: list[dict[str, Any]], **changes: Any) -> Bundle:
@@ -135,7 +136,7 @@ def made(folder: Path, shape: str, config: str, rows: list[dict[str, Any]], **ch
 
 
 class Letters:
-    """A tokenizer with one token per letter, and a mark before the answer."""
+    """A tokenizer with one token for each letter. Its template writes a mark before an answer."""
 
     chat_template = "there is one"
 
@@ -151,7 +152,7 @@ def test_prompts_that_are_too_long_are_left_out(tmp_path: Path, capsys: pytest.C
     rows = [{"prompt": [{**ASK, "content": "x" * size}], "chosen": [GOOD], "rejected": [BAD]} for size in (1, 9, 10)]
     bundle = made(tmp_path, "preference", "trl.DPOConfig", rows, max_prompt=10, shuffle=False)
     train, _ = data.build(bundle, Letters())
-    # the generation prompt (`>`) counts as a token, so a prompt of 10 letters has 11 tokens
+    # a prompt of 10 letters has 11 tokens, because the generation prompt (`>`) is a token, too
     assert [len(row["prompt"][0]["content"]) for row in train] == [1, 9]
     assert "1 of 3 rows are left out: their prompts have over 10 tokens" in capsys.readouterr().out
     bundle.data["max_prompt"] = 1
@@ -190,8 +191,8 @@ def test_kto_takes_pairs_apart_and_mixes_them(tmp_path: Path, shuffle: bool) -> 
         (str(i), f"{word} {i}", word == "good") for i in range(20) for word in ("good", "bad")
     )
     if shuffle:
-        # The expected order is computed by datasets alone: it shuffles the pairs, takes each pair apart, and then
-        # shuffles the single answers. Both shuffles have the same seed.
+        # The datasets library alone gives the expected order: shuffle the pairs, split each pair into two rows, and
+        # shuffle these rows, both times with the same seed.
         order = datasets.Dataset.from_dict({"i": range(20)}).shuffle(seed=3)["i"][:]
         halves = [f"{word} {i}" for i in order for word in ("good", "bad")]
         expected = datasets.Dataset.from_dict({"c": halves}).shuffle(seed=3)["c"][:]

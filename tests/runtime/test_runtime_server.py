@@ -1,4 +1,4 @@
-"""The runtime starts the vLLM server of a run by the right command, and checks that the server answers."""
+"""The runtime starts a run's vLLM server with the right command, and waits until the server answers."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_the_words_of_each_program() -> None:
 
 
 def test_trl_itself_starts_it_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command that starts vLLM's server has only options that TRL's own script passes as well. TRL's script also
-    passes a few options that no bundle states, with vLLM's defaults as their values.
+    """Each option in the command for vLLM's server is also passed by TRL's own script. That script passes a few more
+    options, which have vLLM's default values.
     """
     scripts = pytest.importorskip("trl.scripts.vllm_serve", reason="the stack is not installed")
     monkeypatch.setattr(scripts, "is_vllm_available", lambda *_, **__: True)
@@ -90,8 +90,8 @@ def test_a_run_without_a_server_has_no_port() -> None:
 
 @pytest.fixture
 def health() -> Iterator[tuple[int, list[int]]]:
-    """Start a server, and yield its port and a list of one HTTP status. The server answers `/health` with this status.
-    A test may replace the status in the list.
+    """Start a server that answers `/health` with a given HTTP status. Yield the server's port, and a list with this
+    status, in which a test can replace it.
     """
     status = [200]
 

@@ -1,4 +1,4 @@
-"""A mixture with shares selects the right rows of each source, in the right order. The tests need the datasets
+"""A mixture with shares takes the right rows of each source, in the right order. These tests need the datasets
 library.
 """
 
@@ -18,13 +18,15 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module", autouse=True)
 def stack() -> None:
-    """Import the training libraries only in the process that runs these tests."""
+    """Import the training libraries in the process that runs these tests, and not when pytest collects them."""
     global datasets
     datasets = pytest.importorskip("datasets")
 
 
 def mixed(first: int, second: int, share: float, **more: Any) -> tuple[list[str], list[str] | None]:
-    """The ids of training rows and of the holdout, for given `shuffle`, `holdout`, `exhausted`, and sources."""
+    """Mix sources with the given `shuffle`, `holdout` and `exhausted`. Return the ids of the training rows, and those
+    of the holdout.
+    """
     parts = [
         datasets.Dataset.from_dict({"id": [f"{name}{i}" for i in range(rows)]})
         for name, rows in (("a", first), ("b", second))
@@ -94,8 +96,8 @@ def test_unique_drops_repeated_rows_of_all_sources_before_they_are_drawn() -> No
 
 
 def test_rows_are_dropped_before_they_are_drawn() -> None:
-    """Half of the first source's rows are too short and are dropped. The rows that remain make up the source's complete
-    share.
+    """Half of the first source's rows are too short, so they are dropped before rows are chosen. The source still gets
+    its complete share, from the other rows.
     """
     from types import SimpleNamespace
 

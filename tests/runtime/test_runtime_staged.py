@@ -1,4 +1,6 @@
-"""A folder that `launch.sh --stage` has not filled completely gives a message before the run loads anything."""
+"""If `launch.sh --stage` was interrupted, its folder is incomplete. A run with this folder reports this before it loads
+anything.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from xpc.runtime.library_internals import progress_bars
 
 
 def bundle(folder: Path) -> str:
-    """The folder of a bundle that reads a model and rows from the hub, and evaluates on another split."""
+    """A bundle with a model and rows of the hub. Its evaluation rows are another split of the same dataset."""
     facts = plan("tiny", [{**source("d.jsonl"), "id": "me/rows", "path": None, "split": "train", "revision": "v1"}])
     facts["model"].update(id="me/tiny", path=None, revision=None)
     facts["data"]["eval_split"] = "test"
@@ -29,7 +31,7 @@ def bundle(folder: Path) -> str:
 
 
 def filled(folder: Path, *names: str) -> Path:
-    """A staged folder with a file of four bytes for each name."""
+    """Write a staged folder that has a file of four bytes for each of these names."""
     (folder / "rows").mkdir(parents=True)
     found = {}
     for number, name in enumerate(names):
@@ -77,9 +79,7 @@ def test_a_broken_index_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_fetching_is_a_phase_with_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fetching is a separate phase of the run. So if it takes more than ten seconds, a line says that the run is
-    fetching.
-    """
+    """Downloading is a phase of its own. So if it takes more than ten seconds, the run prints that it is fetching."""
     names: list[str] = []
 
     def fetched(*_: object, **__: object) -> dict[str, object]:

@@ -1,5 +1,5 @@
-"""Before the libraries inspect the machine, the runtime sets the visible GPUs, peer-to-peer access and groups of
-ranks.
+"""The runtime sets the visible GPUs, peer-to-peer access and groups of ranks. It does so before the libraries look at
+the machine.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def test_one_process_sees_one_gpu(
         (False, 2, "RTX 4090", True),
         (True, 2, "RTX 4090", False),
         (False, 1, "RTX 4090", False),
-        # A bundle for H100s does not test peer-to-peer access, because its preflight refuses RTX 40 cards.
+        # In a bundle for H100s, peer-to-peer access is not tested: only RTX 40 cards lack it, and the preflight refuses
+        # those.
         (False, 2, "H100", False),
     ],
 )
@@ -70,7 +71,7 @@ def test_peer_to_peer_is_switched_off_where_the_driver_cannot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, able: bool, world: int, name: str, off: bool
 ) -> None:
     class Requested(Exception):
-        """Raised instead of reading the arguments, which is the last thing that the tested function does."""
+        """Raised in place of reading the arguments, so that the tested function ends there."""
 
     def refused(**_: object) -> None:
         raise Requested

@@ -1,4 +1,4 @@
-"""The preflight finds problems with templates and prompts before a model is loaded."""
+"""Before a model is loaded, the preflight finds problems of chat templates and prompts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ MARKED = PLAIN.replace("{{", "{% generation %}{{").replace("}}", "}}{% endgenera
 
 @frozen
 class Words:
-    """A tokenizer with one token per word. With `merges`, a word's token depends on the text after it."""
+    """A tokenizer with one token for each word. With `merges`, the token of a word also depends on the text after the
+    word, as in a real BPE.
+    """
 
     chat_template: str = PLAIN
     merges: bool = False
@@ -94,7 +96,7 @@ def test_prompts_and_answers_that_part():
     answer = {"role": "assistant", "content": "four"}
     turns = {"prompt": [{"content": "two and two"}], "chosen": [answer]}
     assert not prompts._boundary_moves(turns, Words())
-    # Before a turn of a tool, the template does not write `assistant:`, with which the prompt's text ends.
+    # The prompt's text ends with `assistant:`, but before a turn of a tool, the template does not write this.
     assert prompts._boundary_moves({**turns, "chosen": [{**answer, "role": "tool"}]}, Words())
     assert not prompts._boundary_moves({"messages": []}, Words())
 
@@ -122,7 +124,8 @@ def test_a_family_that_liger_has_no_kernels_for_is_reported(tmp_path: Path) -> N
     pytest.importorskip("liger_kernel")
     facts = plan(str(tmp_path), [source("d.jsonl")])
     facts["model"].update(liger=True)
-    # Without `liger_unchecked`, the compiler has checked the family, and the run does not.
+    # `liger_unchecked` is not set, so the compiler has already checked the model family, and the run does not check it
+    # again.
     assert before_rows(bundle_of("/b", facts)) == []
     facts["model"].update(liger_unchecked=True)
     for family, words in (("qwen2", []), ("gpt2", ["Liger has no kernels for the family 'gpt2'; remove liger"])):

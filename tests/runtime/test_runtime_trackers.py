@@ -1,5 +1,5 @@
-"""The runtime sets the variables of MLflow, SwanLab and ClearML, checks their logins, and continues their runs after a
-resume.
+"""The runtime sets the environment variables of MLflow, SwanLab and ClearML, and checks the login of each. After a
+resume, it continues the same run of the tracker.
 """
 
 from __future__ import annotations
@@ -85,12 +85,14 @@ def test_a_missing_login_is_found_before_anything_is_loaded(
 
 
 class Failed(Exception):
-    """A stand-in for mlflow's exception."""
+    """Replaces the exception class of mlflow."""
 
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[object, ...]]]:
-    """Install fakes of the three packages, each with an open run; returns the started tasks."""
+    """Install fakes of the three packages. Each of them has an open run. Return the list of ClearML tasks that were
+    started.
+    """
 
     def put(lifecycle: str = "active", experiment: str = "apples", **missing: bool) -> list[tuple[object, ...]]:
         started: list[tuple[object, ...]] = []
@@ -131,14 +133,14 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[objec
 
 
 def resumed(before: dict[str, Any] | None, *trackers: str, first: bool = True) -> dict[str, str]:
-    """The trackers' state in the next checkpoint, after a resume from a checkpoint with the given state."""
+    """Resume from a checkpoint with the given state of the trackers; return their state in the next checkpoint."""
     from xpc.runtime.features.launch.tracker_runs import TrackerRuns
 
     callback = TrackerRuns(trackers)
     callbacks = {} if before is None else {"TrackerRuns": {"args": {}, "attributes": before}}
     state = SimpleNamespace(stateful_callbacks=callbacks, is_world_process_zero=first)
     callback.on_train_begin(None, state, None)
-    # when transformers saves a callback's state, it replaces an existing entry, and fails if there is none
+    # transformers can only replace the saved state of a callback: without an entry for it, saving fails
     assert "TrackerRuns" in state.stateful_callbacks
     found: dict[str, str] = callback.state()["attributes"]
     return found
@@ -165,7 +167,7 @@ def test_a_checkpoint_has_the_runs_and_a_resume_continues_them(
     assert (os.environ["MLFLOW_RUN_ID"], os.environ["MLFLOW_MAX_LOG_PARAMS"]) == ("m1", "0")
     assert (os.environ["SWANLAB_RUN_ID"], os.environ["SWANLAB_RESUME"]) == ("s1", "allow")
     first, (project, name, *more) = started
-    # ClearML gets this setting before its task begins
+    # this setting must be made before ClearML's task begins
     assert first == threads
     assert (project, name) == ("HuggingFace Transformers", "first")
     assert {("reuse_last_task_id", "c1"), ("continue_last_task", 0)} <= {one for one in more if one[1] in ("c1", 0)}

@@ -1,4 +1,4 @@
-"""Handwritten bundles train on one and two CPU processes, on each stack.
+"""Bundles that are written by hand train on each stack, in one CPU process and in two.
 
 The launcher and the processes that it starts are forks of a warm interpreter.
 """
@@ -40,7 +40,9 @@ class Stacks:
         return shared(target)
 
     def fork(self, target: str, folder: str, cwd: str, *words: str, **settings: Any) -> dict[str, Any]:
-        """The output and exit status of the bundle's trainer, or of another program, without a launcher."""
+        """Run the bundle's trainer, or another program, in a fork and without a launcher; return the output and the
+        exit status.
+        """
         done = self.of(target).run(folder, cwd, *words, **settings)
         assert not any(done["status"]), done["out"][-2000:] + done["err"][-3000:]
         return done
@@ -109,10 +111,11 @@ def test_it_trains(tmp_path: Path, stacks: Stacks, target: str, world: int, zero
     events = metrics(cwd)
     assert [event["step"] for event in events] == list(range(1, 9))
     assert events[-1]["loss"] < events[0]["loss"] - 1
-    assert events[-1]["tokens"] == 8 * 8 * world * 28  # every row has 28 tokens, so no rank repeats another's rows
+    # 28 tokens in every row, so no rank trains on rows of another one
+    assert events[-1]["tokens"] == 8 * 8 * world * 28
     left = stacks.program(target, LEFT, folder, cwd, stacks.tiny(target), os.path.join(cwd, "out"))
     assert left.strip() == "True torch.float32 True True True"
-    # a saved configuration enables the cache, which is off during training
+    # the cache is off during training, but on in the saved configuration
     with open(os.path.join(cwd, "out", "checkpoint-8", "config.json"), encoding="utf-8") as handle:
         assert json.load(handle)["use_cache"] is True
     assert "mismatch" not in done["err"]
@@ -147,8 +150,8 @@ print([max(float((x - y).abs().max()) for x, y in zip(first, other)) for other i
 def test_recomputing_and_a_smaller_micro_batch_train_the_same_weights(
     tmp_path: Path, stacks: Stacks, target: str
 ) -> None:
-    """With recomputation, the trained weights are equal to the last bit. With a smaller micro-batch and the same global
-    batch, they are equal except for rounding, because gradients are summed in another order.
+    """Recomputation does not change the trained weights by a single bit. A smaller micro-batch with the same global
+    batch changes them only by rounding, because gradients are added in another order.
     """
     left = []
     known = load(target)
@@ -201,7 +204,7 @@ print(json.dumps({
 @pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_the_end_of_a_turn_is_trained_although_it_pads(tmp_path: Path, stacks: Stacks, target: str) -> None:
     folder, cwd, _, facts = bundle(tmp_path, stacks, target)
-    # The token that ends a turn is also the padding token.
+    # The same token ends a turn and is used as padding.
     facts["tokenizer"]["pad_token"] = "<|im_end|>"
     turns = [[("user", "a " * i), ("assistant", "b")] for i in (1, 9, 3, 30)]
     rows = [{"messages": [{"role": role, "content": text} for role, text in row]} for row in turns]
@@ -210,7 +213,7 @@ def test_the_end_of_a_turn_is_trained_although_it_pads(tmp_path: Path, stacks: S
     write(folder, facts)
     seen = json.loads(stacks.program(target, END, folder, cwd, folder).splitlines()[-1])
     assert seen["same"][0] == seen["same"][1]
-    assert (seen["ends"], seen["trained"]) == (8, 8)  # two turns in each of four rows
+    assert (seen["ends"], seen["trained"]) == (8, 8)  # four rows, each with two turns
     assert seen["padding"] > 0
     assert (seen["padding trained"], seen["cache"]) == (0, False)
 
@@ -244,7 +247,7 @@ print(json.dumps([tokenizer.eos_token, seen]))
 
 
 def alpaca(instruction: str, more: str) -> str:
-    """The prompts of Stanford's Alpaca, restated here for comparison."""
+    """The prompts that Stanford's Alpaca makes of rows, computed here a second time to compare with the runtime's."""
     if more:
         return (
             "Below is an instruction that describes a task, paired with an input that provides further context. "
@@ -279,7 +282,9 @@ WORDED = {
 @pytest.mark.parametrize("target", FIRST_AND_LAST)
 @pytest.mark.parametrize("how", WORDED)
 def test_rows_with_a_context_are_trained_in_their_words(tmp_path: Path, stacks: Stacks, target: str, how: str) -> None:
-    """Rows with an instruction, an input and an output get the right prompt, and their outputs are trained on."""
+    """Rows with an instruction, an input and an output: the prompt has Alpaca's words, and only the output has a
+    loss.
+    """
     from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.pipeline import compile_text
 
@@ -327,7 +332,9 @@ def test_the_final_save_of_sharded_fsdp_is_whole(tmp_path: Path, stacks: Stacks,
 
 
 def without_warnings(text: str) -> str:
-    """The text without Python's warnings, each with its line of source. A shared interpreter does not hide them."""
+    """The text without Python's warnings, and without the line of source after each. In a shared interpreter, warnings
+    are not hidden.
+    """
     return re.sub(r"^\S+\.py:\d+: \w*Warning: .*\n(  .*\n)?", "", text, flags=re.M)
 
 
@@ -387,7 +394,7 @@ def test_ending_the_launcher_ends_the_run(tmp_path: Path, stacks: Stacks) -> Non
 
 def test_what_cannot_be_is_refused_in_one_sentence(tmp_path: Path, stacks: Stacks) -> None:
     folder, cwd, python, facts = bundle(tmp_path, stacks, DEFAULT, world=2)
-    facts["run"]["distributed_type"] = "FSDP"  # accelerate makes plain DDP of FSDP on a CPU
+    facts["run"]["distributed_type"] = "FSDP"  # on a CPU, accelerate replaces FSDP by plain DDP
     done = launch(write(folder, facts), cwd, python)
     assert done.returncode == 1
     assert "this bundle is for FSDP, and accelerate runs plain data parallel on the CPU" in done.stderr

@@ -1,4 +1,6 @@
-"""Each stack creates a colocated vLLM in its own way, and in each the vLLM loads the commit that the bundle pins."""
+"""In its own training process, each stack creates vLLM in another way. In all of them, vLLM loads the commit of the
+model that the bundle pins.
+"""
 
 import sys
 from types import ModuleType, SimpleNamespace
@@ -14,8 +16,8 @@ def bundle(**model):
 
 
 def modules(own):
-    """Return a pair: a trainer's module, and the module that looks up vLLM's class. Before trl 1.16, both are the same
-    module.
+    """Return two modules: the one of a trainer, and the one in which the trainer looks up vLLM's class. Before trl
+    1.16, these are the same module.
     """
     made = []
     trainer, other = ModuleType("trainer"), ModuleType("generation_of_a_test")

@@ -1,4 +1,4 @@
-"""A template makes the prompts from a row's columns, and a column has the system prompts."""
+"""A prompt can be made by a template from several columns of a row, and the system prompt can come from a column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Completions are sampled as the bundle states, whatever the model's generation_config.json says."""
+"""Completions are sampled with the values that the bundle states, even if the model's generation_config.json has other
+ones.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime computes how many rows of each source a mixture with shares has."""
+"""For a mixture with shares, the runtime computes how many rows of each source the run gets."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def test_a_source_that_is_too_small_is_named() -> None:
 
 
 def test_a_holdout_of_no_row_is_refused() -> None:
-    """A small share of few rows is rounded up to one row, so only `rows = 0` gives an empty holdout."""
+    """A holdout without rows is refused. Only `rows = 0` can cause one: a share that is less than one row is rounded up
+    to one.
+    """
     assert of([10, 50], [0.7, 0.3], fraction=0.001)[1] == [1, 0]
     with pytest.raises(RunError, match="the holdout has no rows"):
         of([10, 50], [0.7, 0.3], rows=0)

@@ -1,4 +1,4 @@
-"""A chat template that does not end, or has unbounded output, is reported before rows are converted."""
+"""A chat template that loops forever, or writes without limit, is reported before any row is converted."""
 
 from __future__ import annotations
 
@@ -75,13 +75,11 @@ def test_other_templates_are_not_stopped(template: str) -> None:
 
 @pytest.fixture
 def limited(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Set the time limit of templates as a launch does, but on a stand-in for transformers' module. Returns the
-    stand-in.
-    """
+    """Set the time limit for templates as a launch does, but in a fake of transformers' module. Return this fake."""
     base = SimpleNamespace(render_jinja_template=lambda work: work())
     monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(tokenization_utils_base=base))
     monkeypatch.setattr(template_time, "SECONDS", 0.3)
-    for _ in range(2):  # a second tokenizer changes nothing
+    for _ in range(2):  # when a second tokenizer is loaded, the limit is not set twice
         template_time.TemplateTime().tokenizer_loaded(BUNDLE, None)
     return base
 

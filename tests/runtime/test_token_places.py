@@ -1,4 +1,6 @@
-"""The token at a place of a text, computed from the tokens' bytes, is the one that the tokenizer's offsets give."""
+"""For a character position of a text, the runtime finds the token from the bytes of the tokens. The result is the same
+as with the tokenizer's own offsets.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The tokenizer of a local model is compared with the model's other files and with the first rows."""
+"""The runtime compares the tokenizer of a local model with the other files of the model, and with the first rows of the
+data.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ ROWS = [{"messages": [{"role": "user", "content": "is"}, {"role": "assistant", "
 
 
 class Words:
-    """A tokenizer that splits at spaces; an unknown word is 3 pieces."""
+    """A tokenizer that splits a text at spaces. A word that it does not know becomes three tokens."""
 
     chat_template: str | None = "{{ '<|new|>' }}<|end|>"
     eos_token, eos_token_id, pad_token, bos_token = "<|end|>", 0, "<|end|>", None
@@ -52,7 +54,7 @@ def test_control_tokens_that_are_split_are_reported() -> None:
     assert lacking(Words(), ["<|new|> It <|end|>"]) == (
         "the chat template writes <|new|>, and the tokenizer has no such token: <|new|> is read as 3 pieces of text"
     )
-    assert lacking(Words(), ["It <|end|>"]) == ""  # the template did not write it
+    assert lacking(Words(), ["It <|end|>"]) == ""  # the template has not written this token
 
 
 @pytest.mark.parametrize(

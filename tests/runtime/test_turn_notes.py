@@ -1,4 +1,4 @@
-"""Tool calls of rows are converted to one form, and keys of turns such as `weight` exclude turns from the loss."""
+"""Tool calls of rows are converted to one form. Keys of a turn, such as `weight`, can say that the turn has no loss."""
 
 from __future__ import annotations
 
@@ -110,7 +110,8 @@ def test_a_question_in_an_answer_is_learned() -> None:
     assert list(turn_notes.notes(row)) == [("turn", "turn 1 (user) of completion is learned")]
     assert not list(turn_notes.notes(row, learned=turn_notes.learned_columns("sft", True)))
     assert not list(turn_notes.notes({"messages": row["completion"]}))
-    whole = {"chosen": row["completion"], "rejected": row["completion"]}  # a reward model learns no turn of its answers
+    # in a reward model, no turn of an answer has a loss
+    whole = {"chosen": row["completion"], "rejected": row["completion"]}
     assert not list(turn_notes.notes(whole, learned=turn_notes.learned_columns("reward", False)))
 
 

@@ -1,4 +1,6 @@
-"""A run reports columns of any source that say how rows are to be learned, and that no trainer reads."""
+"""A column of the data may say how a row should be trained on, although no trainer reads such a column. A run reports
+these columns for every source.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ TALK = [ASK, ANSWER]
 
 
 class Stored(list[Any]):
-    """Rows with the methods of a dataset that are used here."""
+    """Rows with those methods of a dataset that the tested code calls."""
 
     @property
     def column_names(self) -> list[str]:

@@ -3,9 +3,10 @@
     python audited.py ALLOWED COMMANDS.json
 
 ALLOWED is the folder that the commands may read and write; COMMANDS.json is a list of lists of words. Files of the
-interpreter, this repository and the installed packages may also be read and executed. Everything else is a finding:
-processes, sockets, code from elsewhere or with the marker of a payload, pickles, files read or written outside of the
-folder. It prints JSON: `findings`, and `seen`, the number of events by name.
+interpreter, this repository and the installed packages may also be read and executed. Everything else is a finding: a
+started process, a socket, code from another folder or code that contains the marker of the tests' hostile texts, a
+pickle, or a file that is read or written outside of ALLOWED. It prints JSON: `findings`, and `seen`, the number of
+events by name.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Watch:
 
     def path(self, event: str, args: tuple[object, ...], named: object) -> None:
         if named is None or isinstance(named, int):
-            return  # a file descriptor that is already open
+            return  # an already open file is given as a descriptor, not as a path
         path = os.path.realpath(os.fsdecode(named))  # type: ignore[arg-type]
         if inside(path, self.allowed):
             return
@@ -90,7 +91,7 @@ class Watch:
 
 
 def texts(code: CodeType) -> str:
-    """Every name and constant in a code object, to search them for the marker."""
+    """All names and constants in a code object, in which the marker is then searched."""
     parts = [*code.co_names, *code.co_varnames]
     for one in code.co_consts:
         parts.append(texts(one) if isinstance(one, CodeType) else str(one))
@@ -103,7 +104,7 @@ def main() -> None:
         commands = json.load(handle)
     sys.dont_write_bytecode = True
     os.environ["XPC_CACHE"] = "off"
-    os.environ["XPC_DEBUG"] = "1"  # an exception instead of an answer is a finding
+    os.environ["XPC_DEBUG"] = "1"  # a command must answer: if it raises an exception, this is a finding
     os.chdir(allowed)
     from xpc.compiler.cli import main as xpc
 
@@ -119,7 +120,7 @@ def main() -> None:
         except SystemExit as left:
             statuses.append(int(left.code or 0))
         except BaseException as error:
-            # any exception of a command is a finding
+            # a command must not raise any exception
             watch.findings.append(f"{type(error).__name__}: {error}")
             statuses.append(-1)
         finally:

@@ -1,4 +1,5 @@
-"""Run a reviewer's commands in a repository under the audit hook of audited.py; only git may start.
+"""Run, in a repository, every command that a reviewer uses. The audit hook of audited.py watches; git is the only
+program that may be started.
 
     python audited_commands.py REPOSITORY
 

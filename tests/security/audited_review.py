@@ -1,4 +1,5 @@
-"""Run the steps of the Action in a repository under the audit hook of audited.py; only git may start.
+"""Run the steps of the GitHub Action in a repository. The audit hook of audited.py watches; git is the only program
+that may be started.
 
     python audited_review.py REPOSITORY
 
@@ -18,7 +19,7 @@ from audited import Watch
 
 
 class ReviewWatch(Watch):
-    """The audit hook, which also lets git start with the repository that xpc found."""
+    """The audit hook of audited.py, with one exception: git may be started in the repository that xpc has found."""
 
     def __call__(self, event: str, args: tuple[object, ...]) -> None:
         if self.on and event == "subprocess.Popen":

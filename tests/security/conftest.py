@@ -1,4 +1,4 @@
-"""Tests in this folder run offline: HF_HUB_OFFLINE is set unless the caller has set it."""
+"""Tests in this folder run offline: HF_HUB_OFFLINE is set to 1 unless it has a value already."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Inputs of a given size for every parser of untrusted files: `INPUTS[name](n)` returns a function that parses such an
-input.
+"""For every parser of untrusted files, inputs of any size. `INPUTS[name](n)` makes an input of size n, and returns a
+function that parses it.
 
-The size is a number of rows, keys, lines or brackets. The inputs are made before the time of parsing is measured.
+What the size n counts depends on the input: rows, keys, lines or brackets. Only the returned function is timed, not the
+making of the input.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ HEAD = "xpc 1\n\ntrain qwen2.5-3b on infinity-instruct for 3 epochs\n\n"
 
 
 def data(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
-    """For each size n, return the work to time: read the rows of the file `make(n)`."""
+    """Return the timed work as a function of the size n: read the rows of the file that `make(n)` returns."""
 
     def sized(n: int) -> Work:
         text = make(n).encode()
@@ -65,7 +66,7 @@ def surveyed(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
 
 
 def footer(make: Callable[[int], bytes]) -> Callable[[int], Work]:
-    """Return a function of the size n. It returns the work to be timed: reading the footer of a Parquet file."""
+    """Return the timed work as a function of the size n: read the footer of a Parquet file."""
 
     def sized(n: int) -> Work:
         found = make(n)
@@ -182,9 +183,7 @@ def manifest(n: int) -> bytes:
 
 
 def manifests(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """Return a function that prepares a measurement for the size n. The measured work is reading a bundle's manifest of
-    this size.
-    """
+    """Return the timed work as a function of the size n: read the manifest of a bundle."""
 
     def sized(n: int) -> Work:
         data = make(n).encode()
@@ -206,7 +205,9 @@ def spec_of_copies(n: int) -> Work:
 
 
 def packages(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """For each size n, return the work to time: compare the requirements file `make(n)` with an empty one."""
+    """Return the timed work as a function of the size n: compare the requirements file that `make(n)` returns with an
+    empty one.
+    """
 
     def sized(n: int) -> Work:
         data = {"requirements.txt": make(n).encode()}

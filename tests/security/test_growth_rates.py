@@ -1,8 +1,8 @@
-"""No parser takes more than n log n for an input of size n: a file of eight times the size takes about eight times as
-long.
+"""The time of each parser grows at most like n log n with the size n of the input: an input of eight times the size
+takes about eight times as long.
 
-Times are CPU seconds of this process, the least of five. Inputs whose largest form is refused at once are not compared.
-`make slow` and `make soak` run this.
+A time is the least of five measurements, in CPU seconds of this process. An input is left out if its largest size is
+refused at once. `make slow` and `make soak` run these tests.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ FIRST, LARGEST = 64, 2_000_000
 
 
 def seconds(work: Work, times: int, enough: float = 0.0) -> float:
-    """Run the work at most `times` times, and return the CPU seconds of the fastest run. Stop earlier if a run takes
-    less than `enough` seconds.
+    """Run the work several times (at most `times`); return the CPU seconds of the fastest run. If a run takes less than
+    `enough` seconds, stop there.
     """
     least = inf
     for _ in range(times):
@@ -47,10 +47,10 @@ def test_eight_times_the_size_takes_eight_times_as_long(name: str) -> None:
     while seconds(make(8 * size), 2, LEAST) < LEAST:
         size *= 2
         if 8 * size > LARGEST:
-            # Inputs of this size are refused, or they are processed too fast for a measurement.
+            # nothing to compare: inputs of this size are refused, or are too fast to measure
             return
     ratio = seconds(make(8 * size), 5) / max(seconds(make(size), 5), 1e-4)
-    if ratio >= MOST:  # a limit, such as that of nesting, may end the growth
+    if ratio >= MOST:  # above a limit, such as that of nesting, larger inputs take no longer
         size *= 8
         ratio = seconds(make(8 * size), 5) / seconds(make(size), 5)
     assert ratio < MOST, f"{name}: {size:,} -> {8 * size:,} takes {ratio:.1f} times as long"

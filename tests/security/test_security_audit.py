@@ -1,5 +1,5 @@
-"""An audit hook shows that check, compile, explain and import execute nothing, open no connection, and stay in their
-folder.
+"""Under an audit hook, check, compile, explain and import run no foreign code, open no connection, and use only files
+in their folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from compile_support import CONFIG, REPOSITORY, put
 from patience import HUNG
 from test_hostile import PAYLOADS, SLOTS, quoted
 
-# Each payload is read by commands that run in a process with an audit hook, which takes long.
+# slow: for each hostile text, the commands run in a new process with an audit hook
 pytestmark = pytest.mark.slow
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -49,7 +49,7 @@ def clean(folder: Path, reported: dict[str, object]) -> None:
 
 
 def test_the_hook_sees_what_is_forbidden(tmp_path: Path) -> None:
-    """This shows that the other tests can fail: the hook reports each forbidden event when it happens."""
+    """The other tests of this file can fail: when something forbidden happens, the hook reports it."""
     script = (
         "import json, os, sys; sys.path.insert(0, sys.argv[1])\n"
         "from audited import MARK, Watch\n"
@@ -101,8 +101,8 @@ def test_payloads_in_every_slot(slot: str, tmp_path: Path) -> None:
 
 
 def test_files_that_a_spec_names_are_never_run(tmp_path: Path) -> None:
-    """The files are templates, reward functions, tasks with Python next to them, a model folder with code, and pickled
-    data.
+    """A spec can name templates, reward functions, tasks with Python files next to them, a model folder with code, and
+    pickled data. None of these files is executed.
     """
     folder = tmp_path / "in"
     put(folder, {

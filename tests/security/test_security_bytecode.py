@@ -1,4 +1,4 @@
-"""Bytecode that somebody placed in a bundle is neither read nor written by any program of the bundle."""
+"""Somebody may put bytecode files (.pyc) into a bundle. No program of the bundle loads them or writes any."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def bundle(tmp_path: Path) -> Path:
 
 
 def plant(bundle: Path, mark: Path) -> list[Path]:
-    """Write bytecode for each module of the trainer that Python would load without comparing it with the source."""
+    """Write hostile bytecode for each module of the trainer, in a form that Python loads without comparing it with the
+    source.
+    """
     out = []
     for source in [*bundle.rglob("*.py")]:
         name = source.relative_to(bundle).as_posix()
@@ -49,8 +51,8 @@ def plant(bundle: Path, mark: Path) -> list[Path]:
 
 
 def started(bundle: Path, program: str, words: list[str]) -> bytes:
-    """The output of a program. Without trainer_args.json, the program imports its own modules, and stops before it
-    imports libraries.
+    """Start a program of a bundle; return its output. trainer_args.json is missing, so the program imports its own
+    modules and then stops, before it imports any library.
     """
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     done = subprocess.run(

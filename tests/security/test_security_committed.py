@@ -1,7 +1,7 @@
-"""Hostile pull requests with committed bundles, sweeps and runs of their own, or with links inside models, do no harm.
+"""Hostile pull requests that contain bundles, sweeps or runs, or models with links inside. They do no harm.
 
-All commands of a reviewer run, as in test_security_reviewed.py. A forged bundle never passes the step `Verify` of the
-Action.
+The tests run every command that a reviewer uses, as in test_security_reviewed.py. A forged bundle never passes the
+Action's step `Verify`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def in_folder(folder: str, files: dict[str, str | bytes]) -> Callable[[Path], No
 
 
 def other_version(root: Path) -> None:
-    """Edit a bundle, and write a manifest of another version of xpc with the digests of the edited files."""
+    """Edit a bundle. Its new manifest has the digests of the edited files, and claims that another version of xpc wrote
+    it.
+    """
     bundle = root / "specs" / "a.bundle"
     text = (bundle / "launch.sh").read_bytes()
     (bundle / "launch.sh").write_bytes(text + b"# more\n")
@@ -50,7 +52,9 @@ def other_version(root: Path) -> None:
 
 
 def copied(name: str) -> Callable[[Path], None]:
-    """Copy an honest bundle to another name, with a spec that was edited and whose digest was not."""
+    """Copy an honest bundle to another name. In the copy, the spec is edited, but the digest of the spec is still the
+    old one.
+    """
 
     def make(root: Path) -> None:
         shutil.copytree(root / "specs" / "a.bundle", root / name)

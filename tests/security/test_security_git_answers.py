@@ -1,4 +1,6 @@
-"""Git's answers are read within bounds: large files, many files and long lists end with one sentence."""
+"""xpc reads what git prints only up to a limit. For large files, many files and long lists, the result is one
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +113,7 @@ def test_a_spec_of_20_mib_hides_no_other_spec(top: Path) -> None:
 
 @pytest.mark.slow
 def test_a_tree_that_is_in_itself_many_times_is_a_sentence(top: Path) -> None:
-    """Ten nested trees, each of which has the next one under ten names: a few kilobytes name 10**10 files."""
+    """Each of ten nested git trees contains the next one under ten names. So a few kilobytes stand for 10**10 files."""
     environment = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
     def made(*words: str, given: str) -> str:

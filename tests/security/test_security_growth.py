@@ -1,6 +1,6 @@
-"""Inputs of hostile size that once took minutes or unbounded memory are read in proportional time.
+"""Some very large inputs once took minutes or unlimited memory. Now the time is proportional to the size of the input.
 
-Times are CPU seconds of this process, with limits of ten times what an idle machine needs.
+Times are CPU seconds of this process. Each limit is ten times what an idle machine needs.
 """
 
 import json

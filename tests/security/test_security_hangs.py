@@ -1,4 +1,4 @@
-"""Texts on which a careless regular expression takes quadratic time are still answered quickly."""
+"""A careless regular expression would take quadratic time for these texts. xpc reads them quickly."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_templates(name: str, tmp_path: Path) -> None:
 
 
 def test_token_after_the_mark_is_found(tmp_path: Path) -> None:
-    """The pattern still finds every token after its mark, and reads the text only once."""
+    """The regular expression finds every token that stands after its mark, although it reads the text only once."""
     wrong = MARKED.replace("{% endgeneration %}", "{% endgeneration %}<|im_end|>")
     inside = MARKED.replace("{% endgeneration %}", "<|im_end|>{% endgeneration %}<|im_end|>")
     found = {}

@@ -1,4 +1,4 @@
-"""Names in a spec that go into schedulers' files are one word there, or are refused."""
+"""Schedulers' files contain names from the spec. Each such name is a single word there, or is refused."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Hostile pull requests with links in circles, or with manifests, tables, lists and runs that once took minutes, do no
-harm.
+"""Hostile pull requests that contain links in circles, or manifests, tables, lists and runs that once took minutes to
+read. They do no harm.
 
-All commands of a reviewer run, as in test_security_reviewed.py.
+The tests run every command that a reviewer uses, as in test_security_reviewed.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/security.md names only tests, codes and pinned versions that exist."""
+"""docs/security.md names tests, codes and pinned versions. All of them exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A spec, a bundle or a link can make the compiler read and write only the files that it needs."""
+"""Whatever paths a spec, a bundle or a link contains, the compiler reads and writes only files that it needs."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ NAMED = {
 @pytest.mark.parametrize("way", NAMED)
 @pytest.mark.parametrize("name", every_fourth(tuple(SECRETS)))
 def test_a_file_of_somebody_elses_is_not_read(name: str, way: str, specs: Path) -> None:
-    """A spec names another user's file by `../`, and by a link in its own folder. No diagnostic contains any text of
-    the file.
+    """A spec names another user's file, by a path with `../` or by a link in the spec's folder. No diagnostic quotes
+    this file.
     """
     up = "../../../" + name
     (specs / "link").symlink_to(up)
@@ -92,7 +92,7 @@ def test_data_of_a_hidden_folder_is_reported(specs: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/proc/kmsg"), reason="no /proc/kmsg on this system to be blocked by")
 def test_data_that_never_comes_is_not_waited_for(tmp_path: Path) -> None:
-    """The compiler does not wait for /proc/kmsg, which claims to be a regular file and blocks its reader."""
+    """/proc/kmsg says that it is a regular file, but a read of it blocks. The compiler does not wait for it."""
     endings = ("jsonl", "csv", "txt", "json")
     for ending in endings:
         (tmp_path / f"rows.{ending}").symlink_to("/proc/kmsg")
@@ -121,7 +121,7 @@ def test_an_old_bundle_that_was_made_strange_is_not_read_for_ever(kind: str, tmp
 
 
 def evil_bundle(folder: Path, bundled: str, path: str = "rows.jsonl") -> None:
-    """A bundle whose trainer_args.json names a hostile path for its copy of the data."""
+    """A bundle in whose trainer_args.json the path of the copied data is a hostile one."""
     put(folder / "in", {"rows.jsonl": ROW})
     files = compiled(spec(train='qwen2.5-3b on "rows.jsonl" for 3 epochs'), str(folder / "in"))
     reported = json.loads(files["trainer_args.json"])
@@ -163,7 +163,9 @@ def test_a_bundle_of_other_kinds_is_a_sentence(bundled: object, tmp_path: Path) 
 
 
 def test_modes_of_what_is_written(tmp_path: Path) -> None:
-    """With any umask, everybody can read a bundle, only its owner can write to it, and only scripts are executable."""
+    """Whatever the umask, all users can read a bundle, only its owner can write to it, and only its scripts are
+    executable.
+    """
     root = put(tmp_path / "in", {"chat.jinja": PLAIN, "rows.jsonl": ROW})
     named = ['model(chat_template=file("chat.jinja"))', "eval(tasks=[gsm8k])"]
     one = compiled(spec(*named, train='qwen2.5-3b on "rows.jsonl" for 3 epochs'), root)
@@ -186,7 +188,9 @@ def test_modes_of_what_is_written(tmp_path: Path) -> None:
 
 
 def test_the_memory_of_somebody_else_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If others can write to the cache folder, an entry could claim that invalid rows are valid."""
+    """xpc does not use a cache folder to which other users can write: they could write an entry that says that invalid
+    rows are valid.
+    """
     monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
     put(tmp_path, {"a.xp": spec(train='qwen2.5-3b on "rows.jsonl" for 3 epochs'), "rows.jsonl": ROW + "{}\n"})
     environment = {"XPC_CACHE": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
@@ -197,7 +201,7 @@ def test_the_memory_of_somebody_else_is_not_believed(tmp_path: Path, monkeypatch
     table = json.loads(entry.read_text())
     facts = {name: {**fact, "wrong": None} for name, fact in table["facts"].items()}
     entry.write_text(json.dumps({**table, "facts": facts}))
-    # the check trusts the edited entry, because only the user can write into the cache
+    # a user's own cache is trusted, even this edited entry
     assert xpc("check", "a.xp", cwd=str(tmp_path), env=environment).returncode == 0
     location.chmod(0o777)
     again = xpc("check", "a.xp", cwd=str(tmp_path), env=environment)

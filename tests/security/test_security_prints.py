@@ -1,5 +1,5 @@
-"""All output of the compiler goes through compiler/render/output.py, and no text from input acts as a command of the CI
-runner.
+"""All output of the compiler goes through compiler/render/output.py. So no text of an input can act as a command of the
+CI runner (such as `::error::`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ EVIL = ("##[stop-commands]x", "::stop-commands::x", "  ::error::x", "a ##[add-ma
 
 @cache
 def calls() -> tuple[tuple[str, str, ast.Call], ...]:
-    """Every call in the compiler that may print: the file, the name, and the call."""
+    """Every call in the compiler that may print something: the file, the name of the called function, and the call's
+    syntax node.
+    """
     return tuple(parsed_calls())
 
 

@@ -1,5 +1,5 @@
-"""Forty hostile pull requests in the steps of the Action: none of their code runs, nothing outside is read, nothing
-hangs, and the comment still shows every honest change.
+"""Forty hostile pull requests go through the steps of the Action. None of their code runs, nothing outside of the
+repository is read, no step hangs, and the comment still shows every honest change.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def random_lines(letters: int, alphabet: str, seed: int = 1) -> str:
 
 
 def shuffled(root: Path) -> None:
-    """New specs with the comments of the old ones in another order; aligning each pair of them would take minutes."""
+    """New specs whose comments are those of the old specs in another order. Comparing every new spec with every old one
+    would take minutes.
+    """
     for number in range(12):
         text = (root / f"specs/long{number}.xp").read_text()
         (root / f"specs/long{number}.xp").unlink()
@@ -192,7 +194,8 @@ def test_a_hostile_pull_request(what: str, repository: Path) -> None:
     EVIL[what](repository)
     git(repository, "add", "-A", "-f")
     git(repository, "commit", "-qm", "two")
-    if what == "a folder that looks like a repository":  # a git command in this folder would run the configured command
+    # git, started in this folder, would run the command in its configuration
+    if what == "a folder that looks like a repository":
         shutil.copy(repository / "specs" / "config", repository / "specs" / "config.kept")
     command = [sys.executable, "-P", os.path.join(HERE, "audited_review.py"), str(repository)]
     limit = (SECONDS, SECONDS)
@@ -205,7 +208,7 @@ def test_a_hostile_pull_request(what: str, repository: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)
-    # Rows may be anywhere, and a link to them is read as rows, but none of their text is quoted.
+    # Rows may be read from anywhere, so a link to any file is followed. But no text of a row is quoted.
     rows = f"open of {repository.parent / 'secret'} " if what == "rows that are a link" else "nothing"
     assert [one for one in found["findings"] if not one.startswith(rows)] == []
     assert not list(repository.rglob(MARK))
@@ -226,8 +229,8 @@ def test_a_hostile_pull_request(what: str, repository: Path) -> None:
 
 
 def check_comment(text: str) -> None:
-    """Check that the comment is short enough, and that text from the pull request is markup nowhere outside of
-    fences.
+    """Check the comment on the pull request: it is short enough, and outside of code fences, no text of the pull
+    request acts as markup.
     """
     assert len(text) < 65_536
     assert text.startswith(f"{MARKER}\n")

@@ -1,4 +1,5 @@
-"""Files of a pull request make git run nothing: plain files that look like a repository, and a stranger's `.git`.
+"""git runs no command of a stranger, neither from plain files in a pull request that look like a git repository, nor
+from an unpacked `.git`.
 
 Every command that a planted configuration names writes a file `pwned`, which must not exist afterwards.
 """
@@ -32,7 +33,9 @@ HOOKS = ("reference-transaction", "post-index-change", "query-watchman", "pre-au
 
 
 def config(mark: Path, top: str) -> str:
-    """A git configuration with a command in each setting whose command git may run while it only reads a repository."""
+    """A git configuration with many settings whose value is a command. Each is one that git may run even if it only
+    reads the repository.
+    """
     run = f"touch {mark}"
     return f"""[core]
 \trepositoryformatversion = 1
@@ -75,8 +78,8 @@ def config(mark: Path, top: str) -> str:
 
 
 def plant(folder: Path, mark: Path, top: str) -> None:
-    """Write plain files that a commit can contain, and that git takes for a repository if it is started next to
-    them.
+    """Write plain files, which a commit can contain. If git is started in their folder, it takes them for a
+    repository.
     """
     put(folder, {"HEAD": f"{MISSING}\n", "objects/kept": "", "refs/heads/main": f"{MISSING}\n"})
     put(folder, {".gitattributes": "* diff=evil filter=evil\n"})
@@ -112,7 +115,9 @@ def mark(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["specs/deep", "specs", "."])
 def planted(request: pytest.FixtureRequest, tmp_path: Path, mark: Path) -> Path:
-    """A repository whose branch changes a spec, and plants files in the spec's folder, above it, or at the top."""
+    """A repository with a branch that changes a spec, and also adds such files: in the spec's folder, above it, or at
+    the top.
+    """
     top = tmp_path / "work"
     put(top, {"specs/deep/a.xp": BEFORE, "specs/deep/base.xp": BASE, "other.xp": spec()})
     git(top, "init", "-q", "-b", "main")
@@ -187,7 +192,7 @@ def two_commits(top: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.usefixtures("any_git")
 def test_a_repository_of_somebody_else_runs_nothing(tmp_path: Path, mark: Path) -> None:
-    """A repository that was unpacked with its `.git`: every command in its configuration is turned off."""
+    """An archive with a `.git` was unpacked. git in it must run none of the commands in its configuration."""
     top = two_commits(tmp_path / "work")
     configure(top / ".git", mark, str(tmp_path))
     done = xpc("diff", "main~1:a.xp", "a.xp", cwd=str(top))
@@ -203,8 +208,8 @@ def test_a_repository_of_somebody_else_runs_nothing(tmp_path: Path, mark: Path) 
 
 
 def test_the_planted_commands_would_run(tmp_path: Path, mark: Path) -> None:
-    """Without xpc's protection, git runs the remote's command when an object is missing, so the other tests here can
-    fail.
+    """The other tests of this file can fail: without xpc's protection, git runs the remote's command as soon as an
+    object is missing.
     """
     top = two_commits(tmp_path / "work")
     configure(top / ".git", mark, str(top))
@@ -241,7 +246,7 @@ def test_the_nearest_repository_is_the_one(tmp_path: Path) -> None:
     outer = two_commits(tmp_path / "outer")
     inner = two_commits(outer / "inner")
     put(inner, {"a.xp": AFTER.replace("256", "512")})
-    # This `.git` contains no repository, so git searches the folders above.
+    # `.git` is here, but is no repository, so git would search in the folders above.
     (inner / "folder" / ".git").mkdir(parents=True)
     for folder in (inner, inner / "folder"):
         found = find(str(folder))
@@ -306,7 +311,8 @@ def test_what_a_partial_clone_lacks_is_a_sentence(tmp_path: Path) -> None:
     git(full, "commit", "-qam", "without the base")
     git(tmp_path, "clone", "-q", "--filter=blob:none", f"file://{full}", "later")
     git(tmp_path / "later", "show", "HEAD~1:a.xp")
-    put(tmp_path / "later", {"base.xp": "xpc 1\nseed 8\n"})  # the working tree's rows, not the commit's
+    # the rows in the working tree are read here, not those of the commit
+    put(tmp_path / "later", {"base.xp": "xpc 1\nseed 8\n"})
     done = xpc("diff", "HEAD~1:a.xp", "a.xp", cwd=str(tmp_path / "later"))
     assert (done.returncode, b"base.xp is not in this clone" in done.stderr) == (2, True), done.stderr
     put(full, {"folder/x": ""})
@@ -337,8 +343,8 @@ def test_the_action_starts_git_nowhere_and_python_apart_from_the_folder() -> Non
 @pytest.mark.slow
 @pytest.mark.usefixtures("any_git")
 def test_the_action_runs_nothing_of_a_pull_request(planted: Path, mark: Path, tmp_path: Path) -> None:
-    """The Action's scripts run in the folder that was checked out; this folder also contains planted modules and
-    hostile file names.
+    """The Action's scripts start in the checked-out folder of the pull request. The folder also contains planted Python
+    modules and hostile file names, and none of them runs.
     """
     evil = f"open({str(mark)!r}, 'w').close()\n"
     put(planted, {f"{name}.py": evil for name in ("json", "html", "sitecustomize", "argparse", "venv")})
@@ -401,7 +407,9 @@ def test_specs_of_bundles_and_links_are_none_of_the_repository(planted: Path) ->
 
 
 def test_replaced_commits_of_an_archive_are_not_read(tmp_path: Path) -> None:
-    """`refs/replace` would show the files of another commit under a commit's name, so git is told to ignore it."""
+    """With `refs/replace`, a repository can show other files under the name of a commit. xpc tells git to ignore these
+    references.
+    """
     put(tmp_path, {"a.xp": "seed 1\n"})
 
     def git(*words: str) -> str:

@@ -1,6 +1,6 @@
-"""Hostile pull requests against committed bundles, locks, images, local models and runs do no harm.
+"""Hostile pull requests that change committed bundles, locks, images, local models or runs. They do no harm.
 
-All commands of a reviewer run: the Action, the pre-commit hooks, diff, lock and verify --all.
+The tests run every command that a reviewer uses: the Action, the pre-commit hooks, diff, lock and verify --all.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def edited(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
 
 
 def gitlink(path: str) -> Callable[[Path], None]:
-    """Put a submodule without a clone in place of a folder."""
+    """Replace a folder by a submodule that is not cloned."""
 
     def make(root: Path) -> None:
         shutil.rmtree(root / path)
@@ -211,8 +211,8 @@ def reviewed(root: Path) -> dict[str, object]:
 
 
 def assert_harmless(found: dict[str, object], root: Path) -> dict[str, object]:
-    """Nothing was executed, every command ended in an ordinary way, and what it printed has neither the secret nor
-    control characters. Returns the exit status of each command.
+    """Check that no foreign code ran, that every command ended in an ordinary way, and that neither the secret nor a
+    control character was printed. Return the exit status of each command.
     """
     assert not list(root.rglob(MARK))
     statuses = found["statuses"]

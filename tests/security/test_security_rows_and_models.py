@@ -1,5 +1,5 @@
-"""Hostile pull requests do no harm with what a spec reads: models, tokenizers, rewards, tasks, rows, sweeps and locks,
-or with git's own objects.
+"""Hostile pull requests that change something that a spec reads (models, tokenizers, rewards, tasks, rows, sweeps,
+locks), or git's own objects. They do no harm.
 
 Each test runs every command that a reviewer uses, as in test_security_reviewed.py.
 """

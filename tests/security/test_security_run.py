@@ -1,4 +1,6 @@
-"""A run executes no foreign code from an edited bundle, a template, weights, rows or the working directory."""
+"""The bundle, a template, the weights, the rows or the working directory of a run may come from a stranger. The run
+executes no code from them.
+"""
 
 from __future__ import annotations
 
@@ -148,8 +150,8 @@ def test_a_manifest_that_is_none(text: str, made: Bundle) -> None:
 
 
 def test_another_bundles_folder_is_not_gone_on_from(made: Bundle, tmp_path: Path) -> None:
-    """The marker ties an output folder to the values of one bundle, so the pickles of another bundle's run are never
-    opened.
+    """The marker in an output folder has the values of one bundle. So a run does not resume from a folder of another
+    bundle, and never opens its pickles.
     """
     from xpc.runtime.core import output_folder
 
@@ -227,8 +229,8 @@ def test_no_service_converts_weights(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_pickled_weights(tmp_path: Path) -> None:
-    """Pickled weights are refused without the setting `pickle`. With it, tensors are read, and a program in the pickle
-    is not run.
+    """Weights in a pickle are refused, unless the spec has the setting `pickle`. Even then, only tensors are read, and
+    a program in the pickle is not run.
     """
     torch = pytest.importorskip("torch")
     import tiny
@@ -304,7 +306,9 @@ print(json.dumps(out))
 @pytest.mark.slow
 @pytest.mark.parametrize("stack", FIRST_AND_LAST)
 def test_templates_are_rendered_in_a_sandbox(stack: str, tmp_path: Path) -> None:
-    """With each stack's transformers, an escape from a template is an error or an empty text, and runs nothing."""
+    """A template tries to escape from its sandbox. With each stack's transformers, the result is an error or an empty
+    text, and nothing is executed.
+    """
     done = subprocess.run(
         [interpreter(stack), "-c", RENDER], input=json.dumps([PLAIN, *ESCAPES]),
         cwd=tmp_path, capture_output=True, text=True, timeout=HUNG, check=False,
@@ -320,8 +324,8 @@ def test_templates_are_rendered_in_a_sandbox(stack: str, tmp_path: Path) -> None
 
 
 def test_the_compiler_renders_no_template(tmp_path: Path) -> None:
-    """The compiler does not even import jinja2: it only hashes a template, searches it for generation marks, and copies
-    it.
+    """The compiler never renders a template, and does not even import jinja2. It computes the template's digest,
+    searches it for generation marks, and copies it.
     """
     put(tmp_path, {"a.xp": spec('model(chat_template=file("a.jinja"))'), "a.jinja": "{% for i in range(10**9) %}",
                    "rows.jsonl": ROW})  # fmt: skip

@@ -1,4 +1,4 @@
-"""No secret of the machine, the user or the spec appears in a bundle, a cache entry or a diagnostic."""
+"""Neither a bundle nor a cache entry nor a diagnostic contains a secret of the machine, of the user or of the spec."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SPECS = {
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home folder with every file in which tools keep tokens."""
+    """A home folder with all files in which tools store tokens."""
     location = tmp_path_factory.mktemp("secrets") / "planted-home"
     put(location, {
         ".cache/huggingface/token": PLANTED["HF_TOKEN"],
@@ -82,7 +82,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def outputs(home: Path) -> Mapping[str, Mapping[str, bytes]]:
-    """The output of each command for each spec, from one process with all secrets in its environment."""
+    """Run each command on each spec, in one process whose environment contains all secrets; return the outputs."""
     environment = {**PLANTED, "HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), "XPC_CACHE": "",
                    "XDG_CACHE_HOME": str(home / "xdg")}  # fmt: skip
     lines = [["check", f"{name}.xp", "--format", "sarif"] for name in SPECS]
@@ -116,7 +116,7 @@ def test_nothing_that_is_planted_comes_out(name: str, home: Path, outputs: Mappi
 
 
 def test_no_remembered_survey_has_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cache entries contain neither the secrets in the environment nor those in files."""
+    """No cached result about a data file contains a secret, neither one of the environment nor one of a file."""
     monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
     environment = {**PLANTED, "HOME": str(home), "XPC_CACHE": "", "XDG_CACHE_HOME": str(home / "xdg")}
     assert xpc("check", "local.xp", cwd=str(home / "planted-folder" / "specs"), env=environment).returncode == 0
@@ -128,7 +128,9 @@ def test_no_remembered_survey_has_it(home: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_every_recipe_is_without(tmp_path: Path) -> None:
-    """The rule finds nothing in the specs of this repository: commits, digests and addresses are no secrets."""
+    """The rule about secrets finds nothing in this repository's specs, although these contain commits, digests and
+    addresses.
+    """
     count = 0
     for where, _, names in os.walk(os.path.join(REPOSITORY, "specs")):
         for name in names:
@@ -204,7 +206,9 @@ def test_what_is_no_secret(text: str) -> None:
 
 @pytest.mark.parametrize("part", ["a", "hf_", "a://", "sk-", "-----BEGIN ", "a://b:", "github_pat_", "AKIA", "a-.+"])
 def test_no_text_takes_for_ever(part: str) -> None:
-    """A template may have 16 MiB, and each pattern must scan it in linear time; quadratic time would be hours."""
+    """A template can be as large as 16 MiB, so each regular expression must take linear time. In quadratic time, it
+    would take hours.
+    """
     masked(f"hf_ {part * (500_000 // len(part))} {'a' * 100_000}")
 
 
@@ -239,7 +243,9 @@ def test_a_secret_in_a_base(tmp_path: Path) -> None:
 
 
 def test_an_import_does_not_repeat_a_secret(tmp_path: Path) -> None:
-    """The report names keys that contain tokens; neither report nor spec contains the value."""
+    """If a key of an imported file has a token, the report names the key. Neither the report nor the spec contains the
+    token.
+    """
     body = "model_name_or_path: org/x\ndataset_name: org/y\nhub_token: {0}\nhf_token: {0}\nwandb_api_key: {1}\n"
     text = body.format(PLANTED["HF_TOKEN"], PLANTED["WANDB_API_KEY"])
     script = (
@@ -261,8 +267,8 @@ def test_an_import_does_not_repeat_a_secret(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("broken", ["gbs=7", "ligr", "micro=", "launch slurmm {", 'launch { env = ["A=b c"] }', "]]"])
 def test_no_finding_of_a_line_prints_the_secret_that_stands_in_it(tmp_path: Path, broken: str) -> None:
-    """Findings about names, values and syntax quote their lines, which must not show a secret, because many people read
-    CI logs.
+    """A finding about a name, a value or a syntax error quotes its line. If the line contains a secret, it must not be
+    shown, because many people can read CI logs.
     """
     token = PLANTED["HF_TOKEN"]
     line = f'track wandb(name="{token}", {token}=1) {broken} # {token}'

@@ -113,7 +113,7 @@ def test_a_spec_shows_it_and_another_stack_does_not(name, code, text):
     assert code in codes(found), found.problems
     assert one.of(stacks.load(re.search(r"target (\S+)", text)[1]))
     assert one.of(stacks.load(stacks.DEFAULT)) is not bool(one.fixed_in)
-    if code != "XP310" and one.fixed_in:  # for this stack, XP310 refuses packing without a mask
+    if code != "XP310" and one.fixed_in:  # on every stack, XP310 refuses packing without a mask
         assert code not in codes(checked(re.sub(r"target \S+\n", "", text)))
     if code == "XP940":
         assert any(one.threads[0] in each.message for each in found.problems)
