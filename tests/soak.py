@@ -2,10 +2,10 @@
 
     python tests/soak.py --minutes 60 --out soak
 
-The pieces take turns, each with a random seed: faults (training runs that are killed, stopped, damaged), properties
-(hypothesis), growth rates, the fuzzer, and the differential test against the libraries. OUT/soak.jsonl gets a line of
-JSON per piece, with the command that repeats it; the output of a failed piece is printed and kept in OUT. The exit
-status is 1 if any piece failed. Add each failure to the tests as a fixed case.
+Five kinds of tests (pieces) run in turn, each time with another random seed: faults (training runs that are killed,
+stopped or damaged), properties (hypothesis), growth rates, the fuzzer, and the differential test against the libraries.
+OUT/soak.jsonl gets a line of JSON per piece, with the command that repeats it; the output of a failed piece is printed
+and kept in OUT. The exit status is 1 if any piece failed. Add each failure to the tests as a fixed case.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def properties() -> list[str]:
 
 
 def pieces(seed: int) -> dict[str, list[str]]:
-    """The command of each piece of the soak test for a seed, to be run in the repository."""
+    """For a seed, the command of each piece. The commands run in the root of the repository."""
     test = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     drawn = f"--hypothesis-seed={seed}"
     return {
@@ -55,7 +55,7 @@ def pieces(seed: int) -> dict[str, list[str]]:
 
 
 def main() -> int:
-    """Run pieces (such as the fuzzer) in turn until the given number of minutes has passed. The last piece is not
+    """Run the pieces in turn until the given number of minutes has passed. The piece that is running then is not
     interrupted.
     """
     parser = argparse.ArgumentParser(description=__doc__)

@@ -44,8 +44,8 @@ def made(folder: Path) -> Bundle:
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fixture for a process that has no process group yet. The output of each node is on, and the all-reduce is
-    replaced.
+    """A fixture for a process that has no process group yet. The output of no node is muted, and the all-reduce
+    is replaced.
     """
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     monkeypatch.setattr(errors, "muted", False)

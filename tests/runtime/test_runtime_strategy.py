@@ -62,8 +62,8 @@ def test_one_process_sees_one_gpu(
         (False, 2, "RTX 4090", True),
         (True, 2, "RTX 4090", False),
         (False, 1, "RTX 4090", False),
-        # In a bundle for H100s, peer-to-peer access is not tested: only RTX 40 cards lack it, and the preflight refuses
-        # those.
+        # A bundle for H100s does not test peer-to-peer access: its preflight already refuses RTX 40 cards, which may
+        # lack it.
         (False, 2, "H100", False),
     ],
 )

@@ -135,7 +135,7 @@ def test_every_recipe_is_without(tmp_path: Path) -> None:
     for where, _, names in os.walk(os.path.join(REPOSITORY, "specs")):
         for name in names:
             if not name.endswith((".xp", ".jinja", ".py", ".sh", ".jsonl", ".md")):
-                # other files are no sources: `make demo` builds a model below this folder
+                # only the repository's own specs: `make demo` builds a model below this folder
                 continue
             text = Path(where, name).read_text(encoding="utf-8")
             assert find(text) == [], name

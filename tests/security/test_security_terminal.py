@@ -1,4 +1,6 @@
-"""No escape sequence, and no character that reorders a line, reaches a terminal from a spec, a file name or a row."""
+"""A spec, a file name or a row may contain escape sequences, or characters that reorder a line. None of them reaches a
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +73,8 @@ def test_a_foreign_file_of_escapes_in_an_old_bundle(tmp_path: Path) -> None:
 
 
 def test_a_system_prompt_of_escapes(tmp_path: Path) -> None:
-    """The system prompt appears in the bundle's spec.xp and in the output of `explain`, so its file may contain only
-    characters that a spec may.
+    """The system prompt is printed by `explain` and written into the bundle's spec.xp. So its file may contain only
+    characters that a spec may contain.
     """
     put(tmp_path, {"a.xp": spec('data(system=file("s.txt"))')})
     for text in (EVIL, "a\0b", "a\u2028b", "a\u200fb"):
@@ -106,7 +108,7 @@ def test_a_published_file_of_escapes(report: str, tmp_path: Path) -> None:
 
 
 def test_the_run_prints_rows_spelled_out(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """`say` and `stop` escape text that comes from a row, from a template or from the name of a column."""
+    """The runtime's `say` and `stop` escape texts that come from a row, a template or a column's name."""
     monkeypatch.setenv("RANK", "0")
     errors.say(f"rows of {EVIL}: a, b")
     errors.stop(findings([f"the template says {EVIL}", "two\tthings\r"]))
@@ -119,7 +121,9 @@ def test_the_run_prints_rows_spelled_out(capfd: pytest.CaptureFixture[str], monk
 
 
 def test_no_module_of_the_runtime_prints_past_them() -> None:
-    """Only `say` and `stop` may print text from data; other calls of `print` print constant text."""
+    """In the runtime, only `say` and `stop` may print text from data. Every other call of `print` has a constant
+    text.
+    """
     own = {
         "errors.py",
         "run.py",

@@ -1,5 +1,5 @@
-"""mypy reports a misspelt path of a setting, and a getter that does not fit the kind of the setting. At run time, both
-raise an exception.
+"""If code reads a setting by a misspelt path, or by a getter for another kind of value, mypy reports it. At run time,
+both raise an exception.
 """
 
 import os
@@ -81,7 +81,9 @@ def test_a_spec_with_an_error_is_no_checked_spec(spec):
 
 @pytest.mark.slow
 def test_strict_mypy_refuses_each_mistake(tmp_path):
-    """In a file with one mistake per line and two correct lines, mypy reports an error in each wrong line only."""
+    """mypy checks a file in which each line has one mistake, except two correct lines. It reports exactly the lines
+    with mistakes.
+    """
     imports = (("lower", "lower"), ("spec", "Spec"), ("spec.checked", "CheckedSpec"))
     lines = [*(f"from xpc.compiler.{module} import {name}" for module, name in imports), "", ""]
     lines += ["def read(spec: Spec, checked: CheckedSpec) -> None:"]

@@ -1,4 +1,5 @@
-"""Answers about the libraries of a target for test_stack_classes.py, from one interpreter that imports them once.
+"""test_stack_classes.py asks this program about the libraries of a target. It runs in the target's interpreter, and
+imports the libraries only once for all questions.
 
 The program reads JSON: `generate` (the arguments of generate.py) and `classes` (for each method a configuration class
 and the stated arguments). The last line that it prints is JSON: `built` (the configuration objects), `packed` (the
@@ -45,8 +46,8 @@ def plain(value: Any) -> Any:
 
 
 def built(path: str, stated: dict[str, Any]) -> dict[str, Any]:
-    """Build the class with the arguments; returns its warnings, the values that it changed, and the arguments that were
-    not stated.
+    """Build the class with the arguments. Return three things: the warnings, the values that the class has changed, and
+    the values of arguments that were not stated.
     """
     module, _, name = path.rpartition(".")
     make = getattr(import_module(module), name)
@@ -54,7 +55,8 @@ def built(path: str, stated: dict[str, Any]) -> dict[str, Any]:
         warnings.simplefilter("always")
         made = make(**stated)
     kinds = (FutureWarning, DeprecationWarning)
-    return {  # trl 0.24 announces the deprecation of some arguments by a plain warning
+    # trl 0.24 warns of some arguments that will be removed, but with a plain warning, not a DeprecationWarning
+    return {
         "warnings": [
             str(one.message) for one in caught if issubclass(one.category, kinds) or "is deprecated" in str(one.message)
         ],
@@ -64,7 +66,9 @@ def built(path: str, stated: dict[str, Any]) -> dict[str, Any]:
 
 
 def packed() -> float:
-    """The largest error of a logit of two packed documents that only position ids separate."""
+    """Two documents are packed into one row, and only their position ids separate them. Return the largest error of a
+    logit.
+    """
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 

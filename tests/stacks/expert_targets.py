@@ -1,4 +1,4 @@
-"""Make adapters on tiny mixtures of experts, with a stack's libraries: `python expert_targets.py CASES FOLDER`.
+"""With a stack's libraries, add adapters to tiny mixtures of experts: `python expert_targets.py CASES FOLDER`.
 
 CASES is a JSON list of [family, targets, within]. The program writes each family's config.json below FOLDER. For each
 case it prints the runtime's findings about the adapters that PEFT makes, or PEFT's own error, and the adapted modules.
@@ -18,8 +18,8 @@ sys.path[:0] = [os.path.join(os.path.dirname(HERE), "proof"), os.path.dirname(os
 
 
 def made(family: str, targets: Any, within: str | None, adapters: Any) -> dict[str, Any]:
-    """Return a pair: `wrong` (messages; empty if the run would start) and `adapted` (module paths with N for
-    numbers).
+    """Return two lists: `wrong` has the messages with which the run would stop (none if it would start), and `adapted`
+    the paths of the adapted modules, with N instead of numbers.
     """
     import re
 

@@ -1,5 +1,5 @@
-"""Adapter targets on mixtures of experts: `xpc check` accepts targets that PEFT adapts as stated, and names the adapted
-parts.
+"""Target modules on mixtures of experts: `xpc check` accepts exactly the targets that PEFT really adapts, and names
+what is adapted.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from xpc.compiler.stacks.modules import EXPERTS, SHARED, modules, part
 
 MLP = ["gate_proj", "up_proj", "down_proj"]
 CASES: list[tuple[str, Any, str | None]] = [
-    # models with a shared expert; PEFT does not convert the names of their routed experts' layers
+    # models with a shared expert; for the layers of the routed experts, PEFT does not accept their old names
     ("qwen2_moe", MLP, None), ("qwen2_moe", ["q_proj", *MLP], None), ("qwen2_moe", "all-linear", None),
     ("qwen2_moe", ["shared_expert.gate_proj", "shared_expert.up_proj"], None), ("qwen2_moe", ["shared_expert"], None),
     ("qwen2_moe", ["gate"], None), ("qwen2_moe", ["mlp.down_proj"], None), ("qwen2_moe", ["experts.down_proj"], None),
-    # models with a shared expert; PEFT converts the names of their routed experts' layers to fused parameters
+    # models with a shared expert; PEFT accepts the old names of the routed experts' layers, and adapts the fused
+    # parameters
     ("deepseek_v3", MLP, None), ("deepseek_v3", ["q_proj", "v_proj"], None), ("deepseek_v3", ["q_b_proj"], None),
     ("deepseek_v3", ["shared_experts.down_proj"], None), ("deepseek_v3", ["router"], None),
     ("deepseek_v3", ["o_proj", "w1"], None),

@@ -1,4 +1,5 @@
-"""The stacks' tables agree with the real classes of the libraries, in an environment with each target's versions.
+"""The tables of each stack agree with the real classes of its libraries. For this, the tests use an environment that
+has the stack's versions.
 
 The default target is tested in this environment, any other in the interpreter that XPC_PYTHON_TRL_0_18 (and so on)
 names.
@@ -50,7 +51,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[st
 
 
 def stated(stack: stacks.Stack, method: str) -> dict[str, Any]:
-    """The arguments that every bundle of the method states, for a run on a CPU."""
+    """The arguments that all bundles of a method state for a run on a CPU."""
     base = stack.base_arguments(stack.config(method))
     workers = {"dataset_num_proc": 4} if "dataset_num_proc" in base else {}
     return {**base, "bf16": False, "use_cpu": True, "dataloader_pin_memory": False, **workers}
@@ -91,8 +92,8 @@ def test_the_models_that_liger_patches(name: str, answers: Ask) -> None:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_the_methods_that_widen_a_quantized_base(name: str) -> None:
-    """peft's prepare_model_for_kbit_training is called by the trainer itself, or by a function that all
-    trainers share.
+    """Some methods convert the other weights of a quantized base to float32: peft's prepare_model_for_kbit_training is
+    called by the method's trainer, or by a function that all trainers share.
     """
     stack = stack_of(name)
     where = "import importlib.util as u; print(u.find_spec('trl').submodule_search_locations[0])"

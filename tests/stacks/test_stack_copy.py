@@ -1,5 +1,5 @@
-"""A copy of the default stack under another name is made the default; then every case of a rule gives the same result
-as before.
+"""A stack is only its folder: if a copy of the default stack's folder, under another name, is made the default, every
+case of a rule has the same result as before.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def test_no_case_fails(package: Path, file: str) -> None:
 
 
 def run(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run Python from the root of the repository, with ``package`` in place of the installed xpc."""
+    """Run Python in the root of the repository. It imports xpc from ``package`` instead of the installed one."""
     environment = {**os.environ, "PYTHONPATH": str(package), "XPC_CACHE": "off"}
     return subprocess.run(
         [sys.executable, *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False

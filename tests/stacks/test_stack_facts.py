@@ -1,4 +1,4 @@
-"""The facts of every stack have the names and types of the class that describes them."""
+"""The facts of each stack have exactly the names and types of the fields in the class `Facts`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The facts about model families in the stacks' tables are true for tiny models of each family, with each target's
-libraries.
+"""The tables say how each model family behaves with a stack's libraries. The tests check this with a tiny model of each
+family.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ for them.
 
 @every_stack
 def test_the_attentions_that_a_family_has(name: str) -> None:
-    """The table has the attention implementations that each model class declares. Implementations that fail although
-    they are declared, such as flash attention of gpt_oss, are in a separate fact.
+    """The table lists the attention implementations that a model class declares. Some fail although they are declared,
+    such as flash attention of gpt_oss; another fact lists those.
     """
     stack, wrong = stacks.load(name), {}
     for family, found in known(name).items():
@@ -89,7 +89,9 @@ def test_the_masks_that_keep_packed_documents_apart(name: str) -> None:
 
 @every_stack
 def test_the_families_whose_flash_attention_mixes_documents(name: str) -> None:
-    """With the bounds of documents, the kernel keeps them apart; some families do not pass the bounds to the kernel."""
+    """The flash attention kernel keeps packed documents apart if it gets their bounds. Some families do not pass the
+    bounds on; the table lists these.
+    """
     facts = stacks.load(name).facts
     mixed = {family for family, found in known(name).items() if _number(found["errors"]["flash2"]) > MIXED}
     state = set(facts.families_stateful)
@@ -134,8 +136,8 @@ def test_the_families_of_which_nothing_is_packed_in_four_bits(name: str) -> None
 
 @every_stack
 def test_the_families_whose_layers_call_only_the_experts_of_their_tokens(name: str) -> None:
-    """A family is listed if its layers call only the experts to which a token is routed. Under ZeRO-3, processes that
-    call different experts would wait for each other forever.
+    """The table lists the families whose layers call only those experts to which some token is routed. Under ZeRO-3,
+    two processes that call different experts would wait for each other forever.
     """
     routed = {family: found["routed"] for family, found in known(name).items() if found["routed"]}
     assert routed == dict(stacks.load(name).facts.expert_blocks)
@@ -159,8 +161,7 @@ def _number(error: float | str) -> float:
 
 @every_stack
 def test_the_families_of_which_processes_can_share_a_sequence(name: str) -> None:
-    """The table names the families that compute the same logits if two processes share a sequence by DeepSpeed's
-    Ulysses.
+    """The table names the families whose logits do not change if two processes share a sequence (DeepSpeed's Ulysses).
 
     The sliding windows of the tiny models are not shorter than the row.
     """

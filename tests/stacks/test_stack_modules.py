@@ -1,4 +1,4 @@
-"""The committed tables of modules equal the modules that each stack's libraries build for every family."""
+"""For every family, the committed tables list exactly the modules that the libraries of each stack build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stack is a folder: no code outside of it depends on a stack's name, or lists stacks.
+"""Each stack is a folder. No code outside of these folders depends on the name of a stack, or lists the stacks.
 
 The test refuses a stack's name where a value is compared (`==`, `!=`, `in`, a key of a mapping, a case of a match), a
 list of such names, and, outside of tests, any value that is a stack's name. It allows the line DEFAULT in
@@ -42,8 +42,8 @@ def named(node: ast.AST | None) -> bool:
 
 
 def expected(tree: ast.AST) -> Iterator[ast.AST]:
-    """The asserted expressions of a file. Conditions inside of them are excluded, because they could depend on a
-    stack's name.
+    """The expressions that a file asserts. Conditions inside these expressions are left out: a test must not depend on
+    a stack's name in them.
     """
     for one in (one.test for one in ast.walk(tree) if isinstance(one, ast.Assert)):
         requested = {id(part) for node in ast.walk(one) if isinstance(node, ast.IfExp) for part in ast.walk(node.test)}
@@ -51,7 +51,9 @@ def expected(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def compared(tree: ast.AST, asserted: bool) -> Iterator[ast.AST]:
-    """The places where a stack's name is compared, looked up or listed; assertions are left out if they are allowed."""
+    """The places at which a stack's name is compared, used as a key, or listed. If assertions are allowed, places in
+    them are left out.
+    """
     reported = set(map(id, expected(tree))) if asserted else set()
     for node in (one for one in ast.walk(tree) if id(one) not in reported):
         match node:
@@ -86,7 +88,7 @@ def names(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def wrong(path: str, text: str) -> list[str]:
-    """The places of a file where a stack's name is used although that is refused."""
+    """The places in a file at which a stack's name may not be used."""
     if not NAME.search(text):
         return []
     tree = ast.parse(text)

@@ -1,4 +1,6 @@
-"""Every number that `extra` accepts has a legal range, or a reason for having none; the proofs try the limits."""
+"""Each numeric argument that `extra` accepts has a legal range, or a reason why it has none. Proofs try the limits of
+the ranges.
+"""
 
 from __future__ import annotations
 

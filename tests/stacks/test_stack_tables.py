@@ -1,5 +1,5 @@
-"""The committed tables of stacks are complete and up to date, and agree with the measured facts. These tests need no
-library of a stack.
+"""The committed tables of the stacks are complete and up to date, and agree with the measured facts. These tests need
+none of the stacks' libraries.
 """
 
 import json
@@ -88,7 +88,7 @@ def test_a_default_that_depends_on_the_machine_is_decided(name: str) -> None:
         undecided = [
             field.name for field in stack.fields(config).values() if field.machine and field.name not in decided
         ]
-        # The default of `dataloader_pin_memory` is true, which is right on a GPU. For a CPU, the compiler states false.
+        # `dataloader_pin_memory` is true by default, which is right on a GPU; for a CPU, the compiler sets it to false.
         assert undecided == ["dataloader_pin_memory"]
 
 
@@ -98,7 +98,7 @@ def test_every_method_has_a_class_and_its_losses(name: str) -> None:
     for method in METHODS:
         fields = stack.fields(stack.config(method))
         losses = stack.losses(method)
-        assert "loss_type" in fields or not losses  # a class may have an argument of its parent without reading it
+        assert "loss_type" in fields or not losses  # a class may inherit an argument without using it
         choices = fields["loss_type"].choices if losses else ()
         # `chunked_nll` is a deprecated alias of `nll`; `alphapo` only sets `simpo` and `cpo_alpha = 0`
         others = {"chunked_nll", "alphapo"}
@@ -250,8 +250,9 @@ def test_loading_a_target_parses_no_toml() -> None:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_the_sources_that_speak_of_a_state_are_those_of_families_that_have_one(name: str) -> None:
-    """A table lists the families that carry a state from token to token. It is measured for families of the registry,
-    and for all others read from transformers' source code. For measured families, both results agree.
+    """A table lists the model families with a recurrent state. For families of the registry, this is measured; for
+    others, it is read from transformers' source code. Where a family is measured, reading the source gives the same
+    answer.
     """
     stack = stack_of(name)
     there = {family for family in registry.families() if not stack.lacks_family(family)}

@@ -1,11 +1,12 @@
-"""Write the modules of every family and what adapters they can have, with the libraries of a stack.
+"""With the libraries of a stack, find out which modules the models of each family have, and which adapters each module
+can have. Write the result as a table.
 
     .venv/bin/python tests/stacks/write_modules.py trl-1.16 [-o FILE]
 
 A tiny model of each family is built on the meta device, in each form that its configuration can have (dense layers next
 to experts, queries of low rank). PEFT then makes an adapter on each module separately; a module that it refuses is no
-target. A path is that of `named_modules` with N for numbers. Experts that transformers stacks in one parameter are
-targets under their old names if PEFT converts them; the converted names are targets nowhere else.
+target. A path in the table is a name of `named_modules` with N instead of each number. Some experts are stacked in one
+parameter by transformers. Their old names are targets if PEFT converts these names.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ def models(family: str) -> Iterator[Any]:
 
 
 def converted(family: str) -> dict[str, str]:
-    """The old names of experts that PEFT converts to a parameter; empty if each expert is a module."""
+    """The old names of the experts' layers that PEFT converts to a stacked parameter. Empty if each expert is a module
+    of its own.
+    """
     try:
         from peft.utils import transformers_weight_conversion as conversion
     except ImportError:  # transformers 4
@@ -94,7 +97,7 @@ def converted(family: str) -> dict[str, str]:
 
 
 def adapts(build: Any, names: list[str], kind: str, path: str) -> bool:
-    """Whether PEFT makes an adapter of this kind at the path for the given targets."""
+    """Whether PEFT, given these targets, makes an adapter of this kind at the path."""
     from peft import LoraConfig, OFTConfig, get_peft_model
 
     config = LoraConfig(r=2, target_modules=names) if kind == "l" else OFTConfig(

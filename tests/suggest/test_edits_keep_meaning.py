@@ -1,4 +1,6 @@
-"""For every setting: the suggested edit for its misspelt name states what the correct name would."""
+"""For every setting: if its name is misspelt, the suggested edit has the same meaning as the correct name would have
+had.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ AMBIGUOUS = ("loa",)
 
 
 def wrong_edits(row: schema.Setting) -> list[str]:
-    """The edits for misspelt forms of a setting that state something else than the correct form."""
+    """Edits for misspelt forms of a setting that give another meaning than the correctly spelt form."""
     value = None if row.kind is FLAG else example(row)
     form, value_text = typed(row, value), "" if value is None else value
     at = form.rfind(f"{row.name}={value_text}" if value_text else row.name)
@@ -63,7 +65,9 @@ def test_an_edit_for_a_misspelt_setting_states_the_setting():
 
 @pytest.mark.slow
 def test_an_edit_for_another_name_of_a_setting_keeps_its_value():
-    """The trainer's own name of a setting, with a legal value, gives the setting with that value or no edit."""
+    """A user may type the trainer's name of a setting, with a legal value. The edit then writes our setting with the
+    same value, or there is no edit.
+    """
     wrong = []
     for row in ROWS:
         if row.kind is FLAG or len(row.args) != 1 or row.path in ("hardware", "strategy", "precision") or row.head:

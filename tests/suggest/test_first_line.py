@@ -1,5 +1,5 @@
-"""If the first line has another order, other words or another unit than the language, the finding's edit writes it as
-the language does.
+"""The first line of a spec may have the right content in another order, with other words, or with another unit. The
+edit then rewrites it in the language's form.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""First specs of newcomers (first_specs.toml): after the edits that the first check suggests, a second check reports no
-error.
+"""Specs that newcomers wrote first (first_specs.toml). After the edits that the first check suggests, a second check
+has no error.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The first specs of people who knew only the language reference contain mistakes. The messages name a legal text to
-type.
+"""People who knew only the language reference wrote their first specs, with mistakes. For each mistake, the message
+contains a legal text to type.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ PROMPTS = "train qwen2.5-0.5b-instruct on deepmath-103k with 8 x h100-80gb gbs=6
     ],
 )
 def test_choice_that_looks_like_another_thing_is_not_corrected_to_it(text, says):
-    """An edit must state what was typed; another number, or the name of another method, is no correction of a typo."""
+    """An edit may only correct a typo. It must not replace a number by another one, or a word by the name of another
+    method.
+    """
     (found,) = [one for one in checked(text).problems if one.severity == "error"]
     assert says in (found.help or "")
     assert not found.edits or found.edits[0].text == "ddp"
@@ -174,7 +176,7 @@ def test_utf_16_file_is_reported_once(mark, tmp_path):
 
 @pytest.mark.parametrize("number", ["1e-400", "0.5e-330", "-1e-999", "1_0e-400"])
 def test_a_number_that_would_be_rounded_to_0_is_refused(number):
-    """A very small limit must not be rounded to `clip = 0`, which means no clipping."""
+    """A very small limit must not be rounded to `clip = 0`, because 0 turns clipping off."""
     assert codes(checked(f"{HEAD} zero2\nclip = {number}"))[:1] == ["XP041"]
     for legal in ("0", "0.0", "0e-5", "1e-300"):
         assert "XP041" not in codes(checked(f"{HEAD} zero2\nclip = {legal}"))
@@ -223,7 +225,9 @@ ROW = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "co
 )
 @pytest.mark.parametrize("form", ["", "format = messages\n"])
 def test_missing_file_suggests_a_similar_one_or_none(tmp_path, path, message, help, form):
-    """A similar file name is suggested. A file whose only likeness is the ending `.jsonl` is not suggested."""
+    """If a file is missing, a file with a similar name is suggested. A common ending (`.jsonl`) alone does not make a
+    name similar.
+    """
     root = put(tmp_path, dict.fromkeys(("messages.jsonl", "pref.jsonl", "eval.jsonl"), ROW))
     text = f'train qwen2.5-0.5b-instruct on "{path}" for 10 steps with 1 x h100-80gb gbs=8 micro=2\ndata {{\n{form}}}\n'
     found = first(text, "XP123", root)
@@ -259,7 +263,7 @@ def test_the_names_that_the_reference_calls_short_stand_alone_and_no_others():
     ],
 )
 def test_a_named_data_block_is_its_call(call, block, tmp_path):
-    """`name(k=v)` is `name { k = v }`, as for every other clause."""
+    """As for every other clause, `name(k=v)` means the same as `name { k = v }` for a data block."""
     root = put(tmp_path, {"a.jsonl": ROW})
     head = "xpc 1\ntrain qwen2.5-0.5b-instruct on talk for 10 steps with 8 x h100-80gb gbs=64 micro=2\n"
     one, other = (checked(f"{head}{form}\n", root) for form in (call, block))
@@ -272,7 +276,9 @@ def test_a_named_data_block_is_its_call(call, block, tmp_path):
 
 
 def test_messages_about_numbers_and_files_are_true(tmp_path):
-    """1e300 is a number above 0, and a file without rows has no columns, not columns with the name none."""
+    """Messages must be true: 1e300 is not called a number that is not above 0, and a file without rows is said to have
+    no columns, not columns named "none".
+    """
     found = first(f"{HEAD} zero2 lora(alpha=1e300)", "XP107")
     assert found.primary is not None
     assert found.primary.text == "a number that is finite and below 2^63"

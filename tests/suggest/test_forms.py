@@ -1,5 +1,5 @@
-"""A rejected spec is written in other forms, such as blocks on one line, calls, or nested keys. The suggested edit fits
-the form.
+"""The same mistake can be written in several forms: a block on one line, a call, or nested keys. The suggested edit
+keeps the form.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def as_calls(text: str) -> str:
 
 
 def nested(text: str) -> str:
-    """Write dotted keys of DeepSpeed and accelerate in a block of their first part."""
+    """Write dotted keys of DeepSpeed and accelerate as nested blocks: `a.b = 1` becomes `a { b = 1 }`."""
     return KEY.sub(r"\1\2 {\n\1  \3 = \4\n\1}", text)
 
 

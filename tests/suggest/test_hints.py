@@ -1,4 +1,4 @@
-"""These mistakes in a spec once got wrong advice, and now get the right one."""
+"""Mistakes for which the advice was once wrong. Now it is right."""
 
 from __future__ import annotations
 
@@ -211,7 +211,9 @@ def test_a_budget_is_above_0_and_a_count_per_epoch_a_share():
     ],
 )
 def test_default_left_by_a_misspelt_choice_is_not_reported(clause: str, intended: str) -> None:
-    """The help for `method dop(beta=0.1)` was once to leave out `beta`, because it is no setting of sft."""
+    """In `method dop(beta=0.1)`, only `dop` is wrong. Once, the help was to leave out `beta`, because sft (the default
+    method) has no such setting.
+    """
     text = f"xpc 1\n\n{LINE} for 1 epochs\n\nhardware 8 x h100-80gb\nbatch(gbs=128, micro=8, seq=1024)\n{clause}\n"
     wrong = [one for one in checked(text).problems if one.severity == ERROR]
     assert [one.code for one in wrong] == ["XP106"]

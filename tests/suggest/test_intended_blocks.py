@@ -1,4 +1,6 @@
-"""An unknown block gives one finding, and the settings that it probably means count as stated."""
+"""For a block with an unknown name, there is one finding. The settings inside count as stated in the block that was
+probably meant.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every name of the language, typed in a wrong place: the first suggestion is its right place.
+"""Every name of the language is typed in a wrong place. The first suggestion must be the right place of the name.
 
-Wrong places are after `with`, in the body, and in each clause without the name. OTHER_SETTING lists names that mean
-something else in such a place in other tools.
+The wrong places are: after `with`, in the body, and inside each clause that has no setting of this name. OTHER_SETTING
+lists names that have another meaning at such a place, because other tools use them so.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ OTHER_SETTING = {
 
 
 def valued(name: str) -> str:
-    """A legal value for the first setting in the schema with this name."""
+    """The schema may have several settings with this name. Return a legal value of the first one."""
     rows = [row for row in schema.TABLE if row.name == name] or [schema.SOURCE_SETTINGS.get(name)]
     return "true" if rows[0] is None or rows[0].kind in (FLAG, BLOCK) else example(rows[0])
 

@@ -1,4 +1,6 @@
-"""A setting in parentheses has an unknown or misplaced name, and its value decides which setting the help suggests."""
+"""In parentheses, a setting may have an unknown or misplaced name. Which setting the help suggests then depends on the
+setting's value.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every small misspelling of every clause gives a finding, whatever the form of its settings."""
+"""If the name of a clause is misspelt in any small way, there is a finding, in whatever form the clause's settings are
+written.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suggestions for unknown names: for a list of plausible mistakes, the first suggestion is correct.
+"""A list of plausible mistakes (names that a spec does not know). For each, the first suggestion is correct.
 
 The list (suggestions.toml) was written from the tools' documentation before the suggestions were developed. A checksum
 divides it into halves: the mistakes of the first half were inspected during the development. For the second half only
@@ -62,7 +62,7 @@ def first_error(text: str, start: int) -> Diagnostic | None:
 
 
 def paths(text: str) -> set[str]:
-    """The settings that a spec states."""
+    """The paths of the settings that a spec states itself."""
     written = expand(parse(Source("t.xp", text))[0])
     names = {"extra"} if written.extra else set()
     return {*written.items, *names, *(f"data.{item.path}" for row in written.rows for item in row.items)}
@@ -192,8 +192,8 @@ GONE = [
 
 @pytest.mark.parametrize("name", GONE)
 def test_removed_argument_names_its_replacement(name):
-    """In `extra trl` and in the language, the message names the argument's new name or the setting that decides its
-    value, or says that it was removed.
+    """If an argument of TRL was removed, a spec cannot state it, neither in `extra trl` nor elsewhere. The message
+    names its new name, or the setting that decides its value, or says that there is no replacement.
     """
     for text in (f"{HEAD}extra trl {{\n  {name} = true\n}}\n", f"{HEAD}{name} = true\n", f"{LINE} with {name}=true\n"):
         found = first_error(text, 0)

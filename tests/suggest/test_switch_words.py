@@ -1,5 +1,5 @@
-"""A word after a switch, such as `packing off`: the message says what the word means, and the suggested edit writes the
-switch with this meaning.
+"""A word stands after a boolean setting, such as `packing off`. The message says what the word means, and the edit
+writes the setting with this meaning.
 """
 
 from __future__ import annotations

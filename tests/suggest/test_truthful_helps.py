@@ -1,5 +1,5 @@
-"""A help text is true: its edit has the meaning of what was written, and the text names no files, rows or GPUs that the
-user does not have.
+"""Help texts are true: an edit does not change the meaning of what was written, and no help names files, rows or GPUs
+that the user does not have.
 """
 
 from __future__ import annotations

@@ -48,7 +48,9 @@ def mistakes(name: str, seed: int) -> list[str]:
 
 @pytest.mark.slow
 def test_a_mistyped_setting_is_suggested_with_its_value():
-    """At most one of a hundred names may get no suggestion; no edit may state another setting."""
+    """At most one in a hundred misspelt names gets no suggestion. No edit states another setting than the intended
+    one.
+    """
     wrong, astray, total = [], [], 0
     for row in OUTER:
         value = None if row.kind is FLAG else example(row)
@@ -104,7 +106,7 @@ def test_a_near_name_of_another_meaning_gets_no_edit_to_it(line: str, words: str
 
 
 def is_generic(text: str) -> bool:
-    """Whether the help is nothing but a list of settings."""
+    """Whether the help only lists settings, without choosing one."""
     found = next((one for one in checked(text).problems if one.code in ("XP101", "XP102")), None)
     reported = "" if found is None else found.help or ""
     return "xpc list settings" in reported or reported.partition("` has ")[0].strip("`") in schema.CLAUSES

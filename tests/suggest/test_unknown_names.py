@@ -89,7 +89,7 @@ def is_tuned(typed: str) -> bool:
 
 
 def texts(tool: str, typed: str) -> list[str]:
-    """The specs that contain what is typed, in each place where it could be typed."""
+    """Specs in which the typed text is at each place where a user could type it, one spec for each place."""
     if tool in PLACES:
         return [PLACES[tool].format(typed)]
     if tool in ("sentences", "pages"):
@@ -200,8 +200,8 @@ def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> boo
 
 
 def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
-    """Whether the check still refuses the spec after a user follows the help: the form that the help suggests replaces
-    the unknown name, and the value stays.
+    """Whether the help leads to another error: in the spec, the unknown name is replaced by the form that the help
+    suggests (the value stays), and the check still refuses it.
     """
     match = re.search(r"write `([^`]*)`", found.help or "")
     if (
@@ -229,7 +229,7 @@ def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
 
 
 def is_that(tool: str, text: str, right: str) -> bool:
-    """Whether a spec states the correct answer although nothing was corrected."""
+    """Whether a spec already states the correct answer, without any correction."""
     return not right.startswith(("no: ", "says: ")) and stated(text) == stated(right_text(tool, right))
 
 

@@ -1,4 +1,6 @@
-"""One mistake in a spec gives one finding, at its place, with a help that can be typed."""
+"""A mistake in a spec gives exactly one finding. The finding is at the place of the mistake, and its help has a text to
+type.
+"""
 
 import pytest
 from compile_support import HEAD, checked, codes, errors, put, shown
@@ -158,7 +160,8 @@ def test_a_child_may_name_other_data_than_its_base(tmp_path):
 def test_assumptions_of_a_misspelt_spec_are_not_reported():
     assert "XP190" in codes(checked(LINE + "\n"))
     assert codes(checked(LINE + " with ligre\n")) == ["XP101"]
-    assert "XP190" in codes(checked(LINE + " with gbs=3\n"))  # XP201 computes with the assumed hardware
+    # XP201 also appears, because it computes with the assumed hardware
+    assert "XP190" in codes(checked(LINE + " with gbs=3\n"))
 
 
 def test_quoted_hub_ids_are_reported_from_paths():

@@ -1,8 +1,9 @@
 """Print the batches that bundles train on: `python batches.py BUNDLE...` in the folder with their model and data.
 
 Prints one line of JSON for each bundle: `{"rows": [{"input_ids": [text], "learned": [text]}, ...]}`. The bundle's own
-code builds the trainer. The trainer's rows are passed through the collator one by one, in their order, and their token
-ids are decoded. `learned` is the text of the tokens with a loss. If the run stops, the line is `{"error": message}`.
+code builds the trainer. The trainer's rows go through its collator one by one and in order, and the resulting token ids
+are decoded to text. `learned` is the text of the tokens with a loss. If the run stops, the line is `{"error":
+message}`.
 """
 
 from __future__ import annotations

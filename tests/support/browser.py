@@ -81,7 +81,8 @@ DARK = ("--force-dark-mode", "--blink-settings=preferredColorScheme=0")
 
 
 def in_frames(script: str, page: str, folder: Path, dark: bool) -> Any:
-    """Load the HTML text ``page`` in a frame of each of `WIDTHS`; return what ``script`` finds there, by width.
+    """Load the HTML text ``page`` in several frames, one for each of `WIDTHS`. For each width, return the object that
+    ``script`` returns for this frame.
 
     ``script`` is JavaScript that defines `look(inside)`: it gets the frame's document and returns an object. The result
     adds two numbers to this object: `page`, the width that the content needs, and `width`, the width of the frame. If
