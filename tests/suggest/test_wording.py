@@ -160,7 +160,7 @@ def test_a_child_may_name_other_data_than_its_base(tmp_path):
 def test_assumptions_of_a_misspelt_spec_are_not_reported():
     assert "XP190" in codes(checked(LINE + "\n"))
     assert codes(checked(LINE + " with ligre\n")) == ["XP101"]
-    # XP201 also appears, because it computes with the assumed hardware
+    # here the assumption is reported, because XP201 computes with the assumed hardware
     assert "XP190" in codes(checked(LINE + " with gbs=3\n"))
 
 

@@ -84,9 +84,10 @@ def in_frames(script: str, page: str, folder: Path, dark: bool) -> Any:
     """Load the HTML text ``page`` in several frames, one for each of `WIDTHS`. For each width, return the object that
     ``script`` returns for this frame.
 
-    ``script`` is JavaScript that defines `look(inside)`: it gets the frame's document and returns an object. The result
-    adds two numbers to this object: `page`, the width that the content needs, and `width`, the width of the frame. If
-    the content is too wide, `page > width`. The result also has `errors`, the JavaScript errors of all frames.
+    ``script`` is JavaScript that defines `look(inside)`: it gets the frame's document and returns an object. To this
+    object, two numbers are added: `page`, the width that the content needs, and `width`, the width of the frame (so
+    `page > width` means that the content is too wide). The returned mapping also has the key `errors`: the JavaScript
+    errors of all frames.
     """
     assert BROWSER is not None
     quoted = json.dumps(page).replace("</", "<\\/").replace("<!--", "<\\!--")
@@ -132,7 +133,7 @@ def found_on(site: Path, script: str, folder: Path) -> Any:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Print nothing, so that requests do not appear in the tests' output."""
+            """Do not print the server's requests, which would appear in the output of the tests."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -11,8 +11,8 @@ from attrs import field, frozen
 
 @frozen
 class Case:
-    """Two specs for a rule. `rejected` gets the diagnostic `code` and no other error or warning; `accepted` has no
-    error and does not get `code`. `files` are the local files that the specs name.
+    """A test case of a rule: two specs. For `rejected`, the check reports `code` and no other error or warning. For
+    `accepted`, it reports no error, and not `code`. `files` are the local files that the specs name.
     """
 
     code: str
@@ -35,7 +35,7 @@ def spec(
     batch: str = "gbs=128 micro=16",
     save: str = 'save "out/run"',
 ) -> str:
-    """A spec with the lines ``more``. It states every value that the compiler would otherwise report as assumed."""
+    """A spec with the lines ``more``. Values that the compiler would otherwise assume and report are stated."""
     lines = [
         "xpc 1",
         "",
@@ -52,8 +52,8 @@ def spec(
 
 
 def _with_length(batch: str, more: tuple[str, ...]) -> str:
-    """Add `seq=1024` to the batch line. The line is unchanged if it states `seq`, the method has no `seq`, or rows are
-    not truncated.
+    """Add `seq=1024` to the batch line, unless the line already has `seq`, the method has no `seq`, or rows are not
+    truncated.
     """
     uncut = "padding_free" in batch and not re.search(r"\bpacking\b(?!\.)", batch)
     if uncut or any(re.search(r"\bseq\b|\bgrpo\b|\brloo\b|\bdistill\b", one) for one in (batch, *more)):

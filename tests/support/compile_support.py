@@ -100,7 +100,7 @@ LOCAL_MODEL: dict[str, str | bytes] = {
 
 
 def checked(text: str | bytes, root: str = NOWHERE, name: str = "t.xp", allow_oom: bool = False) -> Checked:
-    """Check a spec with all rules. Local files that the spec names are searched below ``root``."""
+    """Check a spec with all rules. ``root`` is the folder with the local files that the spec names."""
     data = text.encode() if isinstance(text, str) else text
     return check_text(data, name, Workspace(str(root), allow_oom=allow_oom))
 
@@ -111,7 +111,9 @@ def _nowhere(text: str) -> Checked:
 
 
 def checked_once(text: str, root: str = NOWHERE) -> Checked:
-    """Like `checked`, but cached, and for specs without files only. Tests share the result and must not change it."""
+    """`checked` with a cache, for specs that name no files. Several tests get the same object, so no test may change
+    it.
+    """
     return _nowhere(text) if root == NOWHERE else checked(text, root)
 
 
@@ -161,7 +163,9 @@ def edited(text: str, problem: Diagnostic) -> str:
 def xpc(
     *arguments: str, cwd: str | None = None, stdin: bytes = b"", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run an `xpc` command in this process, with its own streams, working directory and environment variables."""
+    """Run an `xpc` command inside this process. Its streams, working directory and environment variables are separate
+    from those of the test.
+    """
     kept = sys.stdin, sys.stdout, sys.stderr, os.getcwd(), dict(os.environ)
     out, err = io.BytesIO(), io.BytesIO()
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), "utf-8")
@@ -218,8 +222,8 @@ for line in json.load(sys.stdin):
 def xpc_in_turn(
     lines: Sequence[Sequence[str]], cwd: str | None = None, env: Mapping[str, str] | None = None, timeout: float = 600
 ) -> list[subprocess.CompletedProcess[bytes]]:
-    """Run several `xpc` commands one after another in one new process, which is faster than a new interpreter for each
-    command.
+    """Run several `xpc` commands one after another in a single new process. This is faster than starting a new
+    interpreter for each command.
     """
     done = subprocess.run(
         [sys.executable, "-c", IN_TURN, os.path.dirname(os.path.abspath(__file__))],
@@ -257,14 +261,14 @@ def put(folder: object, files: Mapping[str, str | bytes]) -> str:
 
 
 def manifest_of(spec: str) -> str:
-    """The text of a `bundle.toml` that lists only `spec.xp`, with the digest of this text."""
+    """The text of a `bundle.toml` for a bundle with only one file, `spec.xp`, and the digest of this spec's text."""
     digest = hashlib.sha256(spec.encode()).hexdigest()
     head = '# made by a test\n\n[bundle]\nspec = "a.xp"\nname = "a"\nxpc = "0"\n\n[inputs]\n'
     return f'{head}\n[files]\n"spec.xp" = "sha256:{digest}"\n'
 
 
 def placed(files: Mapping[str, str | bytes], folder: Callable[[], object]) -> str:
-    """Write files into ``folder()`` and return its path. Without files (in most cases), ``folder`` is not called."""
+    """Write files into ``folder()``; return the path. Most cases have no files; then ``folder`` is not called."""
     return put(folder(), files) if files else NOWHERE
 
 

@@ -1,6 +1,7 @@
-"""Limit the CPU time of a call, to find inputs for which it hangs. Unlike wall time, CPU time hardly grows with load.
+"""Limit the CPU time of a call, to find inputs for which the call hangs. On a busy machine, CPU time grows much less
+than wall-clock time.
 
-CPU time does grow somewhat if two processes share a core, so the tests allow ten seconds. The fuzzer allows one.
+It still grows somewhat if two processes share a core, so the tests allow ten seconds. The fuzzer allows one second.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ class TooLong(Exception):
 def limited(seconds: float = 10.0) -> Iterator[None]:
     """A context that raises TooLong if its body takes more than ``seconds`` of this process's CPU time.
 
-    XPC_CPU_LIMIT multiplies the limit, because everything takes longer while coverage is measured.
+    The limit is multiplied by XPC_CPU_LIMIT, which is set while coverage is measured, because everything then takes
+    longer.
     """
     seconds *= float(os.environ.get("XPC_CPU_LIMIT", "1"))
 

@@ -1,6 +1,6 @@
 """Specs that together cover what the compiler can emit: every strategy, method and kind of setting, on each stack.
 
-Imports only the standard library, attrs and the compiler.
+This module imports only the standard library, attrs and the compiler.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def one(
     name: str, *lines: str, on: str = "8 x h100-80gb", strategy: str = "ddp", precision: str = "bf16",
     batch: str = "gbs=128 micro=4", train: str = "qwen2.5-3b on infinity-instruct for 3 epochs", target: str = DEFAULT,
 ) -> Emitted:  # fmt: skip
-    """A complete spec. `more` are additional lines; each other parameter replaces a value in one of the usual lines."""
+    """A complete spec with the additional lines `more`. Every other parameter replaces the value in one of the usual
+    lines.
+    """
     head = ["xpc 1", f"train {train}", f"hardware {on}", f"strategy {strategy}", f"precision {precision}"]
     return Emitted(name, "\n".join([*head, f"batch {batch}", f"target {target}", *lines]) + "\n", target)
 

@@ -1,7 +1,7 @@
-"""Trainer arguments that tests write in an `extra` block if it does not matter which argument they write.
+"""Trainer arguments for tests that need some argument in an `extra` block, and for which it does not matter which one.
 
-An argument that has a setting of its own is an error in `extra`. If the language got a setting for an argument, every
-test with this argument in `extra` would fail. The arguments below will not get one: they change no result of a run.
+If the language gets a setting for an argument, the argument becomes an error in `extra`, and every test that uses it
+there fails. The arguments below will never get a setting, because they change no result of a run.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ MEMORY = 4 << 30
 
 
 def refusal(found: Exception) -> str:
-    """The exception as text, "ValueError: ...". If it is a ValueError whose message contains none of `REFUSALS`, it is
-    raised again.
+    """The exception as text, "ValueError: ...". A ValueError that is none of the known refusals (`REFUSALS`) is raised
+    again.
     """
     if isinstance(found, ValueError) and not any(words in str(found) for words in REFUSALS):
         raise found
@@ -66,7 +66,7 @@ def random_model(model_type: str, std: float, **options: Any) -> Any:
 
 
 def error(model_type: str, attention: str) -> float | str:
-    """Compare two documents that are packed into one row with each document alone; return the largest difference of a
+    """Compute the logits of two documents twice, packed into one row and each alone; return the largest difference of a
     logit.
 
     The packed row has the inputs that trl's collator adds, such as position_ids. If the library refuses the attention,
@@ -79,7 +79,7 @@ def error(model_type: str, attention: str) -> float | str:
         model = random_model(model_type, 0.1, attn_implementation=NAMES[attention])
     except (ValueError, ImportError) as found:
         return refusal(found)
-    except KeyError as found:  # the family's dict of attention classes lacks this attention
+    except KeyError as found:  # the family has no class for this attention
         return f"KeyError: {found}"
     generator = torch.Generator().manual_seed(0)
     lengths = (7, 9)
@@ -121,8 +121,9 @@ def undropped(model: Any) -> Any:
 
 
 def completed(model: Any, recomputed: bool) -> list[Any]:
-    """Greedy completions of two prompts, twice: in evaluation mode, and in training mode inside trl's context for
-    generation (with gradient checkpointing if ``recomputed``). Returns two tensors, which should be equal.
+    """Generate greedy completions of two prompts twice: in evaluation mode, and in training mode inside trl's context
+    manager for generation (if ``recomputed``, with gradient checkpointing). Return both as tensors, which should be
+    equal.
 
     One prompt is padded on the left, so that a wrong attention mask changes its completion.
     """
@@ -151,7 +152,7 @@ def completed(model: Any, recomputed: bool) -> list[Any]:
 
 
 def forgets(model_type: str) -> bool | None:
-    """Whether gradient checkpointing changes the completions that are generated during training, or makes them fail.
+    """Whether gradient checkpointing changes completions that are generated during training, or raises an exception.
 
     None if this cannot be measured: the family has no gradient checkpointing, or its tiny model cannot generate.
     """
@@ -172,7 +173,7 @@ def forgets(model_type: str) -> bool | None:
 
 
 def packs(model_type: str) -> int | None:
-    """The number of layers that transformers replaces by 4-bit layers for this family; None without bitsandbytes."""
+    """How many layers of this family transformers replaces by 4-bit layers; None if bitsandbytes is not installed."""
     import importlib.util
 
     import tiny_models
@@ -237,8 +238,8 @@ def scaled(model_type: str) -> list[str]:
 
 
 def ends(model_type: str) -> bool:
-    """Whether the model raises an exception for a row one token longer than its context. A row as long as the context
-    must not raise.
+    """Whether a row that is one token longer than the context raises an exception. A row exactly as long as the context
+    must not raise one.
     """
     import tiny_models
     import torch
@@ -258,8 +259,8 @@ def ends(model_type: str) -> bool:
 
 
 def routed(model_type: str) -> str | None:
-    """The class of the layers in which one token calls only some experts; None if a token calls all experts, or if
-    there are no experts.
+    """The class of those layers in which a token calls only some of the experts. None if every token calls all experts,
+    or if there are no experts.
     """
     import torch
 
@@ -282,8 +283,8 @@ def _note(called: set[str], expert: str, *_: object) -> None:
 
 
 def unbalanced(model_type: str) -> str | None:
-    """In which configurations trl's fused head fails with the load balancing loss. "default": in the family's default
-    configuration. "stated": only if a spec states the coefficient of the loss. None: in no configuration.
+    """When trl's fused head fails with the load balancing loss. "default": with the family's default configuration.
+    "stated": only if a spec states the coefficient of this loss. None: never.
     """
     import tiny_models
     import torch
@@ -310,7 +311,7 @@ def unbalanced(model_type: str) -> str | None:
 
 
 def renamed(model_type: str) -> bool:
-    """Whether names of weights in a saved model.safetensors differ from the model's own names, or transformers has a
+    """Whether a saved model.safetensors has other names of weights than the model in memory, or transformers has a
     table that converts names for this family.
     """
     import tempfile
@@ -332,7 +333,9 @@ def renamed(model_type: str) -> bool:
 
 
 def flags(model_type: str) -> dict[str, bool]:
-    """The attentions that the family's causal model class declares, and whether the family has a class for scores."""
+    """Which attention implementations the family's causal model class declares, and whether the family has a class for
+    reward models.
+    """
     import transformers
     from transformers.models.auto import modeling_auto as auto
 
@@ -361,7 +364,8 @@ def main() -> None:
         if model_type not in CONFIG_MAPPING:
             out[model_type] = {"known": False}
             continue
-        print(model_type, file=sys.stderr, flush=True)  # if the program fails or is killed, the last name is the cause
+        # printed first: if the program fails or is killed, the last printed name is the family that caused it
+        print(model_type, file=sys.stderr, flush=True)
         errors = {
             one: error(model_type, one) for one, known in NAMES.items() if known in ("eager", *ALL_ATTENTION_FUNCTIONS)
         }

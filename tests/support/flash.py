@@ -1,8 +1,9 @@
 """Replace FlashAttention by plain torch, to see on a CPU with which arguments transformers would call the kernels.
 
-This runs in the interpreter of a stack. `install` patches transformers 5.23, 4.57 or 4.52 in this process. Then models
-load with `flash_attention_2` on a CPU; on 5.23 and 4.57 they also load with `flash_attention_3`. `CALLS` lists which
-function each call used: "varlen" gets the bounds of packed documents, "plain" treats a row as one document.
+This module runs in the interpreter of a stack. `install` changes transformers 5.23, 4.57 or 4.52 in this process, so
+that models with `flash_attention_2` load on a CPU (on 5.23 and 4.57, also with `flash_attention_3`). `CALLS` has a word
+for each call: "varlen" if the called function gets the bounds of packed documents, "plain" if it treats each row as one
+document.
 """
 
 from __future__ import annotations
@@ -117,12 +118,13 @@ def install() -> None:
 
 
 def _wanted_in_fp32() -> None:
-    """Keep transformers 4 from casting float32 inputs of FlashAttention to half precision.
+    """Make transformers 4 leave float32 inputs of FlashAttention in float32, instead of converting them to half
+    precision.
 
-    transformers casts the inputs to autocast's dtype if autocast is enabled, and asks for this without a device. Here,
-    a question without a device gets the answer true, and float32 as the dtype. torch's own code asks with a device, and
-    gets the usual answer. Some families of 4.57 ask for the dtype of a device, which is now float32 unless autocast is
-    enabled for that device.
+    transformers asks torch, without naming a device, whether autocast is on; if so, it converts the inputs to
+    autocast's dtype. After this change, such a question is answered by true, and the dtype is float32. torch's own code
+    names a device when it asks, and gets the usual answer. Some families of 4.57 ask for the dtype of a named device:
+    the answer is float32, unless autocast is enabled for that device.
     """
     requested, kind = torch.is_autocast_enabled, torch.get_autocast_dtype
     torch.is_autocast_enabled = lambda *device: requested(*device) if device else True

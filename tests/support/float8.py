@@ -1,7 +1,7 @@
 """Run bundles and programs in fp8 on a CPU, in an interpreter that can import torchao.
 
-torchao also multiplies fp8 matrices on a CPU. Only the speed and the rounding of the GPU's kernels differ from a real
-run. These bundles have never run on a GPU.
+torchao can multiply fp8 matrices on a CPU, too. Compared with a run on a GPU, only the speed and the rounding of the
+kernels differ. The bundles of these tests have never run on a GPU.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def answers(text: str, cwd: str, *words: str, processes: int = 1, **variables: s
 
 
 def on_a_cpu(bundle: str, arguments: Mapping[str, Any], processes: int = 1) -> None:
-    """Change a bundle that was compiled for GPUs and ddp so that it runs on a CPU, with the same number of processes.
-    Everything else in the bundle stays the same.
+    """A bundle was compiled for GPUs and ddp. Change it so that it runs on a CPU, with the same number of processes;
+    nothing else in it changes.
     """
     path = os.path.join(bundle, "trainer_args.json")
     with open(path, encoding="utf-8") as handle:

@@ -1,6 +1,7 @@
 """`Forks`: an interpreter that has imported the libraries. It forks a process for each run, so runs start fast.
 
-`xpc rehearse` uses the same class. `shared` returns the interpreter of a stack that all tests of this process share.
+`xpc rehearse` uses the class `Forks`, too. `shared` returns a stack's interpreter, which all tests of this process
+share.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ _SHARED: dict[tuple[str, str], Forks] = {}
 
 @cache
 def notes() -> str:
-    """The folder of trackio. All runs share it, because trackio reads TRACKIO_DIR only when it is imported."""
+    """The folder for trackio. trackio reads TRACKIO_DIR only once, when it is imported, so all forked runs have the
+    same folder.
+    """
     return tempfile.mkdtemp(prefix="trackio-")
 
 
 def of_python(python: str, path: str = "") -> Forks:
-    """The warm interpreter of this Python, with ``path`` as its PYTHONPATH. It is started when it is first needed, and
-    lives until `close`: its imports take eight seconds of CPU time.
+    """The warm interpreter of this Python, with ``path`` as its PYTHONPATH. It is started on first use and lives until
+    `close`, because its imports take eight seconds of CPU time.
     """
     key = python, path
     if key not in _SHARED:

@@ -20,7 +20,7 @@ from xpc.compiler.preview.rehearsal.local_server import LocalServer
 class HubFiles(LocalServer):
     """The server. `commits` maps ("models", "org/name") to the files of each commit; `requested` lists the requests.
 
-    If a file's path is in `broken`, only half of the file is sent, as if the connection broke.
+    Of a file whose path is in `broken`, only the first half is sent, as if the connection broke.
     """
 
     commits: dict[tuple[str, str], dict[str, dict[str, bytes]]] = field(factory=dict)
@@ -36,7 +36,7 @@ class HubFiles(LocalServer):
         return {"HF_ENDPOINT": self.url, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1", "HF_TOKEN": ""}
 
     def push(self, kind: str, name: str, files: dict[str, bytes]) -> str:
-        """Add a commit with these files, to which `main` then points; return its id."""
+        """Add a commit with these files to the branch `main`; return the commit's id."""
         commit = sha1(repr(sorted(files.items())).encode()).hexdigest()
         self.commits.setdefault((kind, name), {})[commit] = files
         return commit

@@ -48,7 +48,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 @define
 class Served(LocalServer):
-    """The server; its paths are `/api/...` for the hub, `/simple/...` and `/wheels/...` for the package index."""
+    """The server. Paths `/api/...` are those of the hub; `/simple/...` and `/wheels/...` are those of the package
+    index.
+    """
 
     repositories: dict[tuple[str, str], Repository] = field(factory=dict)
     packages: dict[tuple[str, str], tuple[str, ...]] = field(factory=dict)

@@ -35,8 +35,8 @@ def methods_of(stack: str) -> tuple[str, ...]:
 
 
 def sharded(stack: str, strategy: str, method: str = "sft") -> str:
-    """Return the strategy, or `zero1` if the compiler refuses the strategy because this stack trains wrongly with it
-    (XP488, XP127).
+    """Return the strategy. If the compiler refuses it because this stack trains wrongly with it (XP488, XP127), return
+    `zero1`.
     """
     known = stack_of(stack)
     wrong = {
@@ -47,7 +47,7 @@ def sharded(stack: str, strategy: str, method: str = "sft") -> str:
 
 
 def python_of(stack: str) -> str | None:
-    """The path of the interpreter with the stack's version of TRL; None if none is installed."""
+    """The path of an interpreter that has the TRL version of the stack; None if there is none on this machine."""
     known, python = load(stack), _named(stack)
     assert known is not None
     return python if python is not None and _trl(python) == known.pins["trl"] else None
@@ -62,7 +62,7 @@ def interpreter(stack: str) -> str:
 
 
 def with_trackers(stack: str) -> str:
-    """The interpreter that has the stack and MLflow, SwanLab and ClearML. If it is not installed, the test is
+    """An interpreter that has the packages of the stack, and also MLflow, SwanLab and ClearML. Without one, the test is
     skipped.
     """
     python = os.path.join(ROOT, ".venv-trackers", stack, "bin", "python")

@@ -1,4 +1,6 @@
-"""Kill a process at each of its file system calls in turn, to test that its files are never left half-written."""
+"""Kill a process at each of its file system calls, one call per run. So a test can show that the process never leaves a
+half-written file.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ KILLED = 137
 
 
 class Half:
-    """A file whose ``write`` kills the process after it has written half of the data, if ``reached()`` is true."""
+    """A file that kills the process in the middle of a write: if ``reached()`` is true, ``write`` writes only half of
+    the data, and then kills.
+    """
 
     def __init__(self, handle: Any, reached: Callable[[], bool]) -> None:
         self.handle, self.reached = handle, reached
@@ -32,10 +36,11 @@ class Half:
 
 
 def killed_everywhere(action: Callable[[], object], before: Callable[[], object], swap: bool = True) -> Iterator[int]:
-    """For n = 1, 2, ...: call ``before``, run ``action`` in a child that is killed at its n-th call, and yield n.
+    """For n = 1, 2, ...: call ``before``, run ``action`` in a child process that is killed at its n-th file system
+    call, and yield n.
 
-    The last n is that of the first child that finishes ``action``. If ``swap`` is false, the child behaves as on a
-    system that cannot exchange the names of two files atomically.
+    The loop ends when a child finishes ``action`` before its n-th call. If ``swap`` is false, the child behaves as on a
+    system without an atomic exchange of two names.
     """
     for at in range(1, 10_000):
         before()

@@ -21,7 +21,7 @@ Mapped = Callable[..., Any]
 
 
 def compared(writing: Callable[..., Mapped], bundle: str) -> Callable[..., Mapped]:
-    """Wrap `prepare_rows._writing`, so that each call's result is compared with that of `Dataset.map`."""
+    """Wrap `prepare_rows._writing`: the result of each call is then compared with what `Dataset.map` returns."""
 
     def compare(folder: str, calls: list[dict[str, Any]], tokenizer: Any) -> Mapped:
         prepared, within = writing(folder, calls, tokenizer), False

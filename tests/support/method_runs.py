@@ -58,8 +58,8 @@ TWO = dict(zip(METHODS, SPREAD, strict=False))
 
 
 def files(turns: list[list[dict[str, str]]]) -> dict[str, str]:
-    """Files by name: for each method, rows in its shape, made from question-and-answer conversations; and a file of
-    reward functions.
+    """The contents of data files by name: for each method, rows of the shape that the method needs, made from
+    conversations; and in addition a file of reward functions.
 
     In ragged.jsonl every fourth question is long, so that batches have padding.
     """
@@ -120,8 +120,9 @@ class Small:
     def resumes(self) -> bool:
         """Whether the run is also resumed from its first checkpoint, and compared with the uninterrupted run.
 
-        True for full training on two processes with every method, for GRPO on one process, and for three runs with
-        adapters: without shards, with ZeRO-3, and over a quantized base (test_train_adapters.py resumes more).
+        This is true for full training with each method on two processes, for GRPO on one process, and for three runs
+        with adapters: one without sharding, one with ZeRO-3, and one on a quantized base (test_train_adapters.py
+        resumes more runs).
         """
         chosen = {("grpo", "one", ""), ("dpo", "ddp", "lora"), ("grpo", "zero3", "lora"), ("dpo", "zero3", "qlora")}
         return (self.world == 2 and not self.adapter) or (self.method, self.strategy, self.adapter) in chosen
@@ -216,10 +217,10 @@ class Warm:
         """Run a bundle with ``world`` processes and these environment variables, started in ``cwd``; wait until it has
         ended.
 
-        Fails with the output if a process fails. Unless ``idle`` is true, also fails if the run reports that nothing is
-        learned.
+        If a process fails, the test fails and shows the output. Unless ``idle`` is true, the test also fails if the run
+        reports that it learns nothing.
         """
-        if world > 1:  # in a real launch, one process runs the preflight before the others start
+        if world > 1:  # in a real launch, one process makes the preflight before any other starts
             variables.setdefault("XPC_PREFLIGHT", "passed")
         answer = self.of(target).run(bundle, cwd, world=world, **variables)
         printed = f"{answer['out'][-3000:]}\n{answer['err'][-5000:]}"
@@ -250,7 +251,7 @@ class Warm:
         return [json.loads(line) for line in done["out"].splitlines() if line.startswith("{")]
 
     def twice(self, text: str, name: str, target: str, cwd: str, world: int = 1) -> list[Trained]:
-        """Run a spec, and run it again from its first checkpoint in a copy of its output folder; return a pair: the
+        """Run a spec. Then resume the run from its first checkpoint, in a copy of its output folder. Return both, the
         first run and the resumed one.
 
         Fails if one of the runs prints a line that is not one of the run's own (`OWN_LINE`), such as a warning of a
@@ -270,7 +271,7 @@ class Warm:
 
 
 def cut(trained: Trained) -> None:
-    """Delete what a run has written to its output folder after its first checkpoint, as if the run was killed there."""
+    """Delete everything that a run wrote after its first checkpoint, as if the run had been killed there."""
     shutil.rmtree(os.path.join(trained.out, f"checkpoint-{STEPS}"))
     for name in os.listdir(trained.out):
         if name != "metrics.jsonl" and name != "xpc_run.json" and not name.startswith("checkpoint-"):

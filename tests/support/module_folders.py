@@ -1,7 +1,8 @@
 """Put every folder of tests/ on sys.path, so that test modules import each other by name: `from patience import HUNG`.
 
-tests/conftest.py calls `put_on_path` for pytest; each program that `make` starts calls it itself. So no two modules may
-have the same name (tests/test_vocabulary.py). Packages, such as proof/measures, are imported by the package's name.
+tests/conftest.py calls `put_on_path` for pytest; each program that `make` starts calls the function itself. Because all
+folders are on one path, no two modules may have the same name (tests/test_vocabulary.py). Packages, such as
+proof/measures, are imported by the package's name.
 """
 
 from __future__ import annotations

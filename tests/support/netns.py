@@ -1,7 +1,8 @@
 """Simulate two machines on one: two connected network namespaces, each with its own host name, address and processes.
 
-Each process that is started on a node also gets a PID namespace: if its first process is killed, the kernel kills all
-its descendants, as a power failure would. Needs root and iproute2. Standard library only.
+Each process that a test starts on a node also gets a PID namespace. If the first process in this namespace is killed,
+the kernel kills all its descendants, like a power failure. This module needs root and iproute2, and imports only the
+standard library.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Nodes:
         self._hosts, self._resolver = os.path.join(folder, "hosts"), os.path.join(folder, "resolv.conf")
         self.name(named)
         with open(self._resolver, "w", encoding="utf-8"):
-            pass  # no name server: a name that is not in the file has no address
+            pass  # no name server, so only names in /etc/hosts have an address
         self._started: list[subprocess.Popen[str]] = []
 
     def name(self, named: bool) -> None:
@@ -84,8 +85,8 @@ class Nodes:
 
     def start(self, node: int, words: Sequence[str], cwd: str, environ: Mapping[str, str]) -> subprocess.Popen[str]:
         """Start a process on a node (0 or 1); its stderr goes to its stdout."""
-        # unshare itself is outside of the PID namespace, and waits. Because of --kill-child, everything inside ends
-        # with it
+        # unshare waits outside of the PID namespace; with --kill-child, everything in the namespace ends together with
+        # unshare
         around = ["unshare", "--uts", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
         inside = ["sh", "-euc", INSIDE, "sh", NAMES[node], self._hosts, self._resolver]
         started = subprocess.Popen(
