@@ -1,4 +1,4 @@
-"""The golden bundles are what the compiler writes today, and together they have every choice of the language."""
+"""Each golden bundle is what the compiler writes today. Every choice of the language is in at least one of them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def test_a_line_of_the_runtime_changes_no_golden(name):
     edited = {one: data + b"# one line\n" if one.startswith("trainer/") or one in VERBATIM else data
               for one, data in files.items()}  # fmt: skip
     scripts = [one for one in files if one != "bundle.toml" and digest(files["run.sha256"]) in files[one]]
-    for listed in ("run.sha256", *scripts, "bundle.toml"):  # job scripts and bundle.toml have the digest of run.sha256
+    # the digest of run.sha256 is in job scripts and in bundle.toml
+    for listed in ("run.sha256", *scripts, "bundle.toml"):
         for one, data in files.items():
             edited[listed] = edited[listed].replace(digest(data), digest(edited[one]))
     assert edited != files

@@ -1,4 +1,6 @@
-"""Modules have no import cycles, and modules that cost start-up time are imported only where they are needed."""
+"""No modules import each other in a cycle. Modules whose import takes long are imported only by the commands that need
+them.
+"""
 
 import ast
 import os
@@ -39,7 +41,9 @@ def imports_of(path):
 
 @cache
 def modules(folder):
-    """Every module of a package folder, with the dotted names that it imports at its top and inside functions."""
+    """Every module of a package folder, with two sets of dotted names: those that it imports at its top, and those that
+    it imports inside functions.
+    """
     out = []
     for where, _, names in os.walk(os.path.join(REPOSITORY, folder)):
         for name in sorted(names):
@@ -69,13 +73,14 @@ def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
     shared |= {"xpc.runtime.prepare_rows"}
     # `newer_config` compares rotary positions as the launch does.
     shared |= {"xpc.runtime.features.model.newer_config"}
-    # `stored_columns` finds columns that no trainer reads, and `call_forms` reads tools and the calls of callers.
+    # `stored_columns` finds columns that no trainer reads. `call_forms` reads the tools and tool calls of rows.
     shared |= {f"xpc.runtime.features.messages{name}" for name in ("", ".stored_columns", ".call_forms")}
     # `row_names` and `turn_names` have the speakers and keys of turns.
     shared |= {"xpc.runtime.core.row_names", "xpc.runtime.features.messages.turn_names"}
     # `split_files` finds the files of a split in a folder.
     shared |= {f"xpc.runtime.features.rows{name}" for name in ("", ".split_files")}
-    # `model_folder` lists the files of a local model as the launch does, and `private_entries` is their cache.
+    # `model_folder` lists the files of a local model in the same way as a launch, and `private_entries` caches their
+    # digests.
     shared |= {f"xpc.runtime.features.launch{name}" for name in ("", ".model_folder")}
     # `picture` and `result` read curves and totals as the run does.
     shared |= {"xpc.runtime.picture", "xpc.runtime.result"}
@@ -87,8 +92,8 @@ def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
 def graph():
     """Every module of the repository with the modules that it imports: at its top, in functions, and only for types.
 
-    All three kinds count. Two modules that import each other cannot be read or changed separately, even if one of the
-    imports is inside a function.
+    All three kinds of imports count as edges of the graph: two modules that import each other cannot be understood
+    separately, even if one of the imports is inside a function.
     """
     found = {}
     for folder in ("grammar", "compiler", "runtime"):
@@ -170,7 +175,7 @@ def test_no_command_imports_what_is_heavy(arguments, status, tmp_path):
     if arguments[0] == "check" and status == 0:
         assert not [name for name in names if name.startswith("xpc.compiler.suggest")]
     if arguments[0] == "check":
-        tables = {"tomllib", "typing"} if status else set()  # suggestions read their tables of names
+        tables = {"tomllib", "typing"} if status else set()  # a suggestion needs its tables of names
         assert not [name for name in (*SLOW, "tomllib") if name in names and name not in tables]
         assert "argparse" not in names or "--format" in arguments
         later = ("xpc.compiler.lower", "xpc.compiler.files.bundle.", "xpc.compiler.review")

@@ -1,4 +1,6 @@
-"""The rooms (packages) of the compiler are ordered: imports go down, folders stay small, and file names are unique."""
+"""The rooms (packages) of the compiler have an order, and a room imports only rooms below it. Folders stay small, and
+no two files have the same name.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def imported(path: str) -> Iterator[str]:
 
 
 def _file(name: str) -> str:
-    """The file of a dotted name. If the last part of the name is defined in a module, the module's file."""
+    """The file to which a dotted name leads. The last part of the name can be a module, or something that a module
+    defines.
+    """
     parts = name.split(".")[1:]
     for length in (len(parts), len(parts) - 1):
         stem = os.path.join(*parts[:length])
@@ -69,7 +73,9 @@ def test_every_room_has_its_place_in_the_order() -> None:
 
 @pytest.mark.parametrize("name", ORDER)
 def test_a_room_imports_only_rooms_below_it(name: str) -> None:
-    """`compiler/__init__.py`, which has the version of the package, belongs to no room and imports nothing."""
+    """A room imports only rooms below it. `compiler/__init__.py` has only the package's version: it is in no room, and
+    imports nothing.
+    """
     above = {*ORDER[: ORDER.index(name)]}
     paths = [path for path in files() if room(path) == name]
     upwards = [f"{path} imports {other}" for path in paths for other in imported(path) if room(other) in above]

@@ -1,5 +1,5 @@
-"""Functions, classes and modules have names in the field's words, and none from a list of words of a private
-dialect.
+"""Functions, classes and modules are named with the usual words of the field. A list has the words that names may not
+contain.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def modules(folder: str) -> Iterator[str]:
 
 
 def names(path: str) -> Iterator[tuple[str, int]]:
-    """A module's own name, and those of its functions and classes, with their lines."""
+    """The name of a module, and the names of its functions and classes, each with its line."""
     yield os.path.basename(path)[:-3], 1
     for node in nodes(os.path.join(ROOT, path)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -52,7 +52,7 @@ def names(path: str) -> Iterator[tuple[str, int]]:
 
 
 def variables(path: str) -> Iterator[tuple[str, int]]:
-    """The names of a module's variables, arguments and fields, with their lines."""
+    """The names of the variables, arguments and fields in a module, each with its line."""
     for node in nodes(os.path.join(ROOT, path)):
         if isinstance(node, ast.arg):
             yield node.arg, node.lineno

@@ -1,5 +1,5 @@
-"""The wheel contains what the commands need: the tests install the wheel in an empty environment and run its commands
-outside of the repository.
+"""The wheel contains everything that the commands need: it is installed in an empty environment, and its commands are
+run outside of the repository.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ SENTENCE = "train qwen2.5-3b on infinity-instruct with zero2 gbs=528 bf16 liger\
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """The `xpc` program of an environment with only the wheel and its dependencies."""
+    """The path of `xpc` in an environment that has only the wheel and the packages on which the wheel depends."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    # The wheel includes files that git does not track yet, and no deleted files, whatever has been staged.
+    # The wheel is built from the files in the working tree, whatever is staged: with files that git does not track yet,
+    # and without deleted ones.
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
     for name in map(os.fsdecode, filter(None, names)):

@@ -1,4 +1,5 @@
-"""A plain TRL script with the arguments of a bundle, for comparison: `python plain_trl.py trainer_args.json`.
+"""A plain TRL script that trains with the arguments of a bundle, to be compared with the bundle's run: `python
+plain_trl.py trainer_args.json`.
 
 It trains `model` on `rows.jsonl` in the working directory, and writes the losses to `out/metrics.jsonl`. Benchmarks
 compare a bundle's speed with that of this script.

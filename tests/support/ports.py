@@ -1,7 +1,7 @@
 """Find free ports for servers that a test is about to start.
 
-A socket that requests no particular port gets one of the kernel's ephemeral range. So another program may get a free
-port of that range before the server binds it. The ports found here are below that range and above those of common
+A port of the kernel's ephemeral range is not safe: before the server binds it, another program may get it for a socket
+that requests no particular port. So the ports found here are below that range. They are also above the ports of common
 services.
 """
 
@@ -15,7 +15,7 @@ _chance = random.SystemRandom()
 
 
 def free_ports(count: int) -> list[int]:
-    """Find ``count`` different ports. Each of them could just be bound on all addresses of this machine."""
+    """Find ``count`` different ports. A moment ago, each of them could be bound on all addresses of this machine."""
     found: list[int] = []
     held: list[socket.socket] = []
     try:

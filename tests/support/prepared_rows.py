@@ -15,7 +15,9 @@ from typing import Any
 
 
 def trainer_of(folder: str) -> tuple[Any, Any]:
-    """Import the code of the bundle in ``folder``; return the `Bundle` that it reads and the trainer that it builds."""
+    """Import the code of the bundle in ``folder``. Return two things: the `Bundle` that this code reads, and the
+    trainer that it builds.
+    """
     for name in [name for name in sys.modules if name.partition(".")[0] == "trainer"]:
         del sys.modules[name]  # each bundle has its own package `trainer`
     sys.path.insert(0, folder)
@@ -32,7 +34,8 @@ def prepared(folder: str) -> dict[str, Any]:
     _, trainer = trainer_of(folder)
     rows = []
     for row in trainer.train_dataset:
-        if "input_ids" not in row:  # preference pairs and labelled answers: tests compare only the number of rows
+        # preference pairs and labelled answers have other columns; of these rows, tests compare only the number
+        if "input_ids" not in row:
             rows.append({})
             continue
         batch = trainer.data_collator([row])

@@ -1,4 +1,6 @@
-"""Run a test program in several processes with the environment of one process group, as a launcher would."""
+"""Run a test program in several processes. Their environment variables are those that a launcher sets for one process
+group.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 
 
 def together(python: str, program: str, world: int, *words: str) -> None:
-    """Run ``program`` of tests/faults in ``world`` processes. If one fails, raise AssertionError with all output."""
+    """Run ``program`` of tests/faults in ``world`` processes. If a process fails, raise AssertionError with the output
+    of all processes.
+    """
     common = {
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(world),
         "LOCAL_WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu",
@@ -48,7 +52,8 @@ def _to_the_end(started: list[subprocess.Popen[bytes]]) -> bool:
     """Wait for all processes. Return False if all have ended with status 0; return True if one has failed, or the
     timeout has passed.
 
-    After a failure this does not wait for the other processes, because they would wait for the failed one.
+    After a failure, the function returns at once: the other processes may never end, because they wait for the failed
+    one.
     """
     until = time.monotonic() + HUNG
     while time.monotonic() < until:

@@ -19,7 +19,8 @@ class Cluster:
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster as Nodes
 
-        # Up to three tries: on a busy machine, a daemon may need more than the 30 s that Ray allows for its start.
+        # Ray waits 30 s for a daemon to start, which can be too short on a busy machine. So there are up to three
+        # tries.
         for last in (False, False, True):
             try:
                 self.nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})

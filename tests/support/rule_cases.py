@@ -1,7 +1,8 @@
 """Read the test cases of the rules from tests/**/cases_TOPIC.toml.
 
-Each `[[case]]` there has a pair of specs for one diagnostic code: one that gets the code, and a similar one that does
-not. Both specs are written as additions to the spec of `case_support.spec`. `tests/README.md` explains the keys.
+Each `[[case]]` has two specs for one diagnostic code: one for which the code is reported, and a similar one for which
+it is not. Each of the two is written as lines that are added to the spec of `case_support.spec`. `tests/README.md`
+explains the keys.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ def _case(one: Mapping[str, Any], shared: Mapping[str, Any], topic: str) -> Case
 
 
 def _spec(one: Mapping[str, Any], side: str) -> str:
-    """The spec of a ``side`` ("rejected" or "accepted"): its complete text, or the base spec with this side's lines."""
+    """The spec of a ``side`` ("rejected" or "accepted"). The case either states its complete text, or lines that are
+    added to the base spec.
+    """
     if f"{side}_text" in one:
         return str(_content(one[f"{side}_text"]))
     base = CPU if one.get("base") == "cpu" else {}

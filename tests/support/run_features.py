@@ -1,4 +1,5 @@
-"""Load the enabled.py of a run, which lists its features, for tests that call the runtime in their own process.
+"""Load the enabled.py of a run, which lists the run's features. This is for tests that call the runtime inside their
+own process.
 
 The runtime is the package `xpc.runtime`; in a stack's interpreter, which has no package xpc, it is `runtime`.
 """
@@ -27,7 +28,9 @@ def enabled(plan: Mapping[str, Any], package: str = OWN) -> ModuleType:
 
 
 def read(folder: str, package: str = OWN) -> Any:
-    """Read the bundle in a folder with the features of its run; without features if trainer_args.json is unreadable."""
+    """Read the bundle in a folder, with the features of its run. If trainer_args.json cannot be read, the bundle is
+    read without features.
+    """
     try:
         with open(os.path.join(folder, "trainer_args.json"), encoding="utf-8") as handle:
             features = enabled(json.load(handle), package).FEATURES

@@ -1,4 +1,5 @@
-"""Compare the logits of DeepSpeed's sequence parallelism (Ulysses) on two processes with those of one process.
+"""Two processes share a sequence by DeepSpeed's sequence parallelism (Ulysses). Compare their logits with those of a
+single process.
 
 test_stack_families.py runs this program. It reads a JSON list of `model_type`s from stdin, and prints a JSON object:
 for each family, the largest error of a logit of its tiny model, or the exception as text ("ValueError: ...").
@@ -20,7 +21,8 @@ LENGTH = 16
 
 
 def error(model_type: str, rank: int) -> float | str:
-    """The largest error of a logit in this process's half of a sequence, against the model without parallelism.
+    """The largest difference between a logit in this process's half of a sequence and the same logit without
+    parallelism.
 
     The first process gets the first half of the sequence, as it would from the data loader of a run. If an exception
     occurs, the result is the exception as text.
@@ -77,7 +79,7 @@ def process(rank: int, names: list[str], port: int, reported: Any) -> None:
 
 
 def main() -> None:
-    """Start both processes, and print the larger error of the two (or an exception) for each family."""
+    """Start both processes. For each family, print the larger of the two errors, or an exception of either process."""
     import torch.multiprocessing as processes
     from ports import free_port
 

@@ -4,8 +4,9 @@ It needs Debian's packages `slurm-wlm` and `munge`, but neither systemd nor root
 ``python tests/support/slurm.py sbatch --wait x.bundle/job.sbatch`` starts the cluster, runs the command in it, and ends
 the cluster. Without a command it starts a shell.
 
-Each daemon is the child of a keeper process, which adopts the daemon's orphans (a child subreaper of Linux). When the
-keeper's stdin is closed, it kills the daemon and all its descendants with SIGKILL, as if the node lost its power.
+Each daemon is the child of a keeper process. If a descendant of the daemon loses its parent, the keeper becomes its
+parent (as a child subreaper of Linux). When the keeper's stdin is closed, the keeper kills the daemon and all
+descendants with SIGKILL, as if the node lost its power.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE PriorityTier=1 Gra
 PartitionName=urgent Nodes={names} MaxTime=INFINITE PriorityTier=9 PreemptMode=OFF State=UP
 PartitionName=gpu Nodes=big[1-16] MaxTime=7-0 State=UP
 """
-# A requeued job keeps its job id. Slurm needs up to KillWait + 2 seconds to end the job's processes on the nodes, and
-# starts it again after cred_expire seconds; KillWait + 2 must be shorter than cred_expire. Slurm's defaults are 30 and
-# 120 s.
+# Slurm starts a requeued job under its old job id after cred_expire seconds. Before that, the job's old processes must
+# have ended on all nodes, which takes up to KillWait + 2 seconds. So KillWait + 2 must be less than cred_expire.
+# Slurm's defaults are 30 and 120 s.
 NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=4 RealMemory=4000 State=UNKNOWN"
 
 
@@ -92,8 +93,8 @@ def _program(name: str) -> str | None:
 class Cluster:
     """A cluster of `nodes` nodes (`node1`, `node2`, ...) with four cores each.
 
-    Partitions: `main` is the default; jobs in `urgent` preempt its jobs. `gpu` has 16 more nodes with GPUs, which exist
-    only in the configuration: a job for them is checked, but never starts.
+    There are three partitions. `main` is the default one. Jobs in `urgent` preempt jobs in `main`. `gpu` has 16 more
+    nodes with GPUs, which exist only in the configuration: a job for them is checked, but never starts.
     """
 
     def __init__(self, folder: str, nodes: int = 2) -> None:
@@ -150,8 +151,9 @@ class Cluster:
     def start_node(self, name: str) -> None:
         """Start the slurmd of a node. After `kill_node`, it has no jobs.
 
-        Up to a minute later, Slurm sends it the messages that it missed, for example to end a job. So a job must not
-        start on this node again before that. (With Slurm's defaults, a requeued job waits for two minutes anyway.)
+        Up to a minute later, Slurm sends the node the messages that the node has missed, for example to end a job.
+        Before that, no job may start on this node again. (With Slurm's defaults, a requeued job waits for two minutes
+        anyway.)
         """
         self._keep("slurmd", "-D", "-N", name, key=name)
 
@@ -248,7 +250,9 @@ def _keep(words: Sequence[str]) -> int:
 
 
 def _bury(but: int | None) -> None:
-    """Reap adopted processes that have ended, but not the process ``but`` (the daemon), for which the caller waits."""
+    """Reap the adopted processes that have ended. The process ``but`` (the daemon) is left to the caller, who waits for
+    it.
+    """
     try:
         while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
             if found.si_pid == but:

@@ -24,14 +24,16 @@ QUIET = {
 
 @cache
 def has(target: str, package: str) -> bool:
-    """Whether the target's interpreter has this package, for example one that the stack does not pin."""
+    """Whether the target's interpreter has this package. Some packages are there although the stack does not pin
+    them.
+    """
     code = f"import importlib.util as u, sys; sys.exit(u.find_spec({package!r}) is None)"
     return subprocess.run([interpreter(target), "-c", code], check=False).returncode == 0
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """This process's environment variables, changed for a launch: offline, one thread per process, and without the
-    variables of an outer launch such as RANK; ``variables`` are added.
+    """The environment variables for a launch. They are those of this process, but with offline mode, one thread per
+    process, and without variables of an outer launch such as RANK. Then ``variables`` are added.
     """
     kept = {
         k: v for k, v in os.environ.items() if not k.startswith(("ACCELERATE_", "FSDP_", "MASTER_", "RANK", "WORLD"))
@@ -40,8 +42,8 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def looked_at(target: str, folders: list[str]) -> dict[str, dict[str, object]]:
-    """Run inspect_bundles.py in the target's interpreter; return the result of each bundle, by the path of the bundle's
-    folder.
+    """Run inspect_bundles.py in the target's interpreter. Return a mapping from each bundle's folder to the result for
+    this bundle.
     """
     from forks import shared
 
@@ -94,8 +96,8 @@ def payload(bundle: str) -> dict[str, Any]:
 
 
 def launch(bundle: str, cwd: str, *words: str, **variables: str) -> Run:
-    """Start a bundle's launch.sh in the folder ``cwd`` and wait until it has ended. Unless PYTHON is set, it uses the
-    interpreter of the bundle's target.
+    """Start a bundle's launch.sh in the folder ``cwd``, and wait until it has ended. The interpreter is that of the
+    bundle's target, unless PYTHON names another one.
     """
     plan = payload(bundle)
     variables.setdefault("PYTHON", interpreter(plan["target"]))

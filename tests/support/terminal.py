@@ -24,7 +24,7 @@ class Terminal:
         self.cwd, self.out, self.output = cwd, os.path.join(cwd, "out"), ""
         pid, self.terminal = pty.fork()
         if pid == 0:
-            # as a background job, pytest ignores both signals, and this process would inherit that
+            # If pytest runs as a background job, it ignores both signals, and the program would inherit this.
             for number in (signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
             os.chdir(cwd)
@@ -41,7 +41,7 @@ class Terminal:
                 continue
             try:
                 data = os.read(self.terminal, 4096)
-            except OSError:  # the last process with the terminal open has ended
+            except OSError:  # no process has the terminal open any more
                 return
             if not data:
                 return
@@ -58,7 +58,7 @@ class Terminal:
         os.write(self.terminal, data)
 
     def close(self) -> None:
-        """Close the terminal: the kernel sends SIGHUP to the program, and its later prints fail."""
+        """Close the terminal. The kernel then sends SIGHUP to the program, and the program's later prints fail."""
         self.closing = True
         self.reader.join()
         os.close(self.terminal)

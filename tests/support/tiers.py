@@ -1,4 +1,6 @@
-"""Pytest parameters for many similar cases: the fast test tier runs some of them, slower tiers run the others."""
+"""Make pytest parameters for many similar cases. The fast tier runs some of the cases, and slower tiers run the
+rest.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from xpc.compiler.stacks import DEFAULT, STACKS
 
 
 def every_fourth(cases: Sequence[Any]) -> list[Any]:
-    """Pytest parameters for all cases. Three of four cases have the mark `slow`, so the fast tier runs every fourth
-    case.
+    """Pytest parameters for all cases. Only every fourth case runs in the fast tier; the others have the mark
+    `slow`.
     """
     return [
         pytest.param(
@@ -50,7 +52,7 @@ def _marked(cases: Iterable[Any], daily: Callable[[Any], bool], mark: pytest.Mar
 
 
 def named(runs: Iterable[Any]) -> list[Any]:
-    """Pytest parameters for runs, with their names as ids; runs whose `nightly` is true have the mark `nightly`."""
+    """Pytest parameters for runs. The id of each is the run's name. Runs with `nightly` get the mark `nightly`."""
     return [pytest.param(one, id=one.name, marks=pytest.mark.nightly if one.nightly else ()) for one in runs]
 
 

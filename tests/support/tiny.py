@@ -32,7 +32,9 @@ THINGS = ("apple", "river", "house", "stone", "cloud", "horse", "chair", "lamp")
 
 
 def conversations(rows: int) -> list[list[dict[str, str]]]:
-    """``rows`` question-and-answer conversations with a pattern that a tiny model picks up within a few steps."""
+    """Make ``rows`` conversations of questions and answers, with such a simple pattern that a tiny model learns it in a
+    few steps.
+    """
     made = []
     for i in range(rows):
         thing, colour = THINGS[i % len(THINGS)], COLOURS[(i // len(THINGS)) % len(COLOURS)]
@@ -102,8 +104,9 @@ def build(
 
 
 def store_in_fp8(folder: str, out: str, block: int = 32) -> None:
-    """Copy the model in ``folder`` to ``out``, with the weights of its projections in fp8 and a scale for each block of
-    ``block`` x ``block`` values. DeepSeek-V3 and the `-FP8` versions of Qwen3 are published in this format.
+    """Copy the model in ``folder`` to ``out``, and convert the weights of its projections to the format in which
+    DeepSeek-V3 and the `-FP8` versions of Qwen3 are published: fp8, with a scale for each block of ``block`` x
+    ``block`` values.
     """
     import shutil
 
@@ -131,8 +134,8 @@ def store_in_fp8(folder: str, out: str, block: int = 32) -> None:
 
 
 def store_in_mxfp4(out: str) -> None:
-    """Make a tiny gpt-oss in ``out`` whose experts are stored in MXFP4, as gpt-oss is published: 32 values of 4 bits in
-    16 bytes, and an exponent for each 32 values. All other weights are float32, and all values are random.
+    """Write a tiny gpt-oss with random values into ``out``. As in the published model, the experts are stored in MXFP4:
+    32 values of 4 bits take 16 bytes, and share an exponent. All other weights are float32.
     """
     import torch
     from safetensors.torch import load_file, save_file

@@ -1,4 +1,4 @@
-"""Specs of small runs of the tiny model on the CPU, and the strategies that they use."""
+"""Specs of small runs that train the tiny model on the CPU, and the strategies that these runs can have."""
 
 from __future__ import annotations
 

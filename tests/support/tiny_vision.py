@@ -24,7 +24,9 @@ TEXTS = ("system\nYou are a helpful assistant.", "user\nWhich colour is this?", 
 
 
 def environment() -> dict[str, str]:
-    """This process's environment variables, with torchvision on PYTHONPATH (and vision_site/, which makes it load)."""
+    """This process's environment variables. PYTHONPATH also has the folder of torchvision, and vision_site/, without
+    which torchvision cannot be imported.
+    """
     path = [os.path.join(HERE, "vision_site"), HERE, *filter(None, [os.environ.get("PYTHONPATH")])]
     if os.path.exists(os.path.join(TORCHVISION, "ready")):
         path.insert(0, TORCHVISION)
@@ -32,7 +34,9 @@ def environment() -> dict[str, str]:
 
 
 def python() -> str:
-    """A program to be used as an interpreter that can import torchvision. Its processes are forks (forks.Forks)."""
+    """The path of a program that acts as an interpreter with torchvision. It runs each program in a fork of a warm
+    interpreter (forks.Forks).
+    """
     from forks import of_python
 
     return of_python(sys.executable, environment()["PYTHONPATH"]).python
@@ -40,7 +44,7 @@ def python() -> str:
 
 @cache
 def missing() -> str:
-    """The reason why the processor of a model that reads images cannot be loaded here; empty if it can."""
+    """Why the processor of a model that reads images cannot be loaded on this machine; "" if it can."""
     code = "import torchvision, trl, transformers; from trl.chat_template_utils import qwen2_5_vl_chat_template"
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
     return done.stderr.strip().rpartition("\n")[2]

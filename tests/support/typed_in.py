@@ -2,9 +2,10 @@
 
 Example: for the help "write `zero3` instead, or raise `gbs`", the setting at the diagnostic's location becomes `zero3`.
 
-A solution is the word "write" followed by a piece of a spec in backticks. A second piece may follow "with" or "and", a
-setting to remove may follow "without", and the block for the piece may follow "in". The words "instead" and "outside
-of" remove the setting at the diagnostic's location. Solutions are separated by `, or` and semicolons.
+In a help text, a solution is the word "write" followed by a piece of a spec in backticks. After it, there may be a
+second piece (after "with" or "and"), a setting to remove (after "without"), and the block into which the piece belongs
+(after "in"). The words "instead" and "outside of" mean that the setting at the diagnostic's location is removed.
+Solutions are separated by `, or` and semicolons.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ def way_out(help: str | None) -> str | None:
 
 
 def leaves_out(help: str | None) -> str:
-    """The setting that a help text says to leave out, or "". The word "it" in the text means the setting at the
-    diagnostic's location.
+    """The setting that a help text says to leave out; "" if it says no such thing. In the help, "it" means the setting
+    at the diagnostic's location.
     """
     match = re.search(r"leave (?:`([^`]+)`|it) out|leave out `([^`]+)`", help or "")
     return "" if match is None else match[1] or match[2] or "it"
 
 
 def _without_excluded(text: str, found: Diagnostic, before: dict[str, Item]) -> str | None:
-    """The spec without the setting that the help says to leave out; None if the help names no such setting, or the spec
-    does not have it.
+    """Remove the setting that the help says to leave out; return the spec. None if the help names no such setting, or
+    the spec does not have the setting.
     """
     assert found.primary is not None
     name = leaves_out(found.help)
@@ -57,13 +58,15 @@ def _without_excluded(text: str, found: Diagnostic, before: dict[str, Item]) -> 
 
 
 def _is_bare(form: str) -> bool:
-    """Whether ``form`` is the name of a setting without the value that it needs, as `lr` is."""
+    """Whether ``form`` is only the name of a setting, although the setting needs a value (as `lr` does)."""
     rows = [row for row in schema.TABLE if form in (row.name, row.path)]
     return bool(rows) and all(row.kind not in (FLAG, BLOCK) and not row.alone for row in rows)
 
 
 def typed_in(text: str, found: Diagnostic) -> str | None:
-    """The spec with the first solution of a diagnostic applied; None if the help names nothing to type."""
+    """Apply the first solution in a diagnostic's help to the spec; return the new spec. None if the help contains
+    nothing to type.
+    """
     if found.primary is None or found.primary.source.text != text:
         return None
     if found.edits:
@@ -100,7 +103,9 @@ def _cut(text: str, cuts: list[Cut]) -> str:
 
 
 def _setting_cut(text: str, start: int, end: int) -> Cut:
-    """The edit that removes the setting at this span with its value, and its line if nothing else is on it."""
+    """The edit that removes the setting at this span together with its value. If nothing else is on the line, the line
+    is removed, too.
+    """
     value = re.match(r"\([^)]*\)|\s*=\s*[^,)\n]+", text[end:])
     end += value.end() if value else 0
     first = text.rfind("\n", 0, start) + 1
@@ -118,7 +123,8 @@ def _settings(
     """
     assert found.primary is not None
     typed = text[found.primary.span.start : found.primary.span.end]
-    if form.startswith(typed + " "):  # the spec has only the name, such as `strategy`, and ``form`` adds the value
+    # in the spec, the name stands alone (such as `strategy`), and ``form`` has the value to add
+    if form.startswith(typed + " "):
         return [(found.primary.span.start, found.primary.span.end, form)], ""
     out: list[Cut] = []
     added = ""
@@ -140,7 +146,7 @@ def _settings(
 
 
 def _as_before(text: str, old: Item, path: str, value: str) -> str:
-    """The text that replaces a setting, in the style of the setting: for `strategy zero2` the text is `fsdp`, not
+    """The text that replaces a setting. It keeps the setting's style: `strategy zero2` is replaced by `fsdp` and not by
     `strategy = fsdp`.
     """
     written = text[old.label.span.start : old.label.span.end]
@@ -165,7 +171,9 @@ def _line(path: str, new: dict[str, Item], value: str) -> str:
 
 
 def _items(form: str, found: Diagnostic) -> dict[str, Item]:
-    """The settings in ``form``, parsed alone or, if that fails, inside a clause that has a setting of this name."""
+    """The settings in ``form``. If ``form`` alone cannot be parsed, it is parsed inside a clause that has a setting of
+    this name.
+    """
     for way in (form, *(f"{clause} {{\n{form}\n}}" for clause in _clauses(form, found))):
         file, problems = parse(Source("help.xp", f"{HEAD}{way}\n"))
         written = expand(file)
@@ -175,7 +183,9 @@ def _items(form: str, found: Diagnostic) -> dict[str, Item]:
 
 
 def _clauses(form: str, found: Diagnostic) -> list[str]:
-    """The clauses with a setting of the form's name; the clause around the diagnostic's location comes first."""
+    """The clauses that have a setting with the name in ``form``. The clause around the diagnostic's location is
+    first.
+    """
     name = re.split(r"[ =({]", form)[0]
     clauses = [row.path.rpartition(".")[0] for row in schema.TABLE if row.name == name and "." in row.path]
     assert found.primary is not None

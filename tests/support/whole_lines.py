@@ -8,8 +8,8 @@ from typing import Any
 
 
 def whole_lines(path: str | os.PathLike[str]) -> list[str]:
-    """The complete lines of a file, which end with a line break; the breaks are removed. Empty if the file does not
-    exist.
+    """The lines of a file that end with a line break, without this break. A last line without one is left out. Empty if
+    there is no file.
     """
     try:
         with open(path, encoding="utf-8", errors="replace") as handle:

@@ -1,4 +1,4 @@
-"""`xpc plan --html`: the page has the values of the plan, loads nothing, and works in a browser."""
+"""The page of `xpc plan --html` has the plan's values, loads nothing from elsewhere, and works in a browser."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ function look(inside) {
 
 @pytest.fixture
 def page(tmp_path):
-    """Run `xpc plan --html`; return the page, the JSON output of the same command, and their folder."""
+    """Run `xpc plan --html`. Return the page, the output of the same command as JSON, and the folder with both."""
 
     def go(text: str, *arguments: str):
         (tmp_path / "run.xp").write_text(text)
@@ -65,7 +65,7 @@ def page(tmp_path):
 
 
 class Tags(HTMLParser):
-    """Collects the tags of a page, each of which must be closed, and the text of table cells."""
+    """Collects the tags of a page (each must be closed), and the texts of its table cells."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,8 +171,8 @@ def test_unwritable_page_is_reported(tmp_path):
 )
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_in_a_browser(page, tmp_path, text, dark):
-    """The page opens at the width of a phone and of a desktop screen, sorts by a click, is never wider than its window,
-    and has no error.
+    """The page opens as wide as a phone and as a desktop screen. A click sorts a table, the page is never wider than
+    its window, and there is no JavaScript error.
     """
     found = in_frames(SCRIPT, page(text)[0], tmp_path, dark)
     assert found["errors"] == []

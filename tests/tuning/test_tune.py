@@ -1,5 +1,5 @@
-"""`xpc tune` writes probes that train the same as the spec, reads their measurements, shows a diff, and stores the
-measurements for `xpc plan`.
+"""`xpc tune` writes probes: short runs that train the same as the spec, with other settings of speed. It reads their
+measurements, shows the changes to the spec as a diff, and stores the measurements for `xpc plan`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def payload(folder: Path, number: int) -> dict[str, Any]:
 
 
 def finish(folder: Path, number: int, seconds: float, peak: int | None, loss: float = 2.0) -> None:
-    """Write the files of a finished run of a probe whose steps took this many seconds."""
+    """Write the files that a finished run of a probe leaves. Each of its steps has taken this many seconds."""
     bundle, out = folder / f"{number}.bundle", folder / f"{number}.out"
     out.mkdir()
     lines = [
@@ -108,7 +108,7 @@ def test_probes_differ_in_what_computes_the_same_alone(probes: Path) -> None:
         seen.add((one["run"]["micro"], one["arguments"]["activation_checkpointing"], one["run"]["zero_stage"]))
     assert len(seen) == 4
     assert os.access(probes / "probe.sh", os.X_OK)
-    # spec.xp in a bundle compiles again to files that decide the same numbers
+    # The spec.xp of a bundle compiles to the same numbers again.
     for number in range(1, 5):
         made = probes / f"{number}.bundle"
         assert cli.main(["compile", str(made / "spec.xp"), "-o", str(probes / "again"), "--force"]) == 0
@@ -129,13 +129,13 @@ def test_what_was_measured_is_read_and_offered_as_a_diff(probes: Path, tmp_path:
     patched = subprocess.run(["patch", "-s", "run.xp"], input=diff, text=True, cwd=tmp_path, check=False)
     assert patched.returncode == 0, diff
     assert "# as ever" in (tmp_path / "run.xp").read_text()
-    # The changed spec is planned with its measurements: 0.5 seconds per step, 40 GiB.
+    # The changed spec itself was measured, so the plan states the measured values: 0.5 seconds per step and 40 GiB.
     words = ("run.xp", "--calibration", "team.json", "--format", "json")
     found = json.loads(command.run(command.parse(words))[0])
     assert found["per_gpu"]["peak_allocated_bytes"] == dict.fromkeys(("value", "low", "high"), 40 * 2**30)
     assert found["hours"]["value"] == pytest.approx(found["steps"] * 0.5 / 3600, rel=1e-3)
     assert found["calibration"].startswith("1 measurement of this run (probe 3 of run")
-    # For another run of the same kind, the plan's figures are multiplied by measured / planned.
+    # Another run of the same kind was not measured, so the plan's own figures are multiplied by measured / planned.
     (tmp_path / "other.xp").write_text(GPU.replace("micro = 2", "micro = 4"))
     plain, corrected = (
         json.loads(command.run(command.parse(("other.xp", *more, "--format", "json")))[0])
@@ -191,7 +191,9 @@ def test_a_file_that_is_no_calibration_is_refused(probes: Path, tmp_path: Path, 
 
 @pytest.mark.slow
 def test_no_other_command_reads_the_file(probes: Path, tmp_path: Path) -> None:
-    """check, compile, diff and verify open neither the calibration file nor the module that reads it."""
+    """Only tune and plan use the calibration file. check, compile, diff and verify open neither the file nor the module
+    that reads it.
+    """
     finish(probes, 1, 1.0, 20 * 2**30)
     tuned("run.xp", "--read", "run.tune", "--calibration", "calibration.json")
     (tmp_path / "other.xp").write_text(GPU.replace("micro = 2", "micro = 4"))
@@ -225,8 +227,8 @@ def test_what_cannot_be_tuned_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_real_probes_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script runs three probes. Their measurements are read, stored in the calibration file, and used in the
-    plan.
+    """The script really runs three probes. `xpc tune` reads their measurements and stores them in the calibration file,
+    and the plan uses them.
     """
     from forks import shared
     from runtime_bundles import environment
@@ -246,7 +248,7 @@ def test_real_probes_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     text, status = tuned("run.xp", "--read", "run.tune", "--calibration", "here.json")
     assert status == 0, text
     apart = float(text.partition("agree to ")[2].split()[0])
-    # the same values are added in another order, so the result may differ by rounding
+    # equal except for rounding: the same values are added in another order
     assert apart < 1e-4
     readings = json.loads((tmp_path / "here.json").read_text())["readings"]
     assert len(readings) == 3

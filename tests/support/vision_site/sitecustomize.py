@@ -10,7 +10,9 @@ from typing import Any
 
 
 class Operators:
-    """An import hook that declares the operators just before torchvision looks them up. It finds no module itself."""
+    """An import hook that finds no module itself. When torchvision is about to look the operators up, the hook declares
+    them.
+    """
 
     library: Any = None
 
