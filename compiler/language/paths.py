@@ -1,4 +1,4 @@
-"""The types of the paths of all settings: one type for each getter of `Spec`, with the paths that this getter can read.
+"""The paths of all settings, by the getter of `Spec` that reads them.
 
 Generated from the table of settings (schema.py) by `make docs`. Imported for its types alone.
 """
