@@ -257,8 +257,8 @@ def told_in_page(text: str, right: str) -> bool:
 def missed(tool: str, typed: str, right: tuple[str, ...]) -> str:
     """Return the compiler's finding as text if it does not give a correct answer; otherwise ""."""
     if tool == "pages":
-        told = any(told_in_page(f"{typed}\n", one) for one in right)
-        return "" if told else "; ".join(f"{one.message}: {one.help}" for one in findings(f"{typed}\n"))
+        right_answer = any(told_in_page(f"{typed}\n", one) for one in right)
+        return "" if right_answer else "; ".join(f"{one.message}: {one.help}" for one in findings(f"{typed}\n"))
     for text in texts(tool, typed):
         if any(is_that(tool, text, one) for one in right):
             continue
@@ -278,8 +278,8 @@ def misled(tool: str, typed: str, right: tuple[str, ...]) -> str:
     """Return an edit that compiles and states something else than was intended; "" if there is none."""
     if tool == "pages":
         after = after_all_edits(f"{typed}\n")
-        told = after == f"{typed}\n" or errors(after) or not missed(tool, typed, right)
-        return "" if told else after
+        harmless = after == f"{typed}\n" or errors(after) or not missed(tool, typed, right)
+        return "" if harmless else after
     for text in texts(tool, typed):
         if any(is_that(tool, text, one) for one in right):
             continue

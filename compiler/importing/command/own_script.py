@@ -82,8 +82,8 @@ def imported(line: Line, entries: Entries, overrides: Overrides) -> Script:
             raise Unreadable(f"`{location}`: {error}", kind=error.kind) from error
         trainer = _own_trainer(text, program) if error.kind in (NO_TRAINER, CLASSIFIER) else None
         why = f"`{program}` cannot be read, so the spec has only what the arguments state: {error}"
-        told = trainer is not None and error.kind == NO_TRAINER
-        return Script(None, by_names, trainer, launch.declared, "" if told else why)
+        own_loss = trainer is not None and error.kind == NO_TRAINER
+        return Script(None, by_names, trainer, launch.declared, "" if own_loss else why)
     if program != line.program and line.program.endswith(".py"):
         whose = "of another machine" if line.program.startswith(("/", "~")) else "that is not here"
         draft.warn(None, f"`{line.program}` is a path {whose}: the import reads `{program}`")

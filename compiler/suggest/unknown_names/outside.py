@@ -23,11 +23,21 @@ from xpc.compiler.suggest.unknown_names.search import search
 from xpc.compiler.suggest.unknown_names.setting import of_source, wrong_value
 from xpc.grammar.record import evolve
 
-COMMANDS = {
-    "accelerate": "launch|config|test", "axolotl": "train|preprocess|fetch", "llamafactory-cli": "train|export",
-    "tune": "run|download", "swift": "sft|rlhf|pt", "trl": "sft|dpo|grpo|kto|reward|rloo", "ray": "job|start",
-    "litgpt": "finetune\\w*|pretrain|download", "uv": "run|pip", "deepspeed": r"[\w./-]+\.py",
-}  # fmt: skip
+COMMANDS = dict(
+    line.split(maxsplit=1)
+    for line in r"""
+accelerate launch|config|test
+axolotl train|preprocess|fetch
+deepspeed [\w./-]+\.py
+litgpt finetune\w*|pretrain|download
+llamafactory-cli train|export
+ray job|start
+swift sft|rlhf|pt
+trl sft|dpo|grpo|kto|reward|rloo
+tune run|download
+uv run|pip
+""".strip().splitlines()
+)
 """Commands of other tools, each with a pattern for the word after it."""
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 
