@@ -165,7 +165,7 @@ def _length_in_tokens(case: Guessed) -> Meaning | None:
 def _loss_of_a_method(case: Guessed) -> Suggestion | None:
     """Handle a loss that only other methods have: `loss_type = dapo`."""
     methods = methods_with(case.text) if case.row.path == "method.loss" else []
-    if not methods or "sft" in methods:
+    if not methods or "sft" in methods or case.clause == "method":
         return None
     form = f"loss={case.text}"
     return case.says(f"write `{form}`, which `method` {', '.join(methods[:3])} reads", f"did you mean `{form}`?")
