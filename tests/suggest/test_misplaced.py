@@ -32,7 +32,8 @@ OTHER_SETTING = {
     # in the block of `precision`, `dtype` means the clause's own value: `precision { dtype = bf16 }`
     "dtype in precision": "precision",
     "activation_checkpointing": "checkpointing", "epsilon": "eps", "iterations": "steps", "max_length": "seq",
-    "timeout": "nccl_timeout", "block_size in batch": "seq", "context in batch": "seq", "eps in method": "epsilon",
+    "timeout": "nccl_timeout", "block_size in batch": "seq", "block_size in None": "seq", "context in batch": "seq",
+    "eps in method": "epsilon",
     "env in method": "environment",
     "max_lr in optimizer": "lr", "optimizer in save": "full_state", "steps in method": "iterations",
     "strategy in eval": "every", "strategy in save": "every", "target in lora": "targets", "target in qlora": "targets",

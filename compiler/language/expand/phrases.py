@@ -10,7 +10,7 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.kinds import FLAG
 from xpc.grammar.source import Span
-from xpc.grammar.tree import Name, Number, Ref, String
+from xpc.grammar.tree import Name, Number, Ref, Setting, String
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
             at += 3
             continue
         follows = options[at + 1] if at + 1 < len(options) else None
-        if words and follows is not None and _is_pair(clauses, words, follows):
+        if words and follows is not None and _is_pair(clauses, words, follows, value):
             at += 2
             continue
         length = next((one for one in range(len(words), 1, -1) if _is_phrase(clauses, words[:one])), 0)
@@ -72,7 +72,7 @@ def _is_alone(kept: list[Operand]) -> bool:
     return bool(kept) and not (isinstance(before, Ref) and before.is_name)
 
 
-def _is_pair(clauses: Clauses, words: list[Ref], follows: Operand) -> bool:
+def _is_pair(clauses: Clauses, words: list[Ref], follows: Operand, third: Operand | None) -> bool:
     """Report a word and the item after it that make one setting: `no packing`, `zero 3` and `cosine schedule`. False
     for any other two items.
     """
@@ -89,7 +89,8 @@ def _is_pair(clauses: Clauses, words: list[Ref], follows: Operand) -> bool:
         help = f"write `{form}`" if form else f"leave `{first} {second}` out"
         clauses.problem("XP101", f"`{first}` is not a word of the language", span, help=help, edit=form)
         return True
-    if clauses.choices.get(first) == second:
+    inner = third.name.text if isinstance(third, Setting) else third.name if isinstance(third, Ref) else ""
+    if clauses.choices.get(first) == second and f"{second}.{inner}" not in schema.BY_PATH:  # `dpo method beta=0.5`
         message = f"`{first}` is a choice of `{second}`, and stands alone"
         clauses.problem("XP101", message, span, help=f"write `{first}`", edit=first)
         return True
