@@ -113,6 +113,7 @@ def forms_say_the_same(row, written):
         forms.append(f"{header}\n{parts[0]} {{\n  {parts[1]} {{\n    {row.name} = {written}\n  }}\n}}\n")
         forms.append(f"{header}\n{parts[0]} {{\n  {parts[1]}({row.name}={written})\n}}\n")
         forms.append(f"{also} {parts[1]}({row.name}={written})\n")
+        forms.append(f"{also} {parts[0]} {parts[1]}({row.name}={written})\n")
     if row.choices and row.bare and written != "none":
         forms.append(f"{also} {written}\n")
         forms.append(f"{header}\n{written}\n")

@@ -60,7 +60,7 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
                 at += 1
         elif node.name == "extra" and isinstance(value, Ref | Call):
             at += 1
-        while at < len(options) and _belongs_to(clauses, node.name, options[at]):
+        while at < len(options) and belongs_to(clauses, node.name, options[at]):
             at += _length(node.name, options[at : at + 3])
         body: list[Operand | Clause] = [*options[first:at]]
         if body:
@@ -82,7 +82,7 @@ def _is_number_before(clauses: Clauses, number: Number, after: tuple[Operand, ..
     return number_before(clauses, number, word)
 
 
-def _belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
+def belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
     """Whether an item after `with` belongs to the name before it: in `with track wandb name="x"`, the setting
     `name="x"` belongs to `track`. In `eval every=100 micro=8`, the item `micro=8` could be a setting of `eval` or of
     the batch, so it is reported as ambiguous.

@@ -8,9 +8,10 @@ from __future__ import annotations
 from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
+from xpc.compiler.language.expand.header import belongs_to
 from xpc.compiler.language.kinds import FLAG
 from xpc.grammar.source import Span
-from xpc.grammar.tree import Name, Number, Ref, Setting, String
+from xpc.grammar.tree import Name, Number, Ref, String
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,8 +90,8 @@ def _is_pair(clauses: Clauses, words: list[Ref], follows: Operand, third: Operan
         help = f"write `{form}`" if form else f"leave `{first} {second}` out"
         clauses.problem("XP101", f"`{first}` is not a word of the language", span, help=help, edit=form)
         return True
-    inner = third.name.text if isinstance(third, Setting) else third.name if isinstance(third, Ref) else ""
-    if clauses.choices.get(first) == second and f"{second}.{inner}" not in schema.BY_PATH:  # `dpo method beta=0.5`
+    has_settings = third is not None and belongs_to(clauses, second, third)  # `dpo method beta=0.5` is legal
+    if clauses.choices.get(first) == second and not has_settings:
         message = f"`{first}` is a choice of `{second}`, and stands alone"
         clauses.problem("XP101", message, span, help=f"write `{first}`", edit=first)
         return True
