@@ -53,6 +53,13 @@ def switch_words() -> frozenset[str]:
 
 
 @cache
+def commands() -> dict[str, str]:
+    """Commands of other tools, each with a regular expression for the word after it: `trl`, and `sft|dpo|...`."""
+    found: dict[str, str] = read_table(__file__, "synonyms.toml")["commands"]
+    return found
+
+
+@cache
 def loose_words() -> frozenset[str]:
     """Words that can be left out of a name that is otherwise known, such as `threshold` in `grad_norm_threshold`."""
     return frozenset(read_table(__file__, "synonyms.toml")["loose"])

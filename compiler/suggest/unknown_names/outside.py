@@ -17,28 +17,13 @@ from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import holdout_share
+from xpc.compiler.suggest.tables import commands
 from xpc.compiler.suggest.typed_form import intended_value, written
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer
 from xpc.compiler.suggest.unknown_names.search import search
 from xpc.compiler.suggest.unknown_names.setting import of_source, wrong_value
 from xpc.grammar.record import evolve
 
-COMMANDS = dict(
-    line.split(maxsplit=1)
-    for line in r"""
-accelerate launch|config|test
-axolotl train|preprocess|fetch
-deepspeed [\w./-]+\.py
-litgpt finetune\w*|pretrain|download
-llamafactory-cli train|export
-ray job|start
-swift sft|rlhf|pt
-trl sft|dpo|grpo|kto|reward|rloo
-tune run|download
-uv run|pip
-""".strip().splitlines()
-)
-"""Commands of other tools, each with a pattern for the word after it."""
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 
 
@@ -77,7 +62,7 @@ def _misspelt_train(case: Case) -> Suggestion | None:
 def _shell_command(case: Case) -> Suggestion | None:
     """Handle the command of another trainer: `accelerate launch train.py`, `axolotl train config.yml`."""
     text, at = case.unknown.label.source.text, case.unknown.label.span.end
-    command = COMMANDS.get(case.name.lower())
+    command = commands().get(case.name.lower())
     known = command is not None and re.match(rf"[ \t]+({command})\b(?![ \t]*[=({{])", text[at : at + 80])
     help = "leave the line out: `xpc compile` writes a launch.sh, which starts the run"
     return case.says(help) if known else None
