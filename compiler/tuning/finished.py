@@ -13,12 +13,10 @@ from xpc.compiler.files.folder_contents import read
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.plan.calibration import Reading, identity
 from xpc.compiler.plan.experiment import plan
+from xpc.compiler.report.run_record import LARGEST, METRICS
 from xpc.compiler.review.finished_run import SUMMARY, decisive_digest, read_json
 from xpc.compiler.spec import Spec
 
-METRICS = "metrics.jsonl"
-LARGEST = 256 * 2**20
-"""Maximum number of bytes of metrics.jsonl that are read."""
 WARM = 5
 """The number of steps at the start that are not counted. They are slow, because caches fill, kernels are chosen, and
 the allocator grows.

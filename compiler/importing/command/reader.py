@@ -196,10 +196,11 @@ def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> 
     entries |= {key: Entry(key, one.value, one.file, one.line) for key, one in trackers.items() if key not in entries}
     method = overrides.method or _method(line.program)
     chat = method in (None, "sft") and fastchat.is_fastchat(line.program, entries, overrides)
-    if not chat and "data_path" in entries and programs.found(line.program, overrides)[1]:
+    script_text = "" if chat else programs.found(line.program, overrides)[1]
+    if script_text and "data_path" in entries:
         entries = {"dataset_path" if key == "data_path" else key: one for key, one in entries.items()}
         method = method or (script.draft.method if script.draft is not None else "sft")
-    short = {} if chat else _abbreviated(entries, programs.found(line.program, overrides)[1])
+    short = {} if chat else _abbreviated(entries, script_text)
     entries = {short.get(key, key): one for key, one in entries.items()}
     draft, source = trlyaml.start(evolve(overrides, method=method or ("sft" if chat else None)), entries, line.file)
     for key, name in short.items():

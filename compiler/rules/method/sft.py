@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from xpc.compiler.language.setting import FlagPath
 from xpc.compiler.rules.core.conditions import chosen
+from xpc.compiler.rules.core.replaced_templates import MARK
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
@@ -223,7 +224,7 @@ def end_of_turn(spec: Spec) -> Iterator[Finding]:
         return
     import re
 
-    begin = re.compile(r"\{%-?\s*generation\s*-?%\}")
+    begin = re.compile(MARK)
     close = re.compile(r"\{%-?\s*endgeneration\s*-?%\}\s*(?:\{\{-?\s*)?['\"]?(.{0,60})", re.S)
     blocks: list[tuple[str, str]] = []
     at = 0
