@@ -8,7 +8,7 @@ from __future__ import annotations
 from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
-from xpc.compiler.language.expand.header import belongs_to
+from xpc.compiler.language.expand.belonging import belongs_to
 from xpc.compiler.language.kinds import FLAG
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Name, Number, Ref, String
