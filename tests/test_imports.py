@@ -12,6 +12,8 @@ import pytest
 from case_support import spec
 from compile_support import REPOSITORY, SEED, SENTENCE, put
 
+pytestmark = pytest.mark.slow
+
 HEAVY = (
     "torch",
     "yaml",

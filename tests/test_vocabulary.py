@@ -13,6 +13,8 @@ import pytest
 from module_folders import folders
 from syntax import nodes
 
+pytestmark = pytest.mark.slow
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDERS = ("compiler", "grammar", "runtime", "tests")
 """The folders with Python code of this project, whose names are checked."""

@@ -19,6 +19,8 @@ from xpc.compiler.render import render
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source
 
+pytestmark = pytest.mark.slow
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DOCS = sorted(name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md"))
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", *(os.path.join("docs", name) for name in DOCS))
@@ -185,7 +187,6 @@ def _legal(text: str) -> bool:
     )
 
 
-@pytest.mark.slow
 def test_every_setting_in_a_line_of_text_is_legal():
     inline = _inline()
     assert len(inline) >= 240

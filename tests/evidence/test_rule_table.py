@@ -12,6 +12,8 @@ from rule_cases import CASES
 from xpc.compiler.language.codes import CODES, explanation
 from xpc.compiler.rules import every
 
+pytestmark = pytest.mark.slow
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 OUTCOMES, WRONG = outcomes.outcomes()
 KNOWN = {**{code: explanation(code) for code in CODES}, **{rule.code: rule.explanation for rule in every()}}

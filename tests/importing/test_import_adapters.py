@@ -10,6 +10,8 @@ from test_import_others import AX, LF
 
 from xpc.compiler.cli import main
 
+pytestmark = pytest.mark.slow
+
 TRL = "model_name_or_path: meta-llama/Llama-3.1-8B-Instruct\ndataset_name: org/chat\nmax_seq_length: 1024\n"
 BARE = LF.replace("finetuning_type: lora\n", "")
 

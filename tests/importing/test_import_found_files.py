@@ -11,6 +11,8 @@ from import_support import HARDWARE, HEAD, Imported, imported
 
 from xpc.compiler.importing.text.entries import Unreadable
 
+pytestmark = pytest.mark.slow
+
 GRPO = HEAD + "reward_funcs: [accuracy]\nnum_generations: 4\nper_device_train_batch_size: 4\n"
 AXOLOTL = (
     "base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: 1\ngradient_accumulation_steps: 2\nlearning_rate: 1e-4\n"

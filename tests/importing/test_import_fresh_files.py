@@ -6,6 +6,8 @@ import pytest
 from import_support import HARDWARE, HEAD, imported
 from test_import_wild_files import AXOLOTL, FACTORY
 
+pytestmark = pytest.mark.slow
+
 SECOND = """\
 model: Qwen/Qwen3-4B
 train_dataset: data/rows.yaml

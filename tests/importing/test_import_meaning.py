@@ -10,6 +10,8 @@ import os
 import pytest
 from import_support import HARDWARE, imported
 
+pytestmark = pytest.mark.slow
+
 AX = (
     "base_model: Qwen/Qwen2.5-3B\ndatasets:\n  - path: org/chat\n    type: chat_template\nsequence_len: 2048\n"
     "micro_batch_size: 2\ngradient_accumulation_steps: 4\nnum_epochs: 2\nlearning_rate: 0.0002\noutput_dir: ./out\n"

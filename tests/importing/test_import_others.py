@@ -10,6 +10,8 @@ from import_support import HARDWARE, imported, unaccounted
 from xpc.compiler.importing.axolotl.templates import axolotl_template
 from xpc.compiler.importing.text import yaml as yamltext
 
+pytestmark = pytest.mark.slow
+
 LF = (
     "model_name_or_path: Qwen/Qwen3-4B-Instruct-2507\nstage: sft\ndo_train: true\nfinetuning_type: lora\n"
     "dataset: identity,other\ntemplate: qwen3_nothink\ncutoff_len: 1024\noutput_dir: saves/x\nbf16: true\n"

@@ -9,6 +9,8 @@ import json
 import pytest
 from import_support import HARDWARE, imported
 
+pytestmark = pytest.mark.slow
+
 AXOLOTL = """\
 base_model: Qwen/Qwen2.5-7B
 datasets:

@@ -23,6 +23,8 @@ from xpc.compiler.locking.hub import Hub, HubError
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.resolve import lockfile
 
+pytestmark = pytest.mark.slow
+
 REVISION = 'asked = "v1"\nrevision = '
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 DIGEST = "sha256:" + "0" * 64
@@ -258,7 +260,6 @@ def alive(pid):
         return False
 
 
-@pytest.mark.slow
 def test_pip_ends_with_the_lock_that_started_it(tmp_path):
     """If `xpc lock --update` is killed with `kill -9`, the pip that it started ends, too, as do the processes that this
     pip started.

@@ -9,6 +9,8 @@ from tiers import every_fourth
 
 from xpc.compiler.lower.specfile import specfile
 
+pytestmark = pytest.mark.slow
+
 SAME = [case for case in CASES if not case.files and "sweep {" not in case.accepted]  # test_sweep.py tests sweeps
 
 
@@ -58,7 +60,6 @@ def test_the_spec_of_a_bundle_keeps(text):
         assert again.get(name) == files.get(name)
 
 
-@pytest.mark.slow
 def test_every_model_and_dataset_of_the_registry_survives_the_spec_of_a_bundle():
     from xpc.compiler import registry
 

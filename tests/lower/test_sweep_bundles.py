@@ -18,6 +18,8 @@ from sweep_support import TWO, UNBATCHED, swept
 from xpc.compiler.files.bundle import BundleError, write
 from xpc.compiler.resolve.sweep_member import plain_name
 
+pytestmark = pytest.mark.slow
+
 # -- the folder -------------------------------------------------------------------------------------------------------
 
 SHELLCHECK = os.path.join(os.path.dirname(sys.executable), "shellcheck")
@@ -216,7 +218,6 @@ def launch(tmp_path):
     return start
 
 
-@pytest.mark.slow
 def test_without_a_member_the_script_says_how_it_is_used(launch):
     for arguments in ((), ("--halp",), ("--list", "x"), ("seed=9",), ("3",), ("../s",), ("",), ("99999999999999",)):
         status, out, err = launch(*arguments)
@@ -243,7 +244,6 @@ def test_a_member_is_given_its_own_flags(launch):
     assert launch.notes() == []
 
 
-@pytest.mark.slow
 def test_all_go_on_past_one_that_fails_and_tell_it(launch):
     status, out, err = launch("--all")
     assert status == 1
@@ -271,7 +271,6 @@ def test_a_signal_reaches_the_member_and_starts_no_other(launch, number):
     assert "asked to stop at member seed=3" in err
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists(SHELLCHECK), reason="shellcheck is not installed")
 def test_shellcheck_finds_nothing(tmp_path):
     written(tmp_path / "s")

@@ -28,6 +28,8 @@ from hostile_support import checked, compiled
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import compile_text
 
+pytestmark = pytest.mark.slow
+
 PAYLOADS = (
     "$(touch pwned)",
     "`touch pwned`",
@@ -97,12 +99,7 @@ def quoted(text):
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t") + '"'
 
 
-FAST_SLOTS = ("save", "data", "template", "extra")
-
-
-@pytest.mark.parametrize(
-    "slot", [pytest.param(slot, marks=() if slot in FAST_SLOTS else pytest.mark.slow) for slot in SLOTS]
-)
+@pytest.mark.parametrize("slot", SLOTS)
 def test_texts_of_every_kind_in_every_slot(slot, tmp_path):
     plain = compiled(spec())
     for payload in PAYLOADS:
@@ -123,7 +120,6 @@ def test_texts_of_every_kind_in_every_slot(slot, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.slow
 def test_nothing_is_run_and_nothing_is_written_elsewhere(tmp_path):
     """Compile a spec full of hostile texts, and dry-run the bundle's launcher. Neither may create a file in the spec's
     folder or in the bundle's.
@@ -299,7 +295,6 @@ def test_epochs_without_measure():
     compiled(spec(train="qwen2.5-3b on infinity-instruct for 5e-324 epochs"))
 
 
-@pytest.mark.slow
 def test_long_lists_and_many_rows():
     text = spec("data mix {\n" + "  capybara\n" * 2000 + "}", train="qwen2.5-3b on mix for 3 epochs")
     found = checked(text)
@@ -332,7 +327,6 @@ def test_edits_of_hostile_texts_stay_inside_the_text():
 # -- generated ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_short_fuzz_run():
     import fuzz
 

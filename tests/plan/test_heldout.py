@@ -19,6 +19,8 @@ import utilisation
 from xpc.compiler.plan.time import sent, table
 from xpc.compiler.tuning import command
 
+pytestmark = pytest.mark.slow
+
 
 def test_exact_peaks_of_others_are_within_the_bounds() -> None:
     rows = [row for row in heldout.memory_rows() if row["group"] == "peft_t4"]
@@ -56,7 +58,6 @@ def test_most_speeds_of_sharded_runs_are_within_a_third() -> None:
     assert statistics.median(found) <= 0.3
 
 
-@pytest.mark.slow
 def test_the_stated_range_holds_for_sources_that_it_was_not_made_from() -> None:
     """For each source of measurements, the range is computed from all other sources. Most runs of the source must be in
     this range.

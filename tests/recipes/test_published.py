@@ -20,6 +20,8 @@ from tiers import every_fourth
 
 from xpc.compiler.stacks import STACKS, load
 
+pytestmark = pytest.mark.slow
+
 ALL = [one for one in map(load, STACKS) if one is not None]
 BASES = {
     "ddp": "recipes/accelerate_configs/ddp.yaml",
@@ -47,7 +49,6 @@ def test_a_target_that_cannot_take_it_says_why(recipe: str, target: str) -> None
     assert errors(checked(spec_for(recipe, target), SPECS)) == RECIPES[recipe]["refused"][target]
 
 
-@pytest.mark.slow
 def test_every_entry_of_the_tables_is_used() -> None:
     keys = {key for recipe in RECIPES for key in published(recipe)}
     keys |= {

@@ -21,6 +21,8 @@ from tiers import every_fourth
 
 from xpc.compiler.stacks import STACKS
 
+pytestmark = pytest.mark.slow
+
 GONE = ("kto_pair",)
 """Losses of the published script that DPO has on none of the stacks."""
 RUNS = [

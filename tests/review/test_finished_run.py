@@ -15,6 +15,8 @@ from xpc.compiler.review.installed import pins
 from xpc.compiler.review.verifying import run_files
 from xpc.runtime.core.checkpoint_integrity import clear, final_files
 
+pytestmark = pytest.mark.slow
+
 ROWS = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' * 40
 
 

@@ -21,6 +21,8 @@ from xpc.compiler.review.pull_request.entries import entries
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features.rows import images
 
+pytestmark = pytest.mark.slow
+
 SPEC = """\
 xpc 1
 
@@ -174,7 +176,6 @@ def test_check_reads_no_image(location: Path) -> None:
     assert run(location, "check", "x.xp")[0] == 0
 
 
-@pytest.mark.slow
 def test_diff_says_which_image_differs(location: Path) -> None:
     committed()
     assert compared("main:x.xp", "x.xp") == ("the same run\n", 0)

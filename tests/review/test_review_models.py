@@ -16,6 +16,8 @@ from xpc.compiler.files import file_digests
 from xpc.compiler.review import diff
 from xpc.compiler.review.pull_request.entries import entries
 
+pytestmark = pytest.mark.slow
+
 WEIGHTS = "models/tiny/model.safetensors"
 
 
@@ -51,7 +53,6 @@ def short(data: bytes) -> str:
     return sha256(data).hexdigest()[:16]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("more", ["", "sweep { lr = [1e-5, 2e-5] }\n"])
 def test_bundles_of_other_weights_differ(location: Path, more: str) -> None:
     """Two bundles, compiled before and after the model's weights changed. The only difference are the digests in
@@ -77,7 +78,6 @@ def test_a_file_that_is_new_or_gone(location: Path) -> None:
     assert (status, "models/tiny/added_tokens.json absent -> " in text) == (1, True)
 
 
-@pytest.mark.slow
 def test_a_model_in_a_commit(location: Path) -> None:
     committed("-A")
     assert compared("main:x.xp", "x.xp")[1] == 0
@@ -95,7 +95,6 @@ def test_a_model_that_is_in_no_commit_is_not_read(location: Path, monkeypatch: p
     assert compared("main:x.xp", "x.xp")[1] == 0
 
 
-@pytest.mark.slow
 def test_a_pointer_of_git_lfs_is_the_file_that_it_stands_for(location: Path) -> None:
     data = (location / WEIGHTS).read_bytes()
     put(location, {WEIGHTS: f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256(data).hexdigest()}\n"
@@ -129,7 +128,6 @@ def test_pipes_and_links_to_nothing_are_not_waited_for(location: Path) -> None:
     assert (status, "-> unreadable" in text) == (1, True)
 
 
-@pytest.mark.slow
 def test_a_new_file_in_a_folder_of_the_model(location: Path) -> None:
     """A new file in the model's folder is reported if transformers would read it. An example is
     `additional_chat_templates/tool_use.jinja`, which transformers uses for rows with tools.

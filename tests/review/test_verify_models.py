@@ -10,6 +10,8 @@ from compile_support import LOCAL, LOCAL_MODEL, put, xpc
 
 from xpc.compiler.files import file_digests, file_memory
 
+pytestmark = pytest.mark.slow
+
 MODEL = {**LOCAL_MODEL, "vocab.txt": "a\nb\n", "merges.txt": "a b\n"}
 
 

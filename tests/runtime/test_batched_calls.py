@@ -10,6 +10,8 @@ import pytest
 from xpc.runtime import batched_calls, batched_map
 from xpc.runtime.batched_calls import NotBatched, Recorder
 
+pytestmark = pytest.mark.slow
+
 
 class Encoded:
     """Replaces the encoding that the `tokenizers` library returns. Each character of the text is one token."""
@@ -70,7 +72,6 @@ def results(function: Function, rows: list[str]) -> tuple[list[Any], list[str], 
     return [one["ids"] for one in found], called, tokenizer._tokenizer
 
 
-@pytest.mark.slow
 def test_unread_ids_need_one_call_for_each_row_and_no_offsets() -> None:
     found, called, core = results(lambda tokenizer, row: tokenizer(row)["input_ids"], ROWS)
     assert found == [[ord(one) for one in row] for row in ROWS]

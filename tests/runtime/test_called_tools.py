@@ -15,6 +15,8 @@ import pytest
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features.method import tools
 
+pytestmark = pytest.mark.slow
+
 
 def sleeps(text: str) -> str:
     """Sleep."""

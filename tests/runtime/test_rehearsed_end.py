@@ -11,6 +11,8 @@ import pytest
 
 from xpc.runtime import rehearse
 
+pytestmark = pytest.mark.slow
+
 LAUNCH = """#!/bin/sh
 mkdir -p {out}
 if [ -d {out}/checkpoint-3 ]; then {then}; else mkdir {out}/checkpoint-3; fi

@@ -28,6 +28,8 @@ from xpc.runtime.features.distributed import (
 )
 from xpc.runtime.features.distributed.node_protocol import Node, Rendezvous
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bundle:
@@ -87,7 +89,6 @@ def test_nodes_that_agree_pass_and_the_port_is_free(
     assert [name for name in os.listdir(os.path.dirname(bundle.output_dir)) if name.startswith(".xpc")] == []
 
 
-@pytest.mark.slow
 def test_findings_are_reported_by_node_0_with_their_nodes(bundle: Bundle, port: int) -> None:
     seats, host = [rendezvous(rank, port, 3) for rank in range(3)], socket.gethostname()
     output = hold(seats, [bundle] * 3, [["no disk"], ["no disk", "no GPU"], ["no disk", "no data"]])
@@ -110,7 +111,6 @@ def test_a_check_that_breaks_does_not_leave_the_others_waiting(bundle: Bundle, p
     assert "stops with the others" in output[1]
 
 
-@pytest.mark.slow
 def test_who_is_missing_is_reported_in_time(bundle: Bundle, port: int) -> None:
     output = hold([rendezvous(0, port, 4, wait=1), rendezvous(2, port, 4, wait=1)], [bundle] * 2, [[], ["no GPU"]])
     assert output[0].splitlines()[1:] == [
@@ -230,7 +230,6 @@ def test_strangers_do_not_disturb_the_meeting(bundle: Bundle, port: int) -> None
     assert output == ["", ""]
 
 
-@pytest.mark.slow
 def test_bundles_and_versions_that_differ_are_named(bundle: Bundle, port: int, tmp_path: Path) -> None:
     other = made(tmp_path / "other")
     with open(os.path.join(other.folder, "accelerate.yaml"), "a", encoding="utf-8") as handle:
@@ -285,7 +284,6 @@ def test_a_clock_is_compared_within_the_round_trip() -> None:
     assert node_protocol.receive(node) == {}
 
 
-@pytest.mark.slow
 def test_a_clock_that_is_off_is_a_warning(
     bundle: Bundle, port: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,8 @@ from xpc.runtime.core.errors import RunError
 from xpc.runtime.core.feature import Bundle, Feature
 from xpc.runtime.core.rows import name as name_of
 
+pytestmark = pytest.mark.slow
+
 V100 = {"name": "v100-32gb", "memory_gib": 31.7, "capability": [7, 0], "device_names": ["V100-SXM2-32GB"]}
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from test_import_launched_classes import launched
 
+pytestmark = pytest.mark.slow
+
 HEAD = """\
 import argparse, dataclasses, inspect, yaml
 from dataclasses import dataclass, field, fields

@@ -11,6 +11,8 @@ from import_support import HARDWARE, Imported, imported
 
 from xpc.compiler.importing.text.entries import Unreadable
 
+pytestmark = pytest.mark.slow
+
 HEAD = """\
 from dataclasses import dataclass, field
 from typing import Optional

@@ -9,6 +9,8 @@ from import_support import Imported, imported
 
 from xpc.compiler.importing.report import as_text
 
+pytestmark = pytest.mark.slow
+
 HEAD = """
 from datasets import load_dataset
 from peft import LoraConfig, PeftModel, get_peft_model

@@ -15,6 +15,8 @@ from xpc.compiler.importing.python.interpreter import source
 from xpc.compiler.importing.source_file import SourceFile
 from xpc.compiler.importing.text.entries import Unreadable
 
+pytestmark = pytest.mark.slow
+
 TRAIN = """
 import argparse, os, sys, json, inspect
 from datasets import Dataset, load_dataset

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from import_support import HARDWARE, Imported, imported
 
+pytestmark = pytest.mark.slow
+
 HEAD = """\
 import argparse, yaml
 from datasets import Dataset, load_dataset

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from import_support import Imported, imported
 
+pytestmark = pytest.mark.slow
+
 LAUNCH = "accelerate launch --config_file zero.yaml --num_machines $SLURM_NNODES --num_processes $WORLD "
 RUN = "sft.py config.yaml $5\n"
 FILES = {

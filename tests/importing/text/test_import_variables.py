@@ -9,6 +9,8 @@ from xpc.compiler.cli import main
 from xpc.compiler.importing.text.entries import Unreadable
 from xpc.compiler.importing.text.shell import calls
 
+pytestmark = pytest.mark.slow
+
 RUN = "accelerate launch sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name a/b"
 
 
@@ -245,7 +247,6 @@ def test_missing_configuration_file_is_an_error_of_its_line() -> None:
 NAMES = "".join(f"v{n}=1\n" for n in range(6000))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [

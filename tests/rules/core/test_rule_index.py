@@ -22,6 +22,8 @@ from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import Spec
 from xpc.grammar.read import decode
 
+pytestmark = pytest.mark.slow
+
 
 @cache
 def declared() -> dict[str, set[str]]:
@@ -112,7 +114,6 @@ def test_the_codes_of_the_rules_are_known_without_their_modules():
     assert len(codes()) == len(every())
 
 
-@pytest.mark.slow
 def test_rule_reads_what_it_names_and_skipped_modules_have_no_finding(specs):
     undeclared, hidden = {}, {}
     for module, applies in MODULES:
