@@ -18,6 +18,7 @@ DIFFERENT = {
         "completion of a longer text": "sequence_len",
         "dpo chat_template.default (llama3)": "datasets.type",
         "drop_system_message": "drop_system_message",
+        "orpo": "datasets.type",
         "reward": "datasets.system",
         "reward with a system prompt": "datasets.system",
     },
@@ -46,11 +47,11 @@ REFUSED = {
 DAILY = {
     "axolotl": {
         "chatml", "chatml over a base model's end", "llama3", "qwen_25", "qwen3", "train_on_inputs",
-        "roles_to_train: both", "rows that are too long", "alpaca", "dpo chatml.intel (chatml)",
+        "roles_to_train: both", "rows that are too long", "alpaca", "dpo chatml.intel (chatml)", "orpo",
     },
     "llamafactory": {
         "alpaca by qwen", "alpaca by llama3", "sharegpt by qwen", "sharegpt by llama3", "thoughts", "thoughts off",
-        "pairs, dpo", "judged answers", "pretraining", "rows that are too long",
+        "pairs, dpo", "judged answers", "pretraining", "rows that are too long", "mask_history over thoughts",
     },
 }  # fmt: skip
 """The most common formats; `make slow` runs the other cases."""

@@ -19,7 +19,6 @@ from method_support import PAIRS, PROMPTS
 from spec_parts import BEST, EPOCHS, HELD, extra
 
 from xpc.compiler import stacks
-from xpc.compiler.stacks import DEFAULT
 
 SFT = trained("qwen2.5-3b on infinity-instruct")
 LLAMA = trained("llama-3.1-8b-instruct on infinity-instruct")
@@ -199,8 +198,10 @@ ROWS = {
         Row("oft", {".lora.kind": "oft", ".lora.block_size": 32, ".lora.rank": None, ".lora.dropout": 0}),
         Row("oft(rank=8, dropout=0.1, bits=4)",
             {".lora.block_size": None, ".lora.rank": 8, ".lora.dropout": 0.1, ".lora.bits": 4}),
-        Row("vera", {".lora.kind": "vera", ".lora.rank": 256, ".lora.dropout": 0}, on={DEFAULT: "XP233"}),
-        Row("vera(rank=64, bits=8)", {".lora.rank": 64, ".lora.bits": 8}, on={DEFAULT: "XP233"}),
+        Row("vera", "XP233", on={
+            stack: {".lora.kind": "vera", ".lora.rank": 256, ".lora.dropout": 0} for stack in (OLDEST, OLDER)}),
+        Row("vera(rank=64, bits=8)", "XP233", on={
+            stack: {".lora.rank": 64, ".lora.bits": 8} for stack in (OLDEST, OLDER)}),
         Row("loha", {".lora.kind": "loha", ".lora.rank": 8, ".lora.alpha": 8}),
         Row("loha(rank=4, alpha=16)", {".lora.rank": 4, ".lora.alpha": 16}),
         Row("miss", {".lora.kind": "miss", ".lora.rank": 64, ".lora.dropout": 0}),

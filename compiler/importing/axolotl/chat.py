@@ -101,7 +101,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
     elif body_of is not None:
         put_template(draft, body_of, entry)
         _end(draft, named, usual, known)
-        _repeated_first_token(draft, named, usual)
+        _repeated_tokens(draft, named, usual)
         return more
     elif more and axolotl_templates.end_of(usual) is not None and marks.entry is not named.get("train_on_inputs"):
         pass  # no message here: `_report_turns` reports below that this template cannot mark the turns
@@ -219,17 +219,26 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
         )
 
 
-def _repeated_first_token(draft: Draft, named: Entries, name: str) -> None:
-    """Report a difference in preference pairs: axolotl writes the bos token twice before the question, and a run of the
-    spec writes it once.
+def _repeated_tokens(draft: Draft, named: Entries, name: str) -> None:
+    """Report a difference in preference pairs: axolotl writes a token twice that a run of the spec writes once, the bos
+    token before the question in DPO, the end token after the answer in ORPO.
     """
     one = axolotl_templates.TURNS.get(name)
     kinds = [part.mapping.get("type") for part in named["datasets"].items] if "datasets" in named else []
     written = [kind for kind in kinds if kind is not None and str(kind.value).startswith("chat_template")]
-    if draft.method == "dpo" and one is not None and one.first and written:
+    if one is None or not written:
+        return
+    if draft.method == "dpo" and one.first:
         draft.differs(
             "datasets.type",
             "axolotl writes the tokenizer's bos token twice before a question; a run of the spec writes it once",
+            written[0],
+        )
+    if draft.method == "orpo" and one.after:
+        draft.differs(
+            "datasets.type",
+            "axolotl trains each answer on two end tokens with a newline between them; a run of the spec trains it on "
+            "one",
             written[0],
         )
 

@@ -141,8 +141,8 @@ def template(draft: Draft, named: Entries, stage: str) -> None:
             )
     elif body is not None and entry is not None:
         put_template(draft, body, entry)
-        if not think:
-            draft.put("data.omit", ("reasoning",), thinking)
+        if not think or (last and templates()[word].thought):
+            draft.put("data.omit", ("reasoning",), only if think else thinking)
         if templates()[word].closes:
             draft.differs(
                 "template",
