@@ -191,9 +191,12 @@ class Trained:
 
 OWN_LINE = re.compile(
     r"\[run\] |step \d+/|(done|loss|reward|margin|eval loss|seen|weights|merged|picture|metrics|use|verify) +|"
-    r"  \S+ +-?\d.* -> | {11}|$"
+    r"  \S+ +-?\d.* -> | {11}|$|"
+    r".*: UserWarning: Paged optimizers are not supported on CPU|  state\[.state1.\] = self\.get_state_buffer"
 )
-"""Matches the lines that a run itself prints; any other line is printed by a library."""
+"""Matches the lines that a run itself prints, and bitsandbytes' warning (two lines) that a paged optimizer is not paged
+on a CPU. Any other line is printed by a library.
+"""
 
 
 class Warm:
