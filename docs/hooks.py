@@ -60,7 +60,7 @@ def _index() -> str:
 
 
 def on_config(config: Any) -> None:
-    """Blocks of `xp` have colours."""
+    """Let the page's code blocks of `xp` have syntax colours."""
     register()
 
 

@@ -115,7 +115,7 @@ class Shared(LoadFileScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        """The proofs of an older stack stay in one process, which imports the libraries of this stack for them."""
+        """All proofs of an older stack run in one process, so that this stack's libraries are imported only once."""
         file, older = super()._split_scope(nodeid), re.search(r"-(0\.\d+)\]$", nodeid)
         if file.rpartition("/")[2] != ALONE:
             return file

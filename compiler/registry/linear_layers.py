@@ -58,8 +58,8 @@ experts, have Llama's names.
 
 @record
 class Linear:
-    """A linear layer: the name of its module, its site (such as `q` or `up`), its widths, and its number in a decoder
-    layer (1, or 1 for each expert).
+    """A linear layer: the name of its module, its site (such as `q` or `up`), its widths, and how many of it a decoder
+    layer has (1, or as many as experts).
     """
 
     name: str

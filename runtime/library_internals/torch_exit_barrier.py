@@ -11,7 +11,7 @@ PATIENCE = timedelta(seconds=10)
 
 
 class TorchExitBarrier(Feature):
-    """Hooks that end the launchers of several nodes in order."""
+    """Hooks of a run on several nodes: node 0's launcher exits last."""
 
     def before_launch(self, bundle: Bundle, environ: Mapping[str, str]) -> None:
         """Make the launcher of node 0 exit last, if launch.sh gave this node a rank."""

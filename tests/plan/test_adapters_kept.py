@@ -18,7 +18,9 @@ from xpc.compiler.stacks import STACKS
 RANK, BLOCK = 6, 8
 SHAPE = (96, 128, 8, 2, 16, 6, 2)
 UNEXPLAINED = ("mixtral", "qwen3_moe", "gpt_oss")
-"""Families for which no sum of sizes explains the bytes of some modes (`MOST` in write_coefficients.py)."""
+"""Families for which, in some modes, no sum of tensor sizes is near the measured bytes. write_coefficients.py has the
+largest difference that counts as near, `MOST`.
+"""
 PRECISIONS = ("bf16", "amp", "fp32", "wide")
 
 

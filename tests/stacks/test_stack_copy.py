@@ -23,7 +23,7 @@ COPY = "trl-9.9"
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the package `xpc`, in which a copy of the default stack is the default."""
+    """A folder with a copy of the package `xpc`, whose default stack is `COPY`, a copy of the real one."""
     location = tmp_path_factory.mktemp("copy")
     package = location / "xpc"
     for part in ("grammar", "compiler", "runtime"):

@@ -29,7 +29,7 @@ from xpc.grammar.source import Source, Span
 NAMES = sorted({row.name for row in schema.TABLE} | {*schema.SOURCE_SETTINGS, *schema.CLAUSES})
 CLAUSES = [one for one in schema.CLAUSES if one not in ("train", "extra", "sweep")]
 OTHER_SETTING = {
-    # in the block of `precision`, `dtype` means the clause's own value: `precision { dtype = bf16 }`
+    # `precision { dtype = bf16 }` is another form of `precision bf16`
     "dtype in precision": "precision",
     "activation_checkpointing": "checkpointing", "epsilon": "eps", "iterations": "steps", "max_length": "seq",
     "timeout": "nccl_timeout", "block_size in batch": "seq", "block_size in None": "seq", "context in batch": "seq",

@@ -29,7 +29,9 @@ CLAUSES = (
     ('track wandb(save="a/b")', 'write `save "a/b"` on a line of its own, outside of `track`'),
     ("memory { eval=5 }", "write `eval(every=5)`"),
 )
-"""The name is a clause. A number or `epoch` is how often it happens, and not its name or path."""
+"""A clause is written as a setting of another clause. A number or `epoch` after its name is its `every` (how often it
+happens); a text is its path.
+"""
 LOCAL_ROWS = (
     ("data(packing)", "it belongs to `batch`: write `packing` outside of `data`"),
     ("data(liger)", "it belongs to `memory`: write `liger` outside of `data`"),

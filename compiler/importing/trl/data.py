@@ -272,7 +272,8 @@ def _single(draft: Draft, entry: Entry, named: Entries) -> None:
     several = named.get("dataset_configs")
     if several is not None:
         draft.note(
-            several, "TRL's scripts read this key only with a `dataset_mixer`: `dataset_config` names one configuration"
+            several,
+            "TRL's scripts read this key only with a `dataset_mixer`; for one configuration, write `dataset_config`",
         )
         draft.warn(
             several, "the scripts do not read this key with `dataset_name`", "`dataset_config` names the configuration"

@@ -38,7 +38,7 @@ class Probe:
 
 
 def nearest_existing(folder: str) -> tuple[str, int]:
-    """Return a pair: the nearest existing folder at or above ``folder``, and how many levels above it is."""
+    """Return a pair: the nearest existing folder at or above ``folder``, and its distance in levels."""
     levels = 0
     while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
         folder, levels = os.path.dirname(folder), levels + 1

@@ -172,7 +172,7 @@ class Evaluation(Feature):
     """Hooks for a run that evaluates while it trains."""
 
     def evaluation_missed(self, bundle: Bundle, args: Any, state: Any, path: str) -> bool:
-        """Whether an evaluation is due at the step that the run resumes from, and some of its sets are missing."""
+        """Whether an evaluation was due at the resumed step, and the checkpoint at ``path`` lacks results of it."""
         return due(args, state) and not evaluated(path, state.global_step, len(losses_of(bundle)))
 
     def before_first_step(self, bundle: Bundle, trainer: Any) -> None:

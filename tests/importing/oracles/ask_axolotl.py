@@ -161,7 +161,7 @@ def ask(table: dict[str, Any], kinds: dict[str, str], defaults: dict[str, dict[s
     training_args.is_torch_tf32_available = lambda: True
     configs.load_model_config = of_the_registry
     configs.is_torch_bf16_gpu_available = lambda: True
-    sys.modules.setdefault("ring_flash_attn", ModuleType("ring_flash_attn"))  # axolotl only imports this module
+    sys.modules.setdefault("ring_flash_attn", ModuleType("ring_flash_attn"))  # only imported, not called
     prepare_plugins(cfg)
     capabilities = {"bf16": True, "fp8": True, "tf32": True, "n_gpu": 1, "compute_capability": "sm_90"}
     cfg = configs.validate_config(cfg, capabilities, {"torch_version": "2.13.0"})

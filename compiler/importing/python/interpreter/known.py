@@ -125,8 +125,8 @@ def _isinstance(machine: Machine, positional: Arguments, keywords: Keywords, nod
 
 
 def _of_other_family(loaded: Object, kinds: object) -> bool:
-    """Whether a loaded model or tokenizer is certainly of none of the classes `kinds`, such as LlamaTokenizer: the name
-    of the model is known, and belongs to another family.
+    """Whether the name of a loaded model or tokenizer shows that it is an instance of no class in `kinds`. For example,
+    `Qwen/Qwen2.5-3B` is of another family than `LlamaTokenizer`.
     """
     named = loaded.argument("pretrained_model_name_or_path", 0)
     name = str(named.value).lower().rstrip("/").rpartition("/")[2] if named is not None else ""
