@@ -340,8 +340,8 @@ MANY = 256
 
 
 def _keys(path: str, number: int, workspace: Workspace) -> tuple[str, ...] | None:
-    """The columns of file number `number` of a folder (from 0), with their nested keys. None if they cannot be read, or if
-    they are not compared with those of the other files: the file is no Parquet file, or `number` is `MANY` or more.
+    """The columns of file number `number` (from 0) of a folder, with their nested keys. None if they cannot be read, or
+    are not compared with those of the other files: the file is no Parquet file, or `number` is `MANY` or more.
     """
     if not path.lower().endswith(".parquet") or number >= MANY:
         return None
