@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import sys
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -102,6 +103,28 @@ def test_any_row_has_a_limit(limited: Any) -> None:
 def test_a_shorter_limit_decides(limited: Any) -> None:
     with pytest.raises(TooSlow), time_limit(0.1):
         limited.render_jinja_template(forever)
+
+
+def test_a_signal_that_arrives_after_the_block_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, sent, kill, received = threading.Event(), threading.Event(), signal.pthread_kill, list[int]()
+
+    def late(*thread_and_signal: int) -> None:
+        started.set()
+        timer: Any = threading.current_thread()
+        timer.finished.wait(HUNG)  # until the block has ended and cancels the timer
+        time.sleep(0.1)
+        kill(*thread_and_signal)
+        sent.set()
+
+    monkeypatch.setattr(signal, "pthread_kill", late)
+    before = signal.signal(signal.SIGVTALRM, lambda number, _: received.append(number))
+    try:
+        with time_limit(0.01):
+            assert started.wait(HUNG)
+        assert sent.wait(HUNG)
+    finally:
+        signal.signal(signal.SIGVTALRM, before)
+    assert not received
 
 
 @pytest.mark.slow

@@ -22,8 +22,11 @@ def time_limit(seconds: float) -> Iterator[None]:
         yield
         return
 
+    ended = False
+
     def handler(*_: object) -> None:
-        raise TooSlow
+        if not ended:
+            raise TooSlow
 
     before = signal.signal(signal.SIGVTALRM, handler)
     timer = threading.Timer(seconds, signal.pthread_kill, (main.ident, signal.SIGVTALRM))
@@ -32,5 +35,7 @@ def time_limit(seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
+        ended = True
         timer.cancel()
+        timer.join()  # a signal that the timer is sending arrives before the handler is replaced
         signal.signal(signal.SIGVTALRM, before)
