@@ -105,14 +105,9 @@ def _wrong_call(call: object) -> str | None:
     return "odd_arguments" if odd_arguments(call) else None
 
 
-def is_tools(value: object) -> bool:
-    """Whether a value is a list of tools, or the JSON text of such a list. Each tool must have a name."""
-    return read_tools(value) is not None
-
-
 def read_tools(value: object) -> list[dict[str, object]] | None:
-    """The tools of a row, each in OpenAI's form. `value` is a list of tools or the JSON text of such a list; for any
-    other value, the result is None.
+    """The tools of a row, each in OpenAI's form. `value` is a list of tools with names, or the JSON text of such a
+    list; for any other value, the result is None.
     """
     # imported only here, because few rows have tools
     from xpc.runtime.core.errors import RunError

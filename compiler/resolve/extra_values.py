@@ -14,7 +14,7 @@ from xpc.compiler.stacks import Stack
 
 
 def extra_values(
-    written: Mapping[str, Mapping[str, Item]], stack: Stack, method: str, problems: Problems, gpu: Gpu | None = None
+    written: Mapping[str, Mapping[str, Item]], stack: Stack, method: str, problems: Problems, gpu: Gpu | None
 ) -> dict[str, dict[str, Value]]:
     """The arguments in a spec's `extra` blocks, by library and name. They are sorted, because the order in the spec has
     no meaning.

@@ -17,9 +17,7 @@ from xpc.grammar.record import evolve
 from xpc.runtime.features.launch.model_folder import is_read
 
 
-def with_weights(
-    spec: CheckedSpec, workspace: Workspace, memory: FileMemory | None = None, trusted: bool = False
-) -> CheckedSpec:
+def with_weights(spec: CheckedSpec, workspace: Workspace, memory: FileMemory | None, trusted: bool) -> CheckedSpec:
     """Return the spec with the digests of the files of its local models, each under the file's name in the spec.
 
     The digests are stored in `memory`. With `trusted`, a file whose digest is stored is not read again.

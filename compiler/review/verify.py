@@ -247,7 +247,7 @@ def _run(bundle: tuple[str, Table], out: str) -> tuple[str, int]:
     from xpc.compiler.review.finished_run import verify_run
     from xpc.compiler.review.run_length import run_length
 
-    spec = recheck(*bundle) if bundle[1]["bundle"]["xpc"] == __version__ else ""
+    spec = recheck(*bundle, None, False) if bundle[1]["bundle"]["xpc"] == __version__ else ""
     text, status = verify_run(bundle[0], out, None if isinstance(spec, str) else run_length(spec).steps)
     return "".join(f"{visible(line, LONGEST)}\n" for line in text.splitlines()), status
 

@@ -82,7 +82,7 @@ def _registered_example(method: str) -> str:
     return min(fitting)[2]
 
 
-def expected_columns(method: str, columns: Iterable[str], ref: str, turns: Mapping[str, str] | None = None) -> str:
+def expected_columns(method: str, columns: Iterable[str], ref: str, turns: Mapping[str, str] | None) -> str:
     """The help for rows whose format is unknown: the likely columns, or what rows for this method must contain. `ref`
     is the name of the source if there are several; otherwise "".
     """

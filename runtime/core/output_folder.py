@@ -91,7 +91,7 @@ def lock(bundle: Bundle) -> None:
     try:
         os.makedirs(bundle.output_dir, exist_ok=True)
         handle = open(os.path.join(bundle.output_dir, MARKER), "a", encoding="utf-8")  # noqa: SIM115
-        if not _lock(handle, LOCK_SECONDS):
+        if not _lock(handle):
             handle.close()
             raise RunError(f"a run is training into {bundle.output_dir} now; end it, or name another output folder")
         check_unfinished(bundle)
@@ -136,10 +136,10 @@ _locked: IO[str] | None = None
 """The marker file that this process has locked. It stays open, because closing it would release the lock."""
 
 
-def _lock(handle: IO[str], patience: float = 0) -> bool:
-    """Lock the marker. Returns False if another process keeps the lock for longer than ``patience`` seconds. A killed
+def _lock(handle: IO[str]) -> bool:
+    """Lock the marker. Returns False if another process keeps the lock for longer than `LOCK_SECONDS`. A killed
     process keeps its lock until its memory is freed."""
-    until = time.monotonic() + patience
+    until = time.monotonic() + LOCK_SECONDS
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -155,7 +155,7 @@ def _lock(handle: IO[str], patience: float = 0) -> bool:
 def _check_unlocked(folder: str) -> None:
     try:
         with open(os.path.join(folder, MARKER), "a", encoding="utf-8") as handle:
-            if not _lock(handle, LOCK_SECONDS):
+            if not _lock(handle):
                 raise RunError(f"a run is training into {folder} now; end it, or name another output folder")
     except OSError as error:
         raise RunError(f"cannot write to {folder}: {error.strerror}") from error

@@ -13,11 +13,11 @@ GRPO = "method grpo(generations=8, rewards=[accuracy], {vllm})"
 PROMPTS = "qwen2.5-3b on deepmath-103k for 100 steps"
 
 
-def k8s(more: str = "", image: str = IMAGE) -> str:
+def k8s(more: str = "") -> str:
     """The text of the clause `launch k8s`. `more` is text that follows the other settings of the clause, such as `,
     requeue`.
     """
-    return f'launch k8s(image="{image}", volume=claim{more})'
+    return f'launch k8s(image="{IMAGE}", volume=claim{more})'
 
 
 def sky(more: str = "volume=shared") -> str:

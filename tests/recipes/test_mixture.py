@@ -67,7 +67,7 @@ def percent(share: float) -> str:
     return f"{round(share * 100, 9):g}%"
 
 
-def by_the_bundle(folder: Path, parts: list[Part], seed: int, holdout: int | float | None, more: str = "") -> Any:
+def by_the_bundle(folder: Path, parts: list[Part], seed: int, holdout: int | float | None) -> Any:
     """Compile a mixture of these parts, and return the rows that its bundle's runtime builds."""
     lines = ["xpc 1", "", 'train "model" on mix for 1 epochs', "", "hardware cpu", "", "data mix {"]
     for name, weight in parts:
@@ -76,7 +76,7 @@ def by_the_bundle(folder: Path, parts: list[Part], seed: int, holdout: int | flo
     lines.append(f"  seed = {seed}")
     if holdout is not None:
         lines.append(f"  holdout = {percent(holdout) if isinstance(holdout, float) else holdout}")
-    text = "\n".join([*lines, "}", "", "eval(every=epoch)" if holdout is not None else "", more, ""])
+    text = "\n".join([*lines, "}", "", "eval(every=epoch)" if holdout is not None else "", "", ""])
     config = {
         "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300, "max_position_embeddings": 512,

@@ -57,7 +57,7 @@ def test_odd_calls_are_found_by_the_check_and_stop_the_run(call: object, kind: s
     ([{"type": "function"}], False), ([{"type": "function", "function": {"parameters": {}}}], False),
 ])  # fmt: skip
 def test_tools_without_names_are_found_by_the_check_and_stop_the_run(tools: Any, right: bool) -> None:
-    assert structure.is_tools(tools) == right
+    assert (structure.read_tools(tools) is not None) == right
     row = {"messages": [ASK, {"role": "assistant", "content": "4"}], "tools": tools}
     seen = survey(json.dumps(row).encode(), "rows.jsonl", "messages", ("messages",))
     assert ("odd_tools" in seen.tallies, "tools" in seen.tallies) == (not right, right)

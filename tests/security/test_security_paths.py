@@ -120,12 +120,12 @@ def test_an_old_bundle_that_was_made_strange_is_not_read_for_ever(kind: str, tmp
     assert write(compiled(spec()), str(out), force=True) is not None
 
 
-def evil_bundle(folder: Path, bundled: str, path: str = "rows.jsonl") -> None:
+def evil_bundle(folder: Path, bundled: str) -> None:
     """A bundle in whose trainer_args.json the path of the copied data is a hostile one."""
     put(folder / "in", {"rows.jsonl": ROW})
     files = compiled(spec(train='qwen2.5-3b on "rows.jsonl" for 3 epochs'), str(folder / "in"))
     reported = json.loads(files["trainer_args.json"])
-    reported["data"]["sources"][0].update(bundled=bundled, path=path)
+    reported["data"]["sources"][0].update(bundled=bundled, path="rows.jsonl")
     put(folder / "evil", {**files, "trainer_args.json": json.dumps(reported), "up/a/b/x": "", "up/.profile": "evil"})
     os.symlink("up/a/b", folder / "evil" / "link")
 

@@ -12,9 +12,9 @@ from xpc.compiler.render import render
 LINE = "train qwen2.5-3b on infinity-instruct"
 
 
-def message_and_help(text, root=None):
+def message_and_help(text):
     """Check a spec with one error; return the message and the help of this error."""
-    found = checked(text, root) if root else checked(text)
+    found = checked(text)
     wrong = [one for one in found.problems if one.severity == "error"]
     assert len(wrong) == 1, shown(found)
     return wrong[0].message, wrong[0].help

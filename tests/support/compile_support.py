@@ -188,22 +188,16 @@ def xpc(
         gc.enable()
 
 
-def xpc_process(
-    *arguments: str,
-    cwd: str | None = None,
-    stdin: bytes = b"",
-    env: Mapping[str, str] | None = None,
-    timeout: float = 600,
-) -> subprocess.CompletedProcess[bytes]:
+def xpc_process(*arguments: str, cwd: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
     """Run an `xpc` command in a new process."""
     environment = {**os.environ, "XPC_CACHE": "off", **(env or {})}
     return subprocess.run(
         [sys.executable, "-m", "xpc.compiler.cli", *arguments],
         cwd=cwd,
-        input=stdin,
         env=environment,
+        stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=timeout,
+        timeout=600,
         check=False,
     )
 
@@ -220,7 +214,7 @@ for line in json.load(sys.stdin):
 
 
 def xpc_in_turn(
-    lines: Sequence[Sequence[str]], cwd: str | None = None, env: Mapping[str, str] | None = None, timeout: float = 600
+    lines: Sequence[Sequence[str]], cwd: str, env: Mapping[str, str] | None = None
 ) -> list[subprocess.CompletedProcess[bytes]]:
     """Run several `xpc` commands one after another in a single new process. This is faster than starting a new
     interpreter for each command.
@@ -231,7 +225,7 @@ def xpc_in_turn(
         input=json.dumps(lines).encode(),
         env={**os.environ, "XPC_CACHE": "off", **(env or {})},
         capture_output=True,
-        timeout=timeout,
+        timeout=600,
         check=True,
     )
     reported = [json.loads(line) for line in done.stdout.splitlines()]

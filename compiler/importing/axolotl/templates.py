@@ -102,7 +102,7 @@ def _marked(text: str) -> str:
     return "{%- generation -%}" + text + "{%- endgeneration -%}"
 
 
-def answers_alone(text: str, end: str, stripped: bool = False) -> str:
+def answers_alone(text: str, end: str, stripped: bool) -> str:
     """Move the `{% generation %}` marks in one of xpc's own templates. They then enclose the text of each answer and
     its end-of-turn token (`end`), but not the newline after it.
 

@@ -53,7 +53,7 @@ def templates() -> dict[str, Pieces]:
     return found
 
 
-def llamafactory_template(name: str, thinking: bool, last: bool = False) -> str | None:
+def llamafactory_template(name: str, thinking: bool, last: bool) -> str | None:
     """LLaMA-Factory's chat template with this name, as Jinja. `{% generation %}` marks enclose each answer and the
     string after it, because LLaMA-Factory trains on both. None for an unknown name.
 

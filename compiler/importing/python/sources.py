@@ -19,7 +19,7 @@ from xpc.compiler.language.kinds import Amount
 KINDS = ("json", "csv", "parquet", "text", "jsonl")
 
 
-def source_of(draft: Draft, chain: Chain, data: Data, columns: tuple[str, ...] = ()) -> Source | None:
+def source_of(draft: Draft, chain: Chain, data: Data) -> Source | None:
     """The data source for a traced dataset; None, after reporting an error, if a spec cannot name it."""
     found, location = _named(draft, chain, data)
     if found is None:
@@ -47,8 +47,8 @@ def source_of(draft: Draft, chain: Chain, data: Data, columns: tuple[str, ...] =
             limit = number
     if ref.startswith('"'):
         limit = _part_of_file(draft, chain, data, found, limit)
-        return Source(ref, columns, take, limit)
-    return Source(_with_parts(draft, chain, data, ref, location), columns, take, limit)
+        return Source(ref, (), take, limit)
+    return Source(_with_parts(draft, chain, data, ref, location), (), take, limit)
 
 
 def _with_held_rows(draft: Draft, data: Data, given: Argument) -> int:

@@ -40,7 +40,7 @@ Table = Mapping[str, Mapping[str, str]]
 
 
 def recompiled(
-    folder: str, table: Table, memory: FileMemory | None = None, trusted: bool = False
+    folder: str, table: Table, memory: FileMemory | None, trusted: bool
 ) -> tuple[CheckedSpec, dict[str, bytes]] | str:
     """Return the checked spec of a bundle and the files that it compiles to, or, if there is an error, its message.
     `table` is the manifest of the bundle.
@@ -60,7 +60,7 @@ def recompiled(
     return spec, files
 
 
-def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted: bool = False) -> CheckedSpec | str:
+def recheck(folder: str, table: Table, memory: FileMemory | None, trusted: bool) -> CheckedSpec | str:
     """Check the spec of the bundle again, under its original name. Return the checked spec, or the message of the first
     error.
 

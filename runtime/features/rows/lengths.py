@@ -114,7 +114,7 @@ def long_prompts(rows: Any, tokenizer: Any, limit: int, use: str) -> Any:
     return _report(rows, kept, f"their prompts have over {limit} tokens")
 
 
-def short_rows(rows: Any, tokenizer: Any, least: int, use: str, restore: Restore = None) -> Any:
+def short_rows(rows: Any, tokenizer: Any, least: int, use: str, restore: Restore) -> Any:
     """The rows with at least ``least`` tokens, rendered as the trainer renders them. Prints how many rows
     have fewer.
     """

@@ -11,10 +11,8 @@ FUSED = extra("use_liger_loss = true")
 MICRO = ("per_device_train_batch_size",)
 
 
-def prefs(
-    *more: str, on: str = "qwen2.5-3b on ultrafeedback-binarized", batch: str = "gbs=128 micro=16", **others: str
-) -> str:
-    return spec(*more, train=trained(on), batch=batch, **others)
+def prefs(*more: str, batch: str = "gbs=128 micro=16", **others: str) -> str:
+    return spec(*more, train=trained("qwen2.5-3b on ultrafeedback-binarized"), batch=batch, **others)
 
 
 def on_two(*more: str, strategy: str) -> str:
