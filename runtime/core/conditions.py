@@ -145,45 +145,121 @@ class _Read(dict[str, Any]):
 
 def uses(plan: "Payload") -> dict[str, bool]:
     """For each module, by name: whether a run with this trainer_args.json uses it."""
-    arguments, data, model, run, method = plan["arguments"], plan["data"], plan["model"], plan["run"], plan["method"]
-    tokens = plan["tokenizer"]
-    zero, nodes, on_cpu = run["zero_stage"], run["nodes"] > 1, run["device"] == "cpu"
-    held_out = data["holdout"] or data.get("eval_split") or data.get("evaluation")
+    used = {**_of_rows(plan), **_of_model(plan), **_of_method(plan), **_of_run(plan)}
+    return {name: bool(one) for name, one in used.items()}
+
+
+def _of_rows(plan: "Payload") -> dict[str, object]:
+    """The modules that read rows and turn them into tokens."""
+    arguments, data, tokens = plan["arguments"], plan["data"], plan["tokenizer"]
     prompts = any(one["shape"] not in CHATS for one in sources(plan))
     tokenized = any(one["shape"] == "tokens" for one in sources(plan))
     pictured = {one["shape"] for one in sources(plan)} & {*WITH_IMAGES}
-    systems = data["system"] or data.get("system_column")
-    local = any(one["path"] is not None for one in sources(plan))
     by_share = data.get("exhausted") is not None
     several = len(data["sources"]) > 1 or any(one.get("take") or one.get("limit") for one in sources(plan))
     lengths = (data.get(name) is not None for name in ("max_prompt", "min_tokens", "max_tokens"))
-    evaluates = held_out or arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start")
+    chats = any(one["shape"] in ("messages", "text") for one in sources(plan))
+    return {
+        "added_tokens": tokens.get("added"),
+        "assistant_masks": arguments.get("assistant_only_loss"),
+        "chat": data["system"] or data.get("system_column") or chats,
+        "chat_template": tokens["chat_template"] or arguments.get("chat_template_path") or plan["model"]["path"],
+        "chunks": data.get("long") == "chunk",
+        "image_pairs": "image_preference" in pictured,
+        "images": "images" in pictured,
+        "lengths": any(lengths) or arguments.get("max_prompt_length"),
+        "local_sources": any(one["path"] is not None for one in sources(plan)),
+        "loss_mask": prompts or tokenized or arguments.get("assistant_only_loss"),
+        "message_fields": any(_has_fields(one) for one in sources(plan)),
+        "mixed_shapes": any(one.get("kind") for one in sources(plan)),
+        "mixture": not by_share and (several or _held_out(plan) or plan["method"]["unpaired"] or data.get("unique")),
+        "named_roles": data.get("roles"),
+        "packing": arguments.get("packing"),
+        "prompt_template": data.get("prompt_template") or data.get("system_column"),
+        "prompts": prompts,
+        "reading": data.get("streaming"),
+        "shares": by_share,
+        "special_tokens": any(tokens[one] or arguments.get(one) for one in ("eos_token", "pad_token")),
+        "template_time": any(one["shape"] not in ("text", "tokens") for one in sources(plan)),
+        "tokenizer_files": plan["model"]["id"] is None,
+        "tokens": tokenized,
+        "unread_columns": any(_has_fields(one) for one in sources(plan)),
+        "vision": pictured,
+    }
+
+
+def _of_model(plan: "Payload") -> dict[str, object]:
+    """The modules that load the model, its adapters and its teacher, and choose the weights that are trained."""
+    arguments, model, run = plan["arguments"], plan["model"], plan["run"]
+    lora: Mapping[str, Any] = plan["lora"] or {}
     # FSDP2 needs one dtype for all trained weights; over a quantized base, TRL makes adapters bfloat16 but leaves
     # DoRA's magnitudes float32
-    tuned: Mapping[str, Any] = plan["lora"] or {}
-    wide = run["distributed_type"] == "FSDP" and tuned.get("bits") and tuned.get("dora")
+    wide = run["distributed_type"] == "FSDP" and lora.get("bits") and lora.get("dora")
     no_bfloat16 = not arguments.get("bf16") and model["dtype"] != "bfloat16" and not run.get("fp8")
-    reports = arguments.get("report_to") not in (None, [], "none", ["none"])
-    kernels = any(part in str(arguments.get("optim", "")) for part in EIGHT_BIT)
-    kernels = kernels or str(model["attn_implementation"]).startswith("flash")
-    divided = run["division"]["step"] is None and run["division"]["processes"] is None
-    continued = plan["lora"] and plan["lora"].get("continued")
+    local_model = lora.get("continued") or None in (model["id"], (plan["method"]["teacher"] or model)["id"])
+    sharded = run["zero_stage"] or run["distributed_type"] == "FSDP"
+    return {
+        "adapter_init": lora.get("init") not in (None, "gaussian"),
+        "adapters": lora,
+        "compiled_layers": model.get("compile_layers"),
+        "continued_adapter": lora.get("continued"),
+        "float8": run.get("fp8"),
+        "frozen_weights": plan.get("freeze"),
+        "hub_kernels": model.get("kernels"),
+        "liger": model["liger"],
+        "liger_family": model.get("liger_unchecked"),
+        "local_files": any(one["path"] is not None for one in sources(plan)) or local_model,
+        "merged_adapters": lora.get("merge"),
+        "model_files": local_model,
+        "newer_config": plan["stack"].get("older_transformers"),
+        "renamed_weights": model.get("renamed") and not (sharded or lora),
+        "rope": model.get("rope"),
+        "tied_weights": not run["zero_stage"],
+        "transformers_checkpoints": not sharded,
+        "weight_dtypes": no_bfloat16 or wide,
+    }
+
+
+def _of_method(plan: "Payload") -> dict[str, object]:
+    """The modules for the training method: its losses, its generation and its rewards."""
+    arguments, method = plan["arguments"], plan["method"]
     rounds, iterations = (arguments.get(name) for name in ("steps_per_generation", "num_iterations"))
     accumulation = arguments.get("gradient_accumulation_steps")
-    unpaired, on_policy = method["unpaired"], plan["config"].endswith("GKDConfig")
-    used: dict[str, object] = {
-        "adapter_init": plan["lora"] and plan["lora"].get("init") not in (None, "gaussian"),
-        "adapters": plan["lora"],
-        "added_tokens": tokens.get("added"),
-        "all_reduce": not nodes and not on_cpu and run["processes_per_node"] > 1,
+    on_policy = plan["config"].endswith("GKDConfig")
+    return {
         "answer_ends": method["name"] in ("dpo", "kto", "orpo", "cpo"),
-        "assistant_masks": arguments.get("assistant_only_loss"),
-        "chat": systems or any(one["shape"] in ("messages", "text") for one in sources(plan)),
-        "chat_template": tokens["chat_template"] or arguments.get("chat_template_path") or model["path"],
         "checkpointing_warning": method["name"] != "sft" or plan["lora"],
-        "chunks": data.get("long") == "chunk",
-        "compiled_layers": model.get("compile_layers"),
-        "continued_adapter": continued,
+        "generation_prompt": method["generates"],
+        "kto": method["unpaired"],
+        "log_completions": method["rewarded"] and arguments.get("log_completions"),
+        "loss_division": method["name"] in plan["stack"]["losses_not_divided"],
+        "on_policy": method["teacher"] and on_policy,
+        "orpo_counts": plan["config"].endswith(("ORPOConfig", "CPOConfig")),
+        "pair_counts": method["name"] != "sft",
+        "reference": method["second_model"],
+        "repeated_prompts": method["generates"] and not on_policy,
+        "reward_head": method["scores"],
+        "reward_progress": method["name"] != "sft",
+        "rewards": method["rewarded"],
+        "rollout_rounds": method["generates"] and method["rewarded"] and (rounds, iterations) != (accumulation, 1),
+        "sampling": method["generates"],
+        "teacher": method["teacher"],
+        "tools": method.get("tools"),
+        "trl_tool_calls": method.get("tools"),
+    }
+
+
+def _of_run(plan: "Payload") -> dict[str, object]:
+    """The modules for processes and packages, for the optimizer, and for evaluation, saving and logs."""
+    arguments, run = plan["arguments"], plan["run"]
+    zero, nodes, on_cpu = run["zero_stage"], run["nodes"] > 1, run["device"] == "cpu"
+    evaluates = _held_out(plan) or arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start")
+    reports = arguments.get("report_to") not in (None, [], "none", ["none"])
+    kernels = any(part in str(arguments.get("optim", "")) for part in EIGHT_BIT)
+    kernels = kernels or str(plan["model"]["attn_implementation"]).startswith("flash")
+    divided = run["division"]["step"] is None and run["division"]["processes"] is None
+    return {
+        "all_reduce": not nodes and not on_cpu and run["processes_per_node"] > 1,
         "cpu_processes": on_cpu,
         "deepspeed": zero,
         "deepspeed_engine": zero == 3 or (zero and on_cpu),
@@ -192,79 +268,33 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "early_stopping": run.get("patience"),
         "empty_groups": plan["lora"] or plan.get("freeze") or (zero and not run.get("deepspeed_optimizer")),
         "epoch_order": plan["stack"]["epoch_forgotten"],
-        "float8": run.get("fp8"),
-        "frozen_weights": plan.get("freeze"),
         "fsdp": run["distributed_type"] == "FSDP",
-        "generation_prompt": method["generates"],
         "hub": arguments.get("push_to_hub"),
-        "hub_kernels": model.get("kernels"),
         "idle": run.get("idle") != "allow",
-        "image_pairs": "image_preference" in pictured,
-        "images": "images" in pictured,
-        "kto": unpaired,
-        "lengths": any(lengths) or arguments.get("max_prompt_length"),
-        "liger": model["liger"],
-        "liger_family": model.get("liger_unchecked"),
-        "log_completions": method["rewarded"] and arguments.get("log_completions"),
-        "local_files": local or continued or None in (model["id"], (method["teacher"] or model)["id"]),
-        "local_sources": local,
-        "loss_division": method["name"] in plan["stack"]["losses_not_divided"],
-        "loss_mask": prompts or tokenized or arguments.get("assistant_only_loss"),
-        "message_fields": any(_has_fields(one) for one in sources(plan)),
-        "merged_adapters": plan["lora"] and plan["lora"].get("merge"),
-        "mixed_shapes": any(one.get("kind") for one in sources(plan)),
-        "mixture": not by_share and (several or held_out or unpaired or data.get("unique")),
-        "model_files": continued or None in (model["id"], (method["teacher"] or model)["id"]),
         "muon": plan.get("muon"),
         "named_log": evaluates,
-        "named_roles": data.get("roles"),
         "nan_loss": run.get("nan") == "allow",
-        "newer_config": plan["stack"].get("older_transformers"),
         "node_all_reduce": nodes,
         "node_network": nodes,
         "node_rendezvous": nodes,
-        "on_policy": method["teacher"] and on_policy,
-        "orpo_counts": plan["config"].endswith(("ORPOConfig", "CPOConfig")),
-        "packages": reports or kernels or method["rewarded"] or plan["lora"] or arguments.get("use_vllm"),
-        "packing": arguments.get("packing"),
-        "pair_counts": method["name"] != "sft",
+        "packages": reports or kernels or plan["method"]["rewarded"] or plan["lora"] or arguments.get("use_vllm"),
         "peer_to_peer": run["world_size"] > 1 and run["gpu"] and _may_be(run["gpu"], "RTX 40"),
         "projected_gradients": arguments.get("optim_target_modules"),
-        "prompt_template": data.get("prompt_template") or data.get("system_column"),
-        "prompts": prompts,
         "random_states": divided,
-        "reading": data.get("streaming"),
-        "reference": method["second_model"],
-        "renamed_weights": model.get("renamed") and not (zero or plan["lora"] or run["distributed_type"] == "FSDP"),
-        "repeated_prompts": method["generates"] and not on_policy,
-        "reward_head": method["scores"],
-        "reward_progress": method["name"] != "sft",
-        "rewards": method["rewarded"],
-        "rollout_rounds": method["generates"] and method["rewarded"] and (rounds, iterations) != (accumulation, 1),
-        "rope": model.get("rope"),
         "rotation": arguments.get("save_total_limit"),
-        "sampling": method["generates"],
         "schedule_free": "schedule_free" in str(arguments.get("optim")),
-        "shares": by_share,
         "single_process": run["world_size"] == 1,
-        "special_tokens": any(tokens[one] or arguments.get(one) for one in ("eos_token", "pad_token")),
-        "teacher": method["teacher"],
-        "template_time": any(one["shape"] not in ("text", "tokens") for one in sources(plan)),
-        "tied_weights": not zero,
-        "tokenizer_files": model["id"] is None,
-        "tokens": tokenized,
-        "tools": method.get("tools"),
         "torch_exit_barrier": nodes,
         "trackers": {"mlflow", "swanlab", "clearml"} & {*(arguments.get("report_to") or ())},
-        "transformers_checkpoints": not zero and run["distributed_type"] != "FSDP",
-        "trl_tool_calls": method.get("tools"),
         "ulysses": zero and run.get("context_parallel", 1) > 1,
-        "unread_columns": any(_has_fields(one) for one in sources(plan)),
-        "vision": pictured,
-        "weight_dtypes": no_bfloat16 or wide,
         "weights_only": run.get("full_state") is False,
     }
-    return {name: bool(one) for name, one in used.items()}
+
+
+def _held_out(plan: "Payload") -> object:
+    """The setting that gives the run rows for evaluation, if one does."""
+    data = plan["data"]
+    return data["holdout"] or data.get("eval_split") or data.get("evaluation")
 
 
 def _has_fields(source: "Source") -> bool:
