@@ -305,8 +305,8 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     fixed = {"weights": held.weights, "optimizer": held.optimizer, "master": held.master, "other models": load.frozen}
     if load.reserved:
         fixed["vllm"] = load.reserved
-    gathered = {"gathered weights": held.gathered, "communication": held.communication}
     masks = {"attention masks": _masks(load)}
+    training = {**fixed, "gathered weights": held.gathered, "communication": held.communication, **masks}
     before = held.gradients if load.accumulates else 0.0
     layers = facts.layers if load.layers is None else load.layers
     frozen_units = load.engine == "fsdp" and adapted and load.shard > 1
@@ -315,13 +315,11 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     if load.checkpointing:
         attention, stays = load.tokens * _attended(load) if load.selective else 0.0, recomputed_too(load)
         kept = layers * (load.tokens * (_kept(load) + stays) + attention)
-        again = (largest - attention) * sets
+        again, working = (largest - attention) * sets, _working(load, layer) * sets
     else:
-        kept, again = layers * layer, 0.0
-    working = _working(load, layer) * (sets if load.checkpointing else 1)
-    casts, scores = _casts(load), logits(load)
-    # the memory of adapters that does not depend on tokens: in total, per layer, in the forward pass, in the backward
-    # pass
+        kept, again, working = layers * layer, 0.0, _working(load, layer)
+    scores = logits(load)
+    # adapters' memory that does not depend on tokens: in total, per layer, in the forward and in the backward pass
     own, each, passing, backwards = component(load), of_layer(load), in_forward(load), in_backward(load)
     computed = 2 if load.engine == "fsdp" and load.shard > 1 else 1
     kept_adapters = each * (computed if load.checkpointing else layers)
@@ -331,20 +329,19 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     out: dict[str, dict[str, float]] = {
         "load": {"weights": held.weights, "other models": load.frozen},
         "forward": {
-            **fixed, **gathered, **masks, "gradients": before, "autocast copies": casts,
-            "activations": kept, own: kept_adapters + max(0.0, passing - scores), "logits and loss": scores,
+            **training, "gradients": before, "autocast copies": _casts(load), "activations": kept,
+            own: kept_adapters + max(0.0, passing - scores), "logits and loss": scores,
         },
         "backward": {
-            **fixed, **gathered, **masks, "gradients": max(before, first), "activations": kept,
-            "recomputation": again, "backward temporaries": working + backwards, own: kept_adapters + passing,
+            **training, "gradients": max(before, first), "activations": kept, "recomputation": again,
+            "backward temporaries": working + backwards, own: kept_adapters + passing,
         },
         "step": {**fixed, "gradients": held.gradients, "step temporaries": held.temporary},
         "save": {**fixed, "gradients": 0.0, "gathered weights": held.gathered},
     }  # fmt: skip
     last = {
-        **fixed, **gathered, **masks, "gradients": held.gradients,
-        "activations": kept / max(1, layers), "recomputation": again, "backward temporaries": working + backwards,
-        own: (kept_adapters if load.checkpointing else each) + passing,
+        **training, "gradients": held.gradients, "activations": kept / max(1, layers), "recomputation": again,
+        "backward temporaries": working + backwards, own: (kept_adapters if load.checkpointing else each) + passing,
     }  # fmt: skip
     if frozen_units and load.fsdp1 and load.checkpointing:
         # FSDP1 sets a hook on the inputs of a unit that has no trained weights. If the unit runs inside reentrant
@@ -354,14 +351,17 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
         last["activations"] = kept
         last[HELD_INPUTS] = layers * load.tokens * _kept(load)
         last["gathered weights"] -= facts.layer_params * _gathered_weight(load)
-    # the backward pass ends at the embedding; all other gradients then exist
-    summed = {
-        **fixed, "gathered weights": held.gathered, "gradients": held.gradients,
-        "gradients of tied tables": _tied(load), "activations": float(2 * load.tokens * facts.hidden * load.element),
-    }  # fmt: skip
-    out["backward"] = max(out["backward"], last, summed, key=lambda parts: sum(parts.values()))
-    out |= _without_backward(load, {**fixed, "gathered weights": held.gathered}, masks, largest)
+    fixed["gathered weights"] = held.gathered
+    moments = (out["backward"], last, {**fixed, **_at_embedding(load, held)})
+    out["backward"] = max(moments, key=lambda parts: sum(parts.values()))
+    out |= _without_backward(load, fixed, masks, largest)
     return {name: {what: size for what, size in parts.items() if size} for name, parts in out.items()}
+
+
+def _at_embedding(load: Load, held: States) -> dict[str, float]:
+    """The components that grow with a step, at the end of the backward pass: all other gradients exist by then."""
+    activations = float(2 * load.tokens * load.facts.hidden * load.element)
+    return {"gradients": held.gradients, "gradients of tied tables": _tied(load), "activations": activations}
 
 
 def _without_backward(
