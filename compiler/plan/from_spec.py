@@ -54,20 +54,8 @@ def load_of(spec: Spec) -> Load | str:
     engine = "deepspeed" if deepspeed else "fsdp" if stage else "none"
     world = spec.hardware.world
     shard = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
-    stored = 4.0 if spec.get("model.dtype") == "fp32" else 2.0
-    if half and deepspeed:
-        # DeepSpeed casts the model to fp16 or bf16 (engine.py, _configure_distributed_model)
-        stored = 2.0
-    trained, tuned, widened = float(facts.params), None, False
-    if spec.lora:
-        kind = adapter_dtype(spec) or spec.text("model.dtype")
-        tuned, trained = _adapters(spec, stored if deepspeed else 4.0 if kind == "fp32" else 2.0), 0.0
-        if spec.bits:
-            widened = tables_dtype(spec) == "fp32"
-            stored = _quantized(spec, facts, spec.bits, 4 if widened else 2)
-    elif half and engine == "fsdp":
-        stored = 4.0  # accelerate upcasts trained weights under mixed precision (accelerator.py, fsdp_utils.py)
-    layers, exact = facts.layers, True
+    stored, tuned = _weights(spec, facts, engine)
+    trained, layers, exact = 0.0 if spec.lora else float(facts.params), facts.layers, True
     if spec.flag("freeze") and not spec.lora:
         from xpc.compiler.plan.frozen import trained_part  # imported here, because few specs have `freeze`
 
@@ -95,11 +83,26 @@ def load_of(spec: Spec) -> Load | str:
         layerwise=name in (*FUSED, *LAYERWISE),
         scored=(spec.get("method.max_completion") or 0) if spec.online else 0,
         selective=spec.flag("memory.checkpointing.selective"), layers=layers, stack=spec.stack.name,
-        widened=widened and half, at_most=not exact or _is_most(spec),
+        widened=half and spec.bits is not None and tables_dtype(spec) == "fp32", at_most=not exact or _is_most(spec),
         reentrant=spec.flag("memory.checkpointing.reentrant"),
         looped=facts.experts > 0 and not stacked(spec.stack, facts), norms_widened=norms_widened(spec),
         fsdp1=strategy == "fsdp1" or (strategy == "hsdp" and spec.stack.facts.hsdp == "fsdp1"),
     )  # fmt: skip
+
+
+def _weights(spec: Spec, facts: ModelFacts, engine: str) -> tuple[float, Adapters | None]:
+    """The average bytes of a weight of the model, and the adapters that are trained, if any."""
+    half = spec.text("precision") != "fp32"
+    # DeepSpeed casts the model to fp16 or bf16 (engine.py, _configure_distributed_model)
+    stored = 4.0 if spec.get("model.dtype") == "fp32" and not (half and engine == "deepspeed") else 2.0
+    if not spec.lora:
+        # accelerate upcasts trained weights under mixed precision (accelerator.py, fsdp_utils.py)
+        return 4.0 if half and engine == "fsdp" else stored, None
+    kind = adapter_dtype(spec) or spec.text("model.dtype")
+    adapters = _adapters(spec, stored if engine == "deepspeed" else 4.0 if kind == "fp32" else 2.0)
+    if spec.bits:
+        stored = _quantized(spec, facts, spec.bits, 4 if tables_dtype(spec) == "fp32" else 2)
+    return stored, adapters
 
 
 def _quantized(spec: Spec, facts: ModelFacts, bits: int, wide: int) -> float:
