@@ -63,17 +63,11 @@ class _Resolver:
         loaded = self.loaded
         self._convert()
         stack = self._target()
-        missing: frozenset[str] = frozenset()
-        if loaded.train is None or loaded.train_source is None:
-            if not loaded.broken:
-                help, why = "write `train MODEL on DATA` above the body", "the spec does not say what is trained"
-                self.problems.report("XP117", why, self._top(), help=help)
+        missing = loaded.train is None or loaded.train_source is None
+        if missing:
+            self._add_train()
             if not loaded.items:
                 return None, self.problems
-            # a `train` line without model and data is added, so that the rules can check the other settings of the spec
-            top = self._top().span
-            loaded.train, loaded.train_source = Train(top, Ref(top, ""), Ref(top, "")), loaded.file.source
-            missing = frozenset(("train",))
         self._files()
         self._check_method(stack)
         self._find_tasks()
@@ -85,7 +79,8 @@ class _Resolver:
         evaluated = self._find_evaluation_sets(data)
         method = text_of(self.values, "method") or "sft"
         extra = extra_values(self.loaded.extra, stack, method, self.problems, hardware.gpu)
-        wrong, stem, lock = missing | self._wrong(data), self._stem(), self.workspace.pins
+        wrong = self._wrong(data) | ({"train"} if missing else set())
+        stem, lock = self._stem(), self.workspace.pins
 
         derivation = Derivation(self.values, model, hardware, stack, stem[:80], self.problems, teacher)
         derivation.data = data
@@ -120,6 +115,16 @@ class _Resolver:
         if not missing:
             self._edition()
         return spec, self.problems
+
+    def _add_train(self) -> None:
+        """Report that the spec has no `train` line, and add one without model and data, so that the rules can check the
+        other settings of the spec.
+        """
+        if not self.loaded.broken:
+            help, why = "write `train MODEL on DATA` above the body", "the spec does not say what is trained"
+            self.problems.report("XP117", why, self._top(), help=help)
+        top = self._top().span
+        self.loaded.train, self.loaded.train_source = Train(top, Ref(top, ""), Ref(top, "")), self.loaded.file.source
 
     def _check_method(self, stack: Stack) -> None:
         """Check the settings of the method and of the adapter."""

@@ -73,12 +73,8 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
     kind = row.kind.name
     if row.path == "optimizer.betas":
         return _betas(name, node, text)
-    if row.path in ADAPTERS:
-        return "true" if text.lower() in YES or text.lower() in ADAPTERS else None
     if kind == "flag":
-        if row.path == "memory.checkpointing" and text.lower() in ("full", "unsloth", "block"):
-            return "true"
-        return "true" if text.lower() in YES else "false" if text.lower() in NO else None
+        return _flag(row, text.lower())
     if kind == "every":
         return _every(name, text)
     if kind == "duration":
@@ -133,6 +129,14 @@ def bounds(row: Setting) -> str:
     of = "" if low else " of"
     high = "" if row.high is None else f" below {row.high:g}" if below else f"{of} at most {row.high:.0f}"
     return low + (" and" if low and high else "") + high
+
+
+def _flag(row: Setting, text: str) -> str | None:
+    if row.path in ADAPTERS:
+        return "true" if text in YES or text in ADAPTERS else None
+    if row.path == "memory.checkpointing" and text in ("full", "unsloth", "block"):
+        return "true"
+    return "true" if text in YES else "false" if text in NO else None
 
 
 def _is_ratio(name: str) -> bool:

@@ -288,18 +288,9 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
     """The written value, converted to the type of the setting. None if it cannot be converted."""
     if node is None:
         return None
-    typed = item.label.source.slice(node.span)
-    kind = row.kind.name
-    sign = LOST_SIGN.fullmatch(typed)
-    if isinstance(node, Number) and kind == "flag":
-        return {"0": "false", "1": "true"}.get(typed)
-    if isinstance(node, Number) and kind == "choice":
-        from xpc.compiler.suggest.known_names import known_choice
-
-        return known_choice(row, typed)  # a number that stands for a choice: `precision = 16`
+    typed, kind = item.label.source.slice(node.span), row.kind.name
     if isinstance(node, Number):
-        small = sign and row.high is not None and row.low is not None and float(f"{sign[1]}e-{sign[2]}") <= row.high
-        return f"{sign[1]}e-{sign[2]}" if sign and small and kind == "real" else None
+        return _from_number(row, typed)
     if kind in ONE and isinstance(node, List) and len(node.items) == 1 and isinstance(node.items[0], Number | Ref):
         alone = evolve(item, node=node.items[0])
         return None if isinstance(convert(row, alone), InvalidValue) else typed[1:-1].strip(" ,")
@@ -308,15 +299,8 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
     product = PRODUCT.fullmatch(typed) if kind in ONE and isinstance(node, Ref) else None
     if product is not None:  # the parser read `64/8` as a name like `org/name`
         return computed(product["one"], product["sign"], product["other"]) or None
-    if kind == "template" and isinstance(node, String) and node.value in row.choices:
-        return node.value
     if kind in ("file", "template"):
-        inner = node.args[0] if isinstance(node, Call) and len(node.args) == 1 else node if kind == "template" else None
-        if isinstance(node, String):
-            return f"file({typed})"
-        if isinstance(inner, String):  # a misspelt call: `fil("x.jinja")`
-            return f'file("{inner.value}")'
-        return f'file("{inner.name}")' if isinstance(inner, Ref) else None
+        return _file(row, node, typed)
     if kind in ("names", "tasks", "reals") and isinstance(node, String) and "," in node.value:
         parts = [part.strip() for part in node.value.strip("[]()").split(",")]
         return f"[{', '.join(parts)}]" if all(re.fullmatch(r"[\w.-]+", part) for part in parts) else None
@@ -335,6 +319,32 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         return None
     found = converted(row, row.name, node, typed)
     return None if found == typed else found
+
+
+def _from_number(row: Setting, typed: str) -> str | None:
+    """A number that stands for a flag, for a choice (`precision = 16`), or for a number with a lost sign."""
+    if row.kind.name == "flag":
+        return {"0": "false", "1": "true"}.get(typed)
+    if row.kind.name == "choice":
+        from xpc.compiler.suggest.known_names import known_choice
+
+        return known_choice(row, typed)
+    sign = LOST_SIGN.fullmatch(typed)
+    if sign is None or row.kind.name != "real" or row.low is None or row.high is None:
+        return None
+    small = f"{sign[1]}e-{sign[2]}"
+    return small if float(small) <= row.high else None
+
+
+def _file(row: Setting, node: Value, typed: str) -> str | None:
+    """A file as a call, although the text is only its name, or the call is misspelt: `fil("x.jinja")`."""
+    if isinstance(node, String):
+        return node.value if node.value in row.choices else f"file({typed})"
+    kind = row.kind.name
+    inner = node.args[0] if isinstance(node, Call) and len(node.args) == 1 else node if kind == "template" else None
+    if isinstance(inner, String):
+        return f'file("{inner.value}")'
+    return f'file("{inner.name}")' if isinstance(inner, Ref) else None
 
 
 def legal(row: Setting, item: Item, node: Value | None) -> str:
