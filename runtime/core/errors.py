@@ -15,7 +15,14 @@ REPORT_SECONDS = 5
 
 
 class RunError(Exception):
-    """The reason why the run cannot start or continue. ``str(error)`` is one sentence, or a line per finding."""
+    """The reason why the run cannot start or continue. ``str(error)`` is one sentence, or a line per finding.
+
+    ``local`` says that only this process may have the error, so that this process prints it.
+    """
+
+    def __init__(self, why: str, local: bool = False) -> None:
+        super().__init__(why)
+        self.local = local
 
 
 def findings(found: Sequence[str]) -> RunError:
@@ -80,7 +87,7 @@ def put(text: str, renew: bool = False) -> None:
 
 def stop(error: RunError) -> int:
     """Print the error once and return the exit status. An error of one process alone is printed by that process."""
-    if rank() == 0 or getattr(error, "local", False):
+    if rank() == 0 or error.local:
         print(f"error: {shown(str(error))}", file=sys.stderr, flush=True)
     else:  # the launcher ends all processes when one exits, so other processes wait until this one has printed
         time.sleep(REPORT_SECONDS)

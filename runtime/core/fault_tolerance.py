@@ -202,9 +202,7 @@ def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
             checkpoint_integrity.clear(output_dir)
         good = f"resumes from checkpoint-{saved[-1]}" if saved else "starts again"
         failed = f"{what} cannot be written to {os.path.abspath(output_dir)}: {why}"
-        failure = RunError(f"{failed}; free some space, and the same command {good}")
-        failure.local = True  # type: ignore[attr-defined]
-        raise failure from error
+        raise RunError(f"{failed}; free some space, and the same command {good}", local=True) from error
 
 
 def reason(error: BaseException, output_dir: str) -> str:

@@ -37,7 +37,7 @@ def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ())
     found = [*known, *node_findings(bundle, rank, local_rank, alone="WORLD_SIZE" not in os.environ)]
     if found:
         error = findings(found)
-        error.local = local_rank == 0  # type: ignore[attr-defined]  # each node reports its own findings
+        error.local = local_rank == 0  # each node reports its own findings
         for feature in bundle.features:
             feature.preflight_failed(bundle, error)
         raise error

@@ -150,7 +150,7 @@ def _first_then_all(make: Callable[[], Any]) -> Any:
     try:
         return make() if made is None else made
     except RunError as error:
-        error.local = True  # type: ignore[attr-defined]
+        error.local = True
         raise
 
 

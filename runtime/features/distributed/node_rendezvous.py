@@ -123,7 +123,7 @@ def _other(bundle: Bundle, rendezvous: Rendezvous, mine: Node, check: Callable[[
 
 def _end(error: RunError) -> NoReturn:
     """Raise the error, marked as one that this node prints itself."""
-    error.local = True  # type: ignore[attr-defined]
+    error.local = True
     node_all_reduce.end(error)
 
 

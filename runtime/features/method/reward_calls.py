@@ -99,10 +99,10 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
             returned = call()
             values = _values(returned)
         except Exception as error:  # the function may raise any exception
-            raise _local(_raised(function, error, where)) from error
+            raise RunError(_raised(function, error, where), local=True) from error
         why = _problem(function, returned, values, size, where)
         if why is not None:
-            raise _local(why)
+            raise RunError(why, local=True)
         return values
 
     if iscoroutinefunction(function):
@@ -127,13 +127,6 @@ def _result(returned: Any, failed: Exception | None) -> Any:
     if failed is not None:
         raise failed
     return returned
-
-
-def _local(why: str) -> RunError:
-    """A RunError that only this process has. It is marked, so that this process prints it."""
-    error = RunError(why)
-    error.local = True  # type: ignore[attr-defined]
-    return error
 
 
 def _raised(function: Callable[..., Any], error: BaseException, where: str) -> str:

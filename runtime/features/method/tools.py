@@ -214,10 +214,10 @@ def limited(function: Function, seconds: float, checked: Callable[[Any], str | N
         try:
             returned = call(*args, **given)
         except Exception as error:  # the method may raise any exception
-            raise _local(_raised("the environment's", name, function, error)) from error
+            raise RunError(_raised("the environment's", name, function, error), local=True) from error
         why = checked(returned) if checked is not None else None
         if why is not None:
-            raise _local(f"the environment's {name} {why}")
+            raise RunError(f"the environment's {name} {why}", local=True)
         return returned
 
     return tool if checked is None else of_trl
@@ -242,13 +242,6 @@ def _raised(kind: str, name: str, function: Any, error: BaseException) -> str:
     frames = [one for one in traceback.extract_tb(error.__traceback__) if code and one.filename == code.co_filename]
     line = f" in line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
     return f"{kind} {name} raised {type(error).__name__}: {first_line(error)}{line}"
-
-
-def _local(why: str) -> RunError:
-    """A RunError that only this process has. It is marked, so that this process prints it."""
-    error = RunError(why)
-    error.local = True  # type: ignore[attr-defined]
-    return error
 
 
 _loops: list[asyncio.AbstractEventLoop] = []

@@ -38,9 +38,7 @@ class Idle(Feature):
             self.reported = True
             text = f"nothing is learned: over the last {len(self.window)} logged steps {cause}"
             if bundle.run["idle"] == "stop":
-                error = RunError(f"{text}; `idle = warn` only reports it")
-                error.local = True  # type: ignore[attr-defined]
-                raise error
+                raise RunError(f"{text}; `idle = warn` only reports it", local=True)
             say(f"warning: {text} (reported once)")
         return []
 

@@ -70,13 +70,16 @@ def fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
     longest, shortest = bundle.data.get("max_prompt"), bundle.data.get("min_tokens")
     most = bundle.data.get("max_tokens")
     mixed = any(one.get("kind") for one in bundle.sources()) and "kind" in rows.column_names
-    restore = kinds.own_columns if mixed else None
+    how = {"tokenizer": tokenizer, "restore": kinds.own_columns if mixed else None}
     if longest is not None:
-        rows = long_prompts(rows, tokenizer, longest, use)
+        none, why = f"every prompt has more than {longest} tokens", f"their prompts have over {longest} tokens"
+        rows = _kept(rows, _prompt_fits, {"tokenizer": tokenizer, "limit": longest}, use, none, why)
     if shortest is not None:
-        rows = short_rows(rows, tokenizer, shortest, use, restore)
+        none, why = f"every row has fewer than {shortest} tokens", f"they have fewer than {shortest} tokens"
+        rows = _kept(rows, _long_enough, {**how, "least": shortest}, use, none, why)
     if most is not None:
-        rows = long_rows(rows, tokenizer, most, use, restore)
+        none, why = f"every row has more than {most} tokens", f"they have more than {most} tokens"
+        rows = _kept(rows, _short_enough, {**how, "most": most}, use, none, why)
     return rows
 
 
@@ -106,34 +109,11 @@ def _with_length(row: Mapping[str, Any], tokenizer: Any) -> dict[str, int]:
     return {"tokens": before_answer(row, tokenizer)}
 
 
-def long_prompts(rows: Any, tokenizer: Any, limit: int, use: str) -> Any:
-    """The rows whose rendered prompt has at most ``limit`` tokens. Prints how many rows have longer prompts."""
-    kept = rows.filter(_prompt_fits, fn_kwargs={"tokenizer": tokenizer, "limit": limit}, desc=None)
+def _kept(rows: Any, fits: Callable[..., bool], limits: Mapping[str, Any], use: str, none: str, why: str) -> Any:
+    """The rows that fit into the limits. Prints how many do not; raises RunError if none does."""
+    kept = rows.filter(fits, fn_kwargs=limits, desc=None)
     if len(kept) == 0:
-        raise RunError(f"every prompt has more than {limit} tokens: there are no rows to {use}")
-    return _report(rows, kept, f"their prompts have over {limit} tokens")
-
-
-def short_rows(rows: Any, tokenizer: Any, least: int, use: str, restore: Restore) -> Any:
-    """The rows with at least ``least`` tokens, rendered as the trainer renders them. Prints how many rows
-    have fewer.
-    """
-    kept = rows.filter(_long_enough, fn_kwargs={"tokenizer": tokenizer, "least": least, "restore": restore}, desc=None)
-    if len(kept) == 0:
-        raise RunError(f"every row has fewer than {least} tokens: there are no rows to {use}")
-    return _report(rows, kept, f"they have fewer than {least} tokens")
-
-
-def long_rows(rows: Any, tokenizer: Any, most: int, use: str, restore: Restore = None) -> Any:
-    """The rows with at most ``most`` tokens for each of their answers. Prints how many rows have more."""
-    kept = rows.filter(_short_enough, fn_kwargs={"tokenizer": tokenizer, "most": most, "restore": restore}, desc=None)
-    if len(kept) == 0:
-        raise RunError(f"every row has more than {most} tokens: there are no rows to {use}")
-    return _report(rows, kept, f"they have more than {most} tokens")
-
-
-def _report(rows: Any, kept: Any, why: str) -> Any:
-    """Print how many rows are dropped, if any, and return the kept rows."""
+        raise RunError(f"{none}: there are no rows to {use}")
     if len(kept) < len(rows):
         say(f"{len(rows) - len(kept):,} of {len(rows):,} rows are left out: {why}")
     return kept
