@@ -4,11 +4,14 @@ and the search prefers pages that answer questions to lists.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
+import tomllib
 from typing import Any
 
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -96,6 +99,40 @@ def on_post_page(output: str, **_: Any) -> str:
     page, found = WORKER.subn(r"\1search.js?theme=\2", output)
     assert found == 1, "the theme names its search otherwise: see WORKER"
     return page
+
+
+@event_priority(-100)
+def on_post_build(config: Any) -> None:
+    """Adds the names that other tools have for a setting to the setting's section in the index of the search."""
+    path = os.path.join(config["site_dir"], "search", "search_index.json")
+    with open(path, encoding="utf-8") as handle:
+        index = json.load(handle)
+    names = _names()
+    for section in index["docs"]:
+        if section["location"].startswith("reference/"):
+            keys = re.findall(r"Decides: (.*)</", section["text"])
+            paths = (section["title"], *re.findall(r"<code>(\w+)</code>", "".join(keys)))
+            if known := sorted({name for one in paths for name in names.get(one, ())}):
+                section["names"] = known
+    with open(path, "w", encoding="utf-8") as handle:
+        json.dump(index, handle, separators=(",", ":"))
+
+
+def _names() -> dict[str, list[str]]:
+    """The names that other tools have for a setting, by the setting's path, or by the argument of TRL that it decides.
+
+    They are the phrases of compiler/suggest/other_names.toml and the keys of the importers' tables.
+    """
+    names: dict[str, list[str]] = {}
+    for typed, phrases in tomllib.loads(_text("compiler", "suggest", "other_names.toml")).items():
+        names.setdefault(typed.partition("=")[0], []).extend(phrase.replace(" ", "_") for phrase in phrases)
+    for source in sorted(os.listdir(os.path.join(ROOT, "compiler", "importing"))):
+        table = os.path.join("compiler", "importing", source, "keys.toml")
+        if os.path.exists(os.path.join(ROOT, table)):
+            for key, row in tomllib.loads(_text(table)).items():
+                for meaning in {row[kind] for kind in ("setting", "renamed", "read") if kind in row}:
+                    names.setdefault(meaning, []).append(key.rpartition(".")[2])
+    return names
 
 
 def _fence(block: re.Match[str]) -> str:

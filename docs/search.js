@@ -8,12 +8,16 @@
 
 const THEME = new URL("assets/javascripts/workers/" + new URL(self.location).searchParams.get("theme"), self.location);
 const SETUP = 0, QUERY = 2, RESULT = 3;
-const TITLE = 6, PAGE = 1.5, TEXT = 1, SATURATION = 3, LENGTH = 0.6, COVERAGE = 0.6, HEADING = 0.8;
+const TITLE = 6, NAME = 4, PAGE = 1, TEXT = 1, SATURATION = 8, LENGTH = 0.75, COVERAGE = 0.6, MIX = 0.25, MOST = 2, LESS = 0.7, FAINT = 0.5, HEADING = 0.8;
 const SYNONYM = 0.4, PREFIX = 0.6, MISSPELT = 0.5, PART = 0.35;
 const ASKED = new Set(("how what which where when why who do does did done can could should would will is are be am was " +
   "i my me we you your it its the a an to of in on for with and or at from by as that this there have has get got use " +
   "using want need make please help about way if so any some work works into not too just mine know good always " +
   "correctly safely properly easy many during while").split(" "));
+// Words that say little about a topic: they count half.
+const WEAK = new Set(("large big huge small very really much more less most different same another other good bad better " +
+  "new old low high one two first long short change see know error fail failed failure issue value support supported " +
+  "possible allow enable own write start set run running training train model suddenly always never back still only").split(" "));
 
 let sections = [], postings = new Map(), synonyms = new Map(), phrases = new Map(), longest = 1, average = 1;
 const stems = new Map();
@@ -29,11 +33,14 @@ function stem(word) {
 
 // The words of a text: `save.every`, `weight_decay` and `ModuleNotFoundError` are several words, `1.16` is one.
 const words = (text) =>
-  (text.replace(/([a-z])([A-Z][a-z])/g, "$1 $2").toLowerCase().replace(/<[^>]*>/g, " ").replace(/&[a-z]+;/g, " ").match(/[a-z0-9]+(?:\.\d+)*/g) || []);
+  (text.replace(/llama[- ]factory/gi, "llamafactory").replace(/([a-z])([A-Z][a-z])/g, "$1 $2").toLowerCase().replace(/<[^>]*>/g, " ").replace(/&[a-z]+;/g, " ").match(/[a-z0-9]+(?:\.\d+)*/g) || []);
 
-// Stems of a text, and after the last word of a phrase of search_words.txt the phrase.
+// Names such as `micro_batch_size` in a text or a question: each is one term, besides its words.
+const identifiers = (text) => text.toLowerCase().match(/[a-z0-9]+(?:_[a-z0-9]+)+/g) || [];
+
+// Stems of a text, its identifiers, and after the last word of a phrase of search_words.txt the phrase.
 function terms(text) {
-  const list = words(text).map(stem), found = [];
+  const list = words(text).map(stem), found = identifiers(text);
   list.forEach((one, at) => {
     found.push(one);
     for (let size = 2; size <= longest && size <= at + 1; size++) {
@@ -50,18 +57,23 @@ function counts(text) {
   return result;
 }
 
+// The names that other tools have for a setting: each word of them counts once.
+const named = (names) => new Map(terms(names.join(" . ")).map((one) => [one, 1]));
+
 function learnWords(lines) {
   for (const line of lines.split("\n")) {
     if (!line.trim() || line.startsWith("#")) continue;
-    const group = line.split(",").map((one) => words(one));
-    const names = group.map((one) => one.map(stem).join(" "));
-    group.forEach((one, at) => {
+    const [from, to = from] = line.split(">").map((side) => side.split(",").map(words).filter((one) => one.length));
+    const finds = to.map((one) => one.map(stem).join(" "));
+    for (const one of [...from, ...to]) {
+      const name = one.map(stem).join(" ");
       longest = Math.max(longest, one.length);
-      if (one.length > 1) phrases.set(names[at], one);
-      const others = synonyms.get(names[at]) || new Set();
-      names.forEach((name) => name !== names[at] && others.add(name));
-      synonyms.set(names[at], others);
-    });
+      if (one.length > 1) phrases.set(name, one);
+      if (!from.includes(one)) continue;
+      const others = synonyms.get(name) || new Set();
+      finds.forEach((other) => other !== name && others.add(other));
+      synonyms.set(name, others);
+    }
   }
 }
 
@@ -72,7 +84,7 @@ function learnSections(docs) {
     const page = doc.location.split("#")[0], text = counts(doc.text);
     const size = [...text.values()].reduce((sum, one) => sum + one, 0);
     total += size;
-    const fields = [[counts(doc.title), TITLE], [text, TEXT]];
+    const fields = [[counts(doc.title), TITLE], [text, TEXT], [named(doc.names || []), NAME]];
     if (page !== doc.location) fields.push([counts(titles.get(page) || ""), PAGE]);
     const title = new Set(words(doc.title).filter((one) => !ASKED.has(one)).map(stem));
     return { doc, at, size, title, fields, boost: doc.boost === undefined ? 1 : doc.boost };
@@ -115,8 +127,22 @@ function variants(name, typing) {
   return found;
 }
 
-// The parts of a question: a phrase of search_words.txt is one part, and its words count a little.
+// The parts of a question: an identifier that a page has and a phrase of search_words.txt are one part each, and their
+// words count a little.
 function parts(question) {
+  const result = [];
+  const rest = question.replace(/\w+/g, (one) => {
+    const [name] = identifiers(one);
+    if (name !== one.toLowerCase() || !postings.has(name)) return one;
+    const found = new Map([[name, 1]]);
+    for (const word of words(one)) if (!ASKED.has(word)) found.set(stem(word), PART);
+    result.push({ shown: name, found });
+    return " ";
+  });
+  return [...result, ...spoken(rest)];
+}
+
+function spoken(question) {
   const list = words(question), open = !/[\s?.]$/.test(question), result = [];
   const meant = list.filter((one) => !ASKED.has(one)).length ? (one) => !ASKED.has(one) : () => true;
   for (let at = 0; at < list.length; ) {
@@ -128,7 +154,10 @@ function parts(question) {
       const found = variants(name, false);
       for (const one of taken.filter(meant)) if (!found.has(stem(one))) found.set(stem(one), PART);
       result.push({ shown: taken.join(" "), found });
-    } else if (meant(name) && meant(taken[0])) result.push({ shown: taken[0], found: variants(name, open && at === list.length) });
+    } else if (meant(name) && meant(taken[0])) {
+      const weight = WEAK.has(taken[0]) ? FAINT : 1;
+      result.push({ shown: taken[0], found: variants(name, open && at === list.length), weight });
+    }
   }
   return result;
 }
@@ -143,16 +172,24 @@ function covered(names, title) {
 function scores(asked) {
   const total = new Map(), share = new Map();
   let all = 0;
-  for (const { found } of asked) {
-    const weights = new Map();
-    for (const [term, weight] of found)
-      for (const [at, count] of postings.get(term) || [])
-        weights.set(at, Math.max(weights.get(at) || 0, 0) + weight * count);
-    const idf = Math.log(1 + (sections.length - weights.size + 0.5) / (weights.size + 0.5));
+  for (const { found, weight: importance = 1 } of asked) {
+    const weights = new Map(), inverse = new Map(), whole = new Set();
+    for (const [term, weight] of found) {
+      const has = postings.get(term) || new Map();
+      const idf = Math.log(1 + (sections.length - has.size + 0.5) / (has.size + 0.5));
+      for (const [at, count] of has) {
+        weights.set(at, (weights.get(at) || 0) + weight * count);
+        inverse.set(at, (inverse.get(at) || 0) + weight * count * idf);
+        if (weight > PART) whole.add(at);
+      }
+    }
+    const union = whole.size || weights.size;
+    const idf = importance * Math.log(1 + (sections.length - union + 0.5) / (union + 0.5));
     all += idf;
     for (const [at, weight] of weights) {
-      total.set(at, (total.get(at) || 0) + idf * weight / (SATURATION + weight));
-      share.set(at, (share.get(at) || 0) + idf);
+      const own = Math.min(MOST * idf, MIX * importance * inverse.get(at) / weight + (1 - MIX) * idf) * (whole.has(at) ? 1 : LESS);
+      total.set(at, (total.get(at) || 0) + own * weight / (SATURATION + weight));
+      share.set(at, (share.get(at) || 0) + idf * (whole.has(at) ? 1 : LESS));
     }
   }
   const names = new Set(asked.flatMap(({ found }) => [...found.keys()].flatMap((term) => term.split(" "))));
