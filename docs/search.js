@@ -8,8 +8,8 @@
 
 const THEME = new URL("assets/javascripts/workers/" + new URL(self.location).searchParams.get("theme"), self.location);
 const SETUP = 0, QUERY = 2, RESULT = 3;
-const TITLE = 6, NAME = 4, PAGE = 1, TEXT = 1, SATURATION = 8, LENGTH = 0.75, COVERAGE = 0.6, MIX = 0.25, MOST = 2, LESS = 0.7, FAINT = 0.5, HEADING = 0.8;
-const SYNONYM = 0.4, PREFIX = 0.6, MISSPELT = 0.5, PART = 0.35;
+const TITLE = 6, NAME = 6, PAGE = 1, TEXT = 1, SATURATION = 8, LENGTH = 0.75, COVERAGE = 0.6, MIX = 0.25, MOST = 2, LESS = 0.7, FAINT = 0.5, HEADING = 0.8;
+const SYNONYM = 0.4, PREFIX = 0.6, MISSPELT = 0.5, PART = 0.2, INNER = 0.2;
 const ASKED = new Set(("how what which where when why who do does did done can could should would will is are be am was " +
   "i my me we you your it its the a an to of in on for with and or at from by as that this there have has get got use " +
   "using want need make please help about way if so any some work works into not too just mine know good always " +
@@ -135,7 +135,7 @@ function parts(question) {
     const [name] = identifiers(one);
     if (name !== one.toLowerCase() || !postings.has(name)) return one;
     const found = new Map([[name, 1]]);
-    for (const word of words(one)) if (!ASKED.has(word)) found.set(stem(word), PART);
+    for (const word of words(one)) if (!ASKED.has(word)) found.set(stem(word), INNER);
     result.push({ shown: name, found });
     return " ";
   });
@@ -180,7 +180,7 @@ function scores(asked) {
       for (const [at, count] of has) {
         weights.set(at, (weights.get(at) || 0) + weight * count);
         inverse.set(at, (inverse.get(at) || 0) + weight * count * idf);
-        if (weight > PART) whole.add(at);
+        if (weight > Math.max(PART, INNER)) whole.add(at);
       }
     }
     const union = whole.size || weights.size;
