@@ -15,6 +15,8 @@ from xpc.grammar.record import field, mutable
 
 LARGEST = 64 * 2**20
 """Maximum size in bytes of a file in a bundle. Copied data files have the same limit (workspace.MAX_DATA)."""
+LARGEST_METRICS = 256 * 2**20
+"""Maximum size in bytes of a run's metrics.jsonl."""
 KINDS = (
     (stat.S_ISLNK, "a link"),
     (stat.S_ISFIFO, "a pipe"),

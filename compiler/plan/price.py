@@ -22,9 +22,13 @@ def prices(written: str) -> dict[str, float]:
         gpu = find_gpu(name.strip()) if equals else None
         if equals and gpu is None:
             raise ValueError(f"`{name.strip()[:40]}` is not a GPU; `xpc list gpus` lists them")
-        if re.fullmatch(r"\d{1,6}(\.\d{1,6})?", number.strip()) is None:
+        if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", number.strip()) is None:
             raise ValueError(f"`{part.strip()[:40]}` is not a price: write 2.5, or h100-80gb=2.5,a100-80gb=1.4")
-        out[EVERY if gpu is None else gpu.name] = float(number)
+        key = EVERY if gpu is None else gpu.name
+        if key in out:
+            what = "all GPUs" if gpu is None else gpu.name
+            raise ValueError(f"`{written.strip()[:40]}` has two prices for {what}: write 2.5, or h100-80gb=2.5")
+        out[key] = float(number)
     return out
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from math import isfinite
 
-from xpc.compiler.files.folder_contents import read, without_following
+from xpc.compiler.files.folder_contents import LARGEST_METRICS, read, without_following
 from xpc.compiler.files.inputs import UsageError
 from xpc.grammar.record import field, mutable
 from xpc.runtime.picture import is_step, restarts_of
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 SUMMARY, METRICS, MEASURED, MARKER = "summary.json", "metrics.jsonl", "measured.jsonl", "xpc_run.json"
 FILES = {SUMMARY, METRICS, MARKER, MEASURED}
 """A folder is the output of a run if it contains at least one of these files."""
-LARGEST = 256 * 2**20
-"""Maximum number of bytes of metrics.jsonl that are read."""
 LARGEST_TABLE = 16 * 2**20
 """Maximum number of bytes of other files that are read."""
 MOST_EVENTS = 1_000_000
@@ -143,7 +141,7 @@ def read_run(folder: str) -> RunRecord | None:
         run.settings = line["settings"] if isinstance(line.get("settings"), dict) else {}
         run.digest = str(line.get("bundle"))
     run.digest = str(run.summary.get("bundle", run.digest))
-    found = _lines(run, folder, METRICS, names, LARGEST)
+    found = _lines(run, folder, METRICS, names, LARGEST_METRICS)
     run.events = sorted((one for one in found if is_step(one.get("step"))), key=lambda one: one["step"])
     measured = [one for line in _lines(run, folder, MEASURED, names, LARGEST_TABLE) if (one := _measured(line))]
     run.starts = [one for one in measured if "started" in one]

@@ -69,7 +69,7 @@ def follows(before: Forecast, after: Forecast) -> list[Change]:
     out = [
         Change(name, was.text, now.text, now.why, (was.value, now.value))
         for name in names
-        for was, now in [tuple(one.quantities.get(name, NOTHING) for one in (before, after))]
+        for was, now in [tuple(one.quantities.get(name, UNPLANNED.get(name, NOTHING)) for one in (before, after))]
         if (was.text, was.value) != (now.text, now.value)
     ]
     memory = _memory(before.plan, after.plan)
@@ -80,6 +80,10 @@ def follows(before: Forecast, after: Forecast) -> list[Change]:
 
 NOTHING = Quantity("none", None)
 TIMES = ("hours", "GPU-hours", "cost")
+UNPLANNED = dict.fromkeys(
+    (*TIMES, "trained parameters", "checkpoints written", "one checkpoint", "disk, at most"), Quantity(UNKNOWN, None)
+)
+"""Quantities that every run has. If one is missing, it is unknown, for example the cost on a GPU without a price."""
 
 
 def verdict_change(before: Plan, after: Plan) -> str:

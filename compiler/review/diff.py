@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.plan.price import HELP, price_argument
 from xpc.compiler.render import render
 from xpc.compiler.render.argument_parser import ArgumentParser
@@ -94,6 +95,8 @@ def _source(options: argparse.Namespace) -> tuple[str, int]:
     """
     from xpc.compiler.review import source_file
 
+    if options.format != "text" or options.price is not None:
+        raise UsageError(f"{options.before} is not a spec, and is compared as text, without --format and --price")
     with open_operand(options.after) as other:
         spec = other.check(other.name)
     if not spec.runs:

@@ -11,6 +11,15 @@ from xpc.runtime.core import same_run
 
 HEAD = "trainer_args.json "
 FOLDER = f"{HEAD}arguments.output_dir"
+RESUME = f"{HEAD}run.resume"
+STOPPED = (
+    (f"{HEAD}arguments.save_strategy", "no", "; a run with `every = never` writes one only when it is stopped"),
+    (
+        f"{HEAD}run.full_state", False,
+        ", but only the one that a run writes when it is stopped: with `full_state = false`, others have only weights",
+    ),
+)  # fmt: skip
+"""Keys of the previous run, their values, and what these mean for its checkpoints: the end of the sentence."""
 DIVISION = f"{HEAD}run.division."
 FILES = ("accelerate.yaml", "deepspeed.json")
 
@@ -23,15 +32,16 @@ def resumes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
     """
     if before == after:
         return ""
+    if after.get(RESUME) == "never":
+        return "cannot be resumed: the new run has `resume = never`"
     was, now = map(_by_key, (_settings(before), _settings(after)), (_settings(after), _settings(before)))
     division: Any = {name: after.get(DIVISION + name) for name in ("step", "processes", "micro")}
     why = same_run.differences(was, now, division)
     if why:
         return f"cannot be resumed: {why}"
     folders = before.get(FOLDER), after.get(FOLDER)
-    if folders[0] != folders[1]:
-        return f"can be resumed if they are moved from {folders[0]} to {folders[1]}"
-    return "can be resumed"
+    moved = f" if they are moved from {folders[0]} to {folders[1]}" if folders[0] != folders[1] else ""
+    return f"can be resumed{moved}" + next((why for key, value, why in STOPPED if before.get(key) == value), "")
 
 
 def _by_key(table: dict[str, object], other: Mapping[str, object]) -> dict[str, object]:

@@ -172,7 +172,8 @@ def snapshot(commit: Commit) -> Iterator[Callable[[str], tuple[bytes, str, Works
         paths: dict[str, str] = {}
 
         def opened(inside: str) -> tuple[bytes, str, Workspace]:
-            data = commit.data(inside)
+            *_, target = followed(inside, commit.link)
+            data = commit.data(target)
             if data is None:
                 raise UsageError(f"`{inside}` is not in {commit.hash[:12]}")
             root = os.path.join(mirror, os.path.dirname(inside)).rstrip("/")
@@ -193,21 +194,39 @@ def at_revision(written: str) -> Iterator[tuple[bytes, str, Workspace]]:
     Raises UsageError if there is no such revision or file.
     """
     revision, _, path = written.partition(":")
-    folder = os.path.dirname(os.path.abspath(path))
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    repository = find(folder)
+    repository, inside = _located(path)
     if repository is None:
-        raise UsageError(f"{written}: {folder} is not in a git repository")
+        raise UsageError(f"{written}: {os.path.dirname(inside)} is not in a git repository")
     hash = repository.commit(revision)
     if hash is None:
         raise UsageError(f"{written}: `{revision}` is not a revision")
-    inside = repository.inside(path)
     commit = Commit.of(repository, hash)
-    if inside not in commit.files:
+    *_, target = followed(inside, commit.link)
+    if target not in commit.files:
         raise UsageError(f"{written}: `{inside}` is not in {revision}")
     with snapshot(commit) as opened:
         yield opened(inside)
+
+
+def _located(path: str) -> tuple[Repository | None, str]:
+    """Return a pair: the repository that contains the file `path`, and the path relative to its top folder.
+
+    Links inside the repository are not followed, because the working tree's links may not be those of the commit: if
+    `a.xp` is a link to `b.xp` now, `main:a.xp` is still the file `a.xp` of `main`. If there is no repository, return
+    None and the absolute path.
+    """
+    inside = absolute = os.path.abspath(path)
+    repository = None
+    for count in range(1, absolute.count(os.sep) + 1):
+        folder = absolute.split(os.sep, count)
+        top = os.sep.join(folder[:-1]) or os.sep
+        if repository is not None and os.path.islink(top):
+            break
+        if os.path.lexists(os.path.join(top, ".git")):
+            found = find(top)
+            if found is not None and found.top == os.path.realpath(top):
+                repository, inside = found, folder[-1].replace(os.sep, "/")
+    return repository, inside
 
 
 def is_revision(written: str) -> bool:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from xpc.compiler.files.folder_contents import read
+from xpc.compiler.files.folder_contents import LARGEST_METRICS, read
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.plan.calibration import Reading, identity
 from xpc.compiler.plan.experiment import plan
-from xpc.compiler.report.run_record import LARGEST, METRICS
+from xpc.compiler.report.run_record import METRICS
 from xpc.compiler.review.finished_run import SUMMARY, decisive_digest, read_json
 from xpc.compiler.spec import Spec
 
@@ -63,7 +63,7 @@ def events(out: str) -> list[dict[str, Any]]:
     """The events that a run logged at its steps, in order. Raises UsageError."""
     found = []
     try:
-        for line in filter(None, read(os.path.join(out, METRICS), LARGEST).decode().split("\n")):
+        for line in filter(None, read(os.path.join(out, METRICS), LARGEST_METRICS).decode().split("\n")):
             event = json.loads(line)
             if _is_number(event.get("loss")) and _is_number(event.get("seconds")) and isinstance(event["step"], int):
                 found.append(event)

@@ -437,6 +437,25 @@ def test_checkpoints_can_be_resumed_if_no_number_changes(tmp_path):
     assert group["checkpoints"].startswith("cannot be resumed: arguments.")
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ("every=50", "resume=never", "cannot be resumed: the new run has `resume = never`"),
+        ("resume=never", "every=50", "can be resumed"),
+        ("every=never", "every=50", "can be resumed; a run with `every = never` writes one only when it is stopped"),
+        (
+            "full_state=false", "every=50",
+            "can be resumed, but only the one that a run writes when it is stopped: with `full_state = false`, others "
+            "have only weights",
+        ),
+    ],
+)  # fmt: skip
+def test_settings_of_save_decide_whether_there_are_checkpoints_to_resume(tmp_path, before, after, sentence):
+    """A run with `resume = never` refuses a folder that is not empty (begin in runtime/core/output_folder.py)."""
+    one, other = (spec(save=f'save "out/run" {more}') for more in (before, after))
+    assert consequences(tmp_path, one, other)[2]["checkpoints"] == sentence
+
+
 def test_evaluations_and_their_rows(tmp_path):
     before = spec("eval(every=100)", train='qwen2.5-0.5b-instruct on "rows.jsonl" for 9000 steps')
     before = before.replace("\n\nhardware", "\n\ndata { holdout = 20 }\nhardware")
@@ -452,8 +471,16 @@ def test_a_price_shows_the_cost_and_nothing_without_it(tmp_path):
     assert moved["cost"] == (pytest.approx(hours[0] * 2.5, abs=0.01), pytest.approx(hours[1] * 1.4, abs=0.01))
     assert "cost" not in consequences(tmp_path, before, after)[1]
     assert consequences(tmp_path, before, after, "--price", "2")[1]["cost"][0] == pytest.approx(hours[0] * 2, abs=0.01)
-    for wrong in ("", "x", "h100=2", "h100-80gb=", "-1", "1e9", "2.5;"):
+    for wrong in ("", "x", "h100=2", "h100-80gb=", "-1", "1e9", "2.5;", "2,5", "h100-80gb=1,h100-80gb=2", "\u0662"):
         assert xpc("diff", "a.xp", "b.xp", f"--price={wrong}", cwd=str(tmp_path)).returncode == 2
+
+
+def test_the_cost_on_a_gpu_without_a_price_is_unknown(tmp_path):
+    before, after = spec(), spec(hardware="8 x a100-80gb")
+    _, moved, _ = consequences(tmp_path, before, after, "--price", "a100-80gb=1.4")
+    assert moved["cost"] == (None, pytest.approx(moved["GPU-hours"][1] * 1.4, abs=0.01))
+    out = difference(xpc("diff", "a.xp", "b.xp", "--price", "a100-80gb=1.4", cwd=str(tmp_path)))
+    assert re.search(r"  cost +unknown -> [\d.]+  \(GPU-hours x price\)\n", out)
 
 
 def test_the_first_line_shows_the_part_that_differs(tmp_path):

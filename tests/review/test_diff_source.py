@@ -47,6 +47,14 @@ def test_each_line_is_next_to_its_setting(spec, capsys) -> None:
     assert "! strategy = zero3 (import: ddp)" in out
 
 
+@pytest.mark.parametrize("options", [("--format", "json"), ("--format", "markdown"), ("--price", "2.5")])
+def test_options_for_two_specs_are_refused(options: tuple[str, str], spec, capsys) -> None:
+    """Otherwise a program that asks for JSON would read a table of text."""
+    assert main(["diff", "r.yaml", "r.xp", *options]) == 2
+    out, error = capsys.readouterr()
+    assert (out, error) == ("", "xpc: r.yaml is not a spec, and is compared as text, without --format and --price\n")
+
+
 def test_changed_model_data_and_values_are_marked(spec, capsys) -> None:
     text = spec.read_text()
     spec.write_text(text.replace("lr = 1e-5", "lr = 2e-5").replace("strategy zero3", "strategy ddp") + "seed 7\n")

@@ -90,11 +90,11 @@ def test_missing_and_older_summaries_are_refused(location):
     assert not os.path.exists(location / "out" / "xpc_run.json")
 
 
-def finished(location):
-    """The output folder of a run that matches its bundle: metrics, weights, and a summary with a seal (a digest of its
-    content).
+def finished(location, *more):
+    """The output folder of a run that matches its bundle: metrics (with the events `more`), weights, and a summary with
+    a seal (a digest of its content).
     """
-    events = [{"step": 1, "loss": 2.5, "tokens": 64, "epoch": 0.2}, {"step": 10, "loss": 1.5, "tokens": 640.0}]
+    events = [{"step": 1, "loss": 2.5, "tokens": 64, "epoch": 0.2}, *more, {"step": 10, "loss": 1.5, "tokens": 640.0}]
     put(location / "out", {
         "metrics.jsonl": "".join(json.dumps(one) + "\n" for one in events), "model.safetensors": b"w" * 5000,
         "config.json": "{}", "tokenizer.json": "{}", "merged/model.safetensors": b"m" * 50, "xpc_run.json": "{}\n",
@@ -120,6 +120,15 @@ def test_a_finished_run_with_its_digests(location):
     for name in ("checkpoint-10/model.safetensors", "runs/events", "xpc_run.json"):  # these values change after a run
         (out / name).write_text("x")
     assert of_run(location)[0] == 0
+
+
+def test_long_metrics_are_compared_up_to_the_limit_of_a_report(location, monkeypatch):
+    """Once, `xpc report` read 256 MiB of metrics, and `verify --run` called a run with more than 64 MiB changed."""
+    finished(location, {"step": 2, "name": "x" * 65 * 2**20})
+    assert of_run(location)[0] == 0, of_run(location)
+    monkeypatch.setattr(run_files, "LARGEST_METRICS", 2**20)
+    found = list(run_files.differences(str(location / "out"), json.loads((location / "out/summary.json").read_text())))
+    assert found == ["metrics.jsonl cannot be read: it is larger than 1 MiB"]
 
 
 FILES = ("metrics.jsonl", "model.safetensors", "config.json", "tokenizer.json", "merged/model.safetensors")

@@ -55,6 +55,27 @@ def compared() -> int:
     return diff.run(diff.parse(["main:specs/a.xp", "specs/a.xp", "--exit-code"]))[1]
 
 
+def test_a_commits_file_is_not_the_one_behind_a_link_of_today(linked: Path) -> None:
+    """If a spec or its folder is a link now, `REV:FILE` still names the commit's own file. Once, the spec behind the
+    link was compared with itself: `the same run`.
+    """
+    put(linked, {"specs/b.xp": SPEC.replace("2 epochs", "5 epochs")})
+    commit()
+    git("branch", "both")
+    os.unlink("specs/a.xp")
+    os.symlink("b.xp", "specs/a.xp")
+    assert compared() == 1
+    commit()
+    git("branch", "link")
+    assert diff.run(diff.parse(["main:specs/a.xp", "link:specs/a.xp", "--exit-code"]))[1] == 1
+    assert diff.run(diff.parse(["both:specs/b.xp", "link:specs/a.xp", "--exit-code"]))[1] == 0
+    shutil.copytree("specs", "others", symlinks=True)
+    shutil.rmtree("specs")
+    os.symlink("others", "specs")
+    assert compared() == 1
+    assert diff.run(diff.parse(["both:specs/b.xp", str(linked / "specs" / "a.xp"), "--exit-code"]))[1] == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["base", "rows", "link"])
 def test_changes_behind_a_link_are_seen(what: str, linked: Path) -> None:

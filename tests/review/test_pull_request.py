@@ -219,6 +219,32 @@ def test_the_job_summary_is_used_if_github_does_not_answer(api):
         assert handle.read() == "words\n"
 
 
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"HTTP/1.0 200 OK\r\n\r\n<html>a proxy</html>", "GitHub's answer is not JSON"),
+        (b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 100_000, "GitHub's answer is not JSON"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 90\r\n\r\n[]", "GitHub does not answer (IncompleteRead"),
+        (b"no HTTP\r\n\r\n", "GitHub does not answer (no HTTP"),
+    ],
+)
+def test_the_job_summary_is_used_if_the_answer_is_none_of_github(api, monkeypatch, answer, why):
+    """Once, each of these ended in a traceback, and the comment's text was lost."""
+    kind, environment = api
+    monkeypatch.setattr(kind, "do_GET", lambda self: self.wfile.write(answer))
+    assert why in publish("words\n", environment, True)
+    with open(environment["GITHUB_STEP_SUMMARY"], encoding="utf-8") as handle:
+        assert handle.read() == "words\n"
+
+
+def test_a_comment_without_text_and_a_token_with_a_line_end(api):
+    """GitHub states a comment's text as null if it is empty. A secret that was pasted often ends in a line break."""
+    kind, environment = api
+    kind.comments.append({"id": 1, "body": None, "user": {"type": "Bot"}})
+    assert publish("words", {**environment, "GITHUB_TOKEN": "secret\n"}, True) == "written"
+    assert set(kind.requested) == {"GET Bearer secret", "POST Bearer secret"}
+
+
 def test_mentions_and_markup_of_a_spec_are_escaped():
     hostile = "@team <script> ``` </details> ````` [x](http://y)"
     text = comment([Entry("a@b.xp", hostile, f"{hostile}\n"), Entry("c.xp", hostile, "")])

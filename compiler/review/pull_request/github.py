@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from http.client import HTTPException
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -37,8 +38,10 @@ def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
     except HTTPError as error:
         refused = error.code in (401, 403, 404)
         why = "the token may not write comments" if refused else f"GitHub answered {error.code}"
-    except OSError as error:  # a timeout is an OSError, too
+    except (OSError, HTTPException) as error:  # a timeout is an OSError, too
         why = f"GitHub does not answer ({getattr(error, 'reason', error)})"
+    except (ValueError, RecursionError):
+        why = "GitHub's answer is not JSON"
     with open(environment["GITHUB_STEP_SUMMARY"], "a", encoding="utf-8") as handle:
         handle.write(text)
     return f"in the summary of the job, because {why}"
@@ -57,7 +60,7 @@ def _own_comment(environment: Mapping[str, str], path: str) -> dict[str, str] | 
         for one in found:
             user = one.get("user")
             bot = isinstance(user, dict) and user.get("type") == "Bot"
-            if str(one["body"]).startswith(MARKER) and (bot or one.get("author_association") in TRUSTED):
+            if str(one.get("body")).startswith(MARKER) and (bot or one.get("author_association") in TRUSTED):
                 return {"id": str(one["id"]), "body": str(one["body"])}
         if len(found) < PAGE:
             return None
@@ -70,11 +73,11 @@ def _request(environment: Mapping[str, str], method: str, path: str, body: objec
         method=method,
         data=None if body is None else json.dumps(body).encode(),
         headers={
-            "Authorization": f"Bearer {environment.get('GITHUB_TOKEN', '')}",
+            "Authorization": f"Bearer {environment.get('GITHUB_TOKEN', '').strip()}",
             "Accept": "application/vnd.github+json",
             "Content-Type": "application/json",
         },
     )
     with urlopen(request, timeout=SECONDS) as answer:
         found = json.load(answer)
-    return found if isinstance(found, list) else [found]
+    return [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, dict)]

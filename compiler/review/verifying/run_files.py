@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
-from xpc.compiler.files.folder_contents import LARGEST, parts, read, walk, without_following
+from xpc.compiler.files.folder_contents import LARGEST_METRICS, parts, read, walk, without_following
 from xpc.runtime.features.launch.model_folder import RECORDS
 
 SUMMARY, METRICS, RUN = "summary.json", "metrics.jsonl", "xpc_run.json"
@@ -128,21 +128,25 @@ def _seal(path: str) -> list[object] | None:
 
 def _disagreements(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
     """A sentence for each value in summary.json that contradicts metrics.jsonl."""
-    events = []
+    expected: dict[str, object] = {"first_loss": None, "last_loss": None, "tokens": None}
+    logged = False
     try:
-        for line in read(os.path.join(out, METRICS), LARGEST).split(b"\n"):
+        for line in read(os.path.join(out, METRICS), LARGEST_METRICS).split(b"\n"):
             event = json.loads(line or b"0")
-            events += [event] if isinstance(event, dict) else []
-    except (OSError, ValueError, RecursionError):
+            if not isinstance(event, dict):
+                continue
+            if "loss" in event:
+                expected["last_loss"] = event["loss"]
+                expected["first_loss"] = expected["first_loss"] if logged else event["loss"]
+                logged = True
+            if event.get("tokens") is not None:
+                expected["tokens"] = event["tokens"]
+    except (ValueError, RecursionError):
         yield f"{METRICS} cannot be read"
         return
-    losses = [event["loss"] for event in events if "loss" in event]
-    tokens = [event["tokens"] for event in events if event.get("tokens") is not None]
-    expected = {
-        "first_loss": losses[0] if losses else None,
-        "last_loss": losses[-1] if losses else None,
-        "tokens": tokens[-1] if tokens else None,
-    }
+    except OSError as error:
+        yield f"{METRICS} cannot be read: {error.strerror or error}"
+        return
     for name, value in expected.items():
         if summary.get(name) != value:
             yield f"{name} is {summary.get(name)}, but {METRICS} ends in {value}"
