@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from xpc.compiler.review.compare import CODE, DIFFERS, SAME, VERDICTS, Difference, changes, compare
 from xpc.compiler.review.differences.change import Change
@@ -14,6 +15,10 @@ from xpc.compiler.review.differences.files import FileChange, differing
 from xpc.compiler.review.operands import Operand, Run
 from xpc.compiler.review.totals import total_changes
 from xpc.grammar.record import evolve, field, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.review.differences.change import Scalar
 
 MEMBER = "MEMBER"
 """Replaces a member's own name in the values of its folders and run names, so that values which differ only by this
@@ -226,19 +231,34 @@ def _run_and_sweep(one: Operand, other: Operand, prices: Mapping[str, float] | N
     counts = len(one.runs), len(other.runs)
     run, members = (one.runs[0], other.runs) if other.sweep else (other.runs[0], one.runs)
     found = [_without_name(changes(run.spec, member.spec)[0], member.name) for member in members]
-    values: dict[str, list[str]] = {}  # for each setting: the value in the run, and then the value in each member
-    for change in (each for one in found for each in one):
-        if change.name not in values:
-            after_by_name = [{each.name: each.after for each in one} for one in found]
-            values[change.name] = [change.before, *(each.get(change.name, change.before) for each in after_by_name)]
-    varied = {name for name, (_, *swept) in values.items() if len({*swept}) > 1}
-    swept = [
-        Change(name, *((run_value, swept_values) if other.sweep else (swept_values, run_value)))
-        for name in sorted(varied)
-        for run_value, swept_values in [(values[name][0], ", ".join(dict.fromkeys(values[name][1:])))]
-    ]
+    by_name = [{each.name: each for each in one} for one in found]
+    varied = {name: each for name in sorted({*chain(*by_name)}) if (each := _swept(name, by_name)) is not None}
+    swept = tuple(each if other.sweep else _reversed(each) for each in varied.values())
     first = compare(*((run, members[0]) if other.sweep else (members[0], run)), prices)
     kept = tuple(each for each in _without_name(first.settings, members[0].name) if each.name not in varied)
     follows = _without_name(first.follows, members[0].name)
     group = Group((members[0].name,), evolve(first, settings=kept, follows=follows))
-    return Comparison(one.title, other.title, (group,), swept=tuple(swept), counts=counts)
+    return Comparison(one.title, other.title, (group,), swept=swept, counts=counts)
+
+
+def _swept(name: str, members: Sequence[Mapping[str, Change]]) -> Change | None:
+    """The change of a setting from the run to the values of all members: `1e-05 -> 1e-06, 1e-05`. None if all members
+    have the same value. `members` has the changes of each member by setting.
+    """
+    first = next(one[name] for one in members if name in one)
+    before = _typed(first, 0)
+    values = dict(_typed(one[name], 1) if name in one else before for one in members)
+    if len(values) < 2:
+        return None
+    return Change(name, before[0], ", ".join(values), "", (before[1], (*values.values(),)))
+
+
+def _typed(change: Change, side: int) -> tuple[str, Scalar]:
+    """The old value (`side` 0) or the new value (1) of a change: as a text, and for JSON."""
+    texts = change.before, change.after
+    return texts[side], (change.values or texts)[side]
+
+
+def _reversed(change: Change) -> Change:
+    old, new = _typed(change, 0), _typed(change, 1)
+    return evolve(change, before=new[0], after=old[0], values=(new[1], old[1]))

@@ -303,7 +303,7 @@ def test_members_of_two_sweeps_are_compared_by_name(tmp_path):
 
 def test_run_against_a_sweep(tmp_path):
     found, group = table(tmp_path, spec(), SWEEP.replace("gbs=128", "gbs=256"))
-    assert {one["name"]: one["after"] for one in found["swept"]} == {"optimizer.lr": "1e-06, 2e-06", "seed": "1, 2"}
+    assert {one["name"]: one["after"] for one in found["swept"]} == {"optimizer.lr": [1e-06, 2e-06], "seed": [1, 2]}
     assert named(group["settings"]) == {"batch.gbs": (128, 256), "save": ('"out/run"', '"out/run/MEMBER"')}
     assert found["headline"] == "1 run -> 4 runs: optimizer.lr, seed swept"
 
