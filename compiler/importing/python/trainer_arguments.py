@@ -60,18 +60,17 @@ def gather(entries: Entries, trainer: Object) -> None:
         entries.command_line = "<command line>" in value.attributes
         entries.config = value
     for name, given in trainer.keywords.items():
-        if name not in DATA and not name.startswith("**") and name not in KEYS.block("trainer"):
+        if name.startswith("**"):
+            entries.problem("**", given.value, "arguments of the trainer")
+        elif name in KEYS.block("trainer"):
+            entries.others.append((f"trainer.{name}", given))
+        elif name not in DATA:
             entries.add(name, given)
     for name in ("dataset_text_field", "max_seq_length"):
         if name in trainer.keywords:
             entries.add(name, trainer.keywords[name])
             entries.old = True
     entries.old = entries.old or "tokenizer" in trainer.keywords
-    for name, given in trainer.keywords.items():
-        if name.startswith("**"):
-            entries.problem("**", given.value, "arguments of the trainer")
-        elif name in KEYS.block("trainer"):
-            entries.others.append((f"trainer.{name}", given))
 
 
 def dating_entries(entries: Entries, own: set[str], model: program.Model, trainer: Object) -> dict[str, Entry]:

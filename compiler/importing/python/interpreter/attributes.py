@@ -139,43 +139,47 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
         return Row()
     if isinstance(value, Unknown):
         return value
-    if isinstance(key, Scalar):
-        try:
-            if isinstance(value, dict | list | tuple | str):
-                return value[key]  # type: ignore[index]
-        except (KeyError, IndexError, TypeError):
-            if isinstance(value, dict) and OPEN in value:
-                return value[OPEN]
-            if isinstance(value, Words) and isinstance(key, int) and key > 0:
-                return machine.unknown(
-                    node,
-                    f"the script takes argument {key} from its command line, without a default: "
-                    f"`--set {key}=VALUE` gives it",
-                )
-            return machine.unknown(node, f"it has no item {str(key)[:40]!r}")
-        if isinstance(value, Class):
-            return attribute(machine, value, str(key), node)
+    if isinstance(key, Scalar) and isinstance(value, dict | list | tuple | str):
+        return _known_item(machine, value, key, node)
+    if isinstance(key, Scalar) and isinstance(value, Class):
+        return attribute(machine, value, str(key), node)
+    if value == Name("os.environ") or (isinstance(value, Object) and value.last == "environ"):
+        found = machine.variable(key, None, node)
+        return Unknown(found.why, found.location) if isinstance(found, Unset) else found
     if isinstance(value, Object):
-        if value.last == "environ":
-            found = machine.variable(key, None, node)
-            return Unknown(found.why, found.location) if isinstance(found, Unset) else found
-        name = f"[{key!r}]" if isinstance(key, Scalar) else "[]"
-        kept = _of_written_split(value, name) if name not in value.attributes and isinstance(key, str) else None
-        if kept is not None:
-            value.attributes[name] = kept
-        elif name not in value.attributes or name == "[]":
-            each = value.attributes.get("[]")
-            read = Object(f"{value.path}[]", [Argument(key, machine.location(node))], {}, machine.location(node), value)
-            value.attributes[name] = read if name == "[]" else _changed_in_a_loop(value, read, each)
-        return value.attributes[name]
+        return _object_item(machine, value, key, node)
     if isinstance(value, Name):
-        if value.path == "os.environ":
-            found = machine.variable(key, None, node)
-            return Unknown(found.why, found.location) if isinstance(found, Unset) else found
         return value  # not an item but a type, such as `list[str]`
     if isinstance(key, Unknown) and not isinstance(value, Unknown):
         return Unknown(key.why, key.location, value)
     return machine.unknown(node, "it is an item of a value that is not known", value)
+
+
+def _known_item(
+    machine: Machine, value: dict[object, object] | list[object] | tuple[object, ...] | str, key: object, node: ast.AST
+) -> object:
+    try:
+        return value[key]  # type: ignore[index, call-overload]
+    except (KeyError, IndexError, TypeError):
+        if isinstance(value, dict) and OPEN in value:
+            return value[OPEN]
+        if isinstance(value, Words) and isinstance(key, int) and key > 0:
+            why = f"the script takes argument {key} from its command line, without a default"
+            return machine.unknown(node, f"{why}: `--set {key}=VALUE` gives it")
+        return machine.unknown(node, f"it has no item {str(key)[:40]!r}")
+
+
+def _object_item(machine: Machine, value: Object, key: object, node: ast.AST) -> object:
+    """Evaluate `object[key]` for a library's object. An item that the script has not set is a new library object."""
+    name = f"[{key!r}]" if isinstance(key, Scalar) else "[]"
+    kept = _of_written_split(value, name) if name not in value.attributes and isinstance(key, str) else None
+    if kept is not None:
+        value.attributes[name] = kept
+    elif name not in value.attributes or name == "[]":
+        each = value.attributes.get("[]")
+        read = Object(f"{value.path}[]", [Argument(key, machine.location(node))], {}, machine.location(node), value)
+        value.attributes[name] = read if name == "[]" else _changed_in_a_loop(value, read, each)
+    return value.attributes[name]
 
 
 def _changed_in_a_loop(owner: Object, read: Object, each: object) -> object:

@@ -40,13 +40,8 @@ def method(
     for unknown in values:
         if isinstance(unknown, Unknown) and isinstance(owner, str | Text):
             return Unknown(unknown.why, unknown.location)
-    # `super().__init__(...)`, where the base class belongs to a library
     if isinstance(owner, Instance) and owner.made is not None:
-        for left in [one for one in owner.made.keywords if one not in keywords]:
-            machine.journal.remove(owner.made.keywords, left)  # type: ignore[arg-type]
-        for key, one in keywords.items():
-            machine.journal.write(owner.made.keywords, key, one)  # type: ignore[arg-type]
-        machine.journal.change(owner.made.positional, [*positional])  # type: ignore[arg-type]
+        _make_again(machine, owner.made, positional, keywords)
         return None
     if isinstance(owner, str | Text) and name == "format":
         return formatted(machine, owner, values, keywords, node)
@@ -59,18 +54,8 @@ def method(
                       owner.locations)  # fmt: skip
     if isinstance(owner, dict):
         return dict_method(machine, owner, name, positional, keywords, node)
-    # the only methods of a class that are computed are pydantic's `model_validate` and `parse_obj`
     if isinstance(owner, Class):
-        table = values[0] if values else None
-        if not isinstance(table, dict):
-            return (
-                table
-                if isinstance(table, Unknown)
-                else machine.unknown(node, "it depends on values that are not known")
-            )
-        locations = getattr(table, "locations", {})
-        given = {str(key): Argument(one, locations.get(key, machine.location(node))) for key, one in table.items()}
-        return machine.call(owner, [], given, node)
+        return _validated(machine, owner, values[0] if values else None, node)
     if isinstance(owner, Row):
         if name == "get" and values and isinstance(values[0], str):
             return item(machine, owner, values[0], node)
@@ -80,6 +65,26 @@ def method(
     if isinstance(owner, Column | Text) and name in ("strip", "rstrip", "lstrip"):
         return Object(f"str.{name}", [], {}, machine.location(node), owner)
     return machine.unknown(node, f"it depends on `{name}` of a value that is not known")
+
+
+def _make_again(machine: Machine, made: Object, positional: list[Argument], keywords: dict[str, Argument]) -> None:
+    """Call `super().__init__(...)`, where the base class belongs to a library."""
+    for left in [one for one in made.keywords if one not in keywords]:
+        machine.journal.remove(made.keywords, left)  # type: ignore[arg-type]
+    for key, one in keywords.items():
+        machine.journal.write(made.keywords, key, one)  # type: ignore[arg-type]
+    machine.journal.change(made.positional, [*positional])  # type: ignore[arg-type]
+
+
+def _validated(machine: Machine, owner: Class, table: object, node: ast.AST) -> object:
+    """Call pydantic's `model_validate` or `parse_obj`, the only methods of a class that are computed."""
+    if isinstance(table, Unknown):
+        return table
+    if not isinstance(table, dict):
+        return machine.unknown(node, "it depends on values that are not known")
+    locations = getattr(table, "locations", {})
+    given = {str(key): Argument(one, locations.get(key, machine.location(node))) for key, one in table.items()}
+    return machine.call(owner, [], given, node)
 
 
 DICT_METHODS = ("get", "pop", "setdefault", "update", "items", "keys", "values", "copy")
@@ -95,27 +100,12 @@ def _of_split(
 STRING_METHODS: dict[str, Callable[..., object]] = {
     one: getattr(str, one)
     for one in (
-        "strip",
-        "lstrip",
-        "rstrip",
-        "lower",
-        "upper",
-        "title",
-        "startswith",
-        "endswith",
-        "replace",
-        "split",
-        "rsplit",
-        "removeprefix",
-        "removesuffix",
-        "partition",
-        "rpartition",
-        "isdigit",
-        "splitlines",
-        "capitalize",
+        "strip", "lstrip", "rstrip", "lower", "upper", "title", "startswith", "endswith", "replace", "split", "rsplit",
+        "removeprefix", "removesuffix", "partition", "rpartition", "isdigit", "splitlines", "capitalize",
     )
-}
+}  # fmt: skip
 PATH_METHODS = ("resolve", "absolute", "expanduser", "as_posix", "__str__")
+FILE_METHODS = ("mkdir", "exists", "is_file", "is_dir", "glob", "iterdir", "read_text", "open", "write_text")
 
 
 def text_method(machine: Machine, owner: str, name: str, values: list[object], node: ast.AST) -> object:
@@ -128,28 +118,10 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
         for n, one in enumerate(items):
             parts += [owner, one] if n else [one]
         return joined(machine, parts, node)
-    if name in PATH_METHODS:
-        return owner
-    if name == "joinpath" and all(isinstance(one, str) for one in values):
-        return path_join(owner, *map(str, values))
-    if name == "with_suffix" and values and isinstance(values[0], str):
-        return posixpath.splitext(owner)[0] + values[0]
-    if name == "with_name" and values and isinstance(values[0], str):
-        return path_join(posixpath.dirname(owner), values[0])
-    if name == "is_absolute":
-        return owner.startswith("/")
-    if name in ("exists", "is_file") and machine.read(owner) is not None:
-        return True
-    if name in ("exists", "is_file", "is_dir"):
-        machine.test_path(owner, node)
-    if name in ("mkdir", "exists", "is_file", "is_dir", "glob", "iterdir", "read_text", "open", "write_text"):
-        made = Object(
-            f"pathlib.Path.{name}", [Argument(owner, machine.location(node))], {}, machine.location(node), owner
-        )
-        if name not in ("read_text", "open"):
-            return machine.unknown(node, "it depends on the files of the training machine")
-        machine.calls.append(made)
-        return made
+    if (path := _path_method(owner, name, values)) is not None:
+        return path
+    if name in FILE_METHODS:
+        return _file_method(machine, owner, name, node)
     simple = all(isinstance(one, Scalar) or _texts(one) for one in values)
     compute = STRING_METHODS.get(name)
     if compute is None or not simple:
@@ -160,6 +132,33 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
         return compute(owner, *values)
     except (TypeError, ValueError, IndexError, OverflowError):
         return machine.unknown(node, f"`{name}` with arguments that Python refuses")
+
+
+def _path_method(owner: str, name: str, values: list[object]) -> str | bool | None:
+    """Compute a method of a path that depends on no file; None for any other method."""
+    if name in PATH_METHODS:
+        return owner
+    if name == "joinpath" and all(isinstance(one, str) for one in values):
+        return path_join(owner, *map(str, values))
+    if name == "with_suffix" and values and isinstance(values[0], str):
+        return posixpath.splitext(owner)[0] + values[0]
+    if name == "with_name" and values and isinstance(values[0], str):
+        return path_join(posixpath.dirname(owner), values[0])
+    return owner.startswith("/") if name == "is_absolute" else None
+
+
+def _file_method(machine: Machine, owner: str, name: str, node: ast.AST) -> object:
+    """Compute a method of a path that depends on a file of the training machine."""
+    if name in ("exists", "is_file") and machine.read(owner) is not None:
+        return True
+    if name in ("exists", "is_file", "is_dir"):
+        machine.test_path(owner, node)
+    if name not in ("read_text", "open"):
+        return machine.unknown(node, "it depends on the files of the training machine")
+    location = machine.location(node)
+    made = Object(f"pathlib.Path.{name}", [Argument(owner, location)], {}, location, owner)
+    machine.calls.append(made)
+    return made
 
 
 def _texts(value: object) -> bool:

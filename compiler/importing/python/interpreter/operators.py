@@ -253,19 +253,10 @@ def _compared(op: ast.cmpop, left: object, right: object) -> bool | None:
         if isinstance(left, Unknown) or isinstance(right, Unknown):
             return None
         if right is None or left is None:
-            other = left if right is None else right
-            template = functions.ships_template(other)
-            if template is not None:
-                return template is not isinstance(op, ast.Is | ast.Eq)
-            if isinstance(other, Object) and not functions.is_made(other):
-                # unknown, because an attribute of a library's object may be None, as in `tokenizer.pad_token is None`
-                return None
-            same = other is None
-        elif isinstance(left, bool) and isinstance(right, bool):
-            same = left is right
+            same = _is_none(left if right is None else right)
         else:
-            return None
-        return same is isinstance(op, ast.Is | ast.Eq)
+            same = left is right if isinstance(left, bool) and isinstance(right, bool) else None
+        return None if same is None else same is isinstance(op, ast.Is | ast.Eq)
     if isinstance(op, ast.In | ast.NotIn):
         names = signature_names(right) if functions.is_signature(right) else None
         return functions.contains(left, right, isinstance(op, ast.In), names)
@@ -286,6 +277,16 @@ def _compared(op: ast.cmpop, left: object, right: object) -> bool | None:
         return bool(compare(left, right))
     except TypeError:
         return None
+
+
+def _is_none(value: object) -> bool | None:
+    template = functions.ships_template(value)
+    if template is not None:
+        return not template
+    if isinstance(value, Object) and not functions.is_made(value):
+        # unknown, because an attribute of a library's object may be None, as in `tokenizer.pad_token is None`
+        return None
+    return value is None
 
 
 def truth_of(value: object) -> bool | None:
