@@ -8,6 +8,8 @@ import os
 import stat
 import sys
 
+from xpc.compiler.files.workspace import without_waiting
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.files.file_memory import FileMemory
@@ -57,7 +59,7 @@ def size_and_digest(path: str, most: int, memory: FileMemory | None = None) -> t
         if not stat.S_ISREG(found.st_mode) or found.st_size > most:
             return None
         if found.st_size <= lfs.MOST:
-            with open(path, "rb", opener=_without_waiting) as handle:
+            with open(path, "rb", opener=without_waiting) as handle:
                 pointer = lfs.pointer(handle.read(lfs.MOST + 1) or b"")
             if pointer is not None:
                 return pointer[1], pointer[0]
@@ -77,7 +79,7 @@ def _read(path: str) -> str | None:
 
     total, done, shown = sha256(), 0, 0
     try:
-        with open(path, "rb", opener=_without_waiting) as handle:
+        with open(path, "rb", opener=without_waiting) as handle:
             status = os.fstat(handle.fileno())
             if not stat.S_ISREG(status.st_mode):
                 return None
@@ -93,7 +95,3 @@ def _read(path: str) -> str | None:
     except OSError:
         return None
     return total.hexdigest()
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -165,7 +165,7 @@ class Workspace:
             kind = os.stat(path).st_mode
             if not stat.S_ISREG(kind):  # the file is not even opened, because opening some devices has an effect
                 return f"`{_shown(written)}` is {'a folder' if stat.S_ISDIR(kind) else 'not a regular file'}"
-            with open(path, "rb", opener=_without_waiting) as handle:
+            with open(path, "rb", opener=without_waiting) as handle:
                 size = os.fstat(handle.fileno()).st_size
                 data: bytes | None = handle.read(limit + 1) if size <= limit else b""
             if data is None:
@@ -274,7 +274,7 @@ class Workspace:
 
         name, path = self.locate(written)
         try:
-            with open(path, "rb", opener=_without_waiting) as handle:
+            with open(path, "rb", opener=without_waiting) as handle:
                 digest = file_digest(handle, "sha256").hexdigest()
         except OSError:
             return None
@@ -287,12 +287,12 @@ class Workspace:
 
     def head(self, written: str) -> bytes:
         """The first MiB of a local data file. The columns of the first row are found in it."""
-        with open(self.locate(written)[1], "rb", opener=_without_waiting) as handle:
+        with open(self.locate(written)[1], "rb", opener=without_waiting) as handle:
             return handle.read(HEAD) or b""  # `read` returns None if reading the file would make the process wait
 
     def tail(self, written: str, count: int) -> bytes:
         """The last `count` bytes of a local data file. Call `head` first."""
-        with open(self.locate(written)[1], "rb", opener=_without_waiting) as handle:
+        with open(self.locate(written)[1], "rb", opener=without_waiting) as handle:
             handle.seek(-min(count, os.fstat(handle.fileno()).st_size), os.SEEK_END)
             return handle.read(count) or b""
 
@@ -320,7 +320,7 @@ def read_file(path: str, limit: int) -> bytes:
         raise IsADirectoryError(21, "Is a directory")
     if not stat.S_ISREG(kind) and not own:
         raise OSError("it is not a regular file")
-    with open(path, "rb", opener=None if own else _without_waiting) as handle:
+    with open(path, "rb", opener=None if own else without_waiting) as handle:
         size = os.fstat(handle.fileno()).st_size
         data: bytes | None = handle.read(limit + 1) if size <= limit else b"\0" * (limit + 1)
         if data is None:
@@ -330,7 +330,7 @@ def read_file(path: str, limit: int) -> bytes:
         return data
 
 
-def _without_waiting(path: str, flags: int) -> int:
+def without_waiting(path: str, flags: int) -> int:
     """Open a file, such that neither opening nor reading it waits for data. Some files look regular, but reading them
     never begins or never ends (/proc/kmsg).
     """
@@ -349,7 +349,7 @@ def read_toml(path: str) -> dict[str, Any] | None:
         status = os.lstat(path)
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_TEXT:
             return None
-        with open(path, "rb", opener=_without_waiting) as handle:
+        with open(path, "rb", opener=without_waiting) as handle:
             return bounded_toml.loads(handle.read(MAX_TEXT).decode())
     except (OSError, ValueError, RecursionError):
         return None

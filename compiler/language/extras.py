@@ -115,11 +115,12 @@ def _wrong_list(words: list[str], value: object) -> str | None:
         return None if fits else "a list of texts"
     if words != ["tuple[float, float]"]:
         return None
-    two = isinstance(value, list) and len(value) == 2 and all(_number(one) for one in value)
+    two = isinstance(value, list) and len(value) == 2 and all(is_number(one) for one in value)
     return None if isinstance(value, list) and two and value[0] < value[1] else "a list of two numbers, low and high"
 
 
-def _number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Whether a value is a number; True and False are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -129,7 +130,7 @@ def _outside(legal: Mapping[str, Json], value: object) -> str | None:
     if isinstance(choices, list):
         fits = any(type(value) is type(one) and value == one for one in choices)
         return None if fits else _one_of(map(_written, choices))
-    if legal and not _number(value):
+    if legal and not is_number(value):
         return _bounds(legal)
     return _out_of_bounds(legal, value)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from xpc.compiler.files.folder_contents import LARGEST_METRICS, read
 from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.language.extras import is_number
 from xpc.compiler.plan.calibration import Reading, identity
 from xpc.compiler.plan.experiment import plan
 from xpc.compiler.report.run_record import METRICS
@@ -65,12 +66,8 @@ def events(out: str) -> list[dict[str, Any]]:
     try:
         for line in filter(None, read(os.path.join(out, METRICS), LARGEST_METRICS).decode().split("\n")):
             event = json.loads(line)
-            if _is_number(event.get("loss")) and _is_number(event.get("seconds")) and isinstance(event["step"], int):
+            if is_number(event.get("loss")) and is_number(event.get("seconds")) and isinstance(event["step"], int):
                 found.append(event)
     except (OSError, ValueError, RecursionError, AttributeError, KeyError) as error:
         raise UsageError(f"{os.path.join(out, METRICS)} cannot be read: {type(error).__name__}: {error}") from error
     return found
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

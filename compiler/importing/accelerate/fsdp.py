@@ -117,35 +117,36 @@ def mesh(draft: Draft, block: Entry | None) -> None:
             draft.error(one, "the language has no tensor parallelism, and Ulysses parallelism only under ZeRO")
 
 
+def _sharding(draft: Draft, entry: Entry) -> tuple[str, bool | None] | None:
+    """The row of SHARDING that `fsdp` names; None, after reporting an error, if it names another or two."""
+    terms = ["full_shard"] if boolean(entry) else [one.lower() for one in words(entry) or []]
+    old = [one for one in terms if one.upper() in SHARDING]
+    if "offload" in terms:
+        draft.put("strategy.offload", "cpu", entry)
+    unexpected = [one for one in terms if one not in (*old, "auto_wrap", "offload")] or old[1:]
+    if unexpected:
+        legal = "it takes one sharding strategy, and with it `auto_wrap` and `offload`"
+        draft.error(entry, f"{legal}, but not `{unexpected[0]}`")
+        return None
+    return SHARDING[(old or ["full_shard"])[0].upper()]
+
+
 def trainer_fsdp(draft: Draft, named: Entries) -> None:
     """Import transformers' arguments `fsdp`, such as "full_shard auto_wrap", and `fsdp_config`."""
     entry, config = named.get("fsdp"), named.get("fsdp_config")
-    wrap = named.get("fsdp_transformer_layer_cls_to_wrap")
-    least = named.get("fsdp_min_num_params")
+    wrap, least = named.get("fsdp_transformer_layer_cls_to_wrap"), named.get("fsdp_min_num_params")
     if entry is None or entry.off:
         for one in (entry, config, wrap, least):
             if one is not None:
                 for part in one.mapping.values() or [one]:
                     draft.note(part, "`fsdp` is not on")
         return
-    terms = [one.lower() for one in words(entry) or []]
-    if boolean(entry):
-        terms = ["full_shard"]
-    old = [one for one in terms if one.upper() in SHARDING]
-    if "offload" in terms:
-        draft.put("strategy.offload", "cpu", entry)
-    unexpected = [one for one in terms if one not in (*old, "auto_wrap", "offload")]
-    if unexpected or len(old) > 1:
-        draft.error(
-            entry,
-            "it takes one sharding strategy, and with it `auto_wrap` and `offload`, but not "
-            f"`{unexpected[0] if unexpected else old[1]}`",
-        )
+    sharding = _sharding(draft, entry)
+    if sharding is None:
         return
-    name, kept = SHARDING[(old or ["full_shard"])[0].upper()]
-    version = config.mapping.get("version", config.mapping.get("fsdp_version")) if config is not None else None
-    outer = named.get("fsdp_version")
-    version = version or outer
+    name, kept = sharding
+    inner, outer = {} if config is None else config.mapping, named.get("fsdp_version")
+    version = inner.get("version", inner.get("fsdp_version")) or outer
     if name == "fsdp1" and version is not None and integer(version) == 2:
         name = "fsdp"
     if draft.has("strategy") and draft.settings["strategy"].text == "hsdp":
@@ -157,11 +158,9 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
         draft.put("strategy.reshard", False, entry)
     draft.note(wrap, "the model names its layers")
     draft.note(least, "the layers are wrapped by their class")
-    if config is not None and config.mapping:
-        if outer is not None and not any(key.endswith("version") for key in config.mapping):
-            joined = {**config.mapping, "fsdp_version": outer}
-            fsdp(draft, Entry(config.key, joined, config.file, config.line))
-        else:
-            fsdp(draft, config)
+    if config is not None and inner:
+        if outer is not None and not any(key.endswith("version") for key in inner):
+            config = Entry(config.key, {**inner, "fsdp_version": outer}, config.file, config.line)
+        fsdp(draft, config)
     elif config is not None and not config.empty:
         draft.error(config, "write the mapping itself, not the name of a file")

@@ -44,14 +44,13 @@ SYSTEM = "axolotl puts the column `system` before the question, and the spec doe
 def data(draft: Draft, named: Entries, overrides: Overrides) -> None:
     """Set the data sources, the held-out rows, the chat template and the loss mask."""
     listed, raw = named.get("datasets"), named.get("pretraining_dataset")
+    given = [one for one in (listed, raw) if one is not None]
     if draft.sources:
-        for one in (listed, raw):
-            if one is not None:
-                corpus.everything(draft, one, "`--data` names another")
+        for one in given:
+            corpus.everything(draft, one, "`--data` names another")
     else:
-        for entry in (listed, raw):
-            parts = [] if entry is None or entry.empty else entry.items
-            for one in parts:
+        for entry in given:
+            for one in () if entry.empty else entry.items:
                 _source(draft, one, entry is raw, named)
                 _system_column(draft, one.mapping.get("path"), overrides)
         formats.in_common(draft)
@@ -61,6 +60,20 @@ def data(draft: Draft, named: Entries, overrides: Overrides) -> None:
     axolotl_rows.long(draft, named)
     _mask(draft, named, axolotl_chat.template(draft, named, overrides, axolotl_chat.learned(draft, named)))
     axolotl_chat.arguments(draft, named)
+    _order(draft, named)
+    same, least = named.get("dataset_exact_deduplication"), named.get("min_sample_len")
+    if draft.on(same):
+        draft.setting("data.unique", same)
+    if least is not None and draft.method == "sft":
+        draft.setting("data.min_tokens", least)
+    elif least is not None:
+        draft.note(least, f"{draft.method} keeps short rows")
+    if not draft.has("seed") or draft.has("data.seed"):
+        draft.default("seed", 42, "not set: axolotl's default")
+
+
+def _order(draft: Draft, named: Entries) -> None:
+    """Set whether the rows are shuffled."""
     for key in ("shuffle_merged_datasets", "shuffle_before_merging_datasets"):
         one = named.get(key)
         if one is not None and key == "shuffle_merged_datasets" and not one.empty:
@@ -70,16 +83,6 @@ def data(draft: Draft, named: Entries, overrides: Overrides) -> None:
     order = named.get("curriculum_sampling")
     if order is not None and not order.empty:
         draft.put("data.shuffle", not boolean(order), order)
-    same, least = named.get("dataset_exact_deduplication"), named.get("min_sample_len")
-    if draft.on(same):
-        draft.setting("data.unique", same)
-    if least is not None and draft.method == "sft":
-        draft.setting("data.min_tokens", least)
-    elif least is not None:
-        draft.note(least, f"{draft.method} keeps short rows")
-    if draft.has("seed") and not draft.has("data.seed"):
-        return
-    draft.default("seed", 42, "not set: axolotl's default")
 
 
 def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:

@@ -6,6 +6,7 @@ Source: axolotl 0.18.0, core/builders/ and utils/config/__init__.py (`normalize_
 from __future__ import annotations
 
 from xpc.compiler.importing.draft import NULL, Draft
+from xpc.compiler.importing.keys import has_needed
 from xpc.compiler.importing.outcomes import KeyOutcome
 from xpc.compiler.importing.text.entries import Entries, Entry, number
 from xpc.compiler.importing.trl import schedule, switches
@@ -21,7 +22,7 @@ def intervals(draft: Draft, named: Entries) -> None:
     length = named.get("num_train_epochs")
     epochs = (number(length) if length is not None else None) or 1
     held = named.get("val_set_size")
-    evaluates = (held is not None and bool(number(held))) or _filled(named, "test_datasets")
+    evaluates = (held is not None and bool(number(held))) or has_needed(named, "test_datasets")
     for key, path, steps, kind in (
         ("evals_per_epoch", "eval.every", "eval_steps", "eval_strategy"),
         ("saves_per_epoch", "save.every", "save_steps", "save_strategy"),
@@ -35,14 +36,14 @@ def intervals(draft: Draft, named: Entries) -> None:
         times = number(one) if one is not None and not one.off else None
         if one is not None and not one.off and (times is None or times < 0):
             draft.error(one, "it takes a number that is not negative")
-        elif one is not None and times and _filled(named, steps):
+        elif one is not None and times and has_needed(named, steps):
             draft.error(one, f"`{steps}` on line {named[steps].line} is set, too", "keep one of the two")
         elif one is not None and times and times * epochs > 1:
             draft.put(path, Amount("share", 1 / (times * epochs)), one)
         elif one is not None:
             once = f"this means at most once in a run, for which axolotl reads `{kind}` instead"
             draft.note(one, once if times else "it is off")
-        if not draft.has(path) and _filled(named, steps):
+        if not draft.has(path) and has_needed(named, steps):
             switches.every(None, counted, Amount("count", 500), draft, path)
         if not draft.has(path) and word is not None and word.value == "best" and path == "save.every":
             _best(draft, word)
@@ -50,9 +51,8 @@ def intervals(draft: Draft, named: Entries) -> None:
             switches.every(word, None, Amount("count", 500), draft, path)
         elif path == "save.every":
             draft.default(path, EPOCH, "not set: axolotl saves after each epoch")
-        for entry in given:
-            if (entry.file, entry.key) not in draft.outcomes:
-                draft.mark(entry, "mapped", path) if not entry.empty else draft.note(entry, NULL)
+        for entry in [one for one in given if (one.file, one.key) not in draft.outcomes]:
+            draft.mark(entry, "mapped", path) if not entry.empty else draft.note(entry, NULL)
     if evaluates and not draft.has("eval.every"):
         draft.warn(
             held,
@@ -72,10 +72,6 @@ def _best(draft: Draft, entry: Entry) -> None:
     draft.raw("save.every", evaluated.text, entry)
     draft.differs("save_strategy", "axolotl saves only a checkpoint that evaluates better than all before; the spec "
                   "saves at each evaluation", entry)  # fmt: skip
-
-
-def _filled(named: Entries, key: str) -> bool:
-    return key in named and not named[key].off
 
 
 def evaluation(draft: Draft, named: Entries) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.keys import has_needed
 from xpc.compiler.importing.llamafactory.keys import KEYS, SECOND
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
 from xpc.compiler.importing.text.values import TRACKERS
@@ -26,10 +27,6 @@ def switches(draft: Draft, named: Entries, stage: str) -> None:
     KEYS.apply_usual(draft, named)
     KEYS.note_unneeded(draft, named)
     _balance(draft, named.get("moe_aux_loss_coef"))
-
-
-def _on(named: Entries, key: str) -> bool:
-    return key in named and not named[key].off
 
 
 def _balance(draft: Draft, entry: Entry | None) -> None:
@@ -72,7 +69,7 @@ def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
     one = named.get("gradient_checkpointing")
     if one is None or boolean(one) is not False or "train_dataset" in named:
         return rest
-    if _on(named, "disable_gradient_checkpointing"):
+    if has_needed(named, "disable_gradient_checkpointing"):
         draft.note(one, "`disable_gradient_checkpointing` turns it off")
     else:
         why = (
@@ -92,7 +89,7 @@ def recomputing(draft: Draft, named: Entries) -> None:
     newer = named.get("enable_activation_checkpointing")
     if newer is not None and not newer.empty:
         draft.put("memory.checkpointing", boolean(newer) is True, newer)
-    if off is not None and boolean(off) and _on(named, "gradient_checkpointing"):
+    if off is not None and boolean(off) and has_needed(named, "gradient_checkpointing"):
         draft.note(off, "`gradient_checkpointing` turns it on again")
     elif off is not None:
         draft.put("memory.checkpointing", not boolean(off), off)

@@ -147,6 +147,11 @@ def _blocks(draft: Draft, named: Entries) -> None:
                     draft.put(row.path, one.value, one)
                 else:
                     draft.error(one, "it takes server or colocate")
+    _of_vllm(draft, named)
+
+
+def _of_vllm(draft: Draft, named: Entries) -> None:
+    """Import the keys that configure `use_vllm` and are not settings of `vllm`."""
     for name in ("vllm_server_host", "vllm_server_base_url", "vllm_device", "vllm_dtype", "vllm_max_model_len",
                  "vllm_enforce_eager", "vllm_enable_prefix_caching"):  # fmt: skip
         one = named.get(name)
@@ -154,14 +159,13 @@ def _blocks(draft: Draft, named: Entries) -> None:
             continue
         if one.off or named.get("use_vllm") is None or named["use_vllm"].off:
             draft.note(one, "`use_vllm` is not on")
-        elif name == "vllm_server_host":
-            draft.note(one, "a spec never contains a host name: XPC_VLLM_HOST names it at the launch")
-            draft.warn(one, "a spec never contains a host name: XPC_VLLM_HOST names it at the launch")
         elif name == "vllm_max_model_len" and "vllm_max_model_length" in _fields(draft):
             draft.setting("method.vllm.max_length", one)
-        elif name == "vllm_max_model_len":
-            draft.note(one, f"with {draft.stack.name} vLLM decides its context length")
-            draft.warn(one, f"with {draft.stack.name} vLLM decides its context length")
+        elif name in ("vllm_server_host", "vllm_max_model_len"):
+            host = "a spec never contains a host name: XPC_VLLM_HOST names it at the launch"
+            why = host if name == "vllm_server_host" else f"with {draft.stack.name} vLLM decides its context length"
+            draft.note(one, why)
+            draft.warn(one, why)
         elif name in ("vllm_enforce_eager", "vllm_enable_prefix_caching"):
             draft.note(one, "it decides how vLLM computes, not the completions")
         elif name == "vllm_device":
