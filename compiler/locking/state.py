@@ -78,9 +78,8 @@ def refusals(lock: Lock | None, checked: Checked, workspace: Workspace, files: M
     now = digests(checked, workspace)
     for name in sorted({*now, *lock.files}):
         if now.get(name) != lock.files.get(name):
-            what = (
-                "is not in the lock" if name not in lock.files else "is not used" if name not in now else "has changed"
-            )
+            gone = "is gone or not used" if name not in now else "has changed"
+            what = "is not in the lock" if name not in lock.files else gone
             yield f"{name} {what}; {RENEW}"
     target = specs(checked)[0].stack.name
     if target != lock.target:

@@ -28,7 +28,7 @@ EPILOG = (
     "The spec in the bundle is compiled again, and every file is compared byte for byte. --env compares the packages "
     "of an interpreter with the pins that the bundle's README.md installs. --run compares the summary.json of a run: "
     "arguments, versions, processes, steps and sequences. Exit status: 0 equal, 1 something differs, 2 wrong usage, or "
-    "the bundle was written by another version of xpc."
+    "the bundle has no readable manifest or was written by another version of xpc."
 )
 
 

@@ -88,9 +88,9 @@ def test_a_complete_chain_is_verified(root: Path, capsys: pytest.CaptureFixture[
     assert (status, lines) == (0, [
         "specs/x.xp.lock: is current",
         "specs/s.bundle: is what specs/s.xp compiles to, 2 members",
-        f"models/tiny: {len(MODEL)} files are unchanged since specs/s.bundle was compiled",
+        f"specs/models/tiny: {len(MODEL)} files are unchanged since specs/s.bundle was compiled",
         "specs/x.bundle: is what specs/x.xp compiles to",
-        f"models/tiny: {len(MODEL)} files are unchanged since specs/x.bundle was compiled",
+        f"specs/models/tiny: {len(MODEL)} files are unchanged since specs/x.bundle was compiled",
         "specs/out/x: is what specs/x.bundle asks for: 10 steps, 40 sequences, 640 tokens",
     ])  # fmt: skip
 
@@ -105,6 +105,11 @@ def _run(root: Path) -> None:
 
 def _manifest(root: Path) -> None:
     put(root / "specs/runs", {"bundle.toml": "", "spec.xp": LOCAL})
+
+
+def _unmarked(root: Path) -> None:
+    (root / "specs/out/x/xpc_run.json").unlink()
+    _run(root)
 
 
 CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -122,6 +127,10 @@ CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "bytecode": (_pycache, "was not written by the compiler"),
     "a lock": (lambda root: put(root / "specs", {"rows.jsonl": ROW * 41}) and None, "x.xp.lock: "),
     "a finished run": (_run, "specs/out/x: metrics.jsonl was edited"),
+    "a run without its marker": (_unmarked, "specs/out/x: metrics.jsonl was edited"),
+    "a bundle without its manifest": (
+        lambda root: (root / "specs/x.bundle/bundle.toml").unlink(), "specs/x.bundle: is not a bundle",
+    ),
     "a manifest that makes a folder look like a bundle": (_manifest, "specs/runs: is not a bundle"),
     "a bundle of another version": (lambda root: foreign(root / "specs/x.bundle"), "was written by xpc 0.0.1"),
 }  # fmt: skip
@@ -163,7 +172,7 @@ def test_a_hook_verifies_what_the_changed_files_belong_to(root: Path, capsys: py
     assert capsys.readouterr().out == "no bundle, lock or run to verify\n"
     assert verify(["--", "specs/s.bundle/members/lr=1e-05/launch.sh", "specs/out/x/summary.json"]) == 0
     assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == [
-        "specs/s.bundle", "models/tiny", "specs/out/x",
+        "specs/s.bundle", "specs/models/tiny", "specs/out/x",
     ]  # fmt: skip
     edit(root / "specs/x.xp", ("save", "seed 9\nsave"))
     os.chdir(root / "specs")

@@ -76,9 +76,9 @@ def test_a_complete_chain(location):
         "specs/s.xp: compiles",
         "specs/x.xp: compiles",
         "specs/s.bundle: is what specs/s.xp compiles to, 2 members",
-        f"models/tiny: {len(MODEL)} files are unchanged since specs/s.bundle was compiled",
+        f"specs/models/tiny: {len(MODEL)} files are unchanged since specs/s.bundle was compiled",
         "specs/x.bundle: is what specs/x.xp compiles to",
-        f"models/tiny: {len(MODEL)} files are unchanged since specs/x.bundle was compiled",
+        f"specs/models/tiny: {len(MODEL)} files are unchanged since specs/x.bundle was compiled",
         "out/s: is what specs/s.bundle/members/lr=2e-05 asks for: 10 steps, 40 sequences, 640 tokens",
         "out/x: is what specs/x.bundle asks for: 10 steps, 40 sequences, 640 tokens",
     ]
@@ -110,6 +110,19 @@ def test_a_broken_link_of_the_chain(what, location):
     assert status == 1, lines
     assert any(one.startswith(line) and "is what" not in one for one in lines), lines
     assert lines[0].endswith("differs from it"), lines
+
+
+@pytest.mark.slow
+def test_a_deleted_file_hides_neither_a_bundle_nor_a_run(location):
+    """Once, such a bundle counted as a spec that compiles, and such a run was not listed at all."""
+    os.unlink(location / "specs" / "x.bundle" / "bundle.toml")
+    os.unlink(location / "out" / "s" / "summary.json")
+    os.unlink(location / "out" / "x" / "xpc_run.json")
+    status, lines = chain(location)
+    assert status == 2
+    assert "specs/x.bundle: is not a bundle: it has no bundle.toml of xpc" in lines
+    assert "out/s: has no summary.json, which a run writes when it ends, and is not verified" in lines
+    assert any(one.startswith("out/x: ") for one in lines)
 
 
 @pytest.mark.slow

@@ -13,18 +13,24 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
-from xpc.compiler.files.bundle import MANIFESTS
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import show
 from xpc.compiler.review import verify as command
-from xpc.compiler.review.finished_run import SUMMARY
 from xpc.compiler.review.pull_request.affected import affected
 from xpc.compiler.review.pull_request.entries import changed_files, fork_and_head, matching
 from xpc.compiler.review.repository import Repository, of_folder
 from xpc.compiler.review.spec_finder import Specs, parents, specs_of_work_tree
-from xpc.compiler.review.verifying.chain import FolderContents, as_text, bundle_lines, by_name, spec_lines, spec_of
-from xpc.compiler.review.verifying.run_files import RUN
+from xpc.compiler.review.verifying.chain import (
+    FolderContents,
+    as_text,
+    bundle_lines,
+    by_name,
+    is_bundle,
+    is_run,
+    spec_lines,
+    spec_of,
+)
 
 NOTHING = "no bundle, lock or run to verify"
 
@@ -71,17 +77,15 @@ def _verified(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _tracked(repository: Repository, specs: Specs) -> FolderContents:
-    """The specs, bundles and finished runs that git tracks. A bundle inside another one, such as a member of a sweep,
-    is not listed. Paths are relative to the top of the repository.
+    """The specs, bundles and runs that git tracks. A bundle inside another one, such as a member of a sweep, is not
+    listed. Paths are relative to the top of the repository.
     """
-    index = repository.index()
-    names = set(index)
-    manifests = {os.path.dirname(path) for path in index if os.path.basename(path) in MANIFESTS}
-    bundles = sorted(one for one in manifests if manifests.isdisjoint(_above(one)))
-    folders = {os.path.dirname(path) for path in index if os.path.basename(path) == SUMMARY}
-    runs = sorted(
-        one for one in folders if os.path.join(one, RUN) in names and manifests.isdisjoint([one, *_above(one)])
-    )
+    files: dict[str, set[str]] = {}
+    for path in repository.index():
+        files.setdefault(os.path.dirname(path), set()).add(os.path.basename(path))
+    found = {folder for folder, names in files.items() if is_bundle(names)}
+    bundles = sorted(one for one in found if found.isdisjoint(_above(one)))
+    runs = sorted(one for one, names in files.items() if is_run(names) and found.isdisjoint([one, *_above(one)]))
     return FolderContents(list(specs.runs), bundles, runs)
 
 

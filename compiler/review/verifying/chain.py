@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,9 +24,9 @@ from xpc.compiler.files.folder_contents import walk
 from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.files.workspace import read_toml
 from xpc.compiler.review import repository
-from xpc.compiler.review.finished_run import SUMMARY, bundle_digest, read_json
+from xpc.compiler.review.finished_run import DECISIVE, SUMMARY, bundle_digest, read_json
 from xpc.compiler.review.verifying import Verify
-from xpc.compiler.review.verifying.run_files import RUN
+from xpc.compiler.review.verifying.run_files import METRICS, RUN
 from xpc.compiler.rules import FIRST_RULE
 from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.record import field, mutable
@@ -42,7 +42,7 @@ Line = tuple[str, int]
 
 @mutable
 class FolderContents:
-    """The items below a folder: specs, bundles and sweeps, and the output folders of finished runs."""
+    """The items below a folder: specs, bundles and sweeps, and the output folders of runs."""
 
     specs: list[str] = field(factory=list)
     bundles: list[str] = field(factory=list)
@@ -80,7 +80,7 @@ def bundle_lines(wanted: FolderContents, found: FolderContents, verify: Verify, 
 
 
 def _walked(folder: str) -> FolderContents:
-    """Find the specs, bundles and finished runs below a folder. Nothing is searched for inside of links, hidden
+    """Find the specs, bundles and runs below a folder. Nothing is searched for inside of links, hidden
     folders, bundles and output folders.
     """
     out = FolderContents()
@@ -89,16 +89,26 @@ def _walked(folder: str) -> FolderContents:
             raise UsageError(f"{folder} has more than {MOST:,} folders")
         path = os.path.normpath(where)
         folders[:] = sorted(one for one in folders if not one.startswith((".", "__", "checkpoint-", "node_modules")))
-        if any(one in names for one in MANIFESTS):
+        if is_bundle(names):
             out.bundles.append(path)
             folders.clear()
-        elif SUMMARY in names and RUN in names:
+        elif is_run(names):
             out.runs.append(path)
             folders.clear()
         else:
             paths = [os.path.normpath(os.path.join(where, one)) for one in sorted(names) if one.endswith(".xp")]
             out.specs += [one for one in paths if os.path.isfile(one) and not os.path.islink(one)]
     return out
+
+
+def is_bundle(names: Container[str]) -> bool:
+    """Whether a folder with these files is a bundle or a sweep, even if a bundle's manifest was deleted."""
+    return any(one in names for one in MANIFESTS) or all(one in names for one in (bundled.SPEC, DECISIVE[0]))
+
+
+def is_run(names: Container[str]) -> bool:
+    """Whether a folder with these files is the output folder of a run, even if one of these files was deleted."""
+    return RUN in names or (SUMMARY in names and METRICS in names)
 
 
 def _unreadable(error: OSError) -> None:
@@ -206,17 +216,23 @@ def _bundle(folder: str, specs: Mapping[str, Sequence[str]], verify: Verify) -> 
     spec = spec_of(folder, specs)
     text, status = verify(folder, spec)
     line, _, more = text.partition("\n")
-    reported = line.removeprefix(folder).lstrip(" :/") if line.startswith(folder + " ") else line
+    reported = line.removeprefix(folder).lstrip(" :/") if line.startswith((f"{folder} ", f"{folder}/")) else line
     yield f"{folder}: {reported}", status
     if status == 0:
         table: Mapping[str, Any] = next((table for _, table in _tables(folder)), {})
         weights = table.get("weights", {})
         for model, count in Counter(os.path.dirname(name) for name in weights).items():
-            yield f"{model}: {count} files are unchanged since {folder} was compiled", 0
+            yield f"{_next_to(spec or folder, model)}: {count} files are unchanged since {folder} was compiled", 0
         for source in table.get("data", ()):
             if source.get("image_files"):
-                yield f"{source['path']}: {source['image_files']:,} images are unchanged since {folder} was compiled", 0
+                path = _next_to(spec or folder, source["path"])
+                yield f"{path}: {source['image_files']:,} images are unchanged since {folder} was compiled", 0
         yield from ((f"{folder}: {one}" if folder not in one else one, 0) for one in more.splitlines())
+
+
+def _next_to(path: str, name: str) -> str:
+    """The path of a file or folder that is named relative to the folder of the spec or bundle `path`."""
+    return os.path.normpath(os.path.join(os.path.dirname(path), name))
 
 
 def by_name(specs: Sequence[str]) -> dict[str, list[str]]:
@@ -251,11 +267,14 @@ def _tables(folder: str) -> Iterator[tuple[str, Mapping[str, Mapping[str, str]]]
 
 
 def _runs(runs: Sequence[str], folders: Sequence[str], verify_run: Verify) -> Iterator[Line]:
-    """A line for each finished run, which compares the run with the bundle that started it."""
+    """A line for each run. A finished run is compared with the bundle that started it."""
     if not runs:
         return
     bundles = {bundle_digest(location): location for one in folders for location, _ in _tables(one)}
     for run in runs:
+        if not os.path.lexists(os.path.join(run, SUMMARY)):
+            yield f"{run}: has no {SUMMARY}, which a run writes when it ends, and is not verified", 0
+            continue
         try:
             used = read_json(os.path.join(run, SUMMARY)).get("bundle")
         except UsageError as error:
