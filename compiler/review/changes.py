@@ -150,8 +150,18 @@ def _file_key(one: Run, other: Run) -> Iterator[object]:
         if name not in before or name not in after:
             yield name, name in before, name in after, *marks
             continue
-        was, now = (Counter(_lines(run, files[name])) for run, files in ((one, before), (other, after)))
+        texts = _without_equal_lines(before[name], after[name])
+        was, now = (Counter(_lines(run, text)) for run, text in zip((one, other), texts, strict=True))
         yield name, frozenset((was - now).items()), frozenset((now - was).items()), *marks
+
+
+def _without_equal_lines(one: bytes, other: bytes) -> tuple[bytes, bytes]:
+    """Two texts without the lines that are equal and have the same number in both, which is most of the two texts."""
+    lines = one.split(b"\n"), other.split(b"\n")
+    length = min(map(len, lines))
+    different = [at for at in range(length) if lines[0][at] != lines[1][at]]
+    before, after = (b"\n".join([*(each[at] for at in different), *each[length:]]) for each in lines)
+    return before, after
 
 
 def _lines(run: Run, data: bytes) -> list[bytes]:
