@@ -32,7 +32,9 @@ def prepared(
         try:
             rows, _ = session.rows()
         except session.errors as error:
-            return {**out, "excluded": str(error), "verdicts": [*out["verdicts"], _refused(str(error))]}
+            # the runtime may count the rows of this preview, which has only one
+            why = str(error).replace(f"{out['source']}, row 0:", f"{out['source']}, row {number}:")
+            return {**out, "excluded": why, "verdicts": [*out["verdicts"], _refused(why)]}
         for at in range(len(rows)):
             _describe(session, out, rows.select([at]), rows[at])
             if rewards and session.plan["method"]["rewarded"]:

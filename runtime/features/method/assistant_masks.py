@@ -4,7 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
+from ...core.rows import name as name_of
 
 UNMARKED = "the chat template has no {% generation %} marks, which assistant_only needs, and trl does not know it; "
 
@@ -13,8 +15,38 @@ LONG = 8
 """Shorter contents may be in another turn by chance."""
 
 
+RENDERED = 200
+"""At most this many rows with empty answers are rendered, to find one without a token to learn."""
+
+
 class AssistantMasks(Feature):
     """Hooks for a run that is trained only on the assistant's tokens."""
+
+    tokenizer: Any = None
+
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+        """Remember the tokenizer, which renders rows with empty answers later."""
+        self.tokenizer = tokenizer
+
+    def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
+        """Raise RunError for a row without a token to learn. trl refuses such a row after the model is loaded, and does
+        not name it."""
+        alone, empty = unanswered(rows) if "messages" in rows.column_names else ([], [])
+        if alone:
+            others = f", and neither do {len(alone) - 1:,} others" if alone[1:] else ""
+            roles = ", ".join(dict.fromkeys(turn["role"] for turn in rows[alone[0]]["messages"]))
+            raise RunError(
+                f"{name_of(source)}, row {alone[0]}: the conversation has no turn of the assistant to learn from"
+                f"{others} (the roles of its turns are {roles}); remove such rows, or leave `assistant_only` out"
+            )
+        for number in empty[:RENDERED] if getattr(self.tokenizer, "chat_template", None) else ():
+            if wrong_marks(bundle.row_format().conversations(rows[number]), self.tokenizer) is not None:
+                raise RunError(
+                    f"{name_of(source)}, row {number}: every answer is empty, and the chat template marks no token "
+                    "after it, so nothing is learned; remove such rows, or put the end token inside the "
+                    "{% generation %} marks"
+                )
+        return rows
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
         """Check that the chat template marks the assistant's tokens."""
@@ -24,6 +56,24 @@ class AssistantMasks(Feature):
         """Check that the template's marks enclose the answers of a row, and not its questions."""
         why = wrong_marks(bundle.row_format().conversations(dict(row)), tokenizer)
         return [] if why is None else [f"{name}: {why}"]
+
+
+def unanswered(rows: Any) -> tuple[list[int], list[int]]:
+    """The numbers of two kinds of rows: those without a turn of the assistant, and those with only empty answers."""
+    import pyarrow.compute as compute
+
+    column = rows.with_format(None).data.column("messages")
+    parents, turns = compute.list_parent_indices(column), compute.list_flatten(column)
+    answers = compute.equal(compute.struct_field(turns, "role"), "assistant")
+    spoken = compute.not_equal(compute.struct_field(turns, "content"), "")
+    answered, heard = (
+        {*parents.filter(one).to_pylist()} for one in (answers, compute.and_(answers, spoken))
+    )  # a set of all row numbers is small next to the rows
+    everything = range(len(rows))
+    return (
+        [one for one in everything if one not in answered],
+        [one for one in everything if one in answered and one not in heard],
+    )
 
 
 def missing(tokenizer: Any) -> list[str]:

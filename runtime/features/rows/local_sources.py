@@ -8,6 +8,7 @@ from typing import Any
 from ...core import bundle_integrity
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
+from ...library_internals.json_texts import keep_dates
 from ..launch import local_files
 from ..launch.verified_files import changed
 from . import split_files
@@ -43,6 +44,8 @@ def _read(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool
     from datasets import Features, Value, load_dataset
 
     builder, found = files(bundle, source, split)
+    if builder == "json":
+        keep_dates()
     cut = f"[:{source['slice']}]" if source["slice"] and not streaming else ""
     options: dict[str, Any] = {"encoding": "utf-8-sig"} if builder == "text" else {}  # skips a byte order mark
     documents = source.get("documents")
