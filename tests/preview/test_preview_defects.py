@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from emitted import put
 from interpreters import OTHERS
+from tiers import EACH_STACK
 from tiny_runs import lines, spec
 
 from xpc.compiler.stacks import DEFAULT
@@ -192,6 +193,39 @@ def test_a_row_that_is_not_drawn_is_explained(warm: Warm) -> None:
     text = spec(f"data mix {{\n{data}}}", "method sft(completion_only)", data="mix", length="1 epochs")
     found = first_row(warm, warm.compiled(text, "shared"), "shared")
     assert [one["code"] for one in found["verdicts"]] == ["XP595"]
+
+
+@pytest.mark.parametrize("target", EACH_STACK)
+def test_nothing_of_a_split_text_is_reported_as_cut(warm: Warm, target: str) -> None:
+    put(warm.location, {"long_texts.jsonl": lines([{"text": "word " * 99}] * 8)})
+    data = 'data texts {\n  "long_texts.jsonl"\n  long = chunk\n}'
+    name = f"split-{target}"
+    found = first_row(warm, warm.compiled(spec(data, data="texts", target=target), name), name, target)
+    assert found["verdicts"] == []
+    parts = found["sequences"]
+    assert len(parts) > 2
+    assert all(one["cut"] == {"start": [], "end": []} and not one["turns"][0]["cut"] for one in parts)
+    assert "".join(token[1] for one in parts for token in one["tokens"]) == "word " * 99 + "<|im_end|>"
+
+
+def test_a_row_at_which_the_run_stops_has_its_own_number(warm: Warm) -> None:
+    """The run counts the rows that it reads, and a preview gives it only one."""
+    import pyarrow
+    from pyarrow.parquet import write_table
+
+    answered = [user("What is 1+1?"), assistant("It is 2.")]
+    rows = [{"messages": answered[: 1 + (at != 5)]} for at in range(8)]
+    write_table(pyarrow.Table.from_pylist(rows), os.path.join(warm.location, "unanswered_rows.parquet"))
+    bundle = warm.compiled(spec(ANSWERS, data='"unanswered_rows.parquet"'), "unanswered_rows")
+    out = os.path.join(warm.location, "unanswered_rows.json")
+    done = warm.of(DEFAULT).run(
+        bundle, warm.location, bundle, out, "8", "rows", program=os.path.join(HERE, "prepared.py")
+    )
+    assert done["status"] == [0], done["err"][-4000:]
+    with open(out, encoding="utf-8") as handle:
+        found = [(one["row"], one["excluded"]) for one in json.load(handle)["rows"] if one["excluded"] is not None]
+    assert [one[0] for one in found] == [5]
+    assert "unanswered_rows.parquet, row 5: the conversation has no turn of the assistant" in found[0][1]
 
 
 JUDGES = """\

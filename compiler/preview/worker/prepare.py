@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import tokens, verdicts
-from .reading import Capture, TokenSequence, sequences
+from .reading import Capture, TokenSequence, mark_parts, sequences
 from .session import Session
 
 ALL_DROPPED = "there are no rows to train on"
@@ -112,8 +112,9 @@ def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str
         help = f"write seq = {needed} or more, or shorten the row" if needed else ""
         out["verdicts"].append(verdicts.verdict(code, f"the trainer drops the row: {out['excluded']}", help))
         return
-    for index in range(len(trainer.train_dataset)):
-        found_sequences = sequences(session, trainer, capture, index)
+    parts = [sequences(session, trainer, capture, index) for index in range(len(trainer.train_dataset))]
+    mark_parts([each for one in parts for each in one], capture.full().get("text"))
+    for found_sequences in parts:
         out["verdicts"] += verdicts.same_answers(found_sequences)
         for at, one in enumerate(found_sequences):
             shown, found = _shown(session, trainer, one, row, at)
@@ -166,17 +167,15 @@ def _shown(
     kept = [[number, text, int(learned), turn] for number, text, learned, turn in zip(
         one.ids, read.kept_texts, one.learned, read.kept_turns, strict=True)]  # fmt: skip
     end = one.head + len(one.ids)
-    cut = {
-        "start": [[number, text] for number, text in zip(one.full[: one.head], texts, strict=False)],
-        "end": [[number, text] for number, text in zip(one.full[end:], texts[end:], strict=True)],
-    }
+    around = [] if one.split else [*zip(one.full, texts, strict=True)]
+    cut = {"start": [[*each] for each in around[: one.head]], "end": [[*each] for each in around[end:]]}
     shown = {
         "name": one.name, "tokens": kept, "cut": cut, "roles": roles,
         "turns": [
             {"role": role, "tokens": sum(turn == number for turn in read.kept_turns),
              "learned": sum(bool(learned) and turn == number for learned, turn in zip(one.learned, read.kept_turns,
                                                                                        strict=True)),
-             "cut": sum(turn == number for turn in turns) - sum(turn == number for turn in read.kept_turns)}
+             "cut": 0 if one.split else turns.count(number) - read.kept_turns.count(number)}
             for number, role in enumerate(roles)
         ],
     }  # fmt: skip

@@ -35,11 +35,22 @@ class TokenSequence:
         # truncation is not the only change of the tokens, so positions before and after it cannot be compared
         if self.head < 0:
             self.full, self.head = self.ids, 0
+        self.split = self.continued = False
+        """`split`: the sequence is a part of a row of which nothing is cut off; `continued`: another part follows."""
 
     @property
     def cut(self) -> int:
         """The number of tokens that are cut off."""
-        return len(self.full) - len(self.ids)
+        return 0 if self.split else len(self.full) - len(self.ids)
+
+
+def mark_parts(parts: Sequence[TokenSequence], full: Sequence[int] | None) -> None:
+    """Mark the parts of a row that is split (`long = chunk`, or packing that splits rows) and not cut: joined, they are
+    the row's tokens `full`.
+    """
+    if len(parts) > 1 and [number for one in parts for number in one.ids] == full:
+        for one in parts:
+            one.split, one.continued, one.full_length = True, one is not parts[-1], len(one.ids)
 
 
 class Capture:

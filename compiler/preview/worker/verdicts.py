@@ -121,7 +121,7 @@ def _end(read: Read) -> Iterator[Verdict]:
     """Report that no end token follows the last answer, except if the answer is truncated."""
     one, tokenizer = read.one, read.session.tokenizer
     end, last = tokenizer.eos_token_id, read.last_answer
-    if one.cut or end is None or last is None or not any(one.learned):
+    if one.cut or one.continued or end is None or last is None or not any(one.learned):
         return
     turns = read.kept_turns
     learned = [at for at, token in enumerate(one.ids) if one.learned[at] and turns[at] == last]
@@ -180,7 +180,7 @@ def _thoughts(read: Read) -> Iterator[Verdict]:
 def _cut(read: Read) -> Iterator[Verdict]:
     one, last, name = read.one, read.last_answer, _name(read)
     many, limit = max(len(one.full), one.full_length), len(one.ids)
-    if many == limit or not one.ids:
+    if many == limit or one.split or not one.ids:
         return
     kept, turns = read.kept_turns, read.turns
     help = f"write seq = {many} or more, or shorten the row"
