@@ -22,7 +22,7 @@ KNOWN = {
 }  # fmt: skip
 """A call of ``Dataset.map`` is done in batches only if it has no arguments other than these."""
 FEWEST = 1000
-"""Rows for each forked process: 2,500 rows are mapped by at most two processes."""
+"""Each forked process gets at least this many rows: 2,500 rows are mapped by at most two processes."""
 CALLS = run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "batched_calls.py"))
 NotBatched: type[Exception] = CALLS["NotBatched"]
 
@@ -168,8 +168,8 @@ COLUMNS: Mapping[str, Callable[..., Any]] = {
     "38267dd5b0b71f1e": _truncate,
     "48560174eed0b75b": _any_learned,
 }
-"""Functions of trl 1.16's SFT trainer, by the digest of their source code, each with the function above that does the
-same with an Arrow table. A function with another digest is called for each row."""
+"""Maps the digest of a function's source code to a function above, which does the same with an Arrow table. The
+digests are of functions of trl 1.16's SFT trainer. A function with another digest is called for each row."""
 
 
 def on_columns(function: Callable[..., Any]) -> Callable[..., Any] | None:

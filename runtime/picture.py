@@ -20,7 +20,7 @@ PANELS = ("reward", REWARDS, "margin", "loss", "learning rate", "tokens/s")
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b2df8a")
 """Colours that people with colour blindness tell apart (Okabe and Ito 2008), and two more."""
 WIDTH, HEIGHT = 400, 230
-"""Size of a panel; the text of 11 units is readable on a phone, where a panel is as wide as the screen."""
+"""Size of a panel in pixels. On a phone, a panel fills the width of the screen, and text of 11 pixels is readable."""
 LEFT, RIGHT, TOP, BOTTOM = 52, 18, 40, 26
 POINTS = 300
 """The steps are divided into at most this many parts; the lowest and the highest value of each part are drawn."""

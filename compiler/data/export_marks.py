@@ -35,8 +35,9 @@ CHOICE = re.compile(r"(?:(?:response|answer|model|option|output|completion)[ _-]
 PROMPT_ENDS, ANSWER_BEGINS = re.compile(r"[A-Za-z0-9?.!:]\Z"), re.compile(r"[A-Za-z0-9]")
 WITH_PROMPT = ("prompt_completion", "unpaired", "prompt")
 ARGUMENT, SWITCH = "template_argument:", "template_switch:"
-"""Prefixes, before a name, of properties that `export_marks` returns: an argument of the chat template in the row, and
-such an argument whose value is a text such as `false`.
+"""Prefixes of properties that `export_marks` returns. A row with the argument `enable_thinking` of the chat template
+has the property `template_argument:enable_thinking`. If the value is a text such as "false" instead of a boolean, the
+property is `template_switch:enable_thinking`.
 """
 SWITCHES = ("true", "false", "yes", "no", "on", "off")
 PLAIN = ("text", "tokens", "images")

@@ -21,8 +21,8 @@ from xpc.compiler.files.digest import sha256
 from xpc.compiler.files.inputs import UsageError
 
 NEW, OLD = "new", "old"
-"""Names inside of the hidden folder. The new folder has the first name. The old folder gets the second one, if the
-system cannot exchange two folders in one step.
+"""Names of folders inside the hidden folder. The new folder is written as `new`. If the system cannot exchange two
+folders in one step, the old folder is moved to `old`.
 """
 HERE, EXCHANGE = -100, 2
 """The values of AT_FDCWD and RENAME_EXCHANGE for Linux' renameat2(2)."""

@@ -20,7 +20,9 @@ LINE = re.compile(
     r"""(?:(?P<text>"[^"\\\x00-\x1f\x7f]*")|"""
     r"""(?P<value>"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt])*"|0|[1-9][0-9]{0,17}|true|false))"""
 )
-"""A line of a manifest. Most values are texts without escapes, so these have a separate group."""
+"""Matches a line of a manifest. The group `text` is a quoted value without escapes, which needs no decoding, as most
+values; the group `value` is any other value.
+"""
 DATA = "data"
 
 

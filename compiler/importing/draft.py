@@ -321,8 +321,8 @@ class Draft:
     def _settle(self, entry: Entry, known: tuple[str, ...], refused: Mapping[str, str],
                 begun: set[tuple[str, str]]) -> None:  # fmt: skip
         """Handle a key that no importer has handled: report it as unknown, refused or without effect. If an importer
-        has handled some keys inside of it, handle the remaining keys inside. `begun` names the keys of which this is
-        known.
+        has handled some of the keys in its mapping, handle only the remaining ones. `begun` contains keys, each with
+        its file, in which an importer has handled a key.
         """
         if (entry.file, entry.key) in self.outcomes:
             return

@@ -180,12 +180,13 @@ def native(names: set[str], method: str, model: str | None, trackio: bool = Fals
            versions: Sequence[str] = (), named: bool = False) -> tuple[Stack, Stack]:  # fmt: skip
     """Returns a pair: the stack whose defaults a TRL configuration relies on, and the stack to run it.
 
-    - `names` are the names of the file's keys, from which the first stack is guessed (`_dated`). `versions` are the
-      TRL versions that fit the file. If the guessed stack's version is not in `versions`, or if the user gave the
-      version (`named`), the first stack is the newest stack whose version is in `versions`, or else the stack with the
-      nearest defaults. If only the default stack supports the model's family, the first stack is the default stack.
-    - The second stack is the default stack if the first one lacks a key name, the method, the model's family or trackio
-      (`trackio` is true if the file reports to trackio). Otherwise, both stacks are the same.
+    - The first stack is guessed from `names`, the names of the file's keys (`_dated`). `versions` are the TRL versions
+      that fit the file. The guess is not used if its version is not among them, or if the user named the version
+      (`named`). Then the first stack is the newest stack with one of these versions, or else the stack with the nearest
+      defaults. If only the default stack supports the model's family, the first stack is the default stack.
+    - The second stack is the default stack if the first one lacks something that the file needs: the name of a key, the
+      method, the model's family, or trackio (`trackio` is true if the file reports to trackio). Otherwise, the second
+      stack is the first one.
     """
     source = _dated(names, method)
     if versions and (named or number(source) not in versions):

@@ -22,16 +22,17 @@ MAX_DEPTH = 4
 
 @mutable
 class MergedSpec:
-    """The merged contents of a spec and its bases. `kinds` says for each path whether its value comes from the spec or
-    a base ("spec" or "base").
+    """The merged contents of a spec and its bases (the files that it extends).
 
-    `files` are the spec and its bases, the spec first. `broken` is true if a part of these files could not be read; a
-    setting that seems to be missing may be in this part. `intended` are the settings that were probably meant by
-    unknown names; they are not reported as missing. `advisor` gives suggestions.
-
-    `sweep` is the sweep block of the first file that has one. `stated` are the other settings of the file with the
-    sweep block, and `over` are the settings of the files that extend this file. For a run of a sweep, `member` is the
-    name of the run, and `model_source` is the text that names its model.
+    - `kinds`: for each path of a setting, where its value comes from, "spec" or "base"
+    - `files`: the spec and its bases, the spec first
+    - `broken`: true if a part of these files could not be read; a setting that seems to be missing may be in this part
+    - `intended`: settings for which an unknown name probably stands, so they are not reported as missing
+    - `sweep`: the sweep block of the first file that has one
+    - `stated`: the other settings in the file of the sweep block
+    - `over`: the paths of settings in files that extend the file of the sweep block
+    - `member`, `model_source`: for a run of a sweep, the name of the run, and the text that names its model
+    - `advisor`: gives suggestions
     """
 
     file: File

@@ -115,8 +115,9 @@ class RevisionWorkspace(Workspace):
         return path
 
     def _put_files(self, folder: str, path: str, names: Sequence[str], place: tuple[Commit, str]) -> None:
-        """Copy the files of a folder. A link to a folder becomes a link to that folder's copy, because a link to a
-        folder above itself would otherwise be copied without end. A file that is not copied becomes a link, too.
+        """Copy the files of a folder. A symbolic link to a folder becomes a link to the copy of that folder. If the
+        files behind links were copied again, a link to a folder above itself would never end. For a file that
+        `_put` does not copy, create a link to the path that it returns.
         """
         place[0].read(*names)
         for one in names:

@@ -327,8 +327,8 @@ class Facts:
     last one.
     """
     zero3_hooks_shared: bool
-    """Whether DeepSpeed under ZeRO-3 confuses the hooks of a module with the hooks of PEFT's wrapper around this
-    module.
+    """Whether DeepSpeed's ZeRO-3 takes the hooks of a module for hooks of PEFT's wrapper around the module, and so adds
+    none to the wrapper.
     """
     epoch_forgotten: bool
     """Whether accelerate's data loader forgets the number of the epoch when a run resumes. The remaining rows are then

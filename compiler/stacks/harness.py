@@ -19,7 +19,7 @@ LEADERBOARD = (
 withdrawn.
 """
 PARTS = {"ifeval": ("ifeval", "instruction_following"), "math": ("leaderboard_math", "minerva_math")}
-"""Extras of the package lm-eval, each with texts. A task whose name contains one of these texts needs the extra."""
+"""For each extra of the package lm-eval: a task whose name contains one of the texts needs this extra."""
 
 
 def _table() -> dict[str, Any]:

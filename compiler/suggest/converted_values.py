@@ -49,7 +49,7 @@ BLOCKS = {
     **dict.fromkeys(("mlp", "ffn", "feed_forward"), OF_MLP),
     "qkv": "[q_proj, k_proj, v_proj]", "qv": "[q_proj, v_proj]",
 }  # fmt: skip
-"""Names for the linear layers of a part of each layer, and their modules in most families."""
+"""Names such as `mlp` for a part of each decoder layer, with the linear modules of this part in most model families."""
 COUNTED = {
     "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
     "twelve": 12, "sixteen": 16, "thirty-two": 32, "sixty-four": 64,

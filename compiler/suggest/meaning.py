@@ -317,7 +317,7 @@ def choice(row: schema.Setting, text: str) -> str | None:
     stage = re.search(r"(?:^|[_.-])z(?:ero)?_?([123])(?![0-9])", text.lower()) if row.path == "strategy" else None
     inside = inside or ({f"zero{stage[1]}"} if stage is not None else set())  # `ds_z3_config.json`
     if len(inside) == 1 and row.path == "strategy" and "offload" in typed:
-        return None  # `zero2_offload` says more than `zero2` does, so it is not converted
+        return None  # `zero2_offload` is not converted to `zero2`, which would lose the offload
     if len(inside) == 1:
         # the text contains one of the choices, as the file name `ds_config_zero3.json` contains `zero3`
         return inside.pop()

@@ -6,10 +6,10 @@ from typing import Any
 
 
 def sharded(plan: Mapping[str, Any], matrices: Sequence[Any], others: Sequence[tuple[float, Sequence[Any]]]) -> Any:
-    """DeepSpeed's MuonWithAuxAdam for these weights; ``others`` are pairs of a weight decay and AdamW's weights.
+    """DeepSpeed's MuonWithAuxAdam: Muon for ``matrices``, AdamW for ``others`` (pairs of a weight decay and weights).
 
-    DeepSpeed recognizes the matrices that Muon trains by the attribute ``use_muon``. "standard" is the Newton-Schulz
-    iteration of torch's Muon; DeepSpeed's own default, "gram", runs in float16.
+    DeepSpeed recognizes Muon's matrices by the attribute ``use_muon``. ``ns_method`` is "standard", the Newton-Schulz
+    iteration of torch's Muon, because DeepSpeed's default, "gram", computes in float16.
     """
     import torch
 

@@ -40,7 +40,7 @@ def bring(path: str, *arguments: str):
 RENAMED = {"max_seq_length": "max_length", "torch_dtype": None, "gradient_checkpointing": "activation_checkpointing",
            "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs", "hub_model_revision": "hub_revision",
            "warmup_ratio": "warmup_steps"}  # fmt: skip
-"""Arguments with another name on trl-1.16; on trl-0.18 they have the recipe's name."""
+"""Arguments of the recipes that have another name on trl-1.16, with this name. On trl-0.18, the names are the same."""
 ELSEWHERE = {
     "hub_model_id": "stated where something is pushed", "hub_strategy": "stated where something is pushed",
     "hub_private_repo": "stated where something is pushed", "hub_model_revision": "stated where something is pushed",

@@ -38,8 +38,9 @@ def location(interpreters: Warm) -> str:
     built = interpreters.of(DEFAULT).run(folder, folder, os.path.join(folder, "teacher"), "1", program=script)
     assert built["status"] == [0], built["err"]
     for name in ("tiny", "teacher"):
-        # transformers 4 does not know the tokenizer class that transformers 5 writes; both know this class. In 4.52 it
-        # makes token_type_ids, which Qwen2 does not accept, unless its inputs are stated, as in published folders.
+        # transformers 4 does not know the tokenizer class that transformers 5 writes, but both know
+        # PreTrainedTokenizerFast. Without `model_input_names`, this class would return token_type_ids in 4.52, which
+        # Qwen2 does not accept.
         settings = os.path.join(folder, name, "tokenizer_config.json")
         with open(settings, encoding="utf-8") as handle:
             stated = json.load(handle)

@@ -23,14 +23,14 @@ SMALL: dict[str, Any] = {
 OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "adafactor", "sgd", "adagrad", "rmsprop")
 """Optimizers that need no additional package."""
 LONG_ENOUGH = 8
-"""The number of tokens of a completion in the variant."""
+"""The largest number of tokens that a run generates for a completion after `on_cpu` has changed its plan."""
 LONGEST = 128
 """The largest number of tokens of a sequence."""
 
 
 def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> None:
-    """Change a plan in place. `keep` names arguments that stay; beside names of arguments, `attn_implementation` and
-    `deepspeed` are possible.
+    """Change a plan in place. `keep` names arguments that are not changed; `attn_implementation` and `deepspeed` are
+    also possible names.
     """
     values, run = plan["arguments"], plan["run"]
     more = kept.before(plan, job) if job.get("checked") else {}

@@ -173,7 +173,7 @@ def test_an_edited_summary(location, old, new, sealed):
     assert old in text
     text = text.replace(old, new, 1)
     if sealed:
-        # the seal is no secret: anybody who knows the format can compute it again
+        # the seal, a digest of the lines above it, needs no key: after an edit, anybody can compute it anew
         above = text.rpartition(',\n  "seal"')[0]
         text = f'{above},\n  "seal": "sha256:{hashlib.sha256((above + chr(10) + "}").encode()).hexdigest()}"\n}}\n'
     path.write_text(text)

@@ -382,8 +382,8 @@ def test_specs_that_inherit_train_are_grouped_by_the_line_of_the_base(house):
 
 @pytest.mark.slow
 def test_a_lock_that_changes_with_a_base_is_not_hidden_in_its_group(house):
-    """If a base changes, specs that extend it are grouped. A changed lock of one of them must be mentioned; once, the
-    comment said only `specs/b.xp: the same hours and memory`.
+    """If a base changes, the comment groups the specs that extend it. If one of these specs also has a changed lock
+    file, the comment must say so, and not only `specs/b.xp: the same hours and memory`.
     """
     lock = '[lock]\nformat = 1\nxpc = "1"\ntarget = "trl-1.16"\n\n[environment."requirements.txt"]\nasked = []\n'
     write(house, "specs/b.xp.lock", lock + 'resolved = ["torch==2.13.0"]\n')

@@ -208,8 +208,8 @@ def test_a_repository_of_somebody_else_runs_nothing(tmp_path: Path, mark: Path) 
 
 
 def test_the_planted_commands_would_run(tmp_path: Path, mark: Path) -> None:
-    """The other tests of this file can fail: without xpc's protection, git runs the remote's command as soon as an
-    object is missing.
+    """Without xpc's protection, git runs the command in the remote's configuration as soon as an object is missing. So
+    the other tests of this file would fail without the protection.
     """
     top = two_commits(tmp_path / "work")
     configure(top / ".git", mark, str(top))

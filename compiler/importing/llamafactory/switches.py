@@ -21,8 +21,9 @@ FAMILIES = ("ernie4_5_moe", "granitemoe", "jamba", "llama4", "mixtral", "olmoe",
 
 
 def switches(draft: Draft, named: Entries, stage: str) -> None:
-    """Import keys for which a spec can only express one value, and set the router's load-balancing loss. If such a key
-    has an effect only together with another key, and the other key is missing, the report says that it has no effect.
+    """Import the keys for which a spec can express only one value, and the weight of the router's load-balancing loss.
+    Some of these keys have an effect only together with another key. If that other key is missing, the report says
+    that the key has no effect.
     """
     KEYS.apply_usual(draft, named)
     KEYS.note_unneeded(draft, named)

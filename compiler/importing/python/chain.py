@@ -104,7 +104,7 @@ def _inside(chain: Chain, value: object) -> object:
 
 
 def _has_rows(chain: Chain, call: Object) -> bool:
-    """Whether a call loads the rows or contains them. If so, the call or its rows are stored in `chain`."""
+    """Whether a call loads rows (`load_dataset`) or contains them (`Dataset.from_list`). If so, `chain` gets them."""
     if call.last in ("load_dataset", "load_from_disk"):
         chain.loaded = call
     elif call.last in OPENED and call.positional and isinstance(call.positional[0].value, str | Unknown):
@@ -181,8 +181,8 @@ def _of_several_files(value: object) -> list[object]:
 
 
 def _prepared(value: Object) -> object:
-    """The dataset that was passed to `accelerator.prepare(...)`, for the call's result or for an item of it (if several
-    objects were passed). None for other calls.
+    """If `value` is the result of `accelerator.prepare(dataset)`, or an item of the result of
+    `accelerator.prepare(model, dataset)`: the object that was passed at this position. Otherwise None.
     """
     if value.last == "prepare" and len(value.positional) == 1:
         return value.positional[0].value

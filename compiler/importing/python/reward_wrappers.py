@@ -73,8 +73,8 @@ def refuse(draft: Draft, key: str, value: object, location: Entry) -> None:
 def _expression(
     key: str, value: object, data: Data | None, draft: Draft, parts: dict[str, str]
 ) -> tuple[str, set[str]] | None:
-    """Returns a pair: the column `key` as the source of an expression over `row`, and the script's names that this
-    expression uses. None if the column cannot be written as one expression.
+    """Returns a pair: Python code that computes the column `key` from a row, such as `row["answer"]`, and the names of
+    the script that this code uses. None if the column cannot be computed by one expression.
     """
     requested = draft.settings.get("data.prompt")
     prompt = requested.text.strip('"') if requested is not None else "prompt"

@@ -83,8 +83,8 @@ class Files:
         return [*words[: at + 1], Word(name, words[at].line), *rest[2:]]
 
     def made(self, head: str, texts: list[str], source: str | None, state: Variables) -> str | None:
-        """The text that a command prints or writes; None if it is unknown. `source` is the text that the command
-        reads.
+        """The output of a command such as `cat A` or `sed`; None if it is unknown. `source` is the text of its standard
+        input.
         """
         names = [one for one in texts[1:] if not one.startswith("-")]
         if head == "cat":

@@ -91,8 +91,8 @@ def packing(draft: Draft) -> None:
 
 
 def native_defaults(draft: Draft, native: Stack) -> None:
-    """Write to the spec the defaults of the file's TRL version for settings that no key sets, if xpc has other
-    defaults. `native` is the nearest stack.
+    """Add the settings that no key of the file sets and for which xpc has another default than the file's TRL version:
+    the spec then states TRL's default. `native` is the stack nearest to this version.
     """
     table = stated(draft, native)
     why = f"not set: the default of {origin(draft, native)}"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Scalar: TypeAlias = int | float | str | bool | tuple["Scalar", ...] | None
 
 WIDE = 60
-"""The largest number of characters of a value in the first line."""
+"""The largest number of characters of an old or new value in the first line of a comparison."""
 AROUND = 16
 """Two long values are shown from this many characters before their difference to this many after it."""
 

@@ -281,8 +281,8 @@ def _totals(before: list[Forecast], after: list[Forecast]) -> tuple[float | None
 
 
 def _row(was: Operand, now: Operand, before: list[Forecast], after: list[Forecast]) -> str:
-    """The line of a spec within a group. All specs of a group have the same changed settings, so the line says only
-    what these do to this spec: the changes of memory, GPU-hours and warnings.
+    """The line of one spec within a group. The head of the group names the changed settings, which are the same for all
+    its specs. So the line only says how memory, GPU-hours and warnings of this spec change.
     """
     parts = [verdict_change(before[0].plan, after[0].plan)] if before and after else []
     hours = _totals(before, after)[0]

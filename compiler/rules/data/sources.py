@@ -153,8 +153,9 @@ def training_on_test(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP508", "mixed-shapes")
 def mixed_shapes(spec: Spec) -> Iterator[Finding]:
-    """All sources of a mixture must have the same shape, except for sft, whose rows are tokenized before they are
-    joined. `messages` and from/value conversations count as one shape, because the runtime converts from/value.
+    """All sources of a mixture must have the same row shape, such as `text` or `messages`. Only sft can mix shapes,
+    because its rows are tokenized before they are joined. `messages` and from/value conversations count as one shape,
+    because the runtime converts from/value.
 
     Why it is bad: the rows of all sources are concatenated. A row of one shape lacks the columns of another shape: for
     example, a row with `messages` has no column `text`.

@@ -105,7 +105,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         )
     elif mask_is_exact(spec) and not rows_have_bounds(spec):
         best = bounded(spec)
-        # a target with an exact mask always has a strategy other than `wrapped`, so one can be suggested
+        # each target with an exact mask has a packing strategy besides `wrapped`, so `bounded` finds one
         assert best is not None
         yield Finding(
             spec.location("batch.packing.strategy", UNMARKED),

@@ -57,7 +57,7 @@ class Range:
     default_of: Path | None = None
 
     def concerns(self, spec: Spec) -> bool:
-        """Whether the range applies to the spec."""
+        """Whether this range applies to the spec, as the docstring of the class explains."""
         if self.default_of is None and not spec.written(self.path):
             return False
         adapter = spec.adapter if spec.lora else ""
@@ -155,8 +155,8 @@ RANGES = (
     Range("strategy.reduce_bucket", 1e5, INFINITE, "reduce_bucket = 500000000", "50M to 1B elements"),
     Range("data.holdout", 0, 0.5, "holdout = 5%", "1 to 20 % of the rows"),
 )  # fmt: skip
-"""The ranges, in the order in which they are reported. Of several ranges for a setting the first that applies is used.
-`delta` below 1, `dropout` from 1 on and `min_p` of 1 are other rules' findings.
+"""The ranges, in the order of their findings. If several ranges of a setting apply to a spec, the first one is used.
+Other rules report a `delta` below 1, a `dropout` of 1 or more, and a `min_p` of 1.
 """
 EXTRA = (
     ("neftune_noise_alpha", 100, "neftune_noise_alpha = 5", "5 to 15"),

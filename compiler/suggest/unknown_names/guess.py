@@ -57,8 +57,9 @@ def _with_a_shared_word(name: str, clause: str, guess: Meaning | None) -> Meanin
 
 
 def _misspelt_in_the_clause(name: str, clause: str, guess: Meaning | None) -> Meaning | None:
-    """Prefer a setting of the clause that the name misspells or shortens, or of a block in it: `drop` in `lora` stands
-    for `dropout`, and `privat` in `save` is `hub(private)`.
+    """If the unknown name is a misspelt or shortened setting of the clause, prefer this setting to the guess so far:
+    `drop` in `lora` is `dropout`. The setting may also be in a block of the clause: `privat` in `save` is
+    `hub(private)`.
     """
     if guess is not None and guess.likeness >= SAME:
         return guess

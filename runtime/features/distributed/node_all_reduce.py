@@ -56,7 +56,7 @@ class NodeAllReduce(Feature):
     """Hooks that run a test all-reduce over the nodes in the preflight."""
 
     def check_gpu_links(self, bundle: Bundle) -> list[str]:
-        """Print the all-reduce speed of this node's GPUs. A hang is a finding, which is sent to the other nodes."""
+        """Print the all-reduce speed of this node's GPUs. If the all-reduce hangs, return a finding that says so."""
         count = bundle.run["processes_per_node"]
         if count < 2:
             return []

@@ -91,7 +91,7 @@ class EvaluatingTrainer(FaultTolerant):
         super().save_checkpoint(write_and_name_best)
 
     def catch_up(self) -> None:
-        """Run the evaluation that an earlier start of the run stopped without."""
+        """Run the evaluation that was due when the run stopped, and that was not completed."""
         self.evaluate_first = False
         try:
             evaluate_now(self)
@@ -121,7 +121,7 @@ def random_states() -> tuple[Any, Any, Any, Any]:
 
 
 def restore_random_states(python: Any, array: Any, cpu: Any, cuda: Any) -> None:
-    """Restore the result of ``random_states``."""
+    """Set the states of the random generators to those that ``random_states`` returned."""
     import torch
 
     random.setstate(python)
@@ -176,7 +176,7 @@ class Evaluation(Feature):
         return due(args, state) and not evaluated(path, state.global_step, len(losses_of(bundle)))
 
     def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
-        """Run the evaluation that an earlier start has missed, if any."""
+        """If an evaluation is due at the step from which the run resumes, and its results are missing, run it."""
         if trainer.evaluate_first:
             trainer.catch_up()
 

@@ -32,7 +32,7 @@ class Float8(Feature):
         logging.getLogger("torchao").setLevel(logging.ERROR)
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
-        """Compare accelerate's recipe with the bundle, and note the layers that accelerate is going to replace."""
+        """Compare accelerate's fp8 settings with the bundle, and keep the list of layers that will compute in fp8."""
         self.layers = replaceable(trainer.model)
         recipe = trainer.accelerator.ao_recipe_handler
         yield "the library that computes in fp8", "torchao", "none" if recipe is None else "torchao"

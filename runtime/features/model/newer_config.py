@@ -8,7 +8,7 @@ from ...core.feature import Bundle, Feature
 
 
 class NewerConfig(Feature):
-    """Hooks for a run with transformers 4."""
+    """Hooks for a run with transformers 4, whose model may have been saved by transformers 5."""
 
     def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:
         """Raise RunError if the model would be loaded with other rotary positions than it was saved with."""

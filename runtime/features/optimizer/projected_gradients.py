@@ -20,9 +20,9 @@ class ProjectedGradients(Feature):
     """Hooks for a run with GaLore or APOLLO, which project gradients."""
 
     def before_model(self, bundle: Bundle) -> None:
-        """Let torch load optimizer.pt: transformers loads it with `weights_only`, which refuses the projectors'
-        classes. Hide the warning of galore_torch and apollo_torch that their AdamW is deprecated, because no spec can
-        avoid it."""
+        """Allow the classes of GaLore's and APOLLO's projectors in optimizer.pt, because transformers loads this file
+        with `weights_only`, which refuses unknown classes. Hide the packages' warning that their AdamW is deprecated,
+        because no spec can avoid it."""
         import torch
 
         warnings.filterwarnings("ignore", category=FutureWarning, message="This implementation of AdamW is deprecated")

@@ -35,7 +35,7 @@ EMBEDDED = "data:image/"
 
 
 def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
-    """The dataset's columns with the messages and the images; ``present`` are the dataset's columns."""
+    """The names of the columns with the messages and the images. ``present`` are all columns of the dataset."""
     if source["shape"] != SHAPE:
         return rows.columns(source, present)
     return dict(zip(("messages", SHAPE), source["columns"] or ("messages", SHAPE), strict=True))

@@ -116,7 +116,7 @@ def _check_digest(path: str, expected: str | None, label: str) -> None:
         return
     try:
         found = bundle_integrity.digest(path)
-    except OSError as error:  # a file of the list was deleted
+    except OSError as error:  # a file that the bundle lists was deleted
         raise RunError(f"cannot read {label}: {path}: {error.strerror}") from error
     if found.removeprefix("sha256:") != expected.removeprefix("sha256:"):
         raise changed(path)

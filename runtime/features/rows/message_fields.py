@@ -80,7 +80,7 @@ class MessageFields(Feature):
 
 
 def _has_fields(stored: Any) -> bool:
-    """Whether the stored messages may have keys besides role and content, or the rows columns for the template."""
+    """Whether messages may have keys besides role and content, or rows may have columns that the template reads."""
     for column, kind in stored.features.items():
         turn = getattr(kind, "feature", None)
         keys = turn if isinstance(turn, dict) else {}

@@ -49,8 +49,8 @@ DATED = {
     ("dpo", "optim"): "adamw_torch",
     ("dpo", "truncation_mode"): "keep_end",
 }
-"""The files were written for older versions of TRL. These are defaults of those versions, which a spec for the newer
-stack states.
+"""Defaults of the older TRL versions for which the files were written. The newer stack has other defaults, so a spec
+for it states these values.
 """
 
 

@@ -49,8 +49,8 @@ def past(run: Any) -> dict[str, Any]:
 
 
 def one_more(run: Any) -> dict[str, Any]:
-    """Make a forward pass over a row that is too long for the tiny model, by as many tokens as the spec's rows are too
-    long for the spec's model.
+    """Make a forward pass over one row. If `seq` is 10 tokens above 1024, the context of the spec's model, the row is
+    10 tokens longer than the tiny model's context.
     """
     import torch
 

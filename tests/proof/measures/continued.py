@@ -19,10 +19,10 @@ def loaded(run: Any) -> dict[str, Any]:
 
 
 def reference(run: Any) -> dict[str, Any]:
-    """Whether the policy already differs from the reference before the first step. The reference is the model without
-    adapters.
+    """Whether the policy differs from the reference, which is the model without adapters, before the first step.
 
-    The B matrices of a continued adapter are set to values other than zero.
+    If the run continues an adapter, the function first sets the adapter's B matrices to 0.1, as if the adapter had been
+    trained.
     """
     import torch
 

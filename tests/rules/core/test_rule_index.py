@@ -73,8 +73,8 @@ class Noted(Mapping):
 
 @pytest.fixture(scope="module")
 def specs(tmp_path_factory):
-    """For each rejected and each accepted text of the rules' cases that gives a `Spec`: this spec, and the set of paths
-    that are read from the spec.
+    """A list of pairs, one for each rejected or accepted text of the rules' cases from which a `Spec` can be made. A
+    pair has the spec, and an empty set. When a rule reads a setting of the spec, the set gets the setting's path.
     """
     found = []
     for case in CASES:
@@ -133,8 +133,8 @@ def test_rule_reads_what_it_names_and_skipped_modules_have_no_finding(specs):
 
 
 def _alone(rule, spec):
-    """What a rule finds in a spec for which its module's `WHEN` is false, so that normally the rule would not run.
-    Empty if the rule raises an exception.
+    """The findings of a rule for a spec that its module's `WHEN` excludes, so that xpc does not run the rule. Empty if
+    the rule raises an exception.
     """
     try:
         return list(rule.run(spec))

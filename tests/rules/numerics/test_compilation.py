@@ -1,5 +1,5 @@
-"""Some modes of torch.compile use CUDA graphs. For a compiled model, the rule's edit replaces such a mode, and no other
-one.
+"""The rule XP355 about modes of torch.compile that use CUDA graphs: its edit replaces such a mode if the model is
+compiled, and changes no other mode.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ OVERRIDE = re.compile(r"(\+\+|\+|~)?([\w./@-]+)(?:=(.*))?", re.S)
 PER_WORD, PER_LETTER = 20, 0.25
 """The cost, in interpreter steps, of an override on the command line and of a byte of a config file."""
 MOST = 20
-"""The largest number of files in one configuration."""
+"""The largest number of files from which one configuration is composed."""
 
 
 def configuration(machine: Machine, function: Function) -> object:

@@ -128,7 +128,7 @@ def settings(machine: Machine, kind: Class) -> dict[str, Argument]:
 
 
 def _values(machine: Machine, call: Object, node: ast.AST) -> Table:
-    """The dict, or the contents of the file, that a parser reads."""
+    """The arguments that a call of a parser reads from a dict or a file, such as `parser.parse_json_file("a.json")`."""
     value = first(call.positional, call.keywords, "args")
     for name in ("json_file", "yaml_file"):
         value = call.keywords[name].value if value is None and name in call.keywords else value
@@ -306,7 +306,7 @@ def defaults(path: str) -> Mapping[str, object]:
         rows = versions.table()[block]
         found = {name: [one[1] for one in changes if len(one) > 1] for name, changes in rows.items()}
         same = {name: values[0] for name, values in found.items() if values.count(values[0]) == len(values)}
-        # the default is null up to 0.26 and float32 later; without a dtype, the spec also has fp32
+        # the default of `dtype` is null up to trl 0.26 and float32 later; without `dtype`, the spec also has fp32
         return {**same, "dtype": None} if block == "model" else same
     every = [stacks.load(one) for one in stacks.names()]
     fields = [stack.fields(config) for stack in every if stack is not None for config in stack.configs
