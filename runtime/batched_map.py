@@ -263,7 +263,7 @@ def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, op
     if failed:
         raise NotBatched(_read(failed[0]))
     parts += [datasets.Dataset.from_file(name) for name in names[1:]]
-    if len({repr(one.features) for one in parts}) > 1:  # if all lists are empty, their type is another one
+    if len({repr(one.features) for one in parts}) > 1:  # a part in which all lists are empty has another type
         raise NotBatched("the function's results have different types in different parts of the rows")
     return parts[0] if cores == 1 else datasets.concatenate_datasets(parts)
 

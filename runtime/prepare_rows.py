@@ -124,10 +124,10 @@ def tiny_model(bundle: Any, tokenizer: Any) -> Any:
 
 
 def stub_feature(base: Any) -> Any:
-    """A feature with hooks that give trl's constructor stand-ins for rewards and the teacher."""
+    """The class of a feature that passes rewards which return 0, and a tiny teacher, to trl's constructor."""
 
     class StubFeature(base):  # type: ignore[misc]
-        """Hooks that pass rewards which return 0, and a tiny teacher, to trl's constructor."""
+        """Hooks for the preparation of rows, which needs neither real rewards nor the real teacher."""
 
         def trainer_options(self, bundle: Any, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
             """Add stand-ins for the rewards and the teacher to the arguments of the trainer's constructor."""

@@ -12,8 +12,8 @@ from typing import Any
 
 
 class TokenPlaces:
-    """The bytes of a text at which its tokens end. Where a loss mask is computed, this class replaces a
-    tokenizers.Encoding, of which only `char_to_token` is called there.
+    """The bytes of a text at which its tokens end. It replaces a tokenizers.Encoding in the function that
+    computes a loss mask, because that function calls only `char_to_token`.
     """
 
     def __init__(self, text: str, ends: Any) -> None:

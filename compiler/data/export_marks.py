@@ -64,7 +64,7 @@ def export_marks(
     found: set[str] = set()
     reasoning = shape in WITH_PROMPT and isinstance(values[0], str) and values[0].rstrip().endswith("<think>")
     for role, text in _spoken(values, shape):
-        # most texts have none of these, and the pattern is slow
+        # the pattern is slow, and most texts contain none of these strings, so they need no search
         if ("<|" in text or "INST]" in text or "_of_turn>" in text or "SYS>>" in text) and (
             token := TOKEN.search(text)
         ):

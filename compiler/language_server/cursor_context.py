@@ -90,7 +90,7 @@ def locations(text: str) -> Iterator[CursorContext]:
 
 
 def _context_of(here: Frame, token: Token) -> CursorContext:
-    """The context of a word. The word is also added to `here`, the state of the current statement."""
+    """The context of a word. `here` is the state of the current statement, to which this function adds the word."""
     if here.bracket == "[":
         return CursorContext(token, here.path, here.key)
     if here.value:

@@ -87,7 +87,7 @@ class Upgrade:
         after, _ = self.spec(self.text)
         assert after is not None
         left = self.difference(after)
-        # settings are pinned before single arguments, because one setting may decide several arguments
+        # old values of settings are written before those of single arguments: a setting may decide several arguments
         for candidates in (self._settings, self._arguments):
             done: set[str] = set()
             for one in list(candidates(left)):

@@ -100,8 +100,8 @@ def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Map the names that other tools use for a trainer argument to TRL's name. Each name is a key in two forms: reduced
-    to its letters, and in the form of `canonical`.
+    """Maps other tools' names of trainer arguments to TRL's names. The names are keys in two forms: only their letters,
+    and as `canonical` writes them.
     """
     rows = [(phrase, name) for name, phrases in extra_aliases().items() for phrase in phrases]
     return {form(phrase): name for form in (canonical, letters) for phrase, name in rows}

@@ -35,7 +35,7 @@ ENOUGH = 0.62
 SAME = 0.99
 """The similarity of two names with the same words."""
 OWN = 0.15
-"""What is added to the similarity if the name is a misspelling of a name that xpc itself uses."""
+"""Is added to the similarity of two names if one is a setting's own name in xpc and the other misspells it."""
 
 
 @record

@@ -211,7 +211,7 @@ class Feature:
         return nullcontext()
 
     def trainer_made(self, bundle: "Bundle", trainer: Any, tokenizer: Any) -> None:
-        """After the trainer is made: change it. Raises RunError."""
+        """Called after the trainer is constructed, to change it. Raises RunError."""
 
     def made(self, bundle: "Bundle", trainer: Any) -> Iterable[tuple[str, object, object]]:
         """Called after the trainer is constructed: return (what, the bundle's value, the trainer's value) tuples.

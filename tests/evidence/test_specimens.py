@@ -1,5 +1,5 @@
-"""Each row of specimens.toml describes a past defect: what was wrong, how it was found, and the tests for it. The tests
-exist today.
+"""Each row of specimens.toml describes a past defect: what was wrong, how it was found, and the tests for it. These
+tests must exist.
 """
 
 import os

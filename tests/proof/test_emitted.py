@@ -265,7 +265,7 @@ def test_the_launcher_is_that_of_the_strategy(
         assert variables["ACCELERATE_DEEPSPEED_ZERO3_INIT"] == str(run["zero_stage"] == 3).lower()
 
 
-# Strategy names of three generations of the language, and the settings that accelerate's plugin must get.
+# Names of golden specs with FSDP, and the settings that accelerate's plugin must get for them.
 SHARDED: dict[str, tuple[int | None, object, str]] = {
     "fsdp": (2, True, "FULL_STATE_DICT"),
     "full-shard": (2, True, "FULL_STATE_DICT"),

@@ -293,7 +293,9 @@ def test_a_setting_is_named_before_digests_that_follow_from_it():
 
 @pytest.mark.parametrize("sweep", ["", "sweep { seed = [1, 2] }\n"])
 def test_a_changed_base_is_reported_by_its_setting(sweep, tmp_path):
-    """The script of a Slurm job contains a digest of the bundle, and comes first in the order of the names."""
+    """If a base changes, the first line names the changed setting. It does not name the Slurm job's script, which
+    contains a digest of the bundle and so differs, too, although its file name comes first.
+    """
     base = "xpc 1\n\noptimizer(lr=1e-5)\nlaunch slurm(time=1d)\n"
     text = spec(sweep).replace("xpc 1\n", 'xpc 1\n\nextends "base.xp"\n')
     root = put(tmp_path, {"t.xp": text, "base.xp": base})

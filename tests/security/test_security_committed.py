@@ -29,8 +29,8 @@ RUN = {"xpc_run.json": "{}", "metrics.jsonl": "{}"}
 ALLOWED = ("open of /", "os.scandir of /")
 """Allowed findings for links in a model: its files may be anywhere, because only their digests are compared."""
 REFUSED = ("open of /dev/zero ", "open of {above}/secret ")
-"""Findings that are allowed for links that the compiler refuses: the hook reports the target when such a link is
-opened.
+"""Allowed findings of the audit hook for links in a bundle: when xpc opens a link, the hook reports the link's target,
+although xpc then refuses the file and reads nothing of it.
 """
 
 

@@ -16,7 +16,9 @@ PART_OF_A_NAME = (
     ("freeze(first=10)", "write `freeze(except_last=N)`, where N is how many of the last layers are trained"),
     ("schedule cosine(lr=1e-5)", "it belongs to `optimizer`: write `lr=1e-5` outside of `schedule`"),
 )
-"""The name is a word of one setting of the clause, unless a setting of this name elsewhere takes the value."""
+"""The unknown name is a part of the name of one setting in the clause, such as `gpu` of `gpu_memory`. If another clause
+has a setting of exactly this name that accepts the value, such as `lr`, the help names that clause.
+"""
 CHOICE_OF_A_SETTING = (
     ("batch(packing(strategie=bfd))", "write `strategy`"),
     ("batch(packing(mode=bfd))", "write `strategy`"),

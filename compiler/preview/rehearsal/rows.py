@@ -141,7 +141,7 @@ def columns_of_rewards(spec: Spec) -> dict[str, object]:
 
 def _parameters(content: bytes, function: str, environment: str | None = None) -> list[str]:
     """The parameters of a function that get columns of the data. Parameters that every trainer passes are left out.
-    With `environment`, `function` is the name of a method of this class.
+    `environment` is the name of the class that has the function as a method; None for a function of the file.
     """
     given = {"prompt", "prompts", "completions", "completion_ids", "prompt_ids", "trainer_state", "kwargs", "self"}
     try:

@@ -121,7 +121,7 @@ def no_share(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP649", "divergence-out-of-range")
 def divergence_out_of_range(spec: Spec) -> Iterator[Finding]:
-    """`beta` must be from 0 (forward Kullback-Leibler divergence) to 1 (reverse Kullback-Leibler divergence).
+    """In distillation, `beta` must be from 0 (forward KL divergence) to 1 (reverse KL divergence).
 
     Why it is bad: a value outside the range is not a divergence.
 

@@ -16,7 +16,7 @@ PATIENCE = 45.0
 SIZES = {"gloo": 2**22, "nccl": SIZE}
 """Elements (float32) of the buffer by backend: 16 MiB on the CPU."""
 LEAST = {"gloo": 0.1, "nccl": SLOW}
-"""GB/s by backend below which the speed is reported as slow: on the CPU, Ethernet of 1 Gbit/s is faster."""
+"""A speed below this many GB/s is reported as slow. With gloo, Ethernet of 1 Gbit/s is faster than that."""
 
 
 thread_hangs = False

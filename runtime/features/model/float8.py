@@ -22,8 +22,8 @@ class Float8(Feature):
     """Hooks for a run that computes in fp8."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Set the variables from which accelerate makes its recipe for fp8. Its launcher sets them from
-        accelerate.yaml."""
+        """Set the environment variables from which accelerate reads its fp8 settings. `accelerate launch` sets them
+        from accelerate.yaml."""
         environ["ACCELERATE_MIXED_PRECISION"] = "fp8"
         environ["ACCELERATE_FP8_BACKEND"] = "AO"
         environ["ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER"] = str(bundle.run["fp8"]["all_gather"])

@@ -222,7 +222,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def carried_by_first(made: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
-    """The converted row, whose first message stores the row's values of the columns ``kept``."""
+    """Store the values in ``kept`` (such as `tools`) in the first message of a converted row; returns the row."""
     begins = [column for column in ("messages", "prompt") if isinstance(made.get(column), list)]
     out = dict(made)
     for column in begins or [column for column in ("chosen", "rejected") if isinstance(made.get(column), list)]:
@@ -252,7 +252,7 @@ class Renderer:
         return partial(type(self.tokenizer).apply_chat_template, self.tokenizer)
 
     def __call__(self, conversation: Any, tools: Any = None, **options: Any) -> Any:
-        """Call the tokenizer's method with the original messages. In the mask, turns that are not learned are 0."""
+        """Render messages with their original keys. The assistant mask is 0 for turns that their row excludes."""
         real = self.real()
         if conversation and not isinstance(conversation[0], Mapping):
             every = [unpacked(one) for one in conversation]

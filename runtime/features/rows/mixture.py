@@ -32,7 +32,7 @@ class Mixture(Feature):
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Load, tokenizer: Any
     ) -> tuple[Any, Any]:
-        """The mixture, and the evaluation set: None, rows, or `Sets`."""
+        """Return a pair: the mixed rows of all sources, and the evaluation set, which is None, rows, or `Sets`."""
         return build(bundle, parts, load, mix)
 
 

@@ -53,7 +53,7 @@ class Shares(Mixture):
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Load, tokenizer: Any
     ) -> tuple[Any, Any]:
-        """The mixture, and the evaluation set."""
+        """Return a pair: the rows of all sources, mixed by their shares, and the evaluation set."""
         return build(bundle, parts, load, partial(mix, exhausted=bundle.data["exhausted"]))
 
 

@@ -69,7 +69,7 @@ class Claim:
 
 
 def claims(proofs: Iterable[Proof]) -> Mapping[tuple[str, str], Claim]:
-    """Collect the claims. The key of each claim is the pair of its code and its target."""
+    """Make the claims from the proofs of rules that refuse specs. The key of a claim is its code and target."""
     groups: dict[tuple[str, str], list[Proof]] = defaultdict(list)
     proofs = [one for one in proofs if one.text]
     silent = {one.code for one in proofs if not one.raises and not one.needs}

@@ -94,8 +94,8 @@ def attention(run: Any) -> dict[str, Any]:
 
 
 def trainer(run: Any) -> dict[str, Any]:
-    """Build the trainer, with an accelerate that says that processes share sequences. Raises any exception of the
-    trainer.
+    """Build the trainer with variables of accelerate that state that several processes share each sequence. Raises any
+    exception of the trainer.
     """
     from accelerate.parallelism_config import ParallelismConfig
 

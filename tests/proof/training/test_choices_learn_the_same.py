@@ -31,8 +31,8 @@ LOSSES = {
 ONE_LOSS = ("trl-0.18",)
 """The stacks whose dpo accepts only a single loss, not a list of losses."""
 ORDER = 2e-5
-"""The largest allowed difference of weights after four steps with a learning rate of 1e-3. One step of Adam changes a
-weight by about the rate at most.
+"""The largest allowed difference of weights after four steps, if the runs differ only in the order of their sums. For
+comparison: at the learning rate of these runs, 1e-3, a step of Adam changes a weight by up to about 1e-3.
 """
 
 

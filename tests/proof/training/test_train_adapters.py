@@ -60,9 +60,9 @@ class Kind:
 
     @property
     def nightly(self) -> bool:
-        """Whether only `make slow` trains this kind. On the oldest stack these are the kinds whose training does not
-        depend on the stack; on the stacks between, all kinds. On the default stack these are sharded adapters of kinds
-        that `saved` and `tokens` shard, too.
+        """Whether only `make slow` trains this kind. On the default stack: adapters in two processes whose sharding
+        the kinds `saved` and `tokens` test, too. On OTHERS[0]: kinds whose training does not depend on the stack. On
+        all other stacks: every kind.
         """
         if self.target == DEFAULT:
             return self.world == 2 and self.what in ("vera", "miss", "loha", "oft", "tied")
