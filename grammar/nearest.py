@@ -39,8 +39,8 @@ FILES = (
 endings count as folders.
 """
 SPECS = 0
-"""The index of specs in FILES. If the short names of two specs differ in one letter, the names stand for two
-experiments, and neither is a misspelling of the other.
+"""`FILES[SPECS]` are the endings of specs. If the short names of two specs differ in one letter, such as `a1.xp` and
+`b1.xp`, they are two experiments, and neither name is a misspelling of the other.
 """
 
 

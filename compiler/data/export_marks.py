@@ -25,7 +25,7 @@ SPEAKERS = ("assistant:", "human:", "user:", "chatgpt:", "gpt:", "bot:", "### as
 MISSING = ("nan", "NaN", "NAN", "<NA>", "NaT", "[object Object]")
 """Texts that pandas, NumPy or JavaScript write for a missing value or an object."""
 NOTHING = ("None", "null", "NULL", "undefined")
-"""Texts that may be a missing value, or an answer."""
+"""Texts that may stand for a missing value, but may also be a real answer, as to "What does `print(None)` print?"."""
 PYTHON = re.compile(r"[\[({]\s*[\[{]?\s*u?'")
 """Matches the beginning of a list, a tuple or a dict that Python has written as text."""
 PLACE = re.compile(r"\{\{?\s*([A-Za-z_]\w*)\s*\}")

@@ -16,7 +16,7 @@ from xpc.compiler.importing.text.entries import MAX_SIZE
 MOST_FOLDERS = 8
 """How many folders are searched for a named file, from the folder of the imported file upwards."""
 ROOTS = (".git", "pyproject.toml", "setup.py")
-"""Names that occur in the root folder of a repository or of a Python project."""
+"""A folder with one of these files or folders is the root of a repository or of a Python project."""
 MOST_WALKED, MOST_LISTED = 2_000, 20_000
 """The largest numbers of folders and of files in a repository among which a script is looked for by its name."""
 FOREIGN = ("node_modules", "site-packages", "__pycache__", "venv", "env")

@@ -19,7 +19,7 @@ FACTS = (
 QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')\s*(?:#.*)?$""")
 COMMENT = re.compile(r"(?<!\S)#")
 BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-"""The line breaks of YAML 1.1. A text with one of them in a comment has a line that does not look like one."""
+"""Matches the line breaks of YAML 1.1. If a comment contains one, YAML reads the text after it as a line of its own."""
 ENTRY = re.compile(r" *[\w-]+:(?: .*)?")
 WORD = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 FLAGS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})

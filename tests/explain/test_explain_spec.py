@@ -117,7 +117,7 @@ def test_what_changes_with_a_setting_is_what_it_became(location):
         paths = [path, *(each.name for each in found.follows if each.name in one.values)]
         became = {line.partition(" = ")[0] for each in paths if each in one.values for line in trace.keys_of(each)}
         moved = {each.name for each in found.arguments if each.before != "absent"}
-        # not for `train.steps`: it stands where the other spec has `train.epochs`, so more than one setting differs
+        # `train.steps` is skipped: it replaces `train.epochs`, so the two specs differ in more than one setting
         if path != "train.steps":
             assert moved <= became, (path, moved - became)
             seen += 1

@@ -45,7 +45,7 @@ SUPERVISED = {
 }
 """Data, method and batch settings of runs with sft."""
 PART = r"(\d+) \((?:tokens (\d+) to (\d+)|\d+ tokens)\)"
-"""Matches a row, or a part of one, in the printed name of a packed sequence."""
+"""Matches one row in the printed name of a packed sequence: `3 (12 tokens)`, or a part of it: `3 (tokens 1 to 20)`."""
 STRATEGIES = {"wrapped": "wrapped", "split": "bfd_split"}
 """Packing strategies that xpc compiles only with flash attention. The test writes them into the bundle, because the
 preparation of rows needs no flash attention.

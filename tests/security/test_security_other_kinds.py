@@ -62,7 +62,7 @@ def finished(name: str, target: str, **more: object) -> Callable[[Path], None]:
 
 
 def parquet(rows: int, size: int, codec: int = 6) -> bytes:
-    """A file of Parquet with one column `text`, whose only page promises `size` bytes of `rows` rows."""
+    """A file of Parquet with one column `text`. The header of its only page claims `size` bytes and `rows` rows."""
 
     def number(value: int) -> bytes:
         value = value << 1 ^ value >> 63

@@ -115,8 +115,8 @@ def mark(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["specs/deep", "specs", "."])
 def planted(request: pytest.FixtureRequest, tmp_path: Path, mark: Path) -> Path:
-    """A repository with a branch that changes a spec, and also adds such files: in the spec's folder, above it, or at
-    the top.
+    """A repository with a branch that changes a spec and adds the files of `plant`: in the spec's folder, in the folder
+    above it, or in the root folder.
     """
     top = tmp_path / "work"
     put(top, {"specs/deep/a.xp": BEFORE, "specs/deep/base.xp": BASE, "other.xp": spec()})

@@ -294,7 +294,7 @@ def test_a_line_down_to_a_floor_stays_a_line() -> None:
     assert "`schedule polynomial`" in (found.help or "")
     line = checked(f"{LINE} with schedule polynomial(min_lr=10%)\n")
     assert not [each for each in line.problems if each.severity == ERROR]
-    # the schedule is a line, because transformers' default power is 1
+    # the polynomial schedule is a line, because transformers' default for its power is 1
     assert "schedule.power" not in line.spec.values
     assert one(f"{LINE} with schedule linear(min_lr=0)\n", "XP204").help == "leave `min_lr` out: `linear` ends at 0"
     assert "`schedule cosine`" in (one(f"{LINE} with schedule cosine_with_restarts(min_lr=0)\n", "XP204").help or "")

@@ -74,7 +74,9 @@ PLACES = {
 
 
 def rows(file: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    """For each row of a list: the section that says where a name is typed, what is typed, and the correct answers."""
+    """The rows of a list of wrong names: for each name, the section of the file (where the name is typed, such as
+    `gpus`), the name, and the correct answers.
+    """
     with open(os.path.join(HERE, file), "rb") as handle:
         table = tomllib.load(handle)
     return [

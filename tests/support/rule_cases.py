@@ -97,7 +97,7 @@ def _spec(one: Mapping[str, Any], side: str) -> str:
 
 
 def _content(value: str | list[Any] | Mapping[str, Any]) -> str | bytes:
-    """The content of a file. In the TOML file, it is a text, a list of lines (`_line`), or a table.
+    """The content of a file, made from an entry of the TOML file: a text, a list of lines (`_line`), or a table.
 
     `{ base64 = "..." }` gives any bytes, and `{ lines = [...], encoding = "utf-16" }` encodes lines.
     """
@@ -114,7 +114,7 @@ def _content(value: str | list[Any] | Mapping[str, Any]) -> str | bytes:
 
 
 def _line(value: str | list[Any] | Mapping[str, Any]) -> str:
-    """One or more lines of a file. In the TOML file, they are a text, a list of parts (`_part`), or a table.
+    """One or more lines of a file, made from an entry of the TOML file: a text, a list of parts (`_part`), or a table.
 
     `{ line = "a", times = 3 }` repeats a line, `{ lines = ["a", "b"], times = 3 }` repeats lines, and `{ numbered =
     "row #", times = 3 }` writes "row 1", "row 2", "row 3".

@@ -23,7 +23,7 @@ TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assist
 """LLaMA-Factory's default message keys and speaker names."""
 MEDIA = ("images", "videos", "audios")
 WITHOUT = {True: "a spec does not train on", False: "this model does not read: it reads text only"}
-"""Why a column of media is refused, by whether the model reads images."""
+"""Why columns of images, videos or sounds are refused: for models that read images (True), and for all others."""
 
 
 @record

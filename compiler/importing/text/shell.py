@@ -92,7 +92,9 @@ class _Shell(Branches):
     count: int = 0
     nested: int = 0
     lines: int | None = None
-    """The line number of all words while a sourced file is read; None in the script itself."""
+    """None while the script itself is read. While a file is read that the script sources, it is a number, and commands
+    are interpreted, but not recorded as commands of the script.
+    """
 
     def run(self, text: str, at: int = 0, line: int = 1) -> None:
         """Interpret the text from position `at` to its end, or to the `}` of the function whose body begins there."""

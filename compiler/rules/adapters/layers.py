@@ -183,8 +183,8 @@ def dora_of_quantized(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP463", "experts-that-stay-whole", "warning")
 def unpacked_experts(spec: Spec) -> Iterator[Finding]:
-    """`qlora` and `bits` quantize only linear layers. In transformers 5, the experts of a mixture are one stacked
-    parameter, which bitsandbytes does not quantize.
+    """On transformers 5, `qlora` and `bits` do not quantize the experts of a mixture, because the experts are one
+    stacked parameter, and bitsandbytes quantizes only linear layers.
 
     Why it is bad: the experts are most of the model. In Qwen3 30B A3B, 28.9 of 30.5 billion weights stay in half
     precision and take 54 GiB, not 15 GiB.

@@ -154,7 +154,7 @@ def template_column(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP773", "system-column-not-there")
 def system_column(spec: Spec) -> Iterator[Finding]:
-    """The column of the system prompts must be in the file.
+    """The column that `system_column` names must be in each data file.
 
     Why it is bad: no conversation would have a system prompt.
 

@@ -37,9 +37,9 @@ def _finding(spec: Spec, why: str, label: Label | None) -> Finding:
 
 @rule("XP489", "fused-dpo")
 def fused_dpo(spec: Spec) -> Iterator[Finding]:
-    """On trl 0.24, dpo's fused loss needs a single process or ZeRO-1 or 2. The spec must name exactly one loss, and
-    Liger must implement this loss. It cannot be combined with a precomputed reference, `padding_free`, label smoothing,
-    `rpo` or a divergence, nor with adapters whose layers are recomputed without reentrant checkpointing.
+    """On trl 0.24, dpo's fused loss (`liger`) needs a single process, ZeRO-1 or ZeRO-2. The spec must name exactly one
+    loss, and Liger must implement this loss. It cannot be combined with a precomputed reference, `padding_free`, label
+    smoothing, `rpo` or a divergence, nor with adapters whose layers are recomputed without reentrant checkpointing.
 
     Why it is bad: the fused loss calls the decoder directly, not through the wrapper that DDP, ZeRO-3 or FSDP puts
     around the model. If its wrapper is not called, DDP never averages the gradients, so each process trains another
@@ -85,8 +85,8 @@ def fused_dpo(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP693", "fused-loss-past-the-wrapper")
 def fused_kto(spec: Spec) -> Iterator[Finding]:
-    """On trl 0.18, method kto's fused loss works only with `loss = kto`, and only in a single process or with ZeRO-1 or
-    ZeRO-2. It cannot be combined with adapters or a precomputed reference.
+    """On trl 0.18, kto's fused loss (`liger`) works only with `loss = kto`, and only in a single process or with ZeRO-1
+    or ZeRO-2. It cannot be combined with adapters or a precomputed reference.
 
     Why it is bad: the fused loss looks for the decoder and the output head in the model and calls them directly. It
     does not find them in DDP's wrapper, and under ZeRO-3 the head's weights are not gathered.

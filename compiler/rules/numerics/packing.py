@@ -273,7 +273,7 @@ def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP318", "padding-free-without-flash")
 def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
-    """`padding_free` needs flash attention or an exact mask.
+    """`padding_free` needs flash attention, or a mask that is known to keep the joined rows apart.
 
     Why it is bad: `padding_free` joins the rows of a micro-batch to one long row, so attention must separate the joined
     rows, as it does for packing.

@@ -21,8 +21,8 @@ ANSWER = "Let me think. 6 + 1 = 7, so the answer is 7."
 """A made-up completion, with which a function is called before the run."""
 EXPECTED = "it must return a list with one number for each completion, or None for a completion without a reward"
 FROM_TRAINING = ("wandb.init", "trackio.init", "process group has not been initialized", "init_process_group")
-"""Parts of error messages about a tracker or a process group, which exist only during training. Such an error in the
-call before the run does not stop the run.
+"""Parts of messages of errors that a function raises because there is no tracker or process group yet. If the first
+call of a reward function, before training, raises such an error, the run goes on.
 """
 
 

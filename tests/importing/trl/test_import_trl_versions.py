@@ -57,8 +57,8 @@ def test_every_case_has_an_answer() -> None:
 
 
 def plain(key: str, value: Any) -> Any:
-    """A value in the spelling of the newest TRL. None is replaced by the value that TRL uses when an argument is
-    None.
+    """The value of the argument `key` as the newest TRL spells it. None becomes the value that TRL uses for an argument
+    that is None.
     """
     value = SPELLED.get(key, {}).get(str(value), value)
     return UNSET.get(key) if value is None else value

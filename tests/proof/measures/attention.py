@@ -35,8 +35,8 @@ def soft_cap(run: Any) -> dict[str, Any]:
 
 
 def past(run: Any) -> dict[str, Any]:
-    """The loss of a row that exceeds the tiny model's context by the same factor by which the spec's rows exceed the
-    context of the spec's model.
+    """The loss of one row. If `seq` is twice the context of the spec's model (CONTEXT), the row is twice as long as the
+    tiny model's context.
     """
     import torch
 
