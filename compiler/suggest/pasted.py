@@ -122,8 +122,8 @@ def _command_help(command: re.Match[str]) -> str:
 
 
 def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
-    """Match `name = value` around the position `at`, if the character there is a comma, a quote or a slash. The match is
-    the text from `start` to `end` or, if this text does not match, the word around `at`.
+    """Match `name = value` around the position `at`, if the character there is a comma, a quote or a slash. The match
+    is the text from `start` to `end` or, if this text does not match, the word around `at`.
     """
     if text[at : at + 1] not in ("'", "/", ","):
         return None

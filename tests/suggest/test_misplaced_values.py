@@ -31,8 +31,8 @@ CLAUSES = (
     ('track wandb(save="a/b")', 'write `save "a/b"` on a line of its own, outside of `track`'),
     ("memory { eval=5 }", "write `eval(every=5)`"),
 )
-"""A clause such as `save` inside another clause. If a number or `epoch` follows `save`, it is the value of `every`. If a
-text follows, it is the folder.
+"""A clause such as `save` inside another clause. If a number or `epoch` follows `save`, it is the value of `every`; if
+a text follows, it is the folder.
 """
 LOCAL_ROWS = (
     ("data(packing)", "it belongs to `batch`: write `packing` outside of `data`"),

@@ -14,7 +14,7 @@ COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     "-eq": int.__eq__, "-ne": int.__ne__, "-lt": int.__lt__, "-le": int.__le__, "-gt": int.__gt__, "-ge": int.__ge__,
 }  # fmt: skip
 ORDERS = {"==": "-eq", "!=": "-ne", "<": "-lt", "<=": "-le", ">": "-gt", ">=": "-ge"}
-"""The operators of arithmetic conditions, such as `((N > 1))`, each with that of `[ ]`."""
+"""Operators of arithmetic conditions, such as `>` in `((N > 1))`, each with the operator of `[ ]` for the same test."""
 COMPARED = re.compile(r"([^<>=!]*)(?:([<>]=?|[=!]=)([^<>=!]*))?")
 
 

@@ -16,7 +16,7 @@ from ...core.metrics_file import events, replace, written
 from ...library_internals.transformers_evaluation import evaluate_now
 
 REPORTED = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
-"""Endings of metric names: summary.json has these metrics of the last evaluation. Each of several sets has its own."""
+"""Metrics of the last evaluation whose names end with one of these texts are in summary.json, for each set."""
 
 
 class Interrupted(Exception):
