@@ -1,3 +1,3 @@
-"""The xpc compiler: text and tables in, a bundle out. `pipeline.py` is the way through."""
+"""The xpc compiler: it compiles the text of a spec to a bundle. `pipeline/__init__.py` calls its steps in order."""
 
 __version__ = "0.4.0"

@@ -26,7 +26,7 @@ batch(gbs=512, micro=11)
 memory(ligre)
 """
 COLORS = {"1;31": "#ff7b72", "1;33": "#e3b341", "1;36": "#56d4dd", "1;34": "#79c0ff", "1": "#f0f6fc"}
-"""The colours of compiler/render/color.py, on a dark ground."""
+"""For each colour code of compiler/render/color.py, the colour in the picture, which has a dark background."""
 WIDTH, HEIGHT, MARGIN = 8.4, 19, 20
 """Pixels of a character and a line of 14 px, and around the text."""
 

@@ -39,7 +39,7 @@ LOW = 20.0
 """GiB that should be free for downloads or results: weights and one checkpoint of a model with 1B parameters."""
 
 Entry = tuple[str, str, str]
-"""A checked thing, its state (`fine`, `note` or `wrong`), and a sentence about it."""
+"""What was checked, such as `memory`, its state (`fine`, `note` or `wrong`), and a sentence about it."""
 
 
 def main() -> int:

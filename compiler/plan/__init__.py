@@ -136,7 +136,7 @@ def loss_head(inputs: MemoryInputs, facts: ModelFacts) -> float:
 
 
 def largest_micro(inputs: MemoryInputs, share: int) -> Micro:
-    """The largest divisor of `share` (gbs / world size) for which this module's estimate fits."""
+    """The largest micro-batch that divides `share` (gbs / world size), and whose estimated memory fits in the GPU."""
     facts, gpu = inputs.facts, inputs.gpu
     if facts is None:
         return Micro(SMALLEST, "the smallest, because the architecture is not known")

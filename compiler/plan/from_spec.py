@@ -211,7 +211,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     from xpc.compiler.plan.time import Work, speed
 
     gpu, facts = spec.hardware.gpu, load.facts
-    assert gpu is not None  # a spec without a GPU has no `Load`
+    assert gpu is not None  # `load_of` makes a `Load` only for a spec with a GPU
     if spec.method.generates:
         return None  # the time to generate was not measured
     precision = spec.text("precision")

@@ -293,8 +293,8 @@ def _unknown(code: str, message: str, node: Ref, label: Label, guess: Guess, hub
 
 
 def _swapped(name: str, line: str, local: str) -> str | None:
-    """The first line, in which the model and the data have changed places. None unless the model in the line is the
-    name of a dataset, or the data is the name of a model.
+    """If a user has exchanged the model and the data, the first line with both in the right order. Otherwise None. They
+    are exchanged if the model is the name of a dataset, or the data is the name of a model.
     """
     known = registry.find_dataset(name) if local == "folder" else registry.find_model(name)
     if known is None:

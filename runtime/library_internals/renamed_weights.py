@@ -10,7 +10,7 @@ from typing import Any
 
 
 class RenamedWeightsTrainer:
-    """Trainer methods for a run whose checkpoints have other names than its model."""
+    """Trainer methods for a run whose checkpoints name some weights in another way than the model."""
 
     model: Any
     state: Any

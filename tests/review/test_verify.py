@@ -307,8 +307,8 @@ def test_a_changed_base_is_reported_by_its_setting(sweep, tmp_path):
 
 
 def test_line_ends_that_git_changed_are_named(tmp_path):
-    """With core.autocrlf, git changes line ends. verify says so; once it listed lines that looked the same before and
-    after.
+    """With core.autocrlf, git changes line ends. verify reports that the line ends differ, and shows no pair of lines,
+    because both lines would look the same.
     """
     put(tmp_path, {"a.json": b"{\r\n}\r\n"})
     (found,) = differences(str(tmp_path), folder_contents.tree(str(tmp_path)), {"a.json": b"{\n}\n"})

@@ -50,8 +50,8 @@ FILE_OF = {"messages": "messages", "preference": "preferences", "unpaired": "jud
 DATA = {name: FILE_OF[method.shapes[0]] for name, method in METHODS.items()}
 SPREAD = cycle((("ddp", "zero2"), ("zero3", "ddp"), ("zero2", "zero3")))
 ADAPTED = ("sft", "dpo", "reward", "grpo", "kto")
-"""Methods of which `make test` trains adapters on the default stack. TRL's trainers of the others take the adapters and
-their references as these do.
+"""On the default stack, `make test` trains adapters only with these methods. TRL's trainers of all other methods handle
+adapters and references in the same ways.
 """
 TWO = dict(zip(METHODS, SPREAD, strict=False))
 """For each method, two strategies for its runs on two processes: one for full training, one for LoRA."""

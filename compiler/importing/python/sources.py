@@ -177,7 +177,7 @@ def refuse_arrow(draft: Draft, call: Object, data: Data) -> None:
     if folder is not None:
         source, target = (json.dumps(one, ensure_ascii=False) for one in (folder, _exported(folder, data.split)))
         code = f"from datasets import load_from_disk; load_from_disk({source}).to_parquet({target})"
-        if data.split:  # one command for all splits, so that they make one decision
+        if data.split:  # one command for all splits, so that the user has one decision and not one per split
             plain = folder.replace("{", "{{").replace("}", "}}")
             each = json.dumps(_exported(plain, "{key}"), ensure_ascii=False)
             code = (f"from datasets import load_from_disk; "

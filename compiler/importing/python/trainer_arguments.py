@@ -34,7 +34,7 @@ DATA = (
     "dataset_text_field",
     "max_seq_length",
 )
-"""Trainer arguments that other modules import."""
+"""Arguments of trainers that this module skips, because other modules of the importer read them."""
 PLAIN = ("Trainer", "Seq2SeqTrainer")
 
 

@@ -19,7 +19,7 @@ FIRST_TORCH = (2, 9)
 
 @rule("XP135", "muon-of-shards")
 def muon_of_shards(spec: Spec) -> Iterator[Finding]:
-    """Muon needs complete matrices. Under ddp, each process has them; under ZeRO, the Muon of DeepSpeed 0.19 gathers
+    """Muon needs a strategy with which it gets complete matrices: ddp, or ZeRO with DeepSpeed 0.19, whose Muon gathers
     them. Other strategies and versions cannot use Muon.
 
     Why it is bad: Muon orthogonalizes the momentum of a complete matrix; orthogonalizing the rows of each process

@@ -183,7 +183,7 @@ def _of_the_gpus(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
 
 
 TOGGLES = (0, 22)
-"""The version of vLLM from which on it switches off expandable segments for the memory that sleeps."""
+"""From this version on, vLLM itself switches off expandable segments for the memory that its sleep mode frees."""
 
 
 def _asleep(spec: Spec) -> bool:

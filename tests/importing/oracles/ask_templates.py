@@ -102,7 +102,7 @@ def _slot(slot: Any) -> str:
     if isinstance(slot, dict):
         return str(slot["token"])
     if isinstance(slot, set):
-        # LLaMA-Factory writes nothing for any other name in a set than these two
+        # LLaMA-Factory ignores all names in such a set except `bos_token` and `eos_token`
         return "".join(f"{{{one[:3]}}}" for one in ("bos_token", "eos_token") if one in slot)
     return str(slot)
 

@@ -78,7 +78,7 @@ def attends(run: Any, batches: str = "get_train_dataloader") -> dict[str, Any]:
 
 
 def flash(run: Any) -> dict[str, Any]:
-    """Like `leak`; if the bundle uses flash attention, a simulation of its arithmetic on the CPU is used."""
+    """The result of `leak`. A flash attention kernel is replaced by code that computes the same on the CPU."""
     import flash as stand_in
     import tiny_models
 

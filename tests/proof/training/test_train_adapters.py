@@ -70,8 +70,8 @@ class Kind:
 
     @property
     def resumes(self) -> bool:
-        """Whether the run is also resumed from its first checkpoint. Of several runs with the same trained weights and
-        stack, only the most sharded one of `make test` and that of `make slow` are resumed.
+        """Whether the run is also resumed from its first checkpoint. Of the runs in `make test` with the same trained
+        weights and stack, only the most sharded one is resumed; likewise of the runs that only `make slow` trains.
         """
         same = [one for one in RUNS if (one.what, one.target, one.nightly) == (self.what, self.target, self.nightly)]
         return self.strategy == max(one.strategy for one in same)
