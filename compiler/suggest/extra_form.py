@@ -18,7 +18,7 @@ from xpc.grammar.record import record
 from xpc.grammar.tree import Value
 
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
-"""For accelerate and DeepSpeed, the end of a help: the strategies that read arguments of this library."""
+"""The end of a help about an argument of accelerate or DeepSpeed: the strategies that read such arguments."""
 OF_ZERO3 = ("stage3_", "zero_hpz_", "zero_quantized_weights", "zero_quantized_nontrainable_weights", "mics_")
 """How the names of DeepSpeed's keys begin that only ZeRO-3 reads."""
 

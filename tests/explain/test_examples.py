@@ -26,8 +26,8 @@ TRAINS = {
     "within=": "org/model on infinity-instruct",
     "max_pixels=": 'qwen2.5-vl-3b-instruct on "pictured.jsonl"',
 }
-"""Model and data for the spec that tests an example: the first key that occurs in the example decides. Without such a
-key, the data has rows of conversations.
+"""The model and the data of the spec in which an example is tested: those of the first key that the example contains. If
+the example contains no key, the rows are conversations.
 """
 FILES = {
     "eval.jsonl": json.dumps({"messages": [{"role": who, "content": "a"} for who in ("user", "assistant")]}) + "\n",

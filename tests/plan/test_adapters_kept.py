@@ -80,8 +80,8 @@ def compared(family: str, shape: tuple[int, ...], kinds: tuple[str, ...]) -> Non
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_lora_is_measured_on_a_base_of_each_precision(stack: str) -> None:
-    """A family whose LoRA was measured on one kind of base was measured on the others. `make slow` once found four
-    families without a mode on a 4-bit base, whose plans were unknown.
+    """If LoRA was measured in a family, it was measured on a base of each precision. Without a measurement, for example
+    on a 4-bit base, the plan is unknown.
     """
     for family, rows in coefficients.families(stack).items():
         sites = {mode.split("/")[0] for mode in rows if mode.startswith("lora-")}

@@ -222,7 +222,7 @@ def test_an_edit_at_a_value_writes_a_value():
     found = checked(text)
     for code in ("XP104", "XP106"):
         text = edited(checked(text).problems[0].primary.source.text, only(checked(text), code))
-    # a warning, because the corrected axis has zero2 twice
+    # the edit corrects `zreo2` to `zero2`, so two members are the same run, which is a warning
     assert [one.severity for one in checked(text).problems] == ["warning"], shown(checked(text))
     assert set(errors(found)) == {"XP104", "XP106"}
 

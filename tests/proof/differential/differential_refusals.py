@@ -1,9 +1,8 @@
-"""To find specs that are refused without a reason, collect for each code what its proofs claim about the specs that it
-refuses.
+"""Make claims from the proofs of rules, to find specs that a rule refuses although they would work.
 
-If all proofs of a code on a stack show that a library raises an exception for the unchanged text, the code claims that
-every spec fails there which this code alone refuses. `claims` collects these claims. A code claims nothing if a proof
-measures a silent effect, needs a GPU, or adds its violation to a legal text.
+If every proof of a code on a stack shows that a library raises an exception for the text as it is, the claim is: on
+this stack, every spec that only this code refuses fails. There is no claim for a code with a proof that measures a
+silent effect, needs a GPU, or adds its violation to a legal text.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ CONTEXT = 32768
 
 
 def soft_cap(run: Any) -> dict[str, Any]:
-    """With a small soft cap, how much the logits of the bundle's attention differ at most from those of eager
-    attention.
+    """The largest difference between the logits of the bundle's attention and those of eager attention, for a model
+    with a small soft cap.
     """
     import torch
 

@@ -41,7 +41,7 @@ def cached(run: Any) -> dict[str, Any]:
 
 
 def evaluated(run: Any) -> dict[str, Any]:
-    """Like `attends`, for the first evaluation batch."""
+    """Whether documents of the trainer's first evaluation batch attend to each other (`attends`)."""
     return attends(run, "get_eval_dataloader")
 
 
