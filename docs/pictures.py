@@ -181,7 +181,7 @@ def _line(start: int, end: int, level: int, color: str) -> str:
 
 
 def drawing(width: int, height: int, label: str, rows: Sequence[str]) -> str:
-    """A picture on a white ground, which is readable in dark themes, too."""
+    """A picture with a white background, which is readable in dark themes, too."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img" '
         f'aria-label="{label}">\n{STYLE}<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>\n'

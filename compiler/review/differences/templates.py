@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SECONDS = 5
 """The limit of CPU seconds for rendering a row."""
 ELAPSED = 60
-"""The limit of elapsed seconds. It is longer, because a busy machine may give the fork little of its time."""
+"""The limit of elapsed seconds for rendering a row, above SECONDS, because a process waits on a busy machine."""
 MEMORY = 512 * 2**20
 """The memory in bytes that rendering may allocate, in addition to the memory that the process already uses."""
 LARGEST = 2**20

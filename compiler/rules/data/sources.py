@@ -91,8 +91,8 @@ def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP518", "split-as-configuration", "warning")
 def split_as_configuration(spec: Spec) -> Iterator[Finding]:
-    """A split is written in brackets, `org/name[train]`. The name after `:`, as in `org/name:train`, is the dataset's
-    configuration.
+    """A split such as `train` should be written in brackets, `org/name[train]`. In `org/name:train`, the name after `:`
+    is the dataset's configuration.
 
     Why it is bad: few datasets have a configuration that is named like a split, so a split was probably meant.
 

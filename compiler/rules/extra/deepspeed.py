@@ -295,8 +295,8 @@ def secondary_shards(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP478", "secondary-shards-not-written")
 def unwritten_shards(spec: Spec) -> Iterator[Finding]:
-    """`zero_hpz_partition_size` cannot be above 1 on DeepSpeed 0.16, which reads the second copy of the weights before
-    anything is written to it.
+    """`zero_hpz_partition_size` cannot be above 1 on DeepSpeed 0.16. With this key, each group of GPUs keeps a second
+    copy of the weights, and DeepSpeed 0.16 reads this copy before it has written it.
 
     Why it is bad: the model trains with undefined weights.
 

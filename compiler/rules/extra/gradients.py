@@ -62,7 +62,7 @@ def half_precision_masters(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP446", "gradients-summed")
 def gradients_summed(spec: Spec) -> Iterator[Finding]:
-    """Gradients should be averaged over the processes. `gradient_allreduce_op = "sum"` adds them up without dividing by
+    """`gradient_allreduce_op = "sum"` should not be set: it adds up the gradients of all processes without dividing by
     the number of processes, and ZeRO-3 does not support it.
 
     Why it is bad: transformers scales the loss for a mean over the processes. So summed gradients are too large, by a

@@ -22,11 +22,12 @@ BEFORE = ("launch", "config", "deepspeed")
 """Stages of a proof that need no model."""
 
 DECIDED = frozenset({"XP210", "XP401", "XP444", "XP510"})
-"""Codes that refuse a spec even if the library accepts it. So these codes claim nothing about the library.
+"""Codes that may refuse a spec with which the libraries raise no exception. So there are no claims for these codes.
 
-The rule on FSDP's own activation checkpointing refuses it although it may work. The device of an offload is checked
-together with another setting. A best model has no effect without evaluations or checkpoints. A batch that is never full
-cannot be tested, because the rows here are tiny.
+- XP210: a batch that is never full cannot be tested, because the rows here are tiny
+- XP401: FSDP's own activation checkpointing may work
+- XP444: the device of an offload is checked together with another setting
+- XP510: without evaluations or checkpoints, `load_best_model_at_end` has no effect
 """
 
 
