@@ -8,7 +8,7 @@
 
 const THEME = new URL("assets/javascripts/workers/" + new URL(self.location).searchParams.get("theme"), self.location);
 const SETUP = 0, QUERY = 2, RESULT = 3;
-const TITLE = 6, NAME = 6, PAGE = 1, TEXT = 1, SATURATION = 8, LENGTH = 0.75, COVERAGE = 0.6, MIX = 0.25, MOST = 2, LESS = 0.7, FAINT = 0.5, HEADING = 0.8;
+const TITLE = 8, NAME = 6, PAGE = 1, TEXT = 1, SATURATION = 6, LENGTH = 0.75, COVERAGE = 0.6, MIX = 0.5, MOST = 2, LESS = 0.85, FAINT = 0.5, HEADING = 0.8;
 const SYNONYM = 0.4, PREFIX = 0.6, MISSPELT = 0.5, PART = 0.2, INNER = 0.2;
 const ASKED = new Set(("how what which where when why who do does did done can could should would will is are be am was " +
   "i my me we you your it its the a an to of in on for with and or at from by as that this there have has get got use " +
@@ -155,7 +155,7 @@ function spoken(question) {
       for (const one of taken.filter(meant)) if (!found.has(stem(one))) found.set(stem(one), PART);
       result.push({ shown: taken.join(" "), found });
     } else if (meant(name) && meant(taken[0])) {
-      const weight = WEAK.has(taken[0]) ? FAINT : 1;
+      const weight = WEAK.has(taken[0]) || /^\d$/.test(taken[0]) ? FAINT : 1;
       result.push({ shown: taken[0], found: variants(name, open && at === list.length), weight });
     }
   }
