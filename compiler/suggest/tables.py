@@ -72,6 +72,12 @@ def contrary_words() -> frozenset[str]:
 
 
 @cache
+def fillers() -> frozenset[str]:
+    """Words such as `the` and `which`, which say nothing about the setting in whose description they are."""
+    return frozenset(read_table(__file__, "synonyms.toml")["fillers"])
+
+
+@cache
 def general_words() -> frozenset[str]:
     """Words such as `name` and `steps` that are too general to stand for a setting alone."""
     return frozenset(read_table(__file__, "synonyms.toml")["general"])

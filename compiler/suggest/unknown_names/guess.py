@@ -6,9 +6,10 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.suggest.components import after_component
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
-from xpc.compiler.suggest.likeness import typo_of
+from xpc.compiler.suggest.likeness import typo_of, words
 from xpc.compiler.suggest.meaning import SAME, Meaning, meaning, name_of_four, shares_word
 from xpc.compiler.suggest.unknown_names.case import is_in
+from xpc.grammar.record import evolve
 
 TYPO = 0.9
 """Minimum similarity (0 to 1) for a name to count as a typo of a known name."""
@@ -23,7 +24,7 @@ def best_guess(unknown: UnknownName) -> Meaning | None:
     guess = _of_method(unknown.name) or meaning(unknown.name, unknown.clause, valued=unknown.node is not None)
     if unknown.clause is None:
         return _after_component(unknown.name, guess)
-    for better in (_of_the_same_name, _with_a_shared_word, _misspelt_in_the_clause):
+    for better in (_of_the_same_name, _twin_in_the_clause, _with_a_shared_word, _misspelt_in_the_clause):
         guess = better(unknown.name, unknown.clause, guess)
     return guess
 
@@ -47,6 +48,17 @@ def _of_the_same_name(name: str, clause: str, guess: Meaning | None) -> Meaning 
     """Prefer a setting with the identical name: `max_len` in `method grpo` is not the `max_len` of vLLM."""
     nested = guess is not None and guess.path.count(".") > 1 and not is_in(guess.path, clause)
     return meaning(name, exact=True) or guess if nested else guess
+
+
+def _twin_in_the_clause(name: str, clause: str, guess: Meaning | None) -> Meaning | None:
+    """Prefer the setting of the clause that is called like a setting of another one: `per_device` in `eval` is its own
+    `micro`, and not that of `batch`. A name that begins with the other clause's keeps its meaning.
+    """
+    if guess is None or is_in(guess.path, clause):
+        return guess
+    home, _, last = guess.path.rpartition(".")
+    own = f"{clause}.{last}"
+    return evolve(guess, path=own) if own in schema.BY_PATH and not {*words(home)} & {*words(name)} else guess
 
 
 def _with_a_shared_word(name: str, clause: str, guess: Meaning | None) -> Meaning | None:

@@ -7,6 +7,7 @@ from functools import cached_property
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.schema import Setting
+from xpc.compiler.suggest.clause_words import described
 from xpc.compiler.suggest.components import head_word
 from xpc.compiler.suggest.data_names import data_advice
 from xpc.compiler.suggest.extra_form import extra_suggestion
@@ -51,7 +52,8 @@ def inside(unknown: UnknownName) -> Suggestion:
         _of_a_block_inside,
     )
     case = Inside(unknown)
-    return first_answer(case, steps) or _of_another_clause(case)
+    found = first_answer(case, steps) or _of_another_clause(case)
+    return (_by_its_words(case, found) if _is_vague(case, found) else None) or found
 
 
 @record
@@ -74,6 +76,31 @@ class Inside(Case):
     def rows(self) -> list[Setting]:
         """The rows of the schema's table with the same name in other clauses: `optimizer.lr` for `lr` in `schedule`."""
         return [row for row in schema.TABLE if row.name == self.name and row.path not in NEVER_LEGAL]
+
+
+def _is_vague(case: Inside, found: Suggestion) -> bool:
+    """Whether a suggestion only lists the settings of the clause, or guesses a setting of another clause from a name
+    that no setting and no argument has.
+    """
+    if found.help == settings_of(case.clause):
+        return True
+    guessed = found.code == "XP101" and " outside of `" in found.help and "write `extra" not in found.help
+    return guessed and meaning(case.name, exact=True) is None
+
+
+def _by_its_words(case: Inside, found: Suggestion) -> Suggestion | None:
+    """The setting of the clause that the name describes: `taints` in `launch k8s` is `tolerations`. An answer about
+    another clause (`found`) is replaced only if all words of the name are names of the setting.
+    """
+    by_words = described(case.unknown, case.clause)
+    if by_words is None or (" outside of `" in found.help and not by_words.named):
+        return None
+    row = by_words.row
+    if by_words.named:
+        return of_guess(case.unknown, Meaning(row.path, own=True))
+    value = intended_value(row, case.unknown)
+    form = row.name if value is None else f"{row.name} = {value}"
+    return evolve(case.says(f"write `{form}`: {row.doc}", f"did you mean `{form}`?"), intended=(row.path,))
 
 
 def _first_line_in_a_clause(case: Inside) -> Suggestion | None:

@@ -1,0 +1,116 @@
+"""Find the setting of a clause that a name describes by its words: `taints` in `launch k8s` is `tolerations`, whose
+description is "Taints of nodes that the pods tolerate". Imported only for an unknown name in a clause.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import UnknownName
+from xpc.compiler.language.kinds import BLOCK, FLAG
+from xpc.compiler.language.schema import Setting
+from xpc.compiler.suggest.components import head_word
+from xpc.compiler.suggest.known_names import NEVER_LEGAL, known
+from xpc.compiler.suggest.likeness import parts, weight, words
+from xpc.compiler.suggest.tables import contrary_words, fillers
+from xpc.compiler.suggest.typed_form import intended_value
+from xpc.grammar.record import record
+
+LEAST = 4
+"""The least number of letters of a word whose other endings count as the same word: `tolerate` and `tolerations`."""
+ENDING = 3
+"""The largest number of letters in which two such words may differ at the end."""
+
+
+@record
+class Described:
+    """A setting of a clause that an unknown name describes. `named` is true if all words of the name are words by which
+    the setting is called, in xpc or in another tool; otherwise some are only words of its description.
+    """
+
+    row: Setting
+    named: bool
+
+
+def described(unknown: UnknownName, clause: str) -> Described | None:
+    """The setting of a clause that an unknown name describes. None if no setting has the words of the name, or if
+    several have as many, or if the setting cannot have the user's value.
+    """
+    block = {*words(clause), *words(head_word(unknown, clause))}
+    typed = [word for word in words(unknown.name[:80]) if weight(word) == 1.0 and word not in block]
+    rows = [row for row in _rows(unknown, clause) if _takes(row, unknown)]
+    if not typed or len(typed) > 5:
+        return None
+    ranked = sorted(((_score(row, typed, rows), number) for number, row in enumerate(rows)), reverse=True)
+    if not ranked or ranked[0][0] == 0.0 or (len(ranked) > 1 and ranked[0][0] - ranked[1][0] < 0.2):
+        return None
+    row = rows[ranked[0][1]]
+    return Described(row, all(_has(_names(row.path), word) for word in typed))
+
+
+def _score(row: Setting, typed: list[str], rows: list[Setting]) -> float:
+    """How well a setting fits the words of a name, from 0 to the number of words. A word that only one setting of the
+    clause has counts more than a word of several. The result is 0 if the setting lacks a word, unless it alone is
+    called by the last word of the name, as `factor` is by `reduction_factor`.
+    """
+    found = [word for word in typed if _has(_names(row.path) | _description(row.path), word)]
+    if len(found) < len(typed):
+        last = typed[-1]
+        if not contrary_words().isdisjoint(set(typed) - set(found)):
+            return 0.0
+        if 2 * len(found) < len(typed) or not _has(_names(row.path), last):
+            return 0.0
+        if sum(_has(_names(one.path) | _description(one.path), last) for one in rows) > 1:
+            return 0.0
+    return sum(
+        (1.0 if _has(_names(row.path), word) else 0.8)
+        / sum(_has(_names(one.path) | _description(one.path), word) for one in rows)
+        for word in found
+    )
+
+
+def _rows(unknown: UnknownName, clause: str) -> list[Setting]:
+    """The settings of a clause that its method or launch engine reads: no `partition` in `launch k8s`."""
+    head = head_word(unknown, clause)
+    return [
+        row
+        for row in schema.children(clause)
+        if row.path not in NEVER_LEGAL
+        and (not row.methods or not head or head in row.methods)
+        and (not row.engines or not head or head in row.engines)
+    ]
+
+
+def _takes(row: Setting, unknown: UnknownName) -> bool:
+    if unknown.node is None:
+        return row.kind in (FLAG, BLOCK)
+    return row.kind is not BLOCK and intended_value(row, unknown) is not None
+
+
+def _has(known_words: frozenset[str], word: str) -> bool:
+    """Whether a word, or the same word with another ending, is in a set of words."""
+    return word in known_words or (len(word) >= LEAST and any(_is_inflected(word, one) for one in known_words))
+
+
+@cache
+def _is_inflected(one: str, other: str) -> bool:
+    """Whether two words differ only in their endings, as `tolerate` and `tolerations` do."""
+    same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return same >= LEAST and max(len(one), len(other)) - same <= ENDING
+
+
+@cache
+def _names(path: str) -> frozenset[str]:
+    """The words of all names that a setting has in xpc and in other tools, without the names of its clause."""
+    clause = {*words(path.partition(".")[0])}
+    return frozenset(
+        word for one in known() if one.path == path for word in one.words if weight(word) == 1.0 and word not in clause
+    )
+
+
+@cache
+def _description(path: str) -> frozenset[str]:
+    """The words of a setting's description that say something about it."""
+    text = " ".join(one for one in parts(schema.BY_PATH[path].doc) if one not in fillers())
+    return frozenset(word for word in words(text) if weight(word) == 1.0)
