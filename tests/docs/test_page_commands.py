@@ -12,12 +12,12 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import tomllib
 
 import pytest
 import yaml
 from compile_support import read
+from git_commands import git
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -203,12 +203,8 @@ def location(tmp_path_factory) -> str:
     put(folder, texts)
     os.symlink(os.path.join(ROOT, "specs"), folder / "specs")
     assert xpc("fmt", "mine.xp", "x.xp", cwd=str(folder)).returncode == 0
-    for words in (
-        ["init", "-q", "-b", "main"],
-        ["add", "."],
-        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a"],
-    ):
-        subprocess.run(["git", *words], cwd=folder, check=True)
+    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "a"]):
+        git(folder, *words)
     assert xpc("compile", "x.xp", cwd=str(folder)).returncode == 0
     return str(folder)
 

@@ -4,7 +4,6 @@ fake.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from case_support import spec as written
 from compile_support import put
+from git_commands import git
 
 from xpc.compiler.preview.rehearsal import ci, command
 
@@ -31,7 +31,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def commit(message: str) -> None:
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", message]):
-        subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@x", *words], check=True)
+        git(".", *words)
 
 
 def report(*messages: str) -> dict[str, Any]:

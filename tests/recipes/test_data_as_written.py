@@ -14,19 +14,13 @@ from typing import Any
 
 import pytest
 from compile_support import compiled, put
+from late_imports import datasets
 from run_features import read
 
 from xpc.runtime.core import data
 from xpc.runtime.core.errors import RunError
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module", autouse=True)
-def stack() -> None:
-    """Import the training libraries in the process that runs these tests, and not when pytest collects them."""
-    global datasets
-    datasets = pytest.importorskip("datasets")
 
 
 CONFIG = {

@@ -14,19 +14,13 @@ from typing import Any
 
 import pytest
 from compile_support import checked, codes, compiled, put
+from late_imports import datasets
 from run_features import read
 
 from xpc.runtime.core import data as runtime
 from xpc.runtime.core.rows import FIELDS
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module", autouse=True)
-def stack() -> None:
-    """Import the training libraries only in the process that runs these tests."""
-    global datasets
-    datasets = pytest.importorskip("datasets")
 
 
 SIZES = {"a": 101, "b": 57, "c": 30, "d": 9}

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from case_support import ROW
 from compile_support import LOCAL, REPOSITORY, compiled, put, xpc
-from test_verify_all import git, run_of
+from git_commands import git
+from test_verify_all import run_of
 from test_verify_models import MODEL
 from tiers import slow_but
 

@@ -3,11 +3,11 @@
 import json
 import os
 import re
-import subprocess
 
 import pytest
 from case_support import ROW, spec
 from compile_support import REPOSITORY, SEED, put, read, tree, xpc
+from git_commands import git
 from jsonschema import Draft202012Validator
 
 
@@ -205,16 +205,6 @@ def test_the_page_shows_what_the_tool_prints(tmp_path):
 
 
 # -- commits --------------------------------------------------------------------------------------------------------
-
-
-def git(root, *words):
-    identity = {
-        "GIT_AUTHOR_NAME": "a",
-        "GIT_AUTHOR_EMAIL": "a@b",
-        "GIT_COMMITTER_NAME": "a",
-        "GIT_COMMITTER_EMAIL": "a@b",
-    }
-    subprocess.run(["git", *words], cwd=root, check=True, capture_output=True, env={**os.environ, **identity})
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from compile_support import LOCAL, LOCAL_MODEL, checked, put
+from git_commands import branch_off, git
 from tiers import slow_but
 
 from xpc.compiler.files.inputs import UsageError
@@ -23,13 +24,9 @@ SPEC = 'xpc 1\n\nextends "house.xp"\n\ntrain qwen2.5-3b on "../data/rows.jsonl" 
 HOUSE = "xpc 1\n\nhardware 1 x h100-80gb\n\nbatch gbs=4 micro=2 seq=256\n"
 
 
-def git(*arguments: str) -> None:
-    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], check=True, capture_output=True)
-
-
 def commit() -> None:
-    git("add", "-A")
-    git("commit", "-qm", "a commit")
+    git(".", "add", "-A")
+    git(".", "commit", "-qm", "a commit")
 
 
 def pointer(data: bytes) -> str:
@@ -45,9 +42,7 @@ def linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     (tmp_path / "specs" / "house.xp").symlink_to("../base/house.xp")
     (tmp_path / "data").symlink_to("rows/v1")
-    git("init", "-q", "-b", "main")
-    commit()
-    git("checkout", "-q", "-b", "change")
+    branch_off(".")
     return tmp_path
 
 
@@ -101,21 +96,21 @@ def test_a_submodule_is_read_at_the_commit_of_each_side(linked: Path, tmp_path: 
     working tree, so `diff` printed `the same run` and the comment said `No run changes`.
     """
     put(tmp_path / "other", {"rows.jsonl": ROW * 8, "house.xp": HOUSE})
-    git("-C", "other", "init", "-q")
-    git("-C", "other", "add", "-A")
-    git("-C", "other", "commit", "-qm", "one")
-    git("rm", "-q", "data")
-    git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", f"{tmp_path}/other", "data")
+    git("other", "init", "-q")
+    git("other", "add", "-A")
+    git("other", "commit", "-qm", "one")
+    git(".", "rm", "-q", "data")
+    git(".", "submodule", "--quiet", "add", f"{tmp_path}/other", "data")
     put(linked, {"specs/b.xp": SPEC.replace("house.xp", "../data/house.xp")})
     shutil.rmtree("other")
     commit()
-    git("branch", "-f", "main")
+    git(".", "branch", "-f", "main")
     assert compared() == 0
     assert (
         verify.run(verify.parse(["--all"]))[0].splitlines()[0].endswith("tracked files are the same as in this commit")
     )
     put(linked, {"data/rows.jsonl": ROW * 4})
-    git("-C", "data", "commit", "-qam", "two")
+    git("data", "commit", "-qam", "two")
     assert "data differs from it" in verify.run(verify.parse(["--all"]))[0].splitlines()[0]
     commit()
     assert compared() == 1
@@ -135,7 +130,7 @@ def test_a_pointer_of_lfs_is_its_file(linked: Path) -> None:
     rows = (ROW * 8).encode()
     put(linked, {"rows/v1/rows.jsonl": pointer(rows)})
     commit()
-    git("branch", "-f", "main")
+    git(".", "branch", "-f", "main")
     put(linked, {"rows/v1/rows.jsonl": ROW * 8})
     assert compared() == 0
     assert (
@@ -171,9 +166,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, target in (("models/tiny/parts", "../../store"), ("store/again", "../other"), ("models/tiny/x", "."),
                          ("models/tiny/y", "../tiny"), ("store/up", "../models")):  # fmt: skip
         os.symlink(target, name)
-    git("init", "-q", "-b", "main")
-    commit()
-    git("checkout", "-q", "-b", "change")
+    branch_off(".")
     return tmp_path
 
 
@@ -188,7 +181,7 @@ CHANGES = {
     "a file behind two links": lambda: put(".", {"other/f.safetensors": "v"}),
     "a new file": lambda: put(".", {"other/g.safetensors": "v"}),
     "a file less": lambda: os.unlink("store/b.safetensors"),
-    "the only file of a folder": lambda: git("rm", "-q", "other/f.safetensors"),
+    "the only file of a folder": lambda: git(".", "rm", "-q", "other/f.safetensors"),
     "another target": lambda: os.unlink("models/tiny/parts") or os.symlink("../../other", "models/tiny/parts"),
     "a link to nothing": lambda: os.unlink("store/again") or os.symlink("nowhere", "store/again"),
     "a pointer of LFS": lambda: put(".", {"store/a.safetensors": pointer(b"v")}),
@@ -237,7 +230,6 @@ def test_a_forged_tree_writes_nothing_elsewhere(model: Path, tmp_path_factory: p
         )  # fmt: skip
         tree = subprocess.run(["git", "hash-object", "-w", "-t", "tree", "--stdin", "--literally"], input=entry,
                               check=True, capture_output=True).stdout  # fmt: skip
-    forged = subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit-tree", "-m", "x",
-                             tree.decode().strip()], check=True, capture_output=True).stdout  # fmt: skip
-    diff.run(diff.parse([f"{forged.decode().strip()}:x.xp", "x.xp"]))
+    forged = git(".", "commit-tree", "-m", "x", tree.decode().strip())
+    diff.run(diff.parse([f"{forged}:x.xp", "x.xp"]))
     assert os.listdir(outside) == []

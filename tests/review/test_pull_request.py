@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from compile_support import manifest_of
+from git_commands import branch_off, git
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.review.pull_request import MARKER, Entry, comment, entries, main, publish
@@ -38,19 +39,12 @@ def repository(tmp_path, monkeypatch):
     begins at `main`.
     """
     monkeypatch.chdir(tmp_path)
-    git("init", "-q", "-b", "main")
     write(tmp_path, "base.xp", BASE)
     write(tmp_path, "one.xp", SPEC)
     write(tmp_path, "two.xp", SPEC.replace("alpaca", "ultrachat-200k"))
     write(tmp_path, "alone.xp", SPEC.replace('extends "base.xp"\n\n', "") + BASE)
-    commit("first")
-    git("checkout", "-q", "-b", "change")
+    branch_off(".")
     return tmp_path
-
-
-def git(*arguments: str) -> None:
-    who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *who, *arguments], check=True)
 
 
 def write(folder, name: str, text: str) -> None:
@@ -58,8 +52,8 @@ def write(folder, name: str, text: str) -> None:
 
 
 def commit(message: str) -> None:
-    git("add", "-A")
-    git("commit", "-q", "-m", message)
+    git(".", "add", "-A")
+    git(".", "commit", "-q", "-m", message)
 
 
 class GitHub(BaseHTTPRequestHandler):
@@ -129,10 +123,10 @@ def test_a_change_of_a_base_shows_in_the_specs_that_read_it(repository):
 def test_comments_in_a_spec_and_changes_of_main_are_ignored(repository):
     write(repository, "one.xp", SPEC.replace("train ", "# why\ntrain "))
     commit("a comment")
-    git("checkout", "-q", "main")
+    git(".", "checkout", "-q", "main")
     write(repository, "alone.xp", "xpc 1\n")
     commit("main goes on")
-    git("checkout", "-q", "change")
+    git(".", "checkout", "-q", "change")
     assert list(entries(".", "main")) == []
     assert "No run changes" in comment([])
 
@@ -317,7 +311,7 @@ def test_the_check_of_the_action_marks_every_finding(repository, spec, inputs, s
 def test_a_run_that_does_not_fit_is_compared(repository):
     write(repository, "large.xp", LARGE)
     commit("large")
-    git("branch", "-f", "main")
+    git(".", "branch", "-f", "main")
     write(repository, "large.xp", LARGE.replace("gbs = 16", "gbs = 32"))
     commit("larger")
     (one,) = entries(".", "main")
@@ -351,7 +345,6 @@ def house(tmp_path, monkeypatch):
     base, and a committed bundle.
     """
     monkeypatch.chdir(tmp_path)
-    git("init", "-q", "-b", "main")
     os.makedirs(tmp_path / "base")
     os.makedirs(tmp_path / "specs" / "run.bundle")
     write(tmp_path, "base/house.xp", HOUSE)
@@ -361,8 +354,7 @@ def house(tmp_path, monkeypatch):
     write(tmp_path, "specs/sweep.xp", 'xpc 1\n\nextends "../base/trained.xp"\n\nsweep { lr = [1e-6, 2e-6] }\n')
     write(tmp_path, "specs/run.bundle/spec.xp", "train nothing on nowhere\n")
     write(tmp_path, "specs/run.bundle/bundle.toml", manifest_of("train nothing on nowhere\n"))
-    commit("first")
-    git("checkout", "-q", "-b", "change")
+    branch_off(".")
     return tmp_path
 
 
@@ -389,7 +381,7 @@ def test_a_lock_that_changes_with_a_base_is_not_hidden_in_its_group(house):
     write(house, "specs/b.xp.lock", lock + 'resolved = ["torch==2.13.0"]\n')
     write(house, "specs/c.xp.lock", lock + 'resolved = ["torch==2.13.0"]\n')
     commit("locks")
-    git("branch", "-f", "main")
+    git(".", "branch", "-f", "main")
     write(house, "base/house.xp", HOUSE.replace("gbs = 16", "gbs = 32"))
     write(house, "specs/b.xp.lock", lock + 'resolved = ["torch==2.4.0"]\n')
     write(house, "specs/c.xp.lock", "# a comment\n" + lock + 'resolved = ["torch==2.13.0"]\n')
@@ -404,7 +396,7 @@ def test_a_base_of_another_name_is_followed_to_its_own_base(house):
     write(house, "specs/a.xp", 'xpc 1\n\nextends "middle.txt"\n\nsave "out/a"\n')
     write(house, "specs/middle.txt", 'xpc 1\n\nextends "../base/trained.xp"\n')
     commit("a base that is not named .xp")
-    git("branch", "-f", "main")
+    git(".", "branch", "-f", "main")
     write(house, "base/house.xp", HOUSE.replace("gbs = 16", "gbs = 32"))
     commit("twice the batch")
     assert "specs/a.xp" in {one.path for one in entries(".", "main")}
@@ -444,7 +436,7 @@ def test_a_lock_a_template_or_rows_affect_the_specs_that_read_them(house):
         f"{TRAINED.replace('house.xp', '../base/house.xp').replace('alpaca', chr(34) + '../rows' + chr(34))}\n",
     )
     commit("rows")
-    git("branch", "-f", "main")
+    git(".", "branch", "-f", "main")
     write(house, "rows/train.jsonl", row * 8)
     write(house, "readme.md", "words\n")
     commit("a row less")
@@ -455,7 +447,7 @@ def test_findings_concern_what_the_change_affects_and_name_the_run(house, capsys
     for name in ("b", "c"):
         write(house, f"specs/{name}.xp", "xpc 1\n\ntrain nothing on nowhere\n")
     commit("broken before")
-    git("branch", "-f", "main")
+    git(".", "branch", "-f", "main")
     write(house, "base/trained.xp", TRAINED.replace("alpaca", "alpacca"))
     commit("a base is wrong")
     assert check(["--format", "github", "--base", "main", "--", "."]) == 1
@@ -472,14 +464,13 @@ def test_hooks_check_the_specs_that_read_a_changed_file(house, capsys):
     assert check(["--hook", "--", "specs/run.bundle/spec.xp"]) == 0
     assert "specs/run.bundle/spec.xp is the spec of a bundle; only `xpc verify`" in capsys.readouterr().out
     os.remove(house / "base" / "trained.xp")
-    git("add", "-A")
+    git(".", "add", "-A")
     assert check(["--hook", "--", "specs/run.bundle/spec.xp"]) == 1
 
 
 @pytest.mark.slow
 def test_the_comment_over_500_specs_stays_below_the_limit(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    git("init", "-q", "-b", "main")
     write(tmp_path, "house.xp", HOUSE)
     for number in range(500):
         text = (
@@ -488,8 +479,7 @@ def test_the_comment_over_500_specs_stays_below_the_limit(tmp_path, monkeypatch)
             + (f"sweep {{ lr = [{number + 1}e-6, 1e-7] }}\n" if number % 25 == 0 else "")
         )
         write(tmp_path, f"run-{number:03}.xp", text)
-    commit("first")
-    git("checkout", "-q", "-b", "change")
+    branch_off(".")
     write(tmp_path, "house.xp", HOUSE.replace("gbs = 16", "gbs = 32"))
     commit("twice the batch")
     found = list(entries(".", "main"))
@@ -502,7 +492,7 @@ def test_golden_previews_are_compared_as_text(repository) -> None:
     write(repository, "one.preview", "row 0 of train.jsonl: 7 tokens, 2 bear loss\n")
     write(repository, "old.preview", "row 0\n")
     commit("previews")
-    git("branch", "-f", "main")
+    git(".", "branch", "-f", "main")
     write(repository, "one.preview", "row 0 of train.jsonl: 7 tokens, 1 bear loss\n\x1b[31m")
     write(repository, "new.preview", "row 0\n")
     (repository / "old.preview").unlink()

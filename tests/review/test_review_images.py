@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from compile_support import put, xpc
+from git_commands import branch_off, git
 
 from xpc.compiler.files import file_digests
 from xpc.compiler.resolve import image_digests
@@ -69,17 +69,6 @@ def run(location: Path, *words: str, **env: str) -> tuple[int, str]:
         *words, cwd=str(location), env={"XPC_CACHE": "", "XDG_CACHE_HOME": str(location.parent / "cache"), **env}
     )
     return done.returncode, done.stdout.decode() + done.stderr.decode()
-
-
-def git(*arguments: str) -> None:
-    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], check=True, capture_output=True)
-
-
-def committed() -> None:
-    git("init", "-q", "-b", "main")
-    git("add", "-A")
-    git("commit", "-qm", "first")
-    git("checkout", "-q", "-b", "change")
 
 
 def compared(*words: str) -> tuple[str, int]:
@@ -177,14 +166,14 @@ def test_check_reads_no_image(location: Path) -> None:
 
 
 def test_diff_says_which_image_differs(location: Path) -> None:
-    committed()
+    branch_off(".")
     assert compared("main:x.xp", "x.xp") == ("the same run\n", 0)
     put(location, {"photos/cow.png": b"oom" * 99})
     text, status = compared("main:x.xp", "x.xp")
     assert (status, text.startswith("1 image changed; photos/cow.png is the first that differs: sha256 ")) == (1, True)
     assert "data.sources was [" not in text  # only this key differs
     assert run(location, "compile", "x.xp", "-o", "y.bundle")[0] == 0
-    git("checkout", "-q", "photos")
+    git(".", "checkout", "-q", "photos")
     assert run(location, "compile", "x.xp")[0] == 0
     assert compared("x.bundle", "y.bundle")[0].startswith("1 image changed; photos/cow.png is")
     assert compared("x.bundle", "x.xp")[1] == 0
@@ -195,20 +184,20 @@ def test_diff_says_which_image_differs(location: Path) -> None:
 
 
 def test_the_first_line_names_an_image_next_to_a_setting(location: Path) -> None:
-    committed()
+    branch_off(".")
     put(location, {"photos/cow.png": b"oom" * 99, "x.xp": SPEC.replace("rank=16", "rank=32")})
     first = compared("main:x.xp", "x.xp")[0].partition("\n")[0]
     assert first.startswith("lora.rank 16 -> 32; 1 image changed; photos/cow.png is the first that differs: ")
 
 
 def test_diff_counts_images_that_are_new_and_gone(location: Path) -> None:
-    committed()
+    branch_off(".")
     put(location, {"photos/hen.png": b"hen", "rows.jsonl": row("photos/cat.png") + row("photos/hen.png")})
     assert "1 image added, 2 removed; photos/hen.png is the first" in compared("main:x.xp", "x.xp")[0]
 
 
 def test_diff_reads_unchanged_images_once_and_copies_none(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    committed()
+    branch_off(".")
     file_digests._known.clear()
     read: list[str] = []
     monkeypatch.setattr(file_digests, "_read", lambda path: read.append(path) or sha256(path.encode()).hexdigest())
@@ -220,7 +209,7 @@ def test_a_pointer_of_git_lfs_is_the_image_that_it_stands_for(location: Path) ->
     data = (location / "photos" / "cow.png").read_bytes()
     text = f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256(data).hexdigest()}\nsize {len(data)}\n"
     put(location, {"photos/cow.png": text})
-    committed()
+    branch_off(".")
     assert compared("main:x.xp", "x.xp")[1] == 0
     put(location, {"photos/cow.png": data})
     assert compared("main:x.xp", "x.xp")[1] == 0
@@ -231,9 +220,9 @@ def test_a_pointer_of_git_lfs_is_the_image_that_it_stands_for(location: Path) ->
 def test_the_comment_on_a_pull_request_names_the_image(location: Path) -> None:
     put(location, {"other.xp": SPEC.replace("qwen2.5-vl-3b-instruct", "qwen2.5-0.5b").replace("rows.jsonl", "t.jsonl"),
                 "t.jsonl": json.dumps({"messages": TALK}) + "\n"})  # fmt: skip
-    committed()
+    branch_off(".")
     put(location, {"photos/cow.png": b"oom" * 99})
-    git("commit", "-qam", "another cow")
+    git(".", "commit", "-qam", "another cow")
     found = list(entries(".", "main"))
     assert [(one.path, one.line.partition(":")[0]) for one in found] == [
         ("x.xp", "1 image changed; photos/cow.png is the first that differs"),
@@ -248,7 +237,7 @@ def test_nothing_is_followed_out_of_the_folder_of_the_rows(stored: str, location
     put(location, {"rows.jsonl": row(stored)})
     assert run(location, "compile", "x.xp")[0] == 0
     assert lines(location) == [{"path": stored, "bytes": None, "sha256": None}]
-    committed()
+    branch_off(".")
     assert compared("main:x.xp", "x.xp")[1] == 0
 
 

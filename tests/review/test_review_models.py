@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from case_support import ROW
 from compile_support import LOCAL, LOCAL_MODEL, put, xpc
+from git_commands import branch_off, git
 
 from xpc.compiler.files import file_digests
 from xpc.compiler.review import diff
@@ -36,17 +36,6 @@ def compiled(bundle: str) -> None:
 
 def compared(*words: str) -> tuple[str, int]:
     return diff.run(diff.parse([*words, "--exit-code"]))
-
-
-def git(*arguments: str) -> None:
-    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], check=True, capture_output=True)
-
-
-def committed(*paths: str) -> None:
-    git("init", "-q", "-b", "main")
-    git("add", *paths)
-    git("commit", "-qm", "first")
-    git("checkout", "-q", "-b", "change")
 
 
 def short(data: bytes) -> str:
@@ -79,17 +68,17 @@ def test_a_file_that_is_new_or_gone(location: Path) -> None:
 
 
 def test_a_model_in_a_commit(location: Path) -> None:
-    committed("-A")
+    branch_off(".")
     assert compared("main:x.xp", "x.xp")[1] == 0
     put(location, {"models/tiny/tokenizer.json": "{ }"})
     text, status = compared("main:x.xp", "x.xp")
     assert (status, text.startswith("models/tiny/tokenizer.json ")) == (1, True), text
-    git("commit", "-qam", "another tokenizer")
+    git(".", "commit", "-qam", "another tokenizer")
     assert [one.line.partition(" ")[0] for one in entries(".", "main")] == ["models/tiny/tokenizer.json"]
 
 
 def test_a_model_that_is_in_no_commit_is_not_read(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    committed("x.xp", "rows.jsonl")
+    branch_off(".", "x.xp", "rows.jsonl")
     file_digests._known.clear()
     monkeypatch.setattr(file_digests, "_read", lambda path: pytest.fail(path))
     assert compared("main:x.xp", "x.xp")[1] == 0
@@ -99,7 +88,7 @@ def test_a_pointer_of_git_lfs_is_the_file_that_it_stands_for(location: Path) -> 
     data = (location / WEIGHTS).read_bytes()
     put(location, {WEIGHTS: f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256(data).hexdigest()}\n"
                          f"size {len(data)}\n"})  # fmt: skip
-    committed("-A")
+    branch_off(".")
     put(location, {WEIGHTS: data})
     assert compared("main:x.xp", "x.xp")[1] == 0
     put(location, {WEIGHTS: data + b"!"})
@@ -133,7 +122,7 @@ def test_a_new_file_in_a_folder_of_the_model(location: Path) -> None:
     `additional_chat_templates/tool_use.jinja`, which transformers uses for rows with tools.
     """
     compiled("a.bundle")
-    committed(".")
+    branch_off(".", ".")
     put(location, {"models/tiny/additional_chat_templates/tool_use.jinja": "x"})
     for before in ("main:x.xp", "a.bundle"):
         text, status = compared(before, "x.xp")

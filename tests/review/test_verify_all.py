@@ -7,12 +7,12 @@ import inspect
 import json
 import os
 import shutil
-import subprocess
 import sys
 
 import pytest
 from case_support import ROW
 from compile_support import LOCAL, put, xpc
+from git_commands import git
 from test_verify_models import MODEL
 from tiers import slow_but
 
@@ -21,11 +21,6 @@ from xpc.compiler.review import verify
 from xpc.compiler.review.finished_run import bundle_digest
 from xpc.compiler.review.installed import pins
 from xpc.runtime.core.checkpoint_integrity import final_files
-
-
-def git(location, *words):
-    names = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    subprocess.run(["git", "-C", str(location), *names, *words], check=True, capture_output=True)
 
 
 def run_of(bundle, out):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from late_imports import datasets
 from runtime_bundles import bundle_of, plan, source
 
 from xpc.compiler.language.methods import METHODS
@@ -21,13 +22,6 @@ from xpc.runtime.features.rows.packing import Packing
 from xpc.runtime.features.rows.pair_counts import PairCounts
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module", autouse=True)
-def stack() -> None:
-    """Import the training libraries in the process that runs these tests, and not when pytest collects them."""
-    global datasets
-    datasets = pytest.importorskip("datasets")
 
 
 def prepared(lengths: list[int], most: int | None, method: str = "sft", **arguments: Any) -> tuple[Any, Any, Any]:

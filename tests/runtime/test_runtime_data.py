@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from late_imports import datasets
 from run_features import read
 from runtime_bundles import bundle_of, plan, source, write
 
@@ -20,13 +21,6 @@ from xpc.runtime.core.feature import Bundle
 from xpc.runtime.features.rows import message_fields, mixture, prompts
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module", autouse=True)
-def stack() -> None:
-    """Import the training libraries in the process that runs these tests, and not when pytest collects them."""
-    global datasets
-    datasets = pytest.importorskip("datasets")
 
 
 def numbers(name: str, rows: int) -> object:

@@ -8,19 +8,13 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from late_imports import datasets
 
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features.rows import shares
 from xpc.runtime.features.rows.mixture import repeated
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module", autouse=True)
-def stack() -> None:
-    """Import the training libraries in the process that runs these tests, and not when pytest collects them."""
-    global datasets
-    datasets = pytest.importorskip("datasets")
 
 
 def mixed(first: int, second: int, share: float, **more: Any) -> tuple[list[str], list[str] | None]:

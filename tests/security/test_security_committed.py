@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from compile_support import manifest_of, put
-from test_security_reviewed import EVIL_NAME, SECRET, SPEC, assert_harmless, git, linked, reviewed, specs
+from git_commands import git
+from test_security_reviewed import EVIL_NAME, SECRET, SPEC, assert_harmless, linked, reviewed, specs
 from test_security_reviewed import honest as honest
 from tiers import nightly_but
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from compile_support import put, xpc
-from test_security_repository import git
+from git_commands import branch_off, git
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.review import repository
@@ -28,10 +28,7 @@ def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository whose branch changes a spec."""
     root = tmp_path / "work"
     put(root, {"a.xp": SPEC + BATCH, "b.xp": SPEC + BATCH + "seed 8\n"})
-    git(root, "init", "-q", "-b", "main")
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "one")
-    git(root, "checkout", "-qb", "change")
+    branch_off(root)
     put(root, {"a.xp": SPEC + BATCH.replace("16", "32")})
     git(root, "commit", "-qam", "two")
     monkeypatch.chdir(root)

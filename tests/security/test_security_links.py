@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 from compile_support import put
+from git_commands import git
 from growing import HEAD_OF_MANIFEST, manifest
-from test_security_reviewed import EVIL_NAME, SECRET, assert_harmless, edited, git, linked, reviewed, specs
+from test_security_reviewed import EVIL_NAME, SECRET, assert_harmless, edited, linked, reviewed, specs
 from test_security_reviewed import honest as honest
 from tiers import nightly_but
 

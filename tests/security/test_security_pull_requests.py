@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from compile_support import put
+from git_commands import branch_off, git
 
 from xpc.compiler.review.pull_request import MARKER
 
@@ -153,34 +154,13 @@ EVIL = {
 }  # fmt: skip
 
 
-def git(root: Path, *words: str) -> None:
-    who = (
-        "-c",
-        "user.name=a",
-        "-c",
-        "user.email=a@b.c",
-        "-c",
-        "commit.gpgsign=false",
-        "-c",
-        "core.hooksPath=/dev/null",
-        "-c",
-        "gc.auto=0",
-        "-c",
-        "maintenance.auto=false",
-    )
-    subprocess.run(["git", *who, *words], cwd=root, check=True, capture_output=True)
-
-
 @pytest.fixture
 def repository(tmp_path: Path, what: str) -> Path:
     root = tmp_path / "work"
     put(root, {"house.xp": HOUSE, "specs/a.xp": SPEC, "specs/rows.jsonl": ROW})
     put(root, {"specs/honest.xp": SPEC.replace("out/a", "out/honest"), **BASE.get(what, {})})
     put(tmp_path, {"secret": SECRET, "secret.xp": f"train {SECRET} on {SECRET}\n"})
-    git(root, "init", "-q", "-b", "main")
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "one")
-    git(root, "checkout", "-qb", "change")
+    branch_off(root)
     return root
 
 

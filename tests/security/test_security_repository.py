@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from case_support import spec
 from compile_support import REPOSITORY, manifest_of, put, xpc
+from git_commands import branch_off, git
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.review.pull_request import Entry, entries
@@ -94,20 +95,6 @@ def configure(folder: Path, mark: Path, top: str) -> None:
         (folder / "hooks" / name).chmod(0o755)
 
 
-def git(folder: Path, *words: str) -> None:
-    who = (
-        "-c",
-        "user.name=a",
-        "-c",
-        "user.email=a@b.c",
-        "-c",
-        "commit.gpgsign=false",
-        "-c",
-        "protocol.file.allow=always",
-    )
-    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
-
-
 @pytest.fixture
 def mark(tmp_path: Path) -> Path:
     return tmp_path / "pwned"
@@ -120,10 +107,7 @@ def planted(request: pytest.FixtureRequest, tmp_path: Path, mark: Path) -> Path:
     """
     top = tmp_path / "work"
     put(top, {"specs/deep/a.xp": BEFORE, "specs/deep/base.xp": BASE, "other.xp": spec()})
-    git(top, "init", "-q", "-b", "main")
-    git(top, "add", "-A")
-    git(top, "commit", "-qm", "one")
-    git(top, "checkout", "-qb", "change")
+    branch_off(top)
     put(top, {"specs/deep/a.xp": AFTER})
     plant(top / request.param, mark, str(top))
     git(top, "add", "-A", "-f")
@@ -412,18 +396,14 @@ def test_replaced_commits_of_an_archive_are_not_read(tmp_path: Path) -> None:
     """
     put(tmp_path, {"a.xp": "seed 1\n"})
 
-    def git(*words: str) -> str:
-        command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-    git("init", "-q")
-    git("add", "-A")
-    git("commit", "-qm", "one")
-    shown = git("rev-parse", "HEAD")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "one")
+    shown = git(tmp_path, "rev-parse", "HEAD")
     put(tmp_path, {"a.xp": "seed 2\n"})
-    git("commit", "-qam", "two")
-    git("replace", shown, "HEAD")
+    git(tmp_path, "commit", "-qam", "two")
+    git(tmp_path, "replace", shown, "HEAD")
     repository = find(str(tmp_path))
     assert repository is not None
-    assert git("show", f"{shown}:a.xp") == "seed 2"
+    assert git(tmp_path, "show", f"{shown}:a.xp") == "seed 2"
     assert Commit.of(repository, shown).data("a.xp") == b"seed 1\n"

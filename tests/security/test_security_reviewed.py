@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from compile_support import CONFIG, put
+from git_commands import branch_off, git
 from tiers import nightly_but
 
 pytestmark = pytest.mark.slow
@@ -171,11 +172,6 @@ DAILY = {"nothing", "10,001 files of rows", *list(EVIL)[::2]} - {"an image 200,0
 """The pull requests that `make test` tries: the honest one, and every second hostile one. `make slow` tries all."""
 
 
-def git(root: Path, *words: str) -> None:
-    who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", *QUIET)
-    subprocess.run(["git", *who, *words], cwd=root, check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with two specs, their bundles, a local model, rows and images."""
@@ -188,10 +184,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in "ap":
         done = xpc("compile", f"{name}.xp", cwd=str(root / "specs"))
         assert done.returncode == 0, done.stdout
-    git(root, "init", "-q", "-b", "main")
-    git(root, "add", "-A", "-f")
-    git(root, "commit", "-qm", "one")
-    git(root, "checkout", "-qb", "change")
+    branch_off(root, "-A", "-f")
     return root
 
 

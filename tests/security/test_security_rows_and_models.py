@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from compile_support import CONFIG, put
-from test_security_reviewed import MARK, SECRET, SPEC, assert_harmless, edited, git, linked, reviewed, specs
+from git_commands import git
+from test_security_reviewed import MARK, SECRET, SPEC, assert_harmless, edited, linked, reviewed, specs
 from test_security_reviewed import honest as honest
 from tiers import nightly_but
 
