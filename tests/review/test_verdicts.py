@@ -48,7 +48,7 @@ def verdict(before: str, after: str) -> str:
     not show the same text twice.
     """
     text, status = diff.run(diff.parse([before, after, "--format", "json", "--exit-code"]))
-    found = json.loads(text)
+    found = json.loads(text, parse_constant=pytest.fail)
     assert status == STATUS[found["verdict"]]
     assert found["same"] == (found["verdict"] == SAME)
     assert found["headline"]
@@ -372,6 +372,17 @@ def test_strange_files_of_a_bundle_are_not_read(kind, tmp_path):
         assert (done.returncode, b"the secret" in done.stdout + done.stderr) == (2, False)
         assert b"not read" in done.stderr
         assert b"broke" not in done.stderr
+
+
+def test_numbers_that_json_does_not_have_are_texts(tmp_path):
+    """An edited bundle may have NaN and Infinity, which Python's json module reads and writes, and others refuse."""
+    root = put(tmp_path, {"t.xp": SPEC, "chat.jinja": MARKED, "rows.jsonl": ROW * 40})
+    assert xpc("compile", "t.xp", cwd=root).returncode == 0
+    bundle = os.path.join(root, "t.bundle")
+    for number in ("NaN", "1e999", "[-Infinity]"):
+        copy = shutil.copytree(bundle, os.path.join(root, "copy"), dirs_exist_ok=True)
+        replaced(os.path.join(copy, "trainer_args.json"), r'"max_grad_norm": [\d.]+', f'"max_grad_norm": {number}')
+        assert (verdict(bundle, copy), verdict(copy, bundle)) == (DIFFERS, DIFFERS)
 
 
 def test_a_side_that_does_not_compile_is_status_5(tmp_path):

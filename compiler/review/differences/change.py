@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from math import isfinite
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.render.line_difference import common
@@ -36,7 +38,11 @@ class Change:
 
 
 def scalar(value: object) -> Scalar:
-    """Convert a value for JSON: numbers and counts become numbers, everything else becomes a text."""
+    """Convert a value for JSON: numbers and counts become numbers, everything else becomes a text. JSON has no infinite
+    numbers and no NaN, which an edited bundle may have, so these become texts, too.
+    """
+    if isinstance(value, float) and not isfinite(value):
+        return json.dumps(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Amount) and value.unit == "count":
