@@ -67,7 +67,7 @@ def follows(before: Forecast, after: Forecast) -> list[Change]:
     """The quantities in which two runs differ."""
     names = dict.fromkeys((*before.quantities, *after.quantities))
     out = [
-        Change(name, was.text, now.text, now.why, (was.value, now.value))
+        Change(name, *_texts(name, was, now), now.why, (was.value, now.value))
         for name in names
         for was, now in [tuple(one.quantities.get(name, UNPLANNED.get(name, NOTHING)) for one in (before, after))]
         if (was.text, was.value) != (now.text, now.value)
@@ -78,11 +78,19 @@ def follows(before: Forecast, after: Forecast) -> list[Change]:
     return out
 
 
+def _texts(name: str, was: Quantity, now: Quantity) -> tuple[str, str]:
+    """The texts of two different quantities, with all digits if the rounded texts are equal."""
+    if was.text != now.text:
+        return was.text, now.text
+    unit = " bytes" if name in SIZES else ""
+    old, new = (f"{one.value:,}{unit}" if isinstance(one.value, int | float) else one.text for one in (was, now))
+    return old, new
+
+
 NOTHING = Quantity("none", None)
+SIZES = ("one checkpoint", "disk, at most")
 TIMES = ("hours", "GPU-hours", "cost")
-UNPLANNED = dict.fromkeys(
-    (*TIMES, "trained parameters", "checkpoints written", "one checkpoint", "disk, at most"), Quantity(UNKNOWN, None)
-)
+UNPLANNED = dict.fromkeys((*TIMES, "trained parameters", "checkpoints written", *SIZES), Quantity(UNKNOWN, None))
 """Quantities that every run has. If one is missing, it is unknown, for example the cost on a GPU without a price."""
 
 

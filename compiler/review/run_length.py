@@ -93,7 +93,7 @@ class RunLength:
         """A phrase that says how the number of prompts per step has changed."""
         was, now = self.gbs / self.group, other.gbs / other.group
         if max(self.group, other.group) > 1 and was != now:
-            yield f"{now:g} prompts a step instead of {was:g}"
+            yield f"{now:g} prompt{'' if now == 1 else 's'} a step instead of {was:g}"
 
     def _samples(self, other: RunLength) -> Iterator[str]:
         """A phrase about the change of the number of tokens. Empty if neither the batch nor the length of the run has

@@ -3,12 +3,15 @@
 import json
 import os
 import re
+from types import SimpleNamespace
 
 import pytest
 from case_support import ROW, spec
 from compile_support import REPOSITORY, SEED, put, read, tree, xpc
 from git_commands import git
 from jsonschema import Draft202012Validator
+
+from xpc.compiler.review.consequences import Forecast, Quantity, follows
 
 
 def difference(done):
@@ -463,6 +466,22 @@ def test_a_price_shows_the_cost_and_nothing_without_it(tmp_path):
     assert consequences(tmp_path, before, after, "--price", "2")[1]["cost"][0] == pytest.approx(hours[0] * 2, abs=0.01)
     for wrong in ("", "x", "h100=2", "h100-80gb=", "-1", "1e9", "2.5;", "2,5", "h100-80gb=1,h100-80gb=2", "\u0662"):
         assert xpc("diff", "a.xp", "b.xp", f"--price={wrong}", cwd=str(tmp_path)).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "texts"),
+    [
+        ("hours", Quantity("0.18", 0.183), Quantity("0.18", 0.182), ("0.183", "0.182")),
+        ("disk, at most", Quantity("1.0 GiB", 2**30), Quantity("1.0 GiB", 2**30 + 8),
+         ("1,073,741,824 bytes", "1,073,741,832 bytes")),
+        ("hours", Quantity("0.18", 0.183), Quantity("unknown", None), ("0.18", "unknown")),
+    ],
+)  # fmt: skip
+def test_two_rounded_numbers_are_not_shown_with_the_same_text(name, before, after, texts):
+    plan = SimpleNamespace(verdict="fits", peak=None)
+    one, other = (Forecast(plan, None, {name: each}) for each in (before, after))
+    (found,) = follows(one, other)
+    assert (found.before, found.after) == texts
 
 
 def test_the_cost_on_a_gpu_without_a_price_is_unknown(tmp_path):
