@@ -33,7 +33,7 @@ FORMS = (
     ),
     (re.compile(r"on\s+(\d+)\s*(?:x\s*)?([\w-]+)"), r"write `hardware \1 x \2` on a line of its own"),
 )
-"""Patterns for the text after the dataset, each with the text of the help."""
+"""Patterns for a wrong text after the dataset in the first line, such as `epochs=3`. Each has the text of the help."""
 COUNT = re.compile(r"\b(for\s+(\d[\d_]*)([A-Za-z]*))\s*(?:with\s+|#.*)?$")
 """The end of a first line up to an error: a length without its unit, before `with`, a comment or nothing."""
 NO_DATA = re.compile(r"\bon[ \t]+(?:for|with)[ \t]+$")

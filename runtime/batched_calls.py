@@ -31,7 +31,7 @@ compute. If the source has another digest, apply_chat_template computes the mask
 COMPARED = 5
 """The number of texts that are encoded with and without offsets, to see that everything else is equal."""
 SEPARATE = ("text_pair", "return_tensors", "return_overflowing_tokens")
-"""Arguments with which a text is not encoded together with others."""
+"""Arguments of the tokenizer's call. A text that is encoded with one of them is not encoded together with others."""
 PLACES = run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "token_places.py"))
 PLAIN = (str, int, float, bool, type(None))
 """Types of values that contain no placeholders."""
@@ -56,7 +56,7 @@ class OffsetsRead(Stopped):
 
 
 class Placeholder:
-    """A value of an encoding that is not known yet: reading it raises Stopped."""
+    """Stands for a value of an encoding, such as its token ids, until the value is known. Reading it raises Stopped."""
 
     place: "tuple[Text, str]"
 
@@ -162,8 +162,8 @@ class Calls:
     def __init__(self) -> None:
         self.texts, self.rendered = list[Text](), list[Any]()
         self.chats = list[tuple[Text | None, int, int]]()
-        """For each call of apply_chat_template: the text whose encoding it returned, if it did nothing else, and the
-        numbers of texts and renderings after it."""
+        """For each call of apply_chat_template: the text whose encoding the call returned (None if the call did more),
+        and how many texts and renderings had been recorded when the call ended."""
         self.restart()
 
     def restart(self) -> None:

@@ -65,7 +65,7 @@ class BundleWorkspace(Workspace):
         return None if found is None else inside_of(found, written)
 
     def kind(self, written: str, base: str = "") -> str:
-        """Like Workspace.kind, but a data folder is known by the copies of its files."""
+        """Like Workspace.kind, but a path is also a folder if the bundle has copies of files from it."""
         return "folder" if self._inside(self.locate(written, base)[0]) else Workspace.kind(self, written, base)
 
     def walk(self, written: str) -> list[str] | str:

@@ -60,8 +60,8 @@ def families(stack: str = DEFAULT) -> Mapping[str, Mapping[str, Mapping[str, flo
 
 
 def differences(stack: str = DEFAULT) -> Mapping[str, Mapping[str, str]]:
-    """Notes on the differences between coefficients and measurement, by family and mode. Modes without a difference are
-    left out.
+    """For each model family and mode, how far the memory by the coefficients is from the measured memory, as a text.
+    Modes without a difference are left out.
     """
     found: Mapping[str, Mapping[str, str]] = _read(stack)["differences"]
     return found

@@ -115,7 +115,7 @@ class Repository:
         return os.path.relpath(os.path.realpath(path), self.top).replace(os.sep, "/")
 
     def prefix(self, folder: str) -> str:
-        """The common beginning of the paths below a folder, such as `specs/`; "" for the top folder."""
+        """The text with which the path of each file in a folder begins, such as `specs/`; "" for the top folder."""
         inside = self.inside(folder)
         return "" if inside == "." else f"{inside}/"
 

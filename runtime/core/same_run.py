@@ -3,8 +3,8 @@
 `keep`, `save every`, `track`, timeouts and the output folder do not affect the numbers, so they may change between two
 starts. The GPU model may also change, and so may the division of a step among processes and micro-batches, unless
 trainer_args.json gives a reason against it. accelerate distributes micro-batches in turn, so each step has the same
-rows in the same order. An exception is an epoch's last step: the rows that pad it may differ, because they complete the
-micro-batches of all processes.
+rows in the same order. This does not hold for the last step of an epoch: the rows that pad it may differ, because they
+complete the micro-batches of all processes.
 """
 
 import json

@@ -118,7 +118,7 @@ ROWS = {
         Row("method dpo(loss=[sigmoid(weight=0.8), bco_pair, sft(weight=0.2)])",
             {"loss_type": ["sigmoid", "bco_pair", "sft"], "loss_weights": [0.8, 1.0, 0.2]}, PAIRS,
             on={OLDEST: "XP106"}),
-        # TRL 1.16 calls the loss `aot_pair` of TRL 0.18 `aot_unpaired`; the code in dpo_trainer.py computes the same.
+        # One loss with two names: `aot_pair` in TRL 0.18, `aot_unpaired` in 1.16 (dpo_trainer.py computes the same).
         *(Row(f"method dpo(loss={name})", {"loss_type": ["aot_unpaired"]}, PAIRS,
               on={OLDEST: {"loss_type": "aot_pair"}, OLDER: {"loss_type": ["aot_pair"]}})
           for name in ("aot_pair", "aot_unpaired")),

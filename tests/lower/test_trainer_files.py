@@ -215,8 +215,8 @@ def test_every_module_is_in_a_golden() -> None:
     assert len({Path(one).stem for one in found} - {"__init__"}) == len([one for one in found if "__init__" not in one])
     emitted = {one for name in SPECS for one in bundle(name)}
     plan = json.loads(bundle("sentence")["trainer_args.json"])
-    others: list[dict[str, Any]] = [  # as if a lock had pinned a kernel
-        {"model": {**plan["model"], "kernels": {"kernels-community/flash-attn2": "0" * 40}}},  # from a lock
+    others: list[dict[str, Any]] = [
+        {"model": {**plan["model"], "kernels": {"kernels-community/flash-attn2": "0" * 40}}},  # pinned by a lock
         {"data": {**plan["data"], "max_tokens": 99}},
         {"stack": {**plan["stack"], "losses_not_divided": ["sft"]}},
         {"config": "trl.GKDConfig", "method": {**plan["method"], "teacher": plan["model"]}},

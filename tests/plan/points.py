@@ -33,7 +33,7 @@ SITES = {"qv": ("q", "v", "qkv"), "qkvo": ATTENTION, "all": (*ATTENTION, "gate",
 GPTQ = 0.5 + 2.5 / 128
 """Bytes per weight quantized by GPTQ: half a byte, plus an fp16 scale and a packed zero point for 128 weights."""
 NESTED = ("fms_main", "fms_liger")
-"""Groups of measurements that also quantize the scales of weights (fms_acceleration_peft, framework_plugin_bnb.py)."""
+"""Groups of measured runs with double quantization (fms_acceleration_peft, framework_plugin_bnb.py)."""
 
 
 def rows(name: str) -> list[Row]:
@@ -104,7 +104,7 @@ def family(row: Row) -> str:
 
 
 def load(row: Row) -> Load:
-    """The plan's input for a measurement."""
+    """The run of a measurement, as the plan's memory formulas take it."""
     sizes = facts(row)
     half = row["precision"] != "ds_fp32"
     fsdp, deepspeed = row["strategy"] == "fsdp", row["strategy"].startswith("zero")

@@ -78,5 +78,5 @@ def test_the_plan_counts_what_is_trained_and_what_is_kept(name: str) -> None:
     counted = planned.phases["forward"].get("activations", 0.0)
     assert kept <= counted
     if exact:
-        # The plan counts the input of the first norm. torch does not save this input, because it needs no gradient.
+        # The plan is too high by the input of the first norm: torch does not save it, because it needs no gradient.
         assert counted - kept < 4 * TOKENS * facts.hidden

@@ -35,8 +35,8 @@ LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d+)\.")
 
 
 def _left(plan: dict[str, Any], name: str, names: list[str]) -> tuple[bool, ...]:
-    """Whether `freeze` leaves a weight trainable, as a set of the allowed answers. If modules or patterns in the spec
-    decide, both answers are allowed.
+    """The values that a weight's `requires_grad` may have under `freeze`: `(True,)`, `(False,)`, or both if modules or
+    patterns in the spec decide about this weight.
     """
     named = {*(plan["modules"] or []), *(plan["layer_modules"] or []), "score", "lm_head"} & set(name.split("."))
     if named or any(re.match(one, name) for one in plan["parameters"] or []):
@@ -146,8 +146,8 @@ class Watch:
 
     @property
     def _unscaled(self) -> bool:
-        """Whether weights may become infinite or NaN: in fp16, because the gradient scaler that fp16 needs exists only
-        on a GPU.
+        """Whether weights may become infinite or NaN. This is so if the spec has a GPU and fp16 weights: the gradient
+        scaler that fp16 needs exists only on a GPU, and this run is on a CPU.
         """
         return self.plan["model"]["dtype"] == "float16" and self.plan["run"]["gpu"] is not None
 

@@ -32,7 +32,7 @@ RATES: dict[str, Shape] = {
 after the warm-up that are done.
 """
 SAMPLES = 16
-"""The number of steps, spread over the run, at which rates are compared."""
+"""The number of steps, spread over the run, at which learning rates are compared."""
 
 
 class Meaning:

@@ -1,4 +1,4 @@
-"""The table of logged completions is printed once for each step, and below the step's line."""
+"""The table of logged completions is printed once for each step, below the line that the run prints for the step."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 imports the libraries only once for all questions.
 
 The program reads JSON: `generate` (the arguments of generate.py) and `classes` (for each method a configuration class
-and the stated arguments). The last line that it prints is JSON: `built` (the configuration objects), `packed` (the
-error of a logit of packed documents under sdpa), `liger` (the version, and the models that it patches). Each answer is
-computed in a fork, so the state of a library cannot affect the next answer.
+and the stated arguments). The last line that it prints is JSON: `built` (the configuration objects), `packed` (how much
+the logits of a document change under sdpa if it shares a row with another document), `liger` (the version, and the
+models that it patches). Each answer is computed in a fork, so the state of a library cannot affect the next answer.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def built(path: str, stated: dict[str, Any]) -> dict[str, Any]:
 
 
 def packed() -> float:
-    """Two documents are packed into one row, and only their position ids separate them. Return the largest error of a
-    logit.
+    """Pack two documents into one row, in which only their position ids separate them. Return the largest difference
+    between a logit of this row and the same logit if each document has its own row.
     """
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM

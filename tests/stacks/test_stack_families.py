@@ -21,7 +21,9 @@ pytestmark = pytest.mark.nightly
 
 SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support", "families.py")
 EXACT, MIXED = 1e-4, 0.05
-"""The largest error of a logit if documents are kept apart, and the least if they are not, relative to the logits."""
+"""Errors of the logits of packed documents, relative to the logits. An error below EXACT means that attention keeps the
+documents apart; an error above MIXED means that they attend to each other.
+"""
 
 
 @cache

@@ -59,8 +59,8 @@ def types() -> dict[str, Words]:
 
 
 def words(draft: Draft, word: str, location: Entry) -> Words | None:
-    """The prompt of a dataset's `type`. The key `location` may have a mapping as its value, which defines a custom
-    type. Otherwise, `word` is the name of one of axolotl's types; None if axolotl has no type of this name.
+    """The prompt of a dataset's `type`, which is the entry `location` of the file. If its value is a mapping, this
+    mapping defines a custom type. Otherwise, `word` is the value, such as `alpaca`; None if axolotl has no such type.
     """
     if not location.mapping:
         return types().get(word)

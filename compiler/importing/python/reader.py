@@ -115,8 +115,8 @@ def _named(trainer: Object, module: str) -> bool:
 
 
 def _by_caller(file: str, overrides: Overrides) -> Draft | None:
-    """The draft of a script that calls the module `file`; None if no script near it trains with the module's
-    trainer.
+    """The draft of a script near the module `file` that imports the module and calls its trainer. None if there is no
+    such script.
     """
     for name, text, options in callers.of(file, overrides):
         try:

@@ -10,7 +10,7 @@ from xpc.grammar.record import record
 
 IGNORED = -100
 END = ("eos_token_id", "pad_token_id")
-"""The attributes of a tokenizer whose token a script puts after an answer."""
+"""Attributes of a tokenizer. A script may put the token of one of them after each answer."""
 CUTS = {"truncation", "max_length", "padding", "stride"}
 """Arguments with which a tokenizer cuts or pads a single text."""
 

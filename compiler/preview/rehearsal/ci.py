@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.checked import CheckedSpec
 
 KIND = "rehearsals"
-"""The folder below `~/.cache/xpc` for the results of rehearsals."""
+"""The folder below `~/.cache/xpc` for the results of `xpc rehearse`."""
 PROSE = ("README.md", "bundle.toml", "model_card.md", "spec.xp")
 """Files of a bundle that do not affect its run. They are left out of the digest; otherwise, a changed comment in the
 spec would change it.

@@ -200,7 +200,7 @@ def _chosen_rows(base: Any) -> Any:
         others: Sequence[Any] = ()
 
         def source_reader(self, bundle: Any, source: Mapping[str, Any]) -> Callable[..., Any] | None:
-            """A reader that returns the chosen rows."""
+            """A function that returns the chosen rows, which the trainer calls instead of reading the source."""
             found = self.stored if self.by_source is None else self.by_source.get(id(source))
             return None if found is None else lambda *_: found
 

@@ -52,7 +52,7 @@ ANSWERING = ("assistant", "completion", "text")
 
 
 def of_sequence(read: Read) -> list[Verdict]:
-    """The findings about one sequence."""
+    """The findings about one sequence of tokens, such as the chosen answer of a pair with its prompt."""
     out = [*_begin_twice(read), *_cut(read)]
     if read.bears_loss:
         out += [*_nothing(read), *_all_learned(read), *_wrong_turns(read), *_end(read), *_thoughts(read)]

@@ -88,8 +88,8 @@ def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
 
 
 def first_difference(on_disk: bytes, made: bytes) -> tuple[str, bool]:
-    """Describe the first line that differs: its number, its text on disk, and the text that the spec compiles to. Lines
-    in which only digests differ are passed over if another line differs; the second value is true if none does.
+    """Describe the first line that differs: its number, its text on disk, and the text that the spec compiles to. A
+    line in which only digests differ is chosen only if all other lines are equal; the second value is then true.
     """
     texts = [one.decode("utf-8", "surrogateescape").split("\n") for one in (on_disk, made)]
     length = min(map(len, texts))

@@ -40,7 +40,7 @@ WHEN = any_of(
 WHOSE = {
     "block_size": "only oft has it", "alpha": "only lora, qlora and loha have it", "dropout": "loha multiplies weights",
 }  # fmt: skip
-"""The settings that some kinds of adapters lack, each with a label of the kinds that have it. A setting that is not
+"""Settings that some kinds of adapters lack, each with the text that a finding about it shows. A setting that is not
 listed here belongs to `lora` and `qlora` only.
 """
 

@@ -61,7 +61,7 @@ class Advisory:
 
     @property
     def links(self) -> tuple[str, ...]:
-        """The URLs of the GitHub issues about the wrong computation."""
+        """The URLs of the GitHub issues in `threads`."""
         return tuple(f"https://github.com/{one.replace('#', '/issues/')}" for one in self.threads)
 
 

@@ -72,7 +72,7 @@ class Guessed(Case):
 
     @property
     def row(self) -> Setting:
-        """The setting that the name stands for."""
+        """The row of the schema for the setting that the unknown name is guessed to mean."""
         return schema.BY_PATH[self.guess.path]
 
     @property

@@ -9,7 +9,7 @@ import os
 import stat
 
 LARGEST = 2**20
-"""An entry may have at most this many bytes."""
+"""The largest size of an entry (a file of the cache), in bytes."""
 
 
 def opened(folder: str, make: bool = False) -> int:

@@ -152,7 +152,7 @@ def rendered(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Any) 
 
 
 def notes(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Any) -> Iterator[tuple[str, str]]:
-    """Pairs for each finding about these rows: its kind (parts, lacking, ends) and its sentence."""
+    """A pair for each finding about these rows: the kind of the finding (parts, lacking or ends), and its text."""
     if hasattr(getattr(tokenizer, "apply_chat_template", None), "processor"):  # images change the texts
         return
     folder, texts = bundle.model_path, rendered(bundle, rows, tokenizer)
@@ -206,7 +206,7 @@ def beyond(bundle: Bundle, tokenizer: Any) -> int | None:
 
 
 def without(bundle: Bundle, tokenizer: Any, ids: Sequence[int], most: int) -> str:
-    """A clause about the token of a row that has no embedding."""
+    """A phrase for error messages that names the token without an embedding among the token ids of a row."""
     name = tokenizer.convert_ids_to_tokens(max(ids))
     return f"the token {name!r} ({max(ids)}), which has no embedding: {bundle.base} has {most} embeddings"
 

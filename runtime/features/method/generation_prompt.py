@@ -14,8 +14,8 @@ OTHER_PART = re.compile("think|thought|reason|respon|channel", re.IGNORECASE)
 
 
 def wrong(tokenizer: Any) -> tuple[str, bool]:
-    """Return a pair: a clause about a wrong end of rendered prompts, and whether the template writes no generation
-    prompt at all. The clause is "" if the end is right, or if the template refuses the short test conversation.
+    """Return a pair: a text that says how the end of rendered prompts is wrong, and whether the template writes no
+    generation prompt at all. The text is "" if the end is right, or if the template refuses the test conversation.
     """
 
     def render(turns: list[dict[str, str]], **options: Any) -> str:

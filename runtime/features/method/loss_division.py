@@ -11,7 +11,7 @@ class LossDivision(Feature):
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         """Make transformers divide the loss by the gradient accumulation.
 
-        Other trainers of trl 0.18 make transformers do this. Without this hook, transformers takes the loss as divided
-        already, and the gradients are a sum over micro-batches instead of a mean.
+        trl 0.18 does this in the constructors of its other trainers. Without this hook, transformers takes the loss as
+        divided already, and the gradients are a sum over micro-batches instead of a mean.
         """
         trainer.model_accepts_loss_kwargs = False

@@ -14,7 +14,7 @@ ANSWERS: tuple[dict[str, Any], ...] = (
     {"role": "assistant", "content": "", "tool_calls": [CALL]},
     {"role": "assistant", "content": "An apple: {3}."},
 )
-"""Answers that a chat template writes, and that must be read as they were."""
+"""Answers to render with a chat template. trl can read the template's calls if parsing the text gives these answers."""
 
 
 def add_parser(tokenizer: Any) -> bool:

@@ -15,7 +15,7 @@ SHAPES = {
     "prompt_completion": ("prompt", "completion"), "preference": ("chosen", "rejected"),
     "unpaired": ("prompt", "completion", "label"), "prompt": ("prompt",),
 }  # fmt: skip
-"""The columns of each shape, in the order in which a source names them."""
+"""The columns of each format, in the order in which a source of the spec lists the dataset's columns for them."""
 RESERVED = ("messages", "chosen", "rejected", "completion", "prompts", "completions", "completion_ids")
 """Columns by which trl detects the kind of a row, and columns named like arguments that trl itself passes to a reward
 function."""

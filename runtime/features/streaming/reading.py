@@ -57,7 +57,7 @@ class Streaming(Feature):
         return Stream(rows, sequences(bundle)), sets[1]
 
     def token_counter(self, bundle: Bundle, kind: type[TokenCounts]) -> type[TokenCounts]:
-        """A counter that counts nothing: before the run, only the evaluation rows are read completely."""
+        """A counter that counts nothing, because a stream's training rows are not all read before the run."""
         return NullTokenCounter
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:

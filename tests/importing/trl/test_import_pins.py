@@ -1,5 +1,5 @@
-"""If a script or its repository pins a TRL version, the import assumes this version. An exception is a script that uses
-names which this version does not have.
+"""If a script or its repository pins a TRL version, the import assumes this version, unless the script uses names that
+this version does not have.
 """
 
 from __future__ import annotations

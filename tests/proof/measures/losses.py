@@ -62,8 +62,8 @@ def terms(run: Any) -> dict[str, Any]:
 
 
 def divergence(run: Any) -> dict[str, Any]:
-    """Whether the loss of the first batch depends on the stated divergence: whether it changes with the default one
-    (reverse KL).
+    """Whether the loss reads the bundle's divergence: the loss of the first batch then changes if the divergence is
+    replaced by the default, reverse KL.
     """
     trainer = run.trainer
     trainer.model.eval()

@@ -238,8 +238,8 @@ def _joined(batch: Any, kind: str) -> Any:
 
 
 def advantages(run: Any) -> dict[str, Any]:
-    """Whether advantages grow with the rewards. The rewards are 0 and 100, with a standard deviation of about 50; an
-    advantage that is divided by it stays near 1.
+    """Whether advantages grow with the rewards. The rewards are 0 and 100, so their standard deviation is about 50.
+    Advantages that are divided by this standard deviation stay near 1.
     """
     trainer = run.trainer
     trainer.reward_funcs = [lambda completions, **given: [100.0 * (at % 2) for at in range(len(completions))]]

@@ -50,7 +50,7 @@ ADAPTERS = {"whole": (), "lora": (f"lora{INSIDE}",), "qlora": (f"qlora{INSIDE}",
 
 
 def harness(target: str) -> str:
-    """The target's interpreter. Skips the test if the harness is not installed there."""
+    """The target's interpreter. Skips the test if lm-evaluation-harness is not installed there."""
     python = interpreter(target)
     if not has(target, "lm_eval"):
         pytest.skip(f"the interpreter of {target} has no lm-eval")

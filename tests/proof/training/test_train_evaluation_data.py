@@ -25,7 +25,9 @@ SETS = 'data near_ones {{\n  "near-{0}.jsonl"\n}}\n\neval(every=2, micro=8, data
 
 @pytest.fixture(scope="module")
 def held(warm: Warm) -> Warm:
-    """The warm interpreters. In their folder, each data file has two evaluation files next to it."""
+    """The warm interpreters, with two evaluation files next to each data file in their folder: for `pairs.jsonl`,
+    `near-pairs.jsonl` (its first rows) and `far-pairs.jsonl` (its last rows).
+    """
     for name in {*DATA.values(), "pairs"}:
         with open(os.path.join(warm.location, f"{name}.jsonl"), encoding="utf-8") as handle:
             lines = handle.readlines()

@@ -66,7 +66,9 @@ CONTINUED = [(name, kind, target) for name in METHODS for kind in KINDS for targ
     ("name", "kind", "target"), nightly_but(CONTINUED, lambda one: one[0] == "dpo" or one[1] == "lora")
 )
 def test_training_starts_at_its_reference(warm: Warm, tmp_path: Path, name: str, kind: str, target: str) -> None:
-    """`make test` continues each kind of adapter with dpo, and LoRA with each method."""
+    """A run that continues an adapter has no divergence from its reference in the first step. `make test` runs each
+    kind of adapter with dpo, and LoRA with each method; the nightly tests run all combinations.
+    """
     run = continued(warm, tmp_path, name, kind, target)
     assert divergence(run) < 1e-5
     assert not os.path.exists(os.path.join(run.out, "ref"))

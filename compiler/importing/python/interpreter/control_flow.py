@@ -150,8 +150,8 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
 
 
 def _after_loop(ends: str) -> str:
-    """If the body of a loop ends with `ends`, return how this ends the block that contains the loop. `return` also ends
-    that block. `break` and `continue` end only the loop, so the result is "".
+    """How the block that contains a loop ends after the loop's body has ended with the statement `ends`. After
+    `return`, the block ends in the same way; after `break` or `continue` it goes on, and the result is "".
     """
     return "" if ends.startswith(LOOP) else ends
 
