@@ -35,7 +35,7 @@ class Counts:
             one[0] += 1
 
     def tallies(self) -> dict[str, Tally]:
-        """The tally of each property."""
+        """For each property of rows, such as `unanswered`, the number of rows that have it, and the first of them."""
         return {name: Tally(*one) for name, one in self.found.items()}
 
 

@@ -50,10 +50,8 @@ def spec_values(path: str, name: str = "") -> str:
 def _rows(name: str) -> list[Setting]:
     if name in WRITTEN:
         return list(children(name))
-    found, own = (
-        setting_rows(name),
-        owner_of(name),
-    )  # `max_length` is the name of a setting of vLLM, and TRL uses this name for `seq`
+    # a name may have two meanings: `max_length` is a setting of vLLM, and TRL's name for `seq`
+    found, own = setting_rows(name), owner_of(name)
     if found or source_setting(name) is not None:
         return [*found, *([own] if own is not None and own not in found else [])]
     from xpc.compiler.suggest.meaning import SAME, meaning

@@ -114,7 +114,9 @@ def parsed(data: bytes) -> dict[str, dict[str, str]] | None:
 
 
 def _own(table: dict[str, Any]) -> dict[str, dict[str, str]] | None:
-    """The table of a manifest if it has every table and text that the compiler writes, otherwise None."""
+    """Return the contents of a manifest unchanged if they have all sections and texts that the compiler writes, and no
+    path that leads out of the bundle. Otherwise return None.
+    """
     weights = table.get("weights", {})
     if not all(isinstance(part, dict) for part in (*map(table.get, ("bundle", "files", "inputs")), weights)):
         return None

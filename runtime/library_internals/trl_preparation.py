@@ -6,7 +6,7 @@ from typing import Any
 TOKENS = ("input_ids", "labels", "completion_mask", "assistant_masks")
 """The token and mask columns of the trainers of trl 0.18 to 1.16."""
 PART = "part"
-"""The column with the shape of the rows, while rows of one shape are tokenized separately from those of others."""
+"""A temporary column that names the format of each row. It exists while the rows of each format are tokenized apart."""
 
 
 class Prepared:

@@ -250,7 +250,9 @@ COVERS = {
     "micro_batch_size": ("per_device_train_batch_size", "gradient_accumulation_steps"),
     "stage": ("train_sampling_strategy",),
 }
-"""The arguments that may differ if the import reports a difference under a key. `optimizer` covers `optim`."""
+"""For each key of the tool's file, the trainer arguments that it decides: `optimizer` decides `optim`. If the import
+reports a difference for the key, these arguments may differ.
+"""
 
 
 def differing(theirs: Record, mine: Record, output: Any) -> dict[str, tuple[Any, Any]]:

@@ -346,7 +346,7 @@ def test_every_load_of_the_runtime_names_a_commit():
                 if getattr(called, "attr", getattr(called, "id", "")) not in ("from_pretrained", "load_dataset"):
                     continue
                 given = ast.get_source_segment(text, node)
-                # Calls for local files (rows, or a checkpoint of this run) have no commit to name.
+                # A call that loads local files (rows, or a checkpoint of this run) needs no `revision`.
                 local = "data_files=" in given or name == "renamed_weights.py"
                 options = "**options" in given and "options = bundle.loading()" in text
                 assert local or options or "revision=" in given or "bundle.loading()" in given, (name, given)

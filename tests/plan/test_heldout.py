@@ -202,8 +202,8 @@ def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:
 
 
 def test_cards_of_other_chips_are_predicted_from_the_others() -> None:
-    """For two of the five GPUs with other chips, a prediction from the peak FLOPS alone would be more than twice too
-    fast.
+    """The speed of each GPU with another chip is predicted from the runs on the others. A prediction from the peak
+    FLOPS alone would be more than twice too fast for two of the five GPUs.
     """
     known = table()
     alone = [time for _, time in utilisation.other_chips_left_out(known)]

@@ -283,7 +283,7 @@ class Watch:
         out = []
         for name, stated in self.plan["arguments"].items():
             if self.trainer.args.world_size == 1 and name == "average_tokens_across_devices":
-                continue  # a single process simulates several, so it has nothing to average
+                continue  # this test runs one process for a bundle of several, so nothing is averaged across them
             if name in CHANGED or not hasattr(self.trainer.args, name):
                 continue
             seen = inspect_bundles.plain(getattr(self.trainer.args, name))

@@ -26,9 +26,7 @@ SIZES: dict[str, Any] = {
 """Sizes for the configurations of families. A family gets only those sizes that its configuration class knows."""
 
 TEMPORARY = tempfile.gettempdir()
-"""The machine's temporary folder. Runs of several processes use it, too, although they get another one
-(small_run.py).
-"""
+"""The machine's temporary folder. It is read once, because small_run.py gives runs of several processes another one."""
 
 
 def _location() -> str:

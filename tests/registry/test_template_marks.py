@@ -26,8 +26,8 @@ TALKS = {
     "reasoning": [ASK, {**ANSWER, "reasoning_content": "One and one."}],
 }
 OTHERWISE = {("qwen3", "several"), ("gemma", "system")}
-"""Rows that differ: TRL's Qwen3 template also writes reasoning before early answers, and its Gemma template refuses a
-system prompt.
+"""Pairs of a template and a conversation for which TRL's template and the built-in one differ: TRL's Qwen3 template
+also writes reasoning before early answers, and its Gemma template refuses a system prompt.
 """
 
 

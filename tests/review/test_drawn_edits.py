@@ -1,7 +1,7 @@
-"""`xpc diff` and `xpc verify` judge drawn edits of bundles, members of sweeps, specs and locks rightly. The kind of an
-edit decides the verdict, so each kind states the verdicts that are right for it.
+"""`xpc diff` and `xpc verify` give the right verdict on random edits of bundles, members of sweeps, specs and locks.
+The kind of an edit decides the verdict, so each kind states the verdicts that are right for it.
 
-XPC_SEED repeats a draw.
+The same XPC_SEED gives the same edits again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EDITS = 200
 FACTS = ("target", "stack", "trainer")
 """Tables of trainer_args.json that `xpc diff` leaves out, because they follow from other values."""
 Judged = tuple[str, set[int]]
-"""What was edited, and the verdicts that are right."""
+"""A description of a random edit, and the verdicts that are right for it."""
 
 
 def chosen(draw: random.Random, folder: Path, pattern: str) -> Path | None:

@@ -74,7 +74,7 @@ def newer(draft: Draft, optim: Entry) -> list[Entry]:
     if name is None or name.value != "muon":
         return [*optim.mapping.values()]
     unknown = []
-    # remove the weight decay that was set as a default: it is AdamW's
+    # remove the weight decay that was set before, which is the default of AdamW
     draft.settings.pop("optimizer.weight_decay", None)
     for key, one in optim.mapping.items():
         betas = [number(each) for each in one.items] if key == "adamw_betas" else []

@@ -131,8 +131,8 @@ def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
 
 
 def _of_a_mixture(data: Data, chain: Chain) -> list[tuple[Object, str, str]]:
-    """A spec can take a part of a single source only, and not of several concatenated datasets. Return the script's
-    operations that do the latter, such as `select`, each with the reason and the help for an error.
+    """Return the script's operation that takes a part of several concatenated datasets, such as `select`, with the
+    reason and the help for an error: a spec can only take a part of a single source. Empty if there is none.
     """
     if data.take is None and data.limit is None:
         return []

@@ -198,7 +198,9 @@ def moved(method: str, among: Collection[str], names: Collection[str], on: Colle
 
 
 def _at(name: str, method: str, version: str) -> tuple[str]:
-    """The argument's name in a TRL version, in a tuple: until 0.15, sft's `max_length` was `max_seq_length`."""
+    """A tuple with the one name that the argument has in a TRL version: before 0.16, `max_seq_length` for sft's
+    `max_length`.
+    """
     old = method == "sft" and name == "max_length" and version not in having(method, "max_length")
     return ("max_seq_length" if old else name,)
 

@@ -56,7 +56,7 @@ def _order(name: str) -> tuple[bool, str]:
 def _compared(
     path: str, status: os.stat_result, expected: bytes, name: str, cache: dict[tuple[int, int], bytes]
 ) -> Iterator[tuple[str, bool]]:
-    """Yield a sentence if the file differs, and whether only digests differ."""
+    """If the file differs, yield a pair: a sentence about the difference, and whether only digests differ."""
     key = (status.st_dev, status.st_ino)
     data = cache.get(key)
     if data is None:

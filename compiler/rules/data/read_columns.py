@@ -90,8 +90,8 @@ def _listed(names: list[str]) -> str:
 
 
 def _instead(spec: Spec, source: DataSource) -> str:
-    """The help: the setting that confirms the shape that is read, and, if there is another shape, the setting that
-    reads it.
+    """The help: the setting that confirms the format in which xpc reads the rows, such as `data(format=preference)`. If
+    the columns also fit another format, the help names this format, too.
     """
     shapes = (name for name in spec.method.shapes if name not in (source.shape, "images", "tokens"))
     other = next((name for name in shapes if {*SHAPES[name]} <= {*(source.found or ())}), None)

@@ -269,7 +269,8 @@ DAMAGED = {
 }
 """The words and the help for each kind of damage."""
 FEW_DAMAGED = 0.01
-"""A smaller share of damaged rows is a note: some rows write about such texts."""
+"""If a smaller share of the rows is damaged, the finding is only a note: texts about encodings contain such characters.
+"""
 
 
 @rule("XP178", "damaged-text", "warning")

@@ -192,7 +192,9 @@ def _clause_as_a_call(case: Guessed) -> Suggestion | None:
 
 
 def _flag_with_a_flag(case: Guessed) -> Suggestion | None:
-    """Handle a flag with one of its own flags: `hubb(private)`, `activation_checkpointing = selective`."""
+    """Handle another name of a flag whose value is a setting of this flag. In `activation_checkpointing = selective`,
+    the name means the flag `checkpointing`, which has the setting `selective`.
+    """
     row, node = case.row, case.node
     inner = isinstance(node, Ref) and row.kind is FLAG and f"{row.path}.{node.name}" in schema.BY_PATH
     source, at = case.unknown.label.source.text, case.unknown.label.span.end

@@ -10,7 +10,7 @@ MARK = "zQ0qZ"
 PROBE = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": MARK}]
 THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)\s*", re.DOTALL)
 OTHER_PART = re.compile("think|thought|reason|respon|channel", re.IGNORECASE)
-"""Matches headers of parts of an answer, such as its reasoning. The header in a prompt may be another than in a row."""
+"""Matches headers of parts of an answer, such as its reasoning. A prompt's last header may differ from the row's."""
 
 
 def wrong(tokenizer: Any) -> tuple[str, bool]:

@@ -12,7 +12,7 @@ from ..rows.images import PLACE, Images, images_of, placed, plain, refuse_kept
 
 SHAPE = "image_preference"
 PARTS = ("prompt", "chosen", "rejected", "images")
-"""The columns of the shape, in the order in which a source names them."""
+"""The columns of this format, in the order in which a source of the spec lists the dataset's columns for them."""
 
 
 def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:

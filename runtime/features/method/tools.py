@@ -139,7 +139,7 @@ def schema_problem(tool: Function) -> str | None:
 
     try:
         get_json_schema(tool)
-    except Exception as error:  # a docstring, a type or a signature may have no form in the prompt
+    except Exception as error:  # transformers cannot describe every docstring, type or signature in a prompt
         why = first_line(error).rstrip(".")
         return f"the tool {tool.__name__} needs a docstring with an `Args:` section and a type for each argument: {why}"
     return None

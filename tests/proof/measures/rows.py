@@ -127,7 +127,7 @@ def heard(run: Any) -> dict[str, Any]:
 
 
 def silent(run: Any) -> dict[str, Any]:
-    """How many rows the trainer keeps in which no assistant turn has any text."""
+    """The number of rows in which no assistant turn has any text, if the trainer keeps all rows; otherwise 0."""
     rows = _own(run)[0]
     kept = len(_trainer(run, rows).train_dataset) == len(rows)
     answers = [[one for one in row["messages"] if one["role"] == "assistant"] for row in rows]
@@ -150,7 +150,7 @@ def templated(run: Any) -> dict[str, Any]:
 
 
 def unasked(run: Any) -> dict[str, Any]:
-    """How many rows the trainer keeps in which a user turn has no text."""
+    """The number of rows in which a user turn has no text, if the trainer keeps all rows; otherwise 0."""
     rows = _own(run)[0]
     kept = len(_trainer(run, rows).train_dataset) == len(rows)
     requested = [

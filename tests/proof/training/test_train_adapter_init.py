@@ -42,8 +42,9 @@ class Kind:
 
     @property
     def nightly(self) -> bool:
-        """Whether only `make slow` trains this kind: on the stacks between the oldest and the default, all kinds; and
-        `olora` with ZeRO-3 or on the oldest stack, which gathers and changes weights as `pissa` does.
+        """Whether only `make slow` trains this kind. It is so for all kinds on the stacks between the oldest and the
+        default, for `pissa` with ZeRO-2, and for `olora` with ZeRO-3 or on the oldest stack: there `olora` gathers and
+        changes weights as `pissa` does.
         """
         as_pissa = self.init == "olora" and (self.strategy == "zero3" or self.target != DEFAULT)
         return self.target in OTHERS[1:] or as_pissa or (self.init, self.strategy) == ("pissa", "zero2")

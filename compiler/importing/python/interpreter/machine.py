@@ -278,8 +278,8 @@ class Machine:
             self.command.used.update(names)
 
     def taken_as_empty(self, value: object) -> None:
-        """Record an environment variable that is not set, and that decides a condition because it is
-        taken to be empty.
+        """Record an environment variable that decides a condition although it is not set: the interpreter takes its
+        value to be empty.
         """
         if isinstance(value, Unset):
             self.unset.setdefault(value.why, value.location)
