@@ -371,7 +371,7 @@ def _digest(function: Any) -> str | None:
 
 
 def unlearned(text: Text) -> bool:
-    """Whether the assistant mask has no 1, although the function checked that it has one and continued."""
+    """Whether the text's assistant mask has no 1, although the function went on as if its check had found a 1."""
     return text.learned and text.values is not None and 1 not in text.values[MASK]
 
 

@@ -134,7 +134,7 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
             continue  # settings of another engine come from the extended spec, and this run does not use them
         text, written = cut(show(setting, value.value), quoted=False), value.origin.kind in (SPEC, BASE)
         row = Row("Settings", path, text if written else "", text, why="" if written else value.origin.name)
-        # no trainer argument shows the setting's actual value, so the run is taken to have the bundle's
+        # for a setting without trainer arguments, assume that the run used the value in its bundle
         if same:
             row = evolve(row, actual=text)
         names = [name for name in setting.args if name in arguments and name not in LAUNCH]

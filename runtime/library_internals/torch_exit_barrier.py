@@ -1,4 +1,4 @@
-"""Make torchrun's launchers exit in order after a run on several nodes, because others need node 0's store."""
+"""Make node 0's launcher (torchrun) exit last after a run on several nodes, because the others need node 0's store."""
 
 from collections.abc import Mapping
 from contextlib import suppress

@@ -141,8 +141,8 @@ ORDER = {
     ),
     "before_first_step": ("Evaluation", "DeepSpeed", "Float8", "Muon", "Idle"),
 }
-"""For some methods of Feature: the features that override it, in the order in which they must run. A later one reads
-what an earlier one changes, or their messages have an order.
+"""For some methods of Feature: the features that override it, in the order in which they must run. A later feature
+reads what an earlier one changes, or its message should be printed after the earlier one's.
 """
 
 

@@ -43,8 +43,8 @@ def rows(name: str) -> list[Row]:
 
 
 def aside(row: Row) -> bool:
-    """Whether a row of the last collection belongs to the half to which nothing is fitted. The last byte of the digest
-    of the row's source decides.
+    """Whether a row of the measurements that were collected last belongs to the half to which nothing is fitted. The
+    last byte of the digest of the row's source decides.
 
     The rows were divided in this way before any of them was predicted.
     """

@@ -140,7 +140,7 @@ def resumed(before: dict[str, Any] | None, *trackers: str, first: bool = True) -
     callbacks = {} if before is None else {"TrackerRuns": {"args": {}, "attributes": before}}
     state = SimpleNamespace(stateful_callbacks=callbacks, is_world_process_zero=first)
     callback.on_train_begin(None, state, None)
-    # transformers can only replace the saved state of a callback: without an entry for it, saving fails
+    # transformers only replaces existing entries of `stateful_callbacks`: a save fails if a callback has no entry
     assert "TrackerRuns" in state.stateful_callbacks
     found: dict[str, str] = callback.state()["attributes"]
     return found

@@ -115,7 +115,9 @@ def is_generic(text: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("target", stacks.names())
 def test_every_argument_of_the_libraries_has_an_answer(target: str):
-    """A setting, an argument for `extra`, or a reason: for each argument of each trainer, and each key of a file."""
+    """If a spec has an argument of a trainer, or a key of accelerate's or DeepSpeed's file, as a setting's name, the
+    help names the right setting, or the `extra` block, or the reason why a spec cannot state it.
+    """
     stack = stacks.load(target)
     assert stack is not None
     names = {name for config in stack.configs for name in stack.fields(config)} | {*stack.removed, *stack.renamed}

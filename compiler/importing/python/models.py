@@ -47,7 +47,8 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
         _encoder(model.name)
         entries.add("model_name_or_path", model.name)
     elif merged and model.continued is not None:
-        # the script merges an adapter into its base, so the adapter's name is used; the user has to merge it, too
+        # The script merges an adapter into its base before it trains. The spec's model gets the adapter's name, and
+        # the user has to merge this adapter, too.
         entries.add("model_name_or_path", model.continued)
     for owner in (trainer.keywords.get("model_init_kwargs"), _init_kwargs(entries)):
         if owner is not None and isinstance(owner.value, dict):

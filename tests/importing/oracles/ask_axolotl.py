@@ -37,8 +37,8 @@ MACHINE = {
     "_n_gpu", "local_rank", "output_dir", "logging_dir", "use_cpu", "chat_template", "model_type", "max_steps",
     "accelerator_config", "hub_token", "push_to_hub_token", "dataset_num_proc", "dataloader_num_workers",
 }  # fmt: skip
-"""Arguments that are not recorded. They depend on the machine or the folder, except for the template: ask_rows.py
-records its effect.
+"""Arguments that are not recorded, because they depend on the machine or the folder. `chat_template` is not recorded
+either, because ask_rows.py records its effect on rows.
 """
 WANTED = {"axolotl", "torch", "trl", "transformers", "accelerate", "peft"}
 

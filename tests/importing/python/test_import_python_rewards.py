@@ -35,7 +35,7 @@ def script(function: str, *options: str, more: str = "") -> Imported:
 def rewards(found: Imported, **columns: list[Any]) -> list[float]:
     """Run the reward function of the file that the import wrote, for two prompts; return its results."""
     scope: dict[str, Any] = {}
-    # the written code contains only code of the script in this test file
+    # safe to run: the import copies this code from the scripts that this test file contains
     exec(found.draft.files["my_rewards.py"].decode(), scope)
     assert scope["right"].__name__ == "right"
     prompts = [[{"role": "user", "content": "a"}], [{"role": "user", "content": "b"}]]

@@ -31,7 +31,7 @@ def _own(run: Any) -> Any:
 
 
 def _raw(run: Any) -> Any:
-    """The stored rows of the first source's file, with the column names of the shape."""
+    """The stored rows of the first source's file. If they are plain text, the text's column is renamed to `text`."""
     import datasets
 
     source = run.plan["data"]["sources"][0]

@@ -18,7 +18,7 @@ from xpc.compiler.stacks import DEFAULT, STACKS
 pytestmark = pytest.mark.slow
 
 NEAR, FAR = 5, 3
-"""The rows of the two evaluation sets."""
+"""The number of rows in each of the two evaluation sets."""
 RUNS = [(method, name) for name in STACKS for method in methods_of(name)]
 SETS = 'data near_ones {{\n  "near-{0}.jsonl"\n}}\n\neval(every=2, micro=8, data=[near_ones, "far-{0}.jsonl"])'
 

@@ -117,8 +117,8 @@ NIGHTLY = (
     ("dpo", "olora", "zero3"),
     ("rloo", "pissa", "one"),
 )
-"""`olora` differs from `pissa` only at the start, ZeRO-2 keeps the weights as one process does, and the references of
-rloo are those of grpo.
+"""Runs that only the nightly tests make, because other runs are nearly the same: `olora` differs from `pissa` only at
+the start, ZeRO-2 keeps the weights as one process does, and the references of rloo are those of grpo.
 """
 
 

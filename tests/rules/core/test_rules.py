@@ -17,7 +17,9 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic
 
 FIRST = {case.code: case for case in reversed(CASES)}
 EACH = [pytest.param(case, id=case.title, marks=() if FIRST[case.code] is case else pytest.mark.slow) for case in CASES]
-"""The fast tier takes the first case of each code. tests/pipeline/test_goldens.py has the messages of every case."""
+"""The fast tier runs the first case of each code, and `make test` all cases. tests/pipeline/test_goldens.py compares
+the messages of every case.
+"""
 
 
 BESIDE = {"XP208", "XP711"}
