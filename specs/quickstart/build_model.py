@@ -110,7 +110,7 @@ def build(folder: str) -> int:
     model = LlamaForCausalLM(config)
     model.save_pretrained(folder, safe_serialization=True)
     tokenizer.save_pretrained(folder)
-    # transformers 5 writes a class name that is unknown to 4.x; both know this one.
+    # transformers 5 writes the name of a tokenizer class that 4.x does not know. Both know PreTrainedTokenizerFast.
     settings = os.path.join(folder, "tokenizer_config.json")
     with open(settings, encoding="utf-8") as file:
         stated = json.load(file)

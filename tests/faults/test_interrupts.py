@@ -50,7 +50,9 @@ LAUNCHES = {
 
 
 WAYS = [*(("warm", kind) for kind in LAUNCHES), *(("cold", kind) for kind in LAUNCHES)]
-"""The test sends SIGINT to the processes of a warm interpreter. In a cold start, the terminal sends it to them."""
+"""How a run starts (from a warm interpreter or as a new program), and its kind of launch. A warm run gets SIGINT from
+the test, and a cold run from the terminal.
+"""
 
 
 @pytest.mark.parametrize(("start", "kind"), nightly_but(WAYS, lambda one: one == ("warm", "accelerate")))

@@ -57,13 +57,13 @@ def contradicts(row: Row) -> str:
     """
     notes = row["notes"]
     if "ZeRO" in notes and row["strategy"] == "single":
-        return "its notes say ZeRO-2 and fp16, its fields one process in bf16"
+        return "the notes of the measurement say ZeRO-2 and fp16, but its fields say one process in bf16"
     if "yaml not in repo" in notes:
-        return "its configuration is not known: 8.1 GiB are less than 8 bytes a parameter, AdamW's states in bf16"
+        return "the run's configuration is not public, and 8.1 GiB are less than AdamW in bf16 (8 bytes a parameter)"
     if row["metric"] == "torch_reserved" and "variable-length" in notes:
         return ""
     if row["group"] == "swift_full" and row["seq_len"] == 2048:
-        return "2,048 tokens measured above 4,096 of the same run"
+        return "the run with 2,048 tokens used more memory than the same run with 4,096 tokens"
     return ""
 
 

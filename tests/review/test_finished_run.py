@@ -193,7 +193,7 @@ STRANGE = {
 
 @pytest.mark.parametrize("name", STRANGE)
 def test_a_value_of_another_type(location, name):
-    """If a sealed summary has a value of a wrong type, `verify` reports this. It once ended with a traceback."""
+    """If a sealed summary has a value of a wrong type, `verify` reports this and does not end with a traceback."""
     path = finished(location) / "summary.json"
     facts = json.loads(path.read_text().rpartition(',\n  "seal"')[0] + "\n}")
     for value in STRANGE[name]:

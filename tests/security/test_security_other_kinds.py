@@ -101,7 +101,9 @@ LOSSES = both(
     specs({"out/a/metrics.jsonl": METRICS}),
 )
 REFUSED = ("open of /dev/zero ", "open of /proc/kmsg ", "open of {above}/secret ")
-"""Allowed findings: the hook reports the target of a link when the link is refused, and rows may be anywhere."""
+"""Allowed findings of the audit hook. When xpc refuses a link, the hook reports the link's target. Files of rows may be
+outside of the repository.
+"""
 EVIL: dict[str, Callable[[Path], None]] = {
     "packages without an end of a bundle with a run": finished("requirements.txt", "/dev/zero"),
     "packages of a bundle with a run, a link to a secret": finished("requirements.txt", "{root}/../secret"),

@@ -12,7 +12,7 @@ from xpc.compiler.spec import Spec
 WHEN = plain_texts
 
 LETTERS = 6
-"""Characters of a token, at most, in the mean of a text. English has about 4.5, code 3 and Chinese less than 2."""
+"""A text has on average at most this many characters per token. English has about 4.5, code 3, Chinese less than 2."""
 SEVERAL = 8
 
 

@@ -37,8 +37,8 @@ def margin(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP156", "simpo-with-likelihood", "note")
 def likelihood(spec: Spec) -> Iterator[Finding]:
-    """SimPO as published has no likelihood term. Unless the spec sets `likelihood`, TRL adds the likelihood of the
-    chosen answer to SimPO's loss, with a weight of 1 (CPO-SimPO).
+    """A spec with `loss = simpo` should set `likelihood`. By default, TRL adds the likelihood of the chosen answer to
+    the loss, with a weight of 1 (CPO-SimPO). SimPO as published has no such term.
 
     Why it is bad: the run is not comparable with published SimPO runs.
 

@@ -47,7 +47,7 @@ MACHINES = {
 
 @rule("XP804", "more-gpus-than-a-machine", "warning")
 def more_than_a_machine(spec: Spec) -> Iterator[Finding]:
-    """`hardware` counts the GPUs of one node, and `nodes` counts the nodes. So `hardware 64 x h100-80gb` needs a
+    """`hardware` should state the number of GPUs of one node, not of all nodes. So `hardware 64 x h100-80gb` needs a
     machine with 64 GPUs; eight machines with eight GPUs each are `hardware 8 x h100-80gb` and `nodes 8`.
 
     Why it is bad: no machine has so many GPUs, so the number was probably meant as the number of all GPUs.

@@ -290,7 +290,7 @@ class Renderer:
             place = found.start() - removed
             removed += len(found[0])
             token = next(i for i, (start, end) in enumerate(read["offset_mapping"]) if start < place <= end)
-            for step in (1, -1):  # sets the mask to 0 for the answer and for its end token
+            for step in (1, -1):  # the loop sets the mask to 0 for the tokens of the answer and its end token
                 at = token if step == 1 else token - 1
                 while 0 <= at < len(mask) and mask[at]:
                     mask[at] = 0
