@@ -93,7 +93,7 @@ def _unused(text: str) -> tuple[str, ...]:
 
 
 def _alike(plan: "Payload", path: str) -> object:
-    """A key for the cache of `_unused`. If `uses` cannot distinguish two data sources, their settings have equal keys."""
+    """A key for the cache of `_unused`. Settings of two data sources that `uses` cannot distinguish have equal keys."""
     if ".sources." not in f".{path}" or not path.rpartition(".")[0].rpartition(".")[2].isdecimal():
         return path
     place, above = _place(plan, path), re.sub(r"\d+", "", path)
