@@ -160,8 +160,8 @@ def pages() -> dict[str, str]:
 
 
 def index(known: list[Entry]) -> str:
-    """The list of codes. When all rules were on one page, each code's section had an anchor; the code's entry in the
-    list has the same anchor today, for old links.
+    """The list of codes. The entry of a code has the anchor that the code's section had when all rules were on one
+    page, so old links still work.
     """
     rows, _ = outcomes.outcomes()
     counts = {kind: sum(outcome.kind == kind for outcome in rows.values()) for kind in outcomes.KINDS}

@@ -79,7 +79,7 @@ def test_a_content_is_found_in_its_place(template: str, messages: Any, losses: A
 def test_reasoning_is_found_under_each_of_its_names(key: str) -> None:
     row = {"messages": [turn("user", "1"), turn("assistant", "1", **{key: "1"})]}
     assert found(row, built_in("chatml")) == [("reasoning", 1, "missing")]
-    # transformers 5 renames the other two keys to `reasoning_content`; transformers 4 leaves them.
+    # transformers 5 renames `reasoning` and `thinking` to `reasoning_content`; transformers 4 does not
     assert not key.endswith("content") or found(row, built_in("qwen3")) == []
     twice = {"messages": [turn("user", "1"), turn("assistant", "1", reasoning_content="1", reasoning="1")]}
     assert found(twice, built_in("qwen3")) == []

@@ -62,8 +62,8 @@ def test_marks_that_nobody_can_put_in():
 
 @pytest.mark.slow  # builds a tokenizer
 def test_marks_around_other_turns(tmp_path: Path):
-    """Marks around the questions, or around nothing that a row has, are found; marks around the answers are right.
-    Templates without marks are another check's, since TRL writes the marks into those that it knows.
+    """A template is reported if its marks enclose the questions of a row, or no turn of it. A template whose marks
+    enclose the answers is not reported, and neither is one without marks, because TRL may add them.
     """
     import tiny
     import trl.chat_template_utils
