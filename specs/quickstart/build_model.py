@@ -121,7 +121,7 @@ def build(folder: str) -> int:
 
 
 def state(folder: str) -> str:
-    """The state of a path: `absent`, `model` (a complete model of this script), or a sentence about its other contents."""
+    """The state of a path: `absent`, `model` (a complete model of this script), or a sentence about other contents."""
     if not os.path.lexists(folder):
         return "absent"
     if not os.path.isdir(folder):
