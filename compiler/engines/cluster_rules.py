@@ -25,10 +25,10 @@ WHEN = any_of(names_an_engine, has_value("launch.retries"))
 
 @rule("XP890", "setting-of-another-launcher", reads=tuple(row.path for row in children("launch")))
 def another_launcher(spec: Spec) -> Iterator[Finding]:
-    """The launcher must read every setting that `launch` states. For example, only Slurm has partitions, only
-    containers have images, and a run on this machine has no time limit. `requeue = false` is always allowed. A spec
-    that extends another one may choose another launcher; this rule then ignores the inherited settings of the base's
-    launcher.
+    """A setting of `launch` needs a launcher that reads it, such as `launch slurm` for `partition`. For example, only
+    Slurm has partitions, only containers have images, and a run on this machine has no time limit. `requeue = false` is
+    always allowed. A spec that extends another one may choose another launcher; this rule then ignores the inherited
+    settings of the base's launcher.
 
     Why it is bad: the spec states something that does not happen.
 
@@ -54,9 +54,9 @@ def another_launcher(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP891", "requeue-from-nothing", "warning")
 def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
-    """`requeue` restarts a stopped run, and `retries` restarts a failed run. Both need checkpoints from which the run
-    can continue. Both should stay off, as they are by default, if the run saves no checkpoints, if its checkpoints lack
-    the optimizer's state, or with `resume = never`.
+    """`requeue`, which restarts a stopped run, and `retries`, which restarts a failed run, need checkpoints from which
+    the run can continue. Both should stay off, as they are by default, if the run saves no checkpoints, if its
+    checkpoints lack the optimizer's state, or with `resume = never`.
 
     Why it is bad: the run starts from the beginning each time.
 

@@ -134,9 +134,10 @@ def divided(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP145", "init-of-other-layers", reads=("lora.targets",))
 def other_layers(spec: Spec) -> Iterator[Finding]:
-    """PiSSA, OLoRA, LoftQ and EVA initialize adapters on linear layers inside the decoder. They cannot initialize
-    adapters on embeddings, on the output head (which may share its weight with the embeddings), or on experts that are
-    one stacked parameter. OLoRA and LoftQ also cannot initialize adapters on GPT-2's Conv1D layers.
+    """An adapter that starts from PiSSA, OLoRA, LoftQ or EVA (`init`) must be on linear layers inside the decoder.
+    These methods cannot initialize adapters on embeddings, on the output head (which may share its weight with the
+    embeddings), or on experts that are one stacked parameter. OLoRA and LoftQ also cannot initialize adapters on
+    GPT-2's Conv1D layers.
 
     Why it is bad: these adapters would not start with the initial weights that `init` states.
 

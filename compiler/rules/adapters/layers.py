@@ -264,8 +264,8 @@ def state_space(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP484", "base-that-is-not-packed")
 def never_packed(spec: Spec) -> Iterator[Finding]:
-    """A quantized base needs plain linear layers. transformers 5 quantizes only layers of the plain linear class, and
-    Falcon's layers have a class of their own.
+    """`qlora` and `bits` need a model family with plain linear layers. transformers 5 quantizes only layers of the
+    plain linear class, and Falcon's layers have a class of their own.
 
     Why it is bad: the base takes four times the memory that the spec promises.
 

@@ -190,9 +190,9 @@ def _half(spec: Spec, targets: list[str]) -> bool:
 
 @rule("XP456", "adapter-of-no-effect")
 def no_effect(spec: Spec) -> Iterator[Finding]:
-    """An adapter needs an alpha above 0, a dropout below 1 and a rate ratio above 0. An alpha of 0 scales the adapter's
-    output by 0. A dropout of 1 sets the adapter's input to 0. A rate ratio of 0 gives the B matrices, which start at
-    zero, a learning rate of 0.
+    """An adapter needs an `alpha` above 0, a `dropout` below 1 and an `lr_ratio` above 0. An alpha of 0 scales the
+    adapter's output by 0. A dropout of 1 sets the adapter's input to 0. A rate ratio of 0 gives the B matrices, which
+    start at zero, a learning rate of 0.
 
     Why it is bad: the run trains nothing.
 
@@ -212,8 +212,8 @@ def no_effect(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP457", "moving-reference-of-adapters")
 def sync_with_adapter(spec: Spec) -> Iterator[Finding]:
-    """`sync_reference` needs full training. With adapters, the reference is the trained model with its adapters
-    switched off, so there is no separate reference model to update.
+    """`sync_reference` cannot be combined with adapters. With adapters, the reference is the trained model with its
+    adapters switched off, so there is no separate reference model to update.
 
     Why it is bad: the reference would never change.
 

@@ -84,9 +84,9 @@ def two_kinds(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP579", "file-with-more-columns")
 def more_columns(spec: Spec) -> Iterator[Finding]:
-    """The first Parquet file of a split decides the columns of all its files, and the keys inside the columns, such as
-    the keys of messages. A later file may lack some of these columns and keys, which are then null, and may have them
-    in another order; but it may not have further ones. xpc compares the first 256 files of a folder.
+    """All Parquet files of a split must have only columns of the first file, and only keys of the first file inside the
+    columns, such as keys of messages. A later file may lack some of these columns and keys, which are then null, and
+    may have them in another order; but it may not have further ones. xpc compares the first 256 files of a folder.
 
     Why it is bad: the run ends when it reads the later file.
 

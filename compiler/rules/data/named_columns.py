@@ -28,11 +28,11 @@ NUMBERS = ("id", "_id", "uid", "uuid", "guid", "idx", "index", "row_id", "prompt
 
 @rule("XP545", "columns-swapped", "warning")
 def columns_swapped(spec: Spec) -> Iterator[Finding]:
-    """`columns` lists the dataset's names in the order of the format: the prompt, then the answer; the chosen answer,
-    then the rejected one. If the names suggest the opposite order, such as `columns = [answer, question]`, they are
-    probably swapped. `prompt`, the column with the prompt, should not be a column of answers, such as `solution`, and
-    none of the columns should number the rows, such as `id`. With sft, the answers should not be the `rejected` ones of
-    pairs. A column that is named twice is an error.
+    """`columns` must list the names of the dataset's columns in the order of the format, such as first the prompt and
+    then the answer, or first the chosen answer and then the rejected one. If the names suggest the opposite order, such
+    as `columns = [answer, question]`, they are probably swapped. `prompt`, the column with the prompt, should not be a
+    column of answers, such as `solution`, and none of the columns should number the rows, such as `id`. With sft, the
+    answers should not be the `rejected` ones of pairs. A column that is named twice is an error.
 
     Why it is bad: the model would learn the question from the answer, or to prefer the worse answer. If the prompt is
     the solution, the model only has to copy it to be rewarded.

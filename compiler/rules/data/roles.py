@@ -24,7 +24,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 @rule("XP775", "speaker-of-two-roles", reads=PATHS)
 def of_two_roles(spec: Spec) -> Iterator[Finding]:
-    """Each name of a speaker must belong to one role.
+    """`user_roles`, `assistant_roles`, `system_roles` and `tool_roles` must not name the same speaker for two roles.
 
     Why it is bad: a turn would be trained with the wrong role.
 

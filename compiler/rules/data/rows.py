@@ -81,9 +81,9 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP554", "row-of-another-shape")
 def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
-    """Each row must have the form that its format demands. The speaker of each turn must be known, a text must be a
-    string, and `tools` must be a list of objects with a name, or the JSON text of such a list. All rows of a local file
-    are checked.
+    """Each row must have the form of its format, such as a list of turns with known speakers. The speaker of each turn
+    must be known, a text must be a string, and `tools` must be a list of objects with a name, or the JSON text of such
+    a list. All rows of a local file are checked.
 
     Why it is bad: one wrong row ends the run.
 

@@ -64,9 +64,10 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP503", "shape-of-another-method")
 def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
-    """The data must have a shape that the method trains on. sft takes conversations, prompt and completion, text, or
-    tokens; dpo, orpo, cpo and reward take preference pairs; kto takes single labelled completions, or pairs, which it
-    splits; grpo and rloo take prompts; distill takes prompts, with or without completions.
+    """The rows must have a shape that the method trains on, such as preference pairs for dpo. sft takes conversations,
+    prompt and completion, text, or tokens; dpo, orpo, cpo and reward take preference pairs; kto takes single labelled
+    completions, or pairs, which it splits; grpo and rloo take prompts; distill takes prompts, with or without
+    completions.
 
     Why it is bad: the trainer needs columns that the rows do not have.
 
@@ -111,8 +112,8 @@ def split_as_configuration(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP505", "no-chat-template")
 def no_chat_template(spec: Spec) -> Iterator[Finding]:
-    """Conversations need a chat template, and some base models have none. For a local model, this rule reads the
-    tokenizer's own files.
+    """Conversations need a chat template, so they cannot be trained on with a base model that has none. For a local
+    model, this rule reads the tokenizer's own files.
 
     Why it is bad: the rows cannot be rendered.
 

@@ -275,7 +275,7 @@ FEW_DAMAGED = 0.01
 
 @rule("XP178", "damaged-text", "warning")
 def damaged_text(spec: Spec) -> Iterator[Finding]:
-    """Texts should not be damaged by the way in which their file was made. xpc looks for UTF-8 that was decoded by
+    """The texts of rows should not be damaged, for example by a wrong encoding. xpc looks for UTF-8 that was decoded by
     another encoding, such as `Ã©` for `é`, for HTML entities in a text without tags, for a backslash and an n in place
     of newlines, and for U+FFFD, which stands for lost characters. If less than 1 % of the rows are damaged, the finding
     is a note.

@@ -76,9 +76,9 @@ def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP432", "fsdp1-key-under-fsdp2")
 def fsdp1_key(spec: Spec) -> Iterator[Finding]:
-    """Some switches of FSDP1 are not read by FSDP2. Under FSDP2, this rule reports `forward_prefetch` as an error,
-    because nothing would be prefetched. It reports the other switches as warnings, because FSDP2 trains correctly
-    without them.
+    """FSDP1's keys, such as `fsdp_forward_prefetch`, should not be set under FSDP2, which does not read them. This rule
+    reports `fsdp_forward_prefetch` as an error, because nothing would be prefetched. It reports the other keys as
+    warnings, because FSDP2 trains correctly without them.
 
     Why it is bad: the run does not do what the setting states.
 
@@ -168,9 +168,9 @@ def layer_class(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP435", "wrapping-by-size", "warning")
 def wrapping(spec: Spec) -> Iterator[Finding]:
-    """Keys for FSDP's wrapping must match the wrapping policy. A policy wraps either layers of named classes, or
-    modules with more parameters than a given size. FSDP2 cannot wrap by size: the policy would also wrap the list of
-    all layers (a ModuleList), which `fully_shard` refuses.
+    """Keys for FSDP's wrapping must match the wrapping policy (`fsdp_auto_wrap_policy`). A policy wraps either layers
+    of named classes, or modules with more parameters than a given size. FSDP2 cannot wrap by size: the policy would
+    also wrap the list of all layers (a ModuleList), which `fully_shard` refuses.
 
     Why it is bad: the model is not wrapped as the keys state.
 

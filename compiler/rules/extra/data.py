@@ -167,7 +167,7 @@ def router_loss(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP607", "cut-from-the-left", "warning")
 def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
-    """Long rows should be cut at their end; `keep_end` cuts their beginning.
+    """`truncation_mode` should not be `keep_end`, which cuts the beginning of long rows instead of their end.
 
     Why it is bad: the system prompt and the question are lost instead of the end of the answer.
 

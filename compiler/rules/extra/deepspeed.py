@@ -203,7 +203,8 @@ def old_zero1(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP492", "offload-key-without-offload")
 def offload_key(spec: Spec) -> Iterator[Finding]:
-    """Keys of an offload need `strategy { offload }`, because only this setting decides whether anything is offloaded.
+    """DeepSpeed's keys of an offload, such as `zero_optimization.offload_optimizer.pin_memory`, need `strategy {
+    offload }`, because only this setting decides whether anything is offloaded.
 
     Why it is bad: nothing is offloaded.
 

@@ -13,7 +13,8 @@ WHEN = extra("trl")
 
 @rule("XP420", "unused-parameters-with-reentrant-checkpointing")
 def unused_with_reentrant(spec: Spec) -> Iterator[Finding]:
-    """DDP's search for unused parameters cannot be combined with reentrant checkpointing.
+    """DDP's search for unused parameters (`ddp_find_unused_parameters`) cannot be combined with reentrant
+    checkpointing.
 
     Why it is bad: a reentrant checkpoint runs a backward pass inside the backward pass, so DDP finds the gradient of
     every parameter ready twice.
@@ -78,9 +79,9 @@ def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP477", "static-graph-with-accumulation")
 def static_graph(spec: Spec) -> Iterator[Finding]:
-    """DDP's static graph cannot be combined with accumulation. With a static graph, DDP expects that every backward
-    pass exchanges gradients. Accumulation runs backward passes without such an exchange (`no_sync`), and DDP does not
-    count these passes.
+    """DDP's static graph (`ddp_static_graph`) cannot be combined with accumulation. With a static graph, DDP expects
+    that every backward pass exchanges gradients. Accumulation runs backward passes without such an exchange
+    (`no_sync`), and DDP does not count these passes.
 
     Why it is bad: the run ends at its first step.
 

@@ -102,7 +102,8 @@ def prompts_without_completions(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP648", "no-share-of-the-rows")
 def no_share(spec: Spec) -> Iterator[Finding]:
-    """`lmbda` must be 1 on trl 1.16, which learns only from completions that the student has just generated.
+    """On trl 1.16, `lmbda` of distillation must be 1, because this version learns only from completions that the
+    student has just generated.
 
     Why it is bad: an `lmbda` below 1 asks for some completions from the data, and trl 1.16 never trains on these.
 

@@ -259,7 +259,7 @@ def auto_batch(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP485", "tokens-of-another-round")
 def dapo_of_a_round(spec: Spec) -> Iterator[Finding]:
-    """With `loss = dapo` on trl 0.24, `steps_per_generation` must equal the accumulation.
+    """With `loss = dapo` on trl 0.24, `steps_per_generation` must equal the number of accumulation steps.
 
     Why it is bad: the loss of a step should be divided by the tokens of that step. trl 0.24 divides it by the tokens of
     the complete round of generation, which has `steps_per_generation` micro-batches. trl 1.16 corrects this.

@@ -120,7 +120,7 @@ def evaluated_twice(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP665", "frozen-sampling")
 def frozen_sampling(spec: Spec) -> Iterator[Finding]:
-    """The sampling settings must allow more than one completion of a prompt.
+    """The settings of sampling, such as `temperature` and `top_k`, must allow more than one completion of a prompt.
 
     Why it is bad: equal completions get equal rewards, and nothing is learned.
 
@@ -193,8 +193,8 @@ MOST_UPDATES = 64
 
 @rule("XP697", "completions-of-an-old-model", "warning")
 def old_completions(spec: Spec) -> Iterator[Finding]:
-    """The completions of one round of generation should be used for few optimizer steps. The number of these steps is
-    `steps_per_generation / accum x iterations`.
+    """The completions of one round of generation should not be used for many optimizer steps. The number of these steps
+    is `steps_per_generation / accum x iterations`.
 
     Why it is bad: the completions come from the model before the first of these steps. After many steps they are far
     from what the model would write, the importance ratios are clipped, and the gradient vanishes or misleads.

@@ -22,10 +22,10 @@ without a head.
 
 @rule("XP654", "head-of-another-task")
 def trained_head(spec: Spec) -> Iterator[Finding]:
-    """A method that trains on text needs a model with a trained head for text. `architectures` in config.json names the
-    class that saved the model. A checkpoint of a classifier has a head for classes instead of a head for text, and a
-    checkpoint of a class such as `Qwen2Model` has no head. For a reward model this does not matter, because it always
-    gets a new head.
+    """A method that trains on text needs a model with a trained language modeling head, and not one with a classifier's
+    head or without a head. `architectures` in config.json names the class that saved the model. A checkpoint of a
+    classifier has a head for classes instead of a head for text, and a checkpoint of a class such as `Qwen2Model` has
+    no head. For a reward model this does not matter, because it always gets a new head.
 
     Why it is bad: the missing head is initialized at random, and training starts from noise.
 

@@ -30,7 +30,7 @@ def liger_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP331", "liger-without-the-family")
 def liger_without_family(spec: Spec) -> Iterator[Finding]:
-    """Liger must have kernels for the model's family.
+    """`liger` needs a model family for which Liger has kernels.
 
     Why it is bad: `liger` changes nothing for a family that is not in Liger's table.
 

@@ -108,7 +108,8 @@ def quantized_twice(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP452", "packed-weights-not-sharded", "warning")
 def packed_not_sharded(spec: Spec) -> Iterator[Finding]:
-    """A base packed by GPTQ, AWQ or a similar method is not sharded by FSDP or ZeRO-3.
+    """FSDP and ZeRO-3 should not be used for a base packed by GPTQ, AWQ or a similar method, because they do not shard
+    its weights.
 
     Why it is bad: packed weights are integers, which FSDP and ZeRO-3 keep completely in every process.
 

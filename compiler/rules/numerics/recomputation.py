@@ -17,7 +17,7 @@ WHEN = any_of(enabled("memory.checkpointing.selective"), chosen("strategy", "zer
 
 @rule("XP481", "selective-cannot-be-reentrant")
 def selective_reentrant(spec: Spec) -> Iterator[Finding]:
-    """Selective checkpointing cannot be reentrant. So adapters under ZeRO-3 cannot use it, because TRL makes their
+    """`checkpointing(selective)` cannot be reentrant. So adapters under ZeRO-3 cannot use it, because TRL makes their
     checkpointing reentrant.
 
     Why it is bad: selective checkpointing uses torch's hooks to choose which outputs are kept, and only torch's
@@ -41,7 +41,7 @@ def selective_reentrant(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP482", "selective-not-in-the-stack")
 def not_in_the_stack(spec: Spec) -> Iterator[Finding]:
-    """Selective checkpointing, which keeps the outputs of attention and recomputes the rest, needs trl 1.16.
+    """`checkpointing(selective)`, which keeps the outputs of attention and recomputes the rest, needs trl 1.16.
 
     Why it is bad: on stacks with trl 0.18 and 0.24, the run would recompute everything.
 
@@ -62,7 +62,7 @@ def not_in_the_stack(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP483", "selective-of-other-attention")
 def other_attention(spec: Spec) -> Iterator[Finding]:
-    """Selective checkpointing needs sdpa or flash attention.
+    """`checkpointing(selective)`, which keeps the outputs of attention, needs sdpa or flash attention.
 
     Why it is bad: trl keeps the outputs of certain kernels, selected by name: those of sdpa and of flash attention.
     Eager and flex attention have no such kernels, so nothing is kept.

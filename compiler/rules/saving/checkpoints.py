@@ -44,7 +44,7 @@ def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP702", "resume-without-state", "warning")
 def resume_without_state(spec: Spec) -> Iterator[Finding]:
-    """A run that can resume should save its full state.
+    """A run that can resume should save its full state (`full_state`).
 
     Why it is bad: a run that resumes from weights alone restarts its optimizer, schedule and random numbers.
 

@@ -37,7 +37,7 @@ def tracker_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP752", "trackio-without-a-project", "warning")
 def trackio_project(spec: Spec) -> Iterator[Finding]:
-    """trackio needs a project.
+    """`track trackio` needs a `project`.
 
     Why it is bad: all runs without a project are shown together in one default project, so runs of different
     experiments are mixed.

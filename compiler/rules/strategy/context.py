@@ -366,7 +366,7 @@ LEAST_PIECE = 128
 
 @rule("XP427", "pieces-of-a-few-tokens", "warning")
 def few_tokens(spec: Spec) -> Iterator[Finding]:
-    """The GPUs that share a sequence should each have at least 128 of its tokens.
+    """With `context_parallel`, each of the GPUs that share a sequence should have at least 128 of its tokens.
 
     Why it is bad: with fewer tokens, a GPU spends more time on passing keys and values to the other GPUs than on
     computing. The GPUs that share a row also cannot train other rows at the same time.

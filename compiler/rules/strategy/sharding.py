@@ -23,8 +23,8 @@ FSDP_ONLY = ("reshard", "state_dict")
 
 @rule("XP401", "fsdp-activation-checkpointing")
 def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
-    """FSDP's own activation checkpointing must stay off. `memory { checkpointing }` turns on the checkpointing of the
-    trainer, which works with every strategy.
+    """FSDP's own activation checkpointing (`fsdp_activation_checkpointing`) must stay off. `memory { checkpointing }`
+    turns on the checkpointing of the trainer, which works with every strategy.
 
     Why it is bad: if both kinds of checkpointing are on, activations are recomputed twice, or the trainer refuses the
     combination.
@@ -244,7 +244,8 @@ def accumulation_lost(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP409", "strategy-not-in-the-target")
 def strategy_target(spec: Spec) -> Iterator[Finding]:
-    """The target must have the strategy. FSDP2 came with accelerate 1.6, and trl-0.18 pins accelerate 1.4.
+    """The stack that `target` names must support the `strategy`. FSDP2 came with accelerate 1.6, and trl-0.18 pins
+    accelerate 1.4.
 
     Why it is bad: the run would use another strategy than the spec states.
 
@@ -301,8 +302,9 @@ def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP582", "adapter-lost-on-resume")
 def adapter_lost_on_resume(spec: Spec) -> Iterator[Finding]:
-    """A run with adapters under FSDP must be able to restore the complete adapter from a checkpoint. On trl-1.16, this
-    needs FSDP2. On trl-0.24, it needs `state_dict = sharded`, which is the default for adapters on that target.
+    """Adapters under FSDP need a kind of checkpoint from which the complete adapter can be restored. On trl-1.16, these
+    are the checkpoints of FSDP2. On trl-0.24, they need `state_dict = sharded`, which is the default for adapters on
+    that target.
 
     Why it is bad: a resumed run continues with an adapter that is partly or completely untrained, at the learning rate
     and with the optimizer states of a later step.
@@ -345,8 +347,8 @@ def _adapter_lost(spec: Spec) -> str:
 
 @rule("XP413", "checkpointing-not-in-the-family")
 def checkpointing_family(spec: Spec) -> Iterator[Finding]:
-    """Activation checkpointing needs a family that supports it. If a family does not, xpc leaves checkpointing off
-    unless the spec turns it on.
+    """Activation checkpointing (`memory { checkpointing }`) needs a model family that supports it. If a family does
+    not, xpc leaves checkpointing off unless the spec turns it on.
 
     Why it is bad: the model classes of a few families cannot recompute their layers.
 
