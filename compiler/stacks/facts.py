@@ -138,7 +138,7 @@ class Facts:
     """The strategies that the stack's accelerate and DeepSpeed support."""
     fsdp2: bool
     context_parallel: bool
-    """Whether several ranks of FSDP2 can share one sequence (context parallelism)."""
+    """Whether FSDP2 supports context parallelism, with which several ranks share one sequence."""
     sequence_parallel: Names
     """The families whose sequences DeepSpeed can split between processes (Ulysses, accelerate's `sp_backend`)."""
     parallelism_config: bool
@@ -157,8 +157,8 @@ class Facts:
     stream that computes the gradient.
     """
     zero_counts_micro_batches: bool
-    """Whether DeepSpeed counts micro-batches itself. If so, an epoch's last micro-batches make no step if they are
-    fewer than the accumulation.
+    """Whether DeepSpeed counts micro-batches itself. If so, the last micro-batches of an epoch make no step if they are
+    fewer than a step accumulates.
     """
     fp16_masters_under: tuple[int, ...]
     """The ZeRO stages for which DeepSpeed supports fp16 master weights."""
@@ -225,8 +225,8 @@ class Facts:
     continuous_batching_anywhere: bool
     """Whether continuous batching also works under DDP, under DeepSpeed and on a CPU."""
     ipo_averages_all: bool
-    """Whether `ipo` in a list of dpo's losses wrongly changes the other losses in the list: they use means over tokens
-    instead of sums.
+    """Whether `ipo` in a list of dpo's losses also changes the other losses of the list, which then wrongly use means
+    over tokens instead of sums.
     """
     distill_gathers: bool
     """Whether distillation under FSDP gathers the student's weights before the student generates completions."""
