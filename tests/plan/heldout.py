@@ -132,21 +132,21 @@ def speed_error(row: Row) -> float | None:
 
 WHAT = {
     "peft_t4": "allocated memory: LoRA and QLoRA with transformers 5.17 on T4, eager and fused attention",
-    "fsdp_qlora": "reserved memory (in two rows allocated memory) of a training loop over FSDP without TRL",
+    "fsdp_qlora": "reserved memory (in two rows allocated memory) of a custom training loop over FSDP",
     "longest_row": "memory of the whole GPU, with the longest row that still ran",
     "torchtune": "active memory of torchtune, which has its own model code and its own loss",
-    "deepspeed_gist": "allocated memory of a training loop without TRL, which keeps earlier micro-batches",
-    "gpu_test": "memory of an unknown kind; a trainer without TRL, over transformers 4.49",
+    "deepspeed_gist": "allocated memory of a custom training loop, which keeps earlier micro-batches",
+    "gpu_test": "memory of an unknown kind; a custom trainer over transformers 4.49",
     "fms_models": "allocated memory: fms-hf-tuning, transformers 4.45, Mistral 7B, Mixtral, Llama 2 70B, PowerLM 3B",
 }
 """How the peak of each group was measured, and on what."""
 RUNS = {
     "zero3_a100": "LLaMA-Factory and xtuner, ZeRO-3 on 8 and 32 A100",
-    "deepspeed_gist": "a training loop without TRL, ZeRO-2 and ZeRO-3 on 8 A800",
+    "deepspeed_gist": "a custom training loop, ZeRO-2 and ZeRO-3 on 8 A800",
     "fsdp_zero3_blog": "accelerate, FSDP and ZeRO-3 on 4 A100",
-    "gpu_test": "a trainer without TRL on one A100 or H100",
+    "gpu_test": "a custom trainer on one A100 or H100",
     "training_hub": "FSDP on 8 A100 and 8 H100, rows of many lengths",
-    "fsdp_qlora": "QLoRA of 70B, with a training loop over FSDP without TRL",
+    "fsdp_qlora": "QLoRA of 70B, with a custom training loop over FSDP",
     "torchtune": "one A100, without compilation",
     "torchtitan": "FSDP on 8 and 128 H100 of 500 W",
     "fms_models": "fms-hf-tuning of the models above, on one and two A100",

@@ -59,7 +59,10 @@ def contradicts(row: Row) -> str:
     if "ZeRO" in notes and row["strategy"] == "single":
         return "the notes of the measurement say ZeRO-2 and fp16, but its fields say one process in bf16"
     if "yaml not in repo" in notes:
-        return "the run's configuration is not public, and 8.1 GiB are less than AdamW in bf16 (8 bytes a parameter)"
+        return (
+            "the run's configuration is not public, and 8.1 GiB are less than weights, gradients and AdamW's states "
+            "in bf16 (8 bytes a parameter)"
+        )
     if row["metric"] == "torch_reserved" and "variable-length" in notes:
         return ""
     if row["group"] == "swift_full" and row["seq_len"] == 2048:
