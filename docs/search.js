@@ -8,7 +8,7 @@
 
 const THEME = new URL("assets/javascripts/workers/" + new URL(self.location).searchParams.get("theme"), self.location);
 const SETUP = 0, QUERY = 2, RESULT = 3;
-const TITLE = 8, NAME = 6, PAGE = 1, TEXT = 1, SATURATION = 6, LENGTH = 0.75, COVERAGE = 0.6, MIX = 0.5, MOST = 2, LESS = 0.85, FAINT = 0.5, HEADING = 0.8;
+const TITLE = 8, NAME = 6, WHOLE = 3, PAGE = 1, TEXT = 1, SATURATION = 6, LENGTH = 0.75, COVERAGE = 0.6, MIX = 0.75, MOST = 2, LESS = 0.85, FAINT = 0.5, HEADING = 0.8;
 const SYNONYM = 0.4, PREFIX = 0.6, MISSPELT = 0.5, PART = 0.2, INNER = 0.2;
 const ASKED = new Set(("how what which where when why who do does did done can could should would will is are be am was " +
   "i my me we you your it its the a an to of in on for with and or at from by as that this there have has get got use " +
@@ -17,7 +17,7 @@ const ASKED = new Set(("how what which where when why who do does did done can c
 // Words that say little about a topic: they count half.
 const WEAK = new Set(("large big huge small very really much more less most different same another other good bad better " +
   "new old low high one two first long short change see know error fail failed failure issue value support supported " +
-  "possible allow enable own write start set run running training train model suddenly always never back still only").split(" "));
+  "possible allow enable own write start end final everything set run running training train model suddenly always never back still only").split(" "));
 
 let sections = [], postings = new Map(), synonyms = new Map(), phrases = new Map(), longest = 1, average = 1;
 const stems = new Map();
@@ -94,7 +94,8 @@ function learnSections(docs) {
     const weights = new Map();
     for (const [field, weight] of fields) {
       const norm = weight === TEXT ? 1 - LENGTH + LENGTH * size / average : 1;
-      for (const [term, count] of field) weights.set(term, (weights.get(term) || 0) + weight * count / norm);
+      for (const [term, count] of field)
+        weights.set(term, (weights.get(term) || 0) + (term.includes("_") ? WHOLE : 1) * weight * count / norm);
     }
     for (const [term, weight] of weights) {
       if (!postings.has(term)) postings.set(term, new Map());

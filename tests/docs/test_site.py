@@ -69,8 +69,10 @@ def test_specs_have_colours(site):
     assert all(f'<span class="{kind}">' in sample for kind in ("k", "m", "na", "nc", "s"))
 
 
-MISSED = 0.12
-"""The share of the questions whose first result may be another section; 0.11 was measured."""
+MISSED = 0.08
+"""The share of the questions whose first result may be another section; 0.066 was measured. Of questions that were
+written without a look at their results, 0.3 were missed at first.
+"""
 
 
 def questions() -> dict[str, list[str]]:
@@ -91,7 +93,7 @@ def test_the_search_answers_questions(site, tmp_path):
     expected ones.
     """
     wanted = questions()
-    assert len(wanted) > 300
+    assert len(wanted) > 600
     first = found_on(
         site,
         f"""
@@ -122,6 +124,8 @@ def test_the_search_answers_questions(site, tmp_path):
     [
         pytest.param("how do I cancel it", "How do I stop a run with Ctrl-C?", id="a synonym"),
         pytest.param("vllm completoins for grpo", "How do I use vLLM to generate completions for GRPO?", id="misspelt"),
+        pytest.param("per_gpu_train_batch_size", "batch.micro", id="a key of another tool"),
+        pytest.param("enospc", "What happens when the disk is full?", id="a word that no page shows"),
         pytest.param("kubern", "Kubernetes and SkyPilot", id="still typing"),
     ],
 )
@@ -136,6 +140,20 @@ def test_the_search_finds_other_words(site, tmp_path, question, title):
     )
     assert title in shown["text"]
     assert shown["marked"]
+
+
+def test_sections_have_words_that_no_page_shows(site):
+    """The index of the search has the names that other tools have for a setting, and the words that pages state in
+    comments below a heading; no page shows these comments.
+    """
+    index = json.loads(text_of(site, "search/search_index.json"))
+    names = {one["location"]: one.get("names", []) for one in index["docs"]}
+    assert {"micro_batch_size", "per_gpu_train_batch_size"} <= set(names["reference/batch.html#batchmicro"])
+    assert "quota exceeded" in names["faq.html#what-happens-when-the-disk-is-full"]
+    for page in pages(site):
+        assert "<!-- search:" not in text_of(site, page), page
+    stated = sum(page.read_text("utf-8").count("<!-- search:") for page in Path(ROOT, "docs").rglob("*.md"))
+    assert 100 < stated == sum(bool(words) for place, words in names.items() if not place.startswith("reference/"))
 
 
 def test_every_answer_exists(site):
