@@ -99,7 +99,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if "/" not in path:
         markdown = OUTSIDE.sub(lambda found: f"]({CARRIED}{found[1]}.txt", markdown)
     for _, heading, words in WORDS.findall(markdown):
-        asked[page.url, heading] = " ".join(words.split()).split(", ")
+        asked[page.url, re.sub("`([^`]*)`", r"<code>\1</code>", heading)] = " ".join(words.split()).split(", ")
     markdown = TOPIC.sub(r"### \1\n\n", WORDS.sub(r"\1 \2\n", markdown))
     markdown = FENCE.sub(_fence, markdown)
     lines = [BAR.sub(_as_html, line) if line.startswith("|") else line for line in markdown.split("\n")]
