@@ -3,12 +3,17 @@
 //
 // The theme alone ranks badly: it searches each word of a question, also "how" and "do", as the beginning of a word, and
 // a title counts a thousand times a text. Here words are stemmed, stop words are left out, words of one line of
-// search_words.txt find each other, and the rank is BM25F over title, title of the page, and text.
+// search_words.txt find each other, and the rank is BM25F over title, other names, title of the page, and text. The
+// other names are those of hooks.py: what other tools call a setting, and the words that pages state below a heading.
 "use strict";
 
 const THEME = new URL("assets/javascripts/workers/" + new URL(self.location).searchParams.get("theme"), self.location);
 const SETUP = 0, QUERY = 2, RESULT = 3;
-const TITLE = 8, NAME = 6, WHOLE = 3, PAGE = 1, TEXT = 1, SATURATION = 6, LENGTH = 0.75, COVERAGE = 0.6, MIX = 0.75, MOST = 2, LESS = 0.85, FAINT = 0.5, HEADING = 0.8;
+// Weights of a section's fields; WHOLE is the factor of an identifier.
+const TITLE = 8, NAME = 6, PAGE = 1, TEXT = 1, WHOLE = 3;
+// How a part of a question counts: see scores().
+const SATURATION = 6, LENGTH = 0.75, COVERAGE = 0.6, HEADING = 0.8, MIX = 0.75, MOST = 2, LESS = 0.85, FAINT = 0.5;
+// Weights of what a word of a question is searched as; PART and INNER are those of the words of a phrase or identifier.
 const SYNONYM = 0.4, PREFIX = 0.6, MISSPELT = 0.5, PART = 0.2, INNER = 0.2;
 const ASKED = new Set(("how what which where when why who do does did done can could should would will is are be am was " +
   "i my me we you your it its the a an to of in on for with and or at from by as that this there have has get got use " +
@@ -17,7 +22,8 @@ const ASKED = new Set(("how what which where when why who do does did done can c
 // Words that say little about a topic: they count half.
 const WEAK = new Set(("large big huge small very really much more less most different same another other good bad better " +
   "new old low high one two first long short change see know error fail failed failure issue value support supported " +
-  "possible allow enable own write start end final everything set run running training train model suddenly always never back still only").split(" "));
+  "possible allow enable own write start end final everything set run running training train model suddenly " +
+  "always never back still only").split(" "));
 
 let sections = [], postings = new Map(), synonyms = new Map(), phrases = new Map(), longest = 1, average = 1;
 const stems = new Map();
@@ -32,8 +38,10 @@ function stem(word) {
 }
 
 // The words of a text: `save.every`, `weight_decay` and `ModuleNotFoundError` are several words, `1.16` is one.
-const words = (text) =>
-  (text.replace(/llama[- ]factory/gi, "llamafactory").replace(/([a-z])([A-Z][a-z])/g, "$1 $2").toLowerCase().replace(/<[^>]*>/g, " ").replace(/&[a-z]+;/g, " ").match(/[a-z0-9]+(?:\.\d+)*/g) || []);
+function words(text) {
+  const plain = text.replace(/<[^>]*>/g, " ").replace(/&[a-z]+;/g, " ").replace(/llama[- ]factory/gi, "llamafactory");
+  return plain.replace(/([a-z])([A-Z][a-z])/g, "$1 $2").toLowerCase().match(/[a-z0-9]+(?:\.\d+)*/g) || [];
+}
 
 // Names such as `micro_batch_size` in a text or a question: each is one term, besides its words.
 const identifiers = (text) => text.toLowerCase().match(/[a-z0-9]+(?:_[a-z0-9]+)+/g) || [];
@@ -58,7 +66,7 @@ function counts(text) {
 }
 
 // The names that other tools have for a setting: each word of them counts once.
-const named = (names) => new Map(terms(names.join(" . ")).map((one) => [one, 1]));
+const named = (names) => new Map(names.flatMap(terms).map((one) => [one, 1]));
 
 function learnWords(lines) {
   for (const line of lines.split("\n")) {
@@ -143,6 +151,7 @@ function parts(question) {
   return [...result, ...spoken(rest)];
 }
 
+// The parts of a question without its identifiers.
 function spoken(question) {
   const list = words(question), open = !/[\s?.]$/.test(question), result = [];
   const meant = list.filter((one) => !ASKED.has(one)).length ? (one) => !ASKED.has(one) : () => true;
@@ -169,7 +178,8 @@ function covered(names, title) {
 }
 
 // Scores of sections by their number: BM25F of the parts, times the share of the question that a section has, more if
-// the question has the section's title.
+// the question has the section's title. How rare a part is: between how few sections have any of its variants, and how
+// few have the variants that this section has. A section that has only words of a phrase gets LESS.
 function scores(asked) {
   const total = new Map(), share = new Map();
   let all = 0;
@@ -188,9 +198,10 @@ function scores(asked) {
     const idf = importance * Math.log(1 + (sections.length - union + 0.5) / (union + 0.5));
     all += idf;
     for (const [at, weight] of weights) {
-      const own = Math.min(MOST * idf, MIX * importance * inverse.get(at) / weight + (1 - MIX) * idf) * (whole.has(at) ? 1 : LESS);
-      total.set(at, (total.get(at) || 0) + own * weight / (SATURATION + weight));
-      share.set(at, (share.get(at) || 0) + idf * (whole.has(at) ? 1 : LESS));
+      const factor = whole.has(at) ? 1 : LESS, mean = importance * inverse.get(at) / weight;
+      const own = Math.min(MOST * idf, MIX * mean + (1 - MIX) * idf);
+      total.set(at, (total.get(at) || 0) + factor * own * weight / (SATURATION + weight));
+      share.set(at, (share.get(at) || 0) + factor * idf);
     }
   }
   const names = new Set(asked.flatMap(({ found }) => [...found.keys()].flatMap((term) => term.split(" "))));
@@ -221,7 +232,8 @@ function arranged(question, marked) {
 function searched(question) {
   const beginnings = new Set();
   for (const { found } of parts(question))
-    for (const term of found.keys()) for (const one of term.split(" ")) if (!ASKED.has(one)) beginnings.add(one.replace(/i$/, ""));
+    for (const one of [...found.keys()].flatMap((term) => term.split(/[ _]/)))
+      if (!ASKED.has(one)) beginnings.add(one.replace(/i$/, ""));
   return [...beginnings].slice(0, 60).join(" ");
 }
 
