@@ -19,11 +19,11 @@ const ASKED = new Set(("how what which where when why who do does did done can c
   "i my me we you your it its the a an to of in on for with and or at from by as that this there have has get got use " +
   "using want need make please help about way if so any some work works into not too just mine know good always " +
   "correctly safely properly easy many during while").split(" "));
-// Words that say little about a topic: they count half.
-const WEAK = new Set(("large big huge small very really much more less most different same another other good bad better " +
-  "new old low high one two first long short change see know error fail failed failure issue value support supported " +
-  "possible allow enable own write start end final everything set run running training train model suddenly " +
-  "always never back still only").split(" "));
+// Words that say little about a topic: they count half, as numbers do.
+const WEAK = new Set(("large big huge small very really much more less most different same another other good bad better new old " +
+  "low high one two first long short change see know error fail failed failure issue value support supported " +
+  "possible allow enable own write start end final everything size per vs missing often each total show number " +
+  "count set run running training train model suddenly always never back still only").split(" "));
 
 let sections = [], postings = new Map(), synonyms = new Map(), phrases = new Map(), longest = 1, average = 1;
 const stems = new Map();
@@ -159,13 +159,13 @@ function spoken(question) {
     let size = Math.min(longest, list.length - at);
     while (size > 1 && !phrases.has(list.slice(at, at + size).map(stem).join(" "))) size--;
     const taken = list.slice(at, at + size), name = taken.map(stem).join(" ");
+    const weight = taken.every((one) => WEAK.has(one) || ASKED.has(one) || /^\d+$/.test(one)) ? FAINT : 1;
     at += size;
     if (size > 1) {
       const found = variants(name, false);
       for (const one of taken.filter(meant)) if (!found.has(stem(one))) found.set(stem(one), PART);
-      result.push({ shown: taken.join(" "), found });
+      result.push({ shown: taken.join(" "), found, weight });
     } else if (meant(name) && meant(taken[0])) {
-      const weight = WEAK.has(taken[0]) || /^\d$/.test(taken[0]) ? FAINT : 1;
       result.push({ shown: taken[0], found: variants(name, open && at === list.length), weight });
     }
   }
