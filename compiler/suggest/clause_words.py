@@ -13,7 +13,7 @@ from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.components import head_word
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known
 from xpc.compiler.suggest.likeness import parts, weight, words
-from xpc.compiler.suggest.tables import contrary_words, fillers
+from xpc.compiler.suggest.tables import contrary_words, fillers, loose_words
 from xpc.compiler.suggest.typed_form import intended_value
 from xpc.grammar.record import record
 
@@ -39,6 +39,7 @@ def described(unknown: UnknownName, clause: str) -> Described | None:
     """
     block = {*words(clause), *words(head_word(unknown, clause))}
     typed = [word for word in words(unknown.name[:80]) if weight(word) == 1.0 and word not in block]
+    typed = [word for word in typed if word not in loose_words()] or typed
     rows = [row for row in _rows(unknown, clause) if _takes(row, unknown)]
     if not typed or len(typed) > 5:
         return None

@@ -70,7 +70,7 @@ def advice(name: str, typed: str) -> str | None:
     `typed` is the value that the user wrote.
     """
     table = _table("instead")
-    number = table.get(_letters(name) + "number") if re.fullmatch(r"\d[\d.]*%?", typed) else None
+    number = table.get(_letters(name) + "number") if re.fullmatch(r"\d[\d.]*%?|\[[\d., %]*\]", typed) else None
     help = number or table.get(_letters(name))
     if help is None or ("{value}" in help and typed.lower() in ("true", "false") and own_reason(name) is not None):
         # the help would repeat `true` or `false` as a value, so the caller prints `own_reason` instead

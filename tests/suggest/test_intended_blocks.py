@@ -18,7 +18,7 @@ HEAD = "xpc 1\n\ntrain qwen2.5-0.5b on infinity-instruct for 1 epochs\n\n"
 
 @pytest.mark.parametrize(("block", "paths"), [
     ("optim_config { learning_rate = 1e-4 }", {"optimizer.lr"}),
-    ("training(batch_size=64)", {"batch.micro"}),
+    ("training(micro_batch_size=64)", {"batch.micro"}),
 ])  # fmt: skip
 def test_an_unknown_block_is_one_finding(block: str, paths: set[str]) -> None:
     loaded = load(Source("a.xp", HEAD + block + "\n"), Workspace("."), Advisor)

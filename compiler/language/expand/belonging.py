@@ -26,6 +26,8 @@ def belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
     if name in schema.ADAPTERS and isinstance(node, Setting) and unknown:
         return clauses.advisor().is_known(f"lora_{inner}")  # `lora r=16`, by another tool's name
     choice = clauses.choices.get(name)
+    if choice and isinstance(node, Ref) and clauses.outer.get(inner, "train") in schema.BY_PATH:
+        return False  # `warmup` in `cosine warmup 3%` is legal without the clause, too
     home = schema.BY_PATH[choice].clause if choice else clauses.outer.get(name, name)
     path = f"{'lora' if home in schema.ADAPTERS else home}.{inner}"
     other = inner if inner in schema.CLAUSES and inner in schema.BY_PATH else clauses.outer.get(inner, path)

@@ -21,11 +21,7 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
     `track wandb name="x"` and `gbs = 64`.
     """
     options, at = clauses.without_units(options), 0
-    names = [one.name if isinstance(one, Ref) and one.is_name else "" for one in options]
-    pairs = pairwise(names)
-    if any(one and not clauses.is_known(one) for one in names) or any(
-        clauses.choices.get(one) == other for one, other in pairs if one and other in schema.CLAUSES
-    ):
+    if _has_phrase(clauses, options):
         # imported here, because only an unknown word needs it
         from xpc.compiler.language.expand.phrases import without_phrases
 
@@ -68,6 +64,26 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
             clauses.named(Name(node.span, node.name), body, None, node.span)
         else:
             clauses.operand(node, None)
+
+
+def _has_phrase(clauses: Clauses, options: tuple[Operand, ...]) -> bool:
+    """Whether items after `with` may be several words for one setting: a word is unknown (`batch size 64`), or two
+    known ones belong together (`cosine schedule`, `micro batch 4`, `cosine decay`, `adamw 8bit`).
+    """
+    names = [one.name if isinstance(one, Ref) and one.is_name else "" for one in options]
+    if any(one and not clauses.is_known(one) for one in names):
+        return True
+    for (one, other), follows in zip(pairwise(names), options[1:], strict=False):
+        if one in clauses.choices and isinstance(follows, Number) and f"{one}{follows.text}" in clauses.choices:
+            return True
+        if one in clauses.choices and other in schema.CLAUSES and clauses.choices[one] == other:
+            return True
+        row = schema.BY_PATH.get(clauses.outer.get(one if other else "", ""))
+        if row is not None and not row.head and row.kind not in (FLAG, BLOCK) and one not in clauses.choices:
+            return True
+    last = names[-1] if names else ""
+    row = schema.BY_PATH.get(clauses.outer.get(last, ""))
+    return row is not None and not row.head and row.kind not in (FLAG, BLOCK) and last not in clauses.choices
 
 
 def _is_number_before(clauses: Clauses, number: Number, after: tuple[Operand, ...]) -> bool:

@@ -22,6 +22,7 @@ MOST = 4
 WITHOUT = ("no", "without", "not")
 OF = ("of", "is", "to", "at", "equals")
 JOINING = ("and", "plus", "using")
+ARTICLES = ("a", "an", "the")
 
 
 def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Operand, ...]:
@@ -33,8 +34,10 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
     while at < len(options):
         node = options[at]
         words = _words(options[at : at + MOST])
-        if words and words[0].name in JOINING:
+        if words and words[0].name in (*JOINING, *ARTICLES):
             message = f"settings are separated by spaces, not by `{words[0].name}`"
+            if words[0].name in ARTICLES:
+                message = f"`{words[0].name}` is not a word of the language"
             clauses.problem("XP101", message, node.span, help=f"leave `{words[0].name}` out")
             at += 1
             continue
@@ -47,12 +50,17 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
         if words and follows is not None and _is_pair(clauses, words, follows, value):
             at += 2
             continue
-        length = next((one for one in range(len(words), 1, -1) if _is_phrase(clauses, words[:one])), 0)
+        if words and isinstance(follows, Number) and _is_before_adapter(clauses, words[0], follows, value):
+            at += 3
+            continue
+        length = next((one for one in range(len(words), 1, -1) if _is_phrase(clauses, words[:one], options[at + one :])), 0)
         if not length:
             kept.append(node)
             at += 1
             continue
         after = options[at + length] if at + length < len(options) else None
+        if isinstance(after, Ref) and after.name in OF and isinstance(later := (*options, None)[at + length + 1], Number):
+            after, at = later, at + 1  # `batch size of 64`
         value = after if isinstance(after, Number | String) else None
         name = "_".join(one.name for one in words[:length])
         span = Span(node.span.start, words[length - 1].span.end)
@@ -78,7 +86,8 @@ def _is_pair(clauses: Clauses, words: list[Ref], follows: Operand, third: Operan
     for any other two items.
     """
     first, span = words[0].name, Span(words[0].span.start, follows.span.end)
-    if isinstance(follows, Number) and f"{first}{follows.text}" in clauses.choices and not clauses.is_known(first):
+    joined = isinstance(follows, Number) and f"{first}{follows.text}" in clauses.choices
+    if isinstance(follows, Number) and joined and not (clauses.is_known(first) and follows.text.isdecimal()):
         clauses.valued(words[0], follows, f"{first}{follows.text}")
         return True
     if len(words) < 2:
@@ -134,15 +143,34 @@ def _words(options: tuple[Operand, ...]) -> list[Ref]:
     return words
 
 
-def _is_phrase(clauses: Clauses, words: list[Ref]) -> bool:
-    """Whether several words together are a setting, as `batch size` is, and at least one of them has no meaning
-    alone.
+def _is_before_adapter(clauses: Clauses, word: Ref, value: Number, adapter: Operand | None) -> bool:
+    """Report a setting of an adapter that stands before it: `rank 16 lora` is `lora(rank=16)`. False for other items."""
+    if not isinstance(adapter, Ref) or adapter.name not in schema.ADAPTERS or f"lora.{word.name}" not in schema.BY_PATH:
+        return False
+    clauses.valued(word, adapter, f"{adapter.name}({word.name}={clauses.typed(value.span)})")
+    return True
+
+
+def _is_phrase(clauses: Clauses, words: list[Ref], after: tuple[Operand, ...]) -> bool:
+    """Whether several words together are a setting, as `batch size` is. At least one of them has no meaning alone, or
+    lacks its value (`micro batch 4`, `cosine decay`). `after` are the items that follow.
     """
     first, second, *_ = (one.name for one in words)
     clause = "lora" if first in schema.ADAPTERS else first
-    if f"{clause}.{second}" in schema.BY_PATH or all(clauses.is_known(one.name) for one in words):
+    value = bool(after) and isinstance(after[0], Number)
+    if f"{clause}.{second}" in schema.BY_PATH:
         return False
+    if all(clauses.is_known(one.name) for one in words):
+        lacks = _needs_value(clauses, first) or (_needs_value(clauses, second) and not value)
+        return lacks and clauses.advisor().is_known("_".join(one.name for one in words))
+    if clause == "lora" and value and len(words) == 2:
+        return clauses.advisor().is_known(f"lora_{second}")  # `lora r 16`
     row = schema.BY_PATH.get(first)
     if row is not None and (second in row.choices or (row.head and not row.choices)):
         return False
     return clauses.advisor().is_known("_".join(one.name for one in words))
+
+
+def _needs_value(clauses: Clauses, name: str) -> bool:
+    row = schema.BY_PATH.get(clauses.outer.get(name, ""))
+    return row is not None and row.kind is not FLAG and not row.head and name not in clauses.choices

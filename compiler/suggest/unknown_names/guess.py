@@ -58,7 +58,7 @@ def _twin_in_the_clause(name: str, clause: str, guess: Meaning | None) -> Meanin
         return guess
     home, _, last = guess.path.rpartition(".")
     own = f"{clause}.{last}"
-    return evolve(guess, path=own) if own in schema.BY_PATH and not {*words(home)} & {*words(name)} else guess
+    return evolve(guess, path=own) if own in schema.BY_PATH and words(name)[:1] != words(home)[:1] else guess
 
 
 def _with_a_shared_word(name: str, clause: str, guess: Meaning | None) -> Meaning | None:

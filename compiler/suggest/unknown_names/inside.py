@@ -79,10 +79,11 @@ class Inside(Case):
 
 
 def _is_vague(case: Inside, found: Suggestion) -> bool:
-    """Whether a suggestion only lists the settings of the clause, or guesses a setting of another clause from a name
-    that no setting and no argument has.
+    """Whether a suggestion only lists the settings of the clause, or is about a setting of another clause that cannot
+    have the value, or that is only guessed from a name that no setting and no argument has.
     """
-    if found.help == settings_of(case.clause):
+    decided = found.help.removeprefix("`").partition("` decides it")
+    if found.help == settings_of(case.clause) or (decided[1] and not is_in(decided[0], case.clause)):
         return True
     guessed = found.code == "XP101" and " outside of `" in found.help and "write `extra" not in found.help
     return guessed and meaning(case.name, exact=True) is None
@@ -93,7 +94,7 @@ def _by_its_words(case: Inside, found: Suggestion) -> Suggestion | None:
     another clause (`found`) is replaced only if all words of the name are names of the setting.
     """
     by_words = described(case.unknown, case.clause)
-    if by_words is None or (" outside of `" in found.help and not by_words.named):
+    if by_words is None or (found.help != settings_of(case.clause) and not by_words.named):
         return None
     row = by_words.row
     if by_words.named:
