@@ -58,12 +58,12 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     checked = _check_text(data, name, workspace)
     if checked.spec is None and any(one.code < FIRST_RULE and one.edits for one in checked.problems):
         # imported only here, because few specs have misspelt names or wrong values
-        from xpc.compiler.pipeline.cascades import without_cascades
+        from xpc.compiler.pipeline.cascades import in_one_round
 
         def findings(text: str) -> tuple[Diagnostic, ...]:
             return _check_text(text.encode(), name, workspace).problems
 
-        return evolve(checked, problems=without_cascades(checked.problems, name, findings))
+        return evolve(checked, problems=in_one_round(checked.problems, name, findings))
     return checked
 
 
