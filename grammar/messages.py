@@ -10,7 +10,7 @@ from itertools import takewhile
 from xpc.grammar import codes
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.lalr import END, UnexpectedToken
-from xpc.grammar.notations import block_of_yaml, of_another_notation, pinned_target, value_after_in
+from xpc.grammar.notations import block_of_yaml, of_another_notation, pinned_target, value_after_in, weight_after
 from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
 from xpc.grammar.parser_position import ParserPosition
 from xpc.grammar.record import record
@@ -159,6 +159,8 @@ def _character(location: ParserPosition, text: str) -> Diagnostic:
     notation = of_another_notation(location, text)
     if notation is not None:
         return notation
+    if character in ":*" and (weighted := weight_after(location, text)) is not None:
+        return weighted
     if character == ":" and location.before and location.before.end == at:
         name = location.word.strip('"')
         remedy = block_of_yaml(text, at) or f"a setting is written `{name} = value`"

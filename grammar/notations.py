@@ -20,6 +20,7 @@ URL = re.compile(
 )
 VARIABLE = re.compile(r"\$[\w{(]|%[A-Za-z_]+%|`")
 PINNED = re.compile(r"\btarget[ \t]+(?P<pin>(?P<package>[a-z]+)[ \t]*(?:==|>=|~=|<=)[ \t]*(?P<version>[\d.]+))")
+WEIGHT = re.compile(r"[ \t]*[:*][ \t]*(?P<weight>\d+(?:\.\d+)?)(?=[ \t]*[,\]])")
 PART = re.compile(r"[:@][\w.\-]+")
 """A pattern for the configuration (`:NAME`) or the revision (`@NAME`) after the name of a dataset or a model."""
 
@@ -92,3 +93,17 @@ def value_after_in(location: ParserPosition, text: str) -> Diagnostic | None:
     edits = (Edit(Span(start + before.end(1), location.span.start), " = "),)
     message, remedy = "a list can only be the value of a setting", f"write `{before[1]} = [...]`"
     return location.error(codes.UNEXPECTED, message, remedy, edits=edits)
+
+
+def weight_after(location: ParserPosition, text: str) -> Diagnostic | None:
+    """The error for an item of a list with its weight in another notation: `[accuracy: 1]`, `[accuracy * 0.5]`. None
+    for any other character.
+    """
+    before = location.before
+    found = None if before is None else WEIGHT.match(text, before.end)
+    if found is None or before is None or not any(item.kind == "LSQB" for item in location.stack):
+        return None
+    form = f"(weight={found['weight']})"
+    edits = (Edit(Span(before.end, found.end()), form),)
+    help = f"write `{location.word}{form}`, the item with its weight"
+    return location.error(codes.UNEXPECTED_CHARACTER, f"unexpected `{location.shown}`", help, edits=edits)

@@ -92,6 +92,8 @@ def in_sentence(location: ParserPosition) -> Diagnostic:
         )
         return location.error(code, "settings of one source go into a `data` block", remedy)
     if "WITH" not in since:
+        if (other := _other_preposition(location)) is not None:
+            return other
         return location.error(
             code, f"expected `for`, `with` or the end of the line, found {location.shown}", _help_after_data(location)
         )
@@ -149,6 +151,22 @@ def sentence_repair(location: ParserPosition, text: str) -> Edit | None:
 def _lengths(count: str) -> str:
     count = count if count.isdecimal() else "3"
     return f"write `for {count} epochs` or `for {count} steps`"
+
+
+PREPOSITION = re.compile(r"(?P<word>in|at|under)[ \t]+(?:(?P<rate>\d[\d.]*e-\d+)(?![\w.])|(?=[A-Za-z]))")
+"""A pattern for words that users write before a choice or a setting instead of `with`."""
+
+
+def _other_preposition(location: ParserPosition) -> Diagnostic | None:
+    """The error for `in bf16`, `at lr=1e-5` and `at 1e-5` after the data. None for any other text."""
+    found = PREPOSITION.match(location.source.text, location.span.start)
+    if found is None or found["word"] != location.word and found["word"] != location.shown.strip("`"):
+        return None
+    rate = f"with lr={found['rate']}" if found["rate"] else "with"
+    span = Span(found.start(), found.end()) if found["rate"] else Span(*found.span("word"))
+    message = f"choices and settings go after `with`, not after `{found['word']}`"
+    help = f"write `{rate}`" if found["rate"] else f"write `with` instead of `{found['word']}`"
+    return location.error(codes.INCOMPLETE_SENTENCE, message, help, edits=(Edit(span, rate),))
 
 
 def _help_after_data(location: ParserPosition) -> str:

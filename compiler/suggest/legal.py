@@ -339,7 +339,9 @@ def _from_number(row: Setting, typed: str) -> str | None:
 def _file(row: Setting, node: Value, typed: str) -> str | None:
     """A file as a call, although the text is only its name, or the call is misspelt: `fil("x.jinja")`."""
     if isinstance(node, String):
-        return node.value if node.value in row.choices else f"file({typed})"
+        from xpc.compiler.suggest.known_names import known_choice
+
+        return known_choice(row, node.value) or f"file({typed})"  # `"llama-3"` is the built-in template `llama3`
     kind = row.kind.name
     inner = node.args[0] if isinstance(node, Call) and len(node.args) == 1 else node if kind == "template" else None
     if isinstance(inner, String):

@@ -307,6 +307,8 @@ def choice(row: schema.Setting, text: str) -> str | None:
     this is unclear.
     """
     text = text[:80]
+    if row.path == "method":
+        text = re.sub(r"(?<=\w)(?:Trainer|Config)$", "", text)  # the class of a method: `DPOTrainer`
     typed, own = letters(text), words(text)
     same = known_choice(row, text)
     if same is not None:

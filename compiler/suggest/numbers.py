@@ -188,7 +188,7 @@ def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
                 form = f"{match['count']} x {match['what'] if gpu is None else gpu.name}"
                 return _put(found, start + match.start(), start + match.end(), form)
     # a calculation with the name of another setting: `alpha = 2*rank`
-    if line[at : at + 1] in "*/+^" and "=" in re.split(r"[,({]", line[:at])[-1]:
+    if not found.edits and line[at : at + 1] in "*/+^" and "=" in re.split(r"[,({]", line[:at])[-1]:
         return evolve(found, help="a spec has no arithmetic: write the value itself", edits=())
     return found
 

@@ -159,7 +159,7 @@ def _with_the_clause_before(case: Inside) -> Suggestion | None:
 def _with_word_before(case: Inside, word: str, is_head: bool) -> Suggestion | None:
     """The suggestion for a name that means a setting of the clause if `word` is put before it: `cpo` before `alpha`."""
     joined = f"{word} {case.name}"
-    if (advised := advice(joined, case.typed)) is not None:
+    if (advised := advice(f"{joined} {case.typed}", "") or advice(joined, case.typed)) is not None:
         return case.says(advised)
     guess, plain = meaning(joined, exact=True), meaning(case.name, case.clause, exact=True)
     if is_head and plain and is_in(plain.path, case.clause) and guess and guess.likeness < 1.0:

@@ -42,7 +42,7 @@ def _of_setting(case: Guessed) -> Suggestion:
     """The suggestion for a setting. First, the value may show that another setting is meant than the guessed one. Then
     the steps are tried in order, and the first suggestion is returned.
     """
-    for other in (_named_repository, _hub_switch, _four_bits, _saved_adapter, _share_of_rows, _length_in_tokens):
+    for other in (_named_repository, _hub_switch, _four_bits, _saved_adapter, _share_of_rows, _split, _length_in_tokens):
         case = evolve(case, guess=other(case) or case.guess)
     steps = (
         _loss_of_a_method,
@@ -154,6 +154,12 @@ def _share_of_rows(case: Guessed) -> Meaning | None:
     """The setting for a number in the place of a split: `dev_split = 0.05` means `holdout`."""
     share = case.row.path == "eval.split" and isinstance(case.node, Number)
     return Meaning("data.holdout", own=True) if share else None
+
+
+def _split(case: Guessed) -> Meaning | None:
+    """The setting for a name in the place of a number of rows: `validation_split = "test"` means `eval(split=test)`."""
+    named = case.row.path == "data.holdout" and "split" in words(case.name) and re.fullmatch(r"[a-z]\w*", case.text)
+    return Meaning("eval.split", own=True) if named else None
 
 
 def _length_in_tokens(case: Guessed) -> Meaning | None:
