@@ -48,7 +48,8 @@ def sources(plan: "Payload") -> "list[Source]":
 def trainer(plan: "Payload") -> "Trainer":
     """Make the section `trainer` of trainer_args.json: `unused`, the unset settings whose module the bundle lacks."""
     decisive: dict[str, Any] = dict(plan)
-    decisive.update({section: _only(decisive[section], names) for section, names in DECISIVE.items()})
+    for section, names in DECISIVE.items():
+        decisive[section] = {name: decisive[section][name] for name in names if name in decisive[section]}
     return {"unused": [*_unused(json.dumps(decisive))]}
 
 
@@ -67,10 +68,6 @@ def enabled(source: str, plan: "Payload") -> str:
     module, _, name = plan["config"].removesuffix("Config").rpartition(".")
     text = text.replace("from trl import SFTTrainer", f"from {module} import {name}Trainer")
     return text.replace("        SFTTrainer,", f"        {name}Trainer,")
-
-
-def _only(section: "Mapping[str, Any]", names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: section[name] for name in names if name in section}
 
 
 @lru_cache(64)
@@ -152,24 +149,21 @@ def uses(plan: "Payload") -> dict[str, bool]:
 def _of_rows(plan: "Payload") -> dict[str, object]:
     """The modules that read rows and turn them into tokens."""
     arguments, data, tokens = plan["arguments"], plan["data"], plan["tokenizer"]
-    prompts = any(one["shape"] not in CHATS for one in sources(plan))
-    tokenized = any(one["shape"] == "tokens" for one in sources(plan))
-    pictured = {one["shape"] for one in sources(plan)} & {*WITH_IMAGES}
-    by_share = data.get("exhausted") is not None
+    shapes, by_share = {one["shape"] for one in sources(plan)}, data.get("exhausted") is not None
+    prompts = shapes - {*CHATS}
     several = len(data["sources"]) > 1 or any(one.get("take") or one.get("limit") for one in sources(plan))
     lengths = (data.get(name) is not None for name in ("max_prompt", "min_tokens", "max_tokens"))
-    chats = any(one["shape"] in ("messages", "text") for one in sources(plan))
     return {
         "added_tokens": tokens.get("added"),
         "assistant_masks": arguments.get("assistant_only_loss"),
-        "chat": data["system"] or data.get("system_column") or chats,
+        "chat": data["system"] or data.get("system_column") or shapes & {"messages", "text"},
         "chat_template": tokens["chat_template"] or arguments.get("chat_template_path") or plan["model"]["path"],
         "chunks": data.get("long") == "chunk",
-        "image_pairs": "image_preference" in pictured,
-        "images": "images" in pictured,
+        "image_pairs": "image_preference" in shapes,
+        "images": "images" in shapes,
         "lengths": any(lengths) or arguments.get("max_prompt_length"),
         "local_sources": any(one["path"] is not None for one in sources(plan)),
-        "loss_mask": prompts or tokenized or arguments.get("assistant_only_loss"),
+        "loss_mask": prompts or "tokens" in shapes or arguments.get("assistant_only_loss"),
         "message_fields": any(_has_fields(one) for one in sources(plan)),
         "mixed_shapes": any(one.get("kind") for one in sources(plan)),
         "mixture": not by_share and (several or _held_out(plan) or plan["method"]["unpaired"] or data.get("unique")),
@@ -180,11 +174,11 @@ def _of_rows(plan: "Payload") -> dict[str, object]:
         "reading": data.get("streaming"),
         "shares": by_share,
         "special_tokens": any(tokens[one] or arguments.get(one) for one in ("eos_token", "pad_token")),
-        "template_time": any(one["shape"] not in ("text", "tokens") for one in sources(plan)),
+        "template_time": shapes - {"text", "tokens"},
         "tokenizer_files": plan["model"]["id"] is None,
-        "tokens": tokenized,
+        "tokens": "tokens" in shapes,
         "unread_columns": any(_has_fields(one) for one in sources(plan)),
-        "vision": pictured,
+        "vision": shapes & {*WITH_IMAGES},
     }
 
 

@@ -15,14 +15,12 @@ REPORT_SECONDS = 5
 
 
 class RunError(Exception):
-    """The reason why the run cannot start or continue. ``str(error)`` is one sentence, or a line per finding.
-
-    ``local`` says that only this process may have the error, so that this process prints it.
-    """
+    """The reason why the run cannot start or continue. ``str(error)`` is one sentence, or a line per finding."""
 
     def __init__(self, why: str, local: bool = False) -> None:
         super().__init__(why)
         self.local = local
+        """Whether only this process may have the error, so that this process prints it."""
 
 
 def findings(found: Sequence[str]) -> RunError:

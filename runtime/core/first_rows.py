@@ -61,9 +61,8 @@ def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]
             if not prompts_only and not any(message["role"] == "assistant" for message in messages):
                 return [f"{name}: a conversation has no assistant turn to learn from"]
             try:
-                texts.append(
-                    tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompts_only)
-                )
+                text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompts_only)
+                texts.append(text)
             except Exception as error:  # a template may raise any exception
                 return [f"{name}: the chat template refuses the first rows: {error}"]
         ids = [tokenizer(one, add_special_tokens=False)["input_ids"] for one in texts or _texts(row)]

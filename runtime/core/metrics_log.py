@@ -184,6 +184,7 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
         found = result["results"](logged, bundle.plan["method"]["rewarded"])
         measured = result["totals"]([*events(os.path.join(folder, measurements.MEASURED))])
         sequences, world = state.global_step * bundle.run["gbs"], trainer.args.world_size
+        trained = measured["seconds"].get("train", 0.0)
         evaluated = (feature.last_evaluation(bundle, path, state) for feature in bundle.features)
         evaluation, evaluation_lines = next((one for one in evaluated if one is not None), (None, ""))
         facts = {
@@ -201,9 +202,7 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "tokens_per_second": None if not tokens else round(tokens / max(total, 1e-3), 1),
             "peak_allocated_bytes": result["peak_allocated"](measured),
             "measured": measured,
-            "utilisation": result["utilisation"](
-                bundle.run.get("flops"), tokens, sequences, measured["seconds"].get("train", 0.0), world
-            ),
+            "utilisation": result["utilisation"](bundle.run.get("flops"), tokens, sequences, trained, world),
             "resumed_from": started_at,
             "weights": folder,
             "adapter_of": bundle.base if bundle.lora is not None else None,
