@@ -5,6 +5,7 @@ values. This module is imported only for a wrong spec.
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from xpc.compiler import stacks
 from xpc.compiler.language.codes import report
@@ -213,41 +214,35 @@ def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label)
     from xpc.compiler.suggest.flag_values import offloaded
     from xpc.compiler.suggest.meaning import choice
 
+    corrected = partial(report, wrong.code, wrong.message, at)
+    one_of = "write one of " + ", ".join(row.choices)
     if node.name in ("auto", "default") and row.path not in AUTO:
-        return report(
-            wrong.code, wrong.message, at, help=f"{leave_out(row)}; or write one of " + ", ".join(row.choices)
-        )
+        return corrected(help=f"{leave_out(row)}; or {one_of}")
     lower = node.name.lower()
     if lower in row.choices:  # only the case is wrong: `method SFT`
-        return report(wrong.code, wrong.message, at, help=f"write `{lower}`", edits=(Edit(node.span, lower),))
-    other = _of_another_setting(row, node.name)
-    if other:
+        return corrected(help=f"write `{lower}`", edits=(Edit(node.span, lower),))
+    if other := _of_another_setting(row, node.name):
         # an edit only if the suggested value belongs to this setting
         form = re.match(rf"write `{row.name} ([^`]+)`(?!, and)", other) if row.head else None
         # no edit if arguments such as `(stage=3)` follow: they may be illegal for the suggested value
         bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])
         edits = (Edit(node.span, form[1]),) if form and bare and "..." not in form[1] else ()
-        return report(wrong.code, wrong.message, at, help=other, edits=edits)
-    unset = unset_advice(row, node.name.lower())
-    if unset:
-        return report(wrong.code, wrong.message, at, help=unset)
+        return corrected(help=other, edits=edits)
+    if unset := unset_advice(row, lower):
+        return corrected(help=unset)
     joined = following(row, at.source.text, node.span) if node is item.node else None
     if joined is not None:  # a value that was written as several words: `attn=flash attention 2`
-        whole = Edit(joined.span, joined.form)
-        return report(wrong.code, wrong.message, at, help=f"write `{joined.form}`", edits=(whole,))
+        return corrected(help=f"write `{joined.form}`", edits=(Edit(joined.span, joined.form),))
     near = offloaded(at, choice(row, node.name)) if row.path == "strategy.offload" else choice(row, node.name)
     stage = STAGE.match(at.source.text[node.span.end :]) if row.path == "strategy" else None
     # a value with arguments: `deepspeed(stage=3)`
     near = f"zero{stage['stage']}" if stage is not None and near in ZEROS else near
     if (row.path, near) in ALREADY:
-        return report(wrong.code, wrong.message, at, help=ALREADY[row.path, near or ""])
-    return report(
-        wrong.code,
-        wrong.message,
-        Label(at.source, at.span, f"did you mean `{near}`?" if near else ""),
-        help=f"write `{near}`" if near else "write one of " + ", ".join(row.choices),
-        edits=(Edit(node.span, near),) if near else (),
-    )
+        return corrected(help=ALREADY[row.path, near or ""])
+    if not near:
+        return report(wrong.code, wrong.message, Label(at.source, at.span), help=one_of)
+    label = Label(at.source, at.span, f"did you mean `{near}`?")
+    return report(wrong.code, wrong.message, label, help=f"write `{near}`", edits=(Edit(node.span, near),))
 
 
 def _of_another_setting(row: Setting, name: str) -> str:
@@ -260,12 +255,10 @@ def _of_another_setting(row: Setting, name: str) -> str:
     if row.path == "method":
         from xpc.compiler.suggest.converted_values import methods_with
 
-        owners = methods_with(name.lower().replace("-", "_"))
-        if owners:
+        if owners := methods_with(name.lower().replace("-", "_")):
             forms = " or ".join(f"`method {one}(loss={name.lower().replace('-', '_')})`" for one in owners)
             return f"write {forms}: `{name}` is a loss, not a method"
-    why = no_such_choice(row.name, name)
-    if why:
+    if why := no_such_choice(row.name, name):
         return f"{why}write one of {', '.join(row.choices)}"
     from xpc.compiler.suggest.known_names import known_choice
 
