@@ -11,7 +11,8 @@ import os
 import random
 import re
 import sys
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,26 +71,29 @@ def pytest_configure(config: pytest.Config) -> None:
 
 WAITING = "tests/launch/"
 """A folder of slow tests that wait for a cluster's scheduler. The other tests need the processor all the time."""
-LONG = (
-    "test_train_methods", "test_slurm_jobs", "test_two_nodes", "test_train", "test_preview_batches", "test_kills",
-    "test_damage", "test_security_reviewed", "test_train_reference", "test_train_adapters", "test_stops",
-    "test_slurm_trains", "test_runtime_trains", "test_train_adapter_init", "test_differential", "test_output_folder",
-    "test_security_pull_requests", "test_security_audit", "test_ray_trains", "test_train_evaluate", "test_interrupts",
-    "test_tampering", "test_train_images", "test_fsdp_states", "test_train_staged", "test_verdicts",
-    "test_prepared_launch", "test_silent_effects", "test_other_processes", "test_train_evaluation_data",
-    "test_security_rows_and_models", "test_unknown_names", "test_rehearsal", "test_preview_sources", "test_mapped_rows",
-    "test_experts", "test_adapters_kept", "test_launched", "test_emitted", "test_interrupt_moments",
-)  # fmt: skip
-"""The files of slow tests that take longest. They start first; otherwise, one process would run the last of them while
-the others have nothing left to do.
-"""
+SECONDS = "xpc/seconds"
+"""The key of pytest's cache under which the slow tier records how long each of its files took."""
+_seconds: Counter[str] = Counter()
 
 
-def in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add up the seconds of each file."""
+    _seconds[report.nodeid.partition("::")[0]] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Record the seconds of the files that the slow tier has run."""
+    config = session.config
+    if config.getoption("dist") == "loadfile" and not hasattr(config, "workerinput"):
+        config.cache.set(SECONDS, {**config.cache.get(SECONDS, {}), **_seconds})
+
+
+def in_turn(items: list[pytest.Item], seconds: Mapping[str, float]) -> list[pytest.Item]:
     """Sort the slow tests into the order in which they start: files whose tests mostly wait and files that compute
-    alternate one to two, the longest of each kind first. The proofs come last, one by one.
+    alternate one to two. Of each kind, files without a record of their ``seconds`` come first, then those that took
+    longest; otherwise, one process would run the longest of them while the others have nothing left to do. The proofs
+    come last, one by one.
     """
-    rank = {name: number for number, name in enumerate(LONG)}
     waiting, computing, proofs = list[Path](), list[Path](), list[pytest.Item]()
     of: dict[Path, list[pytest.Item]] = {}
     for item in items:
@@ -99,8 +103,8 @@ def in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
         if item.path not in of:
             (waiting if item.nodeid.startswith(WAITING) else computing).append(item.path)
         of.setdefault(item.path, []).append(item)
-    waiting.sort(key=lambda path: rank.get(path.stem, len(rank)))
-    computing.sort(key=lambda path: rank.get(path.stem, len(rank)))
+    for kind in (waiting, computing):
+        kind.sort(key=lambda path: -seconds.get(of[path][0].nodeid.partition("::")[0], float("inf")))
     files: list[Path] = []
     while waiting or computing:
         files += [*waiting[:1], *computing[:2]]
@@ -145,7 +149,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item.get_closest_marker(NIGHTLY) is None]
     if config.option.markexpr != FAST:
-        items[:] = in_turn(items)
+        items[:] = in_turn(items, config.cache.get(SECONDS, {}) if hasattr(config, "cache") else {})
 
 
 @pytest.hookimpl(wrapper=True)
