@@ -9,6 +9,7 @@ interpreter, so that the ratio of the two times is right even on a busy machine.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import statistics
@@ -17,6 +18,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import cache
+
+from xpc.compiler.files.bundle import write
+from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.lower import lower
+from xpc.compiler.pipeline import check_text, compile_text
+from xpc.compiler.plan import choice
+from xpc.compiler.plan.changed import changed
+from xpc.compiler.plan.experiment import plan
+from xpc.compiler.preview import process
+from xpc.compiler.review import diff, verify
+from xpc.compiler.review.pull_request import comment, entries
+from xpc.compiler.rules.core.legality import error_codes
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SEED = os.path.join(ROOT, "specs", "qwen2.5-3b-infinity-8xv100.xp")
@@ -75,123 +89,117 @@ def processes(runs: int) -> None:
             print(f"{name:34} {min(t):7.1f} {middle:7.1f} {max(t):7.1f} {middle / base:7.1f} {limit}")
 
 
+@cache
+def seed() -> str:
+    with open(SEED, encoding="utf-8") as handle:
+        return handle.read()
+
+
+def variants(count: int) -> None:
+    for number in range(count):
+        text = seed().replace("lr = 1e-5", f"lr = {number + 1}e-6")
+        files, _ = compile_text(text.encode(), "variant.xp", Workspace(ROOT))
+        assert files is not None
+
+
+def mixture(rows: int) -> None:
+    body = "".join(f"  org/part-{n}:cfg[train] {{\n    take = {n + 1}\n  }}\n" for n in range(rows))
+    text = f"xpc 1\n\ntrain qwen2.5-3b on mix with gbs=528 micro=11\n\ndata mix {{\n{body}  format = messages\n}}\n"
+    assert check_text(text.encode(), "mixture.xp", Workspace(ROOT)).spec is not None
+
+
+def sweep(members: int) -> bytes:
+    rates = ", ".join(f"{number + 1}e-8" for number in range(members // 20))
+    seeds = ", ".join(map(str, range(20)))
+    text = seed().replace("  lr = 1e-5\n", "").replace("track wandb", "launch slurm(time=1d)\ntrack wandb")
+    return f"{text}\nsweep {{\n  lr = [{rates}]\n  seed = [{seeds}]\n}}\n".encode()
+
+
+def check_sweep(members: int) -> None:
+    assert len(check_text(sweep(members), "sweep.xp", Workspace(ROOT)).members) == members
+
+
+def write_sweep(spec: bytes, out: str) -> None:
+    files, _ = compile_text(spec, "sweep.xp", Workspace(ROOT))
+    assert files is not None
+    write(files, out)
+
+
+def compile_sweep(members: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write_sweep(sweep(members), os.path.join(folder, "sweep.bundle"))
+
+
+def verify_sweep(members: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "sweep.bundle")
+        write_sweep(sweep(members), out)
+        start = time.process_time()
+        assert verify.run(verify.parse([out]))[1] == 0
+        print(f"verify of a sweep of {members} members alone: {time.process_time() - start:.1f} s (10 for 1000)")
+
+
+def diff_sweeps(members: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [os.path.join(folder, f"{name}.xp") for name in ("before", "after")]
+        for path, old in zip(paths, ("", "gbs = 528"), strict=True):
+            with open(path, "wb") as handle:
+                handle.write(sweep(members).replace(old.encode() or b"\0", b"gbs = 264"))
+        assert diff.run(diff.parse(paths))[1] == 0
+
+
+def diff_folders(members: int) -> None:
+    """Write two sweeps to disk, compare them byte by byte, and print the time of the comparison, without that of
+    the writing.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [os.path.join(folder, name) for name in ("before", "after")]
+        for path, old in zip(paths, (b"\0", b"gbs = 528"), strict=True):
+            write_sweep(sweep(members).replace(old, b"gbs = 264"), path)
+        start = time.process_time()
+        assert diff.run(diff.parse(paths))[1] == 0
+        print(f"{f'  of which the diff of {members} on disk':34} {time.process_time() - start:7.2f} {5.0:7.1f}")
+
+
+def comment_on(count: int) -> None:
+    """Write the review comment on a pull request that changes house.xp, which every spec extends."""
+    house = "xpc 1\n\nprecision bf16\nhardware 1 x h100-80gb\nbatch { gbs = 16, micro = 4, seq = 512 }\n"
+    run = 'xpc 1\n\nextends "house.xp"\n\ntrain qwen2.5-0.5b-instruct on alpaca for 1 epochs\n\nsave "out/{}"\n'
+    with tempfile.TemporaryDirectory() as folder:
+        git = ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
+        subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
+        for number, text in enumerate((house, house.replace("gbs = 16", "gbs = 32"))):
+            with open(os.path.join(folder, "house.xp"), "w", encoding="utf-8") as handle:
+                handle.write(text)
+            for spec in range(count) if not number else ():
+                with open(os.path.join(folder, f"{spec}.xp"), "w", encoding="utf-8") as handle:
+                    handle.write(run.format(spec))
+            subprocess.run([*git, "add", "-A"], check=True)
+            subprocess.run([*git, "commit", "-qm", str(number)], check=True)
+        found = list(entries(folder, "HEAD~1"))
+        assert len(found) == count
+        assert comment(found)
+
+
+def plans(count: int) -> None:
+    checked = check_text(seed().encode(), "seed.xp", Workspace(ROOT)).spec
+    assert checked is not None
+    for _ in range(count):
+        plan(checked)
+
+
+def searches(count: int) -> None:
+    text = "xpc 1\ntrain qwen2.5-3b on infinity-instruct:0625 for 1 epochs\nhardware 8 x h100-80gb\nbatch gbs=128\n"
+    checked = check_text(text.encode(), "open.xp", Workspace(ROOT)).spec
+    assert checked is not None
+    requested = changed(checked, {"strategy": "ddp"})
+    for _ in range(count):
+        choice._searched.clear()  # empty the cache, so that each round searches again
+        assert choice.chosen(requested, ("strategy", "memory.checkpointing", "batch.micro"), error_codes) is not None
+
+
 def in_process() -> None:
     """Print the throughput of the compiler as a library."""
-    from xpc.compiler.files.bundle import write
-    from xpc.compiler.files.workspace import Workspace
-    from xpc.compiler.pipeline import check_text, compile_text
-
-    with open(SEED, encoding="utf-8") as handle:
-        seed = handle.read()
-
-    def variants(count: int) -> None:
-        for number in range(count):
-            text = seed.replace("lr = 1e-5", f"lr = {number + 1}e-6")
-            files, _ = compile_text(text.encode(), "variant.xp", Workspace(ROOT))
-            assert files is not None
-
-    def mixture(rows: int) -> None:
-        body = "".join(f"  org/part-{n}:cfg[train] {{\n    take = {n + 1}\n  }}\n" for n in range(rows))
-        text = f"xpc 1\n\ntrain qwen2.5-3b on mix with gbs=528 micro=11\n\ndata mix {{\n{body}  format = messages\n}}\n"
-        assert check_text(text.encode(), "mixture.xp", Workspace(ROOT)).spec is not None
-
-    def sweep(members: int) -> bytes:
-        rates = ", ".join(f"{number + 1}e-8" for number in range(members // 20))
-        seeds = ", ".join(map(str, range(20)))
-        text = seed.replace("  lr = 1e-5\n", "").replace("track wandb", "launch slurm(time=1d)\ntrack wandb")
-        return f"{text}\nsweep {{\n  lr = [{rates}]\n  seed = [{seeds}]\n}}\n".encode()
-
-    def check_sweep(members: int) -> None:
-        assert len(check_text(sweep(members), "sweep.xp", Workspace(ROOT)).members) == members
-
-    def compile_sweep(members: int) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            files, _ = compile_text(sweep(members), "sweep.xp", Workspace(ROOT))
-            assert files is not None
-            write(files, os.path.join(folder, "sweep.bundle"))
-
-    def verify_sweep(members: int) -> None:
-        from xpc.compiler.review import verify
-
-        with tempfile.TemporaryDirectory() as folder:
-            out = os.path.join(folder, "sweep.bundle")
-            files, _ = compile_text(sweep(members), "sweep.xp", Workspace(ROOT))
-            assert files is not None
-            write(files, out)
-            start = time.process_time()
-            assert verify.run(verify.parse([out]))[1] == 0
-            print(f"verify of a sweep of {members} members alone: {time.process_time() - start:.1f} s (10 for 1000)")
-
-    def diff_sweeps(members: int) -> None:
-        from xpc.compiler.review.diff import parse, run
-
-        with tempfile.TemporaryDirectory() as folder:
-            paths = [os.path.join(folder, f"{name}.xp") for name in ("before", "after")]
-            for path, old in zip(paths, ("", "gbs = 528"), strict=True):
-                with open(path, "wb") as handle:
-                    handle.write(sweep(members).replace(old.encode() or b"\0", b"gbs = 264"))
-            assert run(parse(paths))[1] == 0
-
-    def diff_folders(members: int) -> None:
-        """Write two sweeps to disk, compare them byte by byte, and print the time of the comparison, without that of
-        the writing.
-        """
-        from xpc.compiler.review.diff import parse, run
-
-        with tempfile.TemporaryDirectory() as folder:
-            paths = [os.path.join(folder, name) for name in ("before", "after")]
-            for path, old in zip(paths, (b"\0", b"gbs = 528"), strict=True):
-                files, _ = compile_text(sweep(members).replace(old, b"gbs = 264"), "sweep.xp", Workspace(ROOT))
-                assert files is not None
-                write(files, path)
-            start = time.process_time()
-            assert run(parse(paths))[1] == 0
-            print(f"{f'  of which the diff of {members} on disk':34} {time.process_time() - start:7.2f} {5.0:7.1f}")
-
-    def comment_on(count: int) -> None:
-        """Write the review comment on a pull request that changes house.xp, which every spec extends."""
-        from xpc.compiler.review.pull_request import comment, entries
-
-        house = "xpc 1\n\nprecision bf16\nhardware 1 x h100-80gb\nbatch { gbs = 16, micro = 4, seq = 512 }\n"
-        run = 'xpc 1\n\nextends "house.xp"\n\ntrain qwen2.5-0.5b-instruct on alpaca for 1 epochs\n\nsave "out/{}"\n'
-        with tempfile.TemporaryDirectory() as folder:
-            git = ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
-            subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
-            for number, text in enumerate((house, house.replace("gbs = 16", "gbs = 32"))):
-                with open(os.path.join(folder, "house.xp"), "w", encoding="utf-8") as handle:
-                    handle.write(text)
-                for spec in range(count) if not number else ():
-                    with open(os.path.join(folder, f"{spec}.xp"), "w", encoding="utf-8") as handle:
-                        handle.write(run.format(spec))
-                subprocess.run([*git, "add", "-A"], check=True)
-                subprocess.run([*git, "commit", "-qm", str(number)], check=True)
-            found = list(entries(folder, "HEAD~1"))
-            assert len(found) == count
-            assert comment(found)
-
-    def plans(count: int) -> None:
-        from xpc.compiler.plan.experiment import plan
-
-        checked = check_text(seed.encode(), "seed.xp", Workspace(ROOT)).spec
-        assert checked is not None
-        for _ in range(count):
-            plan(checked)
-
-    def searches(count: int) -> None:
-        from xpc.compiler.plan import choice
-        from xpc.compiler.plan.changed import changed
-        from xpc.compiler.rules.core.legality import error_codes
-
-        text = "xpc 1\ntrain qwen2.5-3b on infinity-instruct:0625 for 1 epochs\nhardware 8 x h100-80gb\nbatch gbs=128\n"
-        checked = check_text(text.encode(), "open.xp", Workspace(ROOT)).spec
-        assert checked is not None
-        requested = changed(checked, {"strategy": "ddp"})
-        for _ in range(count):
-            choice._searched.clear()  # empty the cache, so that each round searches again
-            assert (
-                choice.chosen(requested, ("strategy", "memory.checkpointing", "batch.micro"), error_codes) is not None
-            )
-
     variants(5)
     print(f"\n{'in process, s':34} {'spent':>7} {'budget':>7}")
     for name, work, sizes, budget in (
@@ -218,12 +226,6 @@ PARTS = {"libraries": 15.0, "tokenizer": 1.0, "trainer": 2.0, "rows": 5.0}
 
 def preview() -> None:
     """Print the CPU seconds of `xpc preview` for a local file of 600,000 rows about which nothing is cached."""
-    import json
-
-    from xpc.compiler.files.bundle import write
-    from xpc.compiler.lower import lower
-    from xpc.compiler.preview import process
-
     here = os.path.dirname(os.path.abspath(__file__))
     os.environ["XPC_CACHE"] = "off"
     with tempfile.TemporaryDirectory() as folder:
