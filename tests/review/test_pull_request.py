@@ -4,6 +4,7 @@ GitHub API is a fake.
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -424,6 +425,21 @@ def test_renames_new_specs_and_totals(house):
         assert word in found["specs/new.xp"].line
     first = comment(list(found.values())).splitlines()[1]
     assert re.match(r"\*\*1 changed, 1 renamed, 1 new, 1 gone; \+[\d.]+ GPU-hours, \+[\d.]+ GiB\*\*", first), first
+
+
+def test_the_hours_of_a_sweep_that_is_too_large_are_unknown(house, monkeypatch):
+    """Once, a sweep that grew from 4 to 1,002 runs was shown as `-1.5 GPU-hours`: the sum of the new runs was 0."""
+    monkeypatch.setitem(entries.__globals__, "SUMMED", 2)
+    write(house, "specs/sweep.xp", 'xpc 1\n\nextends "../base/trained.xp"\n\nsweep { lr = [1e-6, 2e-6, 3e-6] }\n')
+    commit("a run more")
+    found = list(entries(".", "main"))
+    assert [(one.hours, one.disk, one.cost) for one in found] == [(None, None, None)]
+    first = html.unescape(comment(found).splitlines()[1])
+    assert first == "**specs/sweep.xp: swept: optimizer.lr (2) -> optimizer.lr (3); 1 new**"
+    write(house, "specs/f.xp", 'xpc 1\n\nextends "../base/trained.xp"\n')
+    commit("a new spec")
+    first = comment(list(entries(".", "main"))).splitlines()[1]
+    assert re.match(r"\*\*1 changed, 1 new; \+[\d.]+ GPU-hours \(1 spec unknown\), \+[\d.]+ GiB\*\*$", first), first
 
 
 def test_a_lock_a_template_or_rows_affect_the_specs_that_read_them(house):

@@ -61,10 +61,14 @@ def _headline(found: Sequence[Entry]) -> str:
 
 
 def _totals(found: Sequence[Entry]) -> Iterator[str]:
-    """The changes in GPU-hours, disk space and cost, summed over all specs whose old and new values are known."""
+    """The changes in GPU-hours, disk space and cost, summed over all specs whose old and new values are known. If the
+    GPU-hours of some specs are unknown, their number follows: `+14.2 GPU-hours (2 specs unknown)`.
+    """
     hours = sum(one.hours for one in found if one.hours is not None)
+    unknown = sum(one.hours is None and not one.broken for one in found)
     if abs(hours) >= 0.05:
-        yield f"{hours:+,.1f} GPU-hours"
+        more = f" ({unknown} spec{'s' if unknown > 1 else ''} unknown)" if unknown else ""
+        yield f"{hours:+,.1f} GPU-hours{more}"
     cost = sum(one.cost for one in found if one.cost is not None)
     if abs(cost) >= 0.005:
         yield f"{cost:+,.2f} cost"

@@ -105,7 +105,7 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
         if copies:
             yield Entry(found.shown(copies[0]), excluded_copies(len(copies)), "", kind=COPIES)
         for path, line, text in preview_changes(before, after, start):
-            yield Entry(found.shown(path), line, text)
+            yield Entry(found.shown(path), line, text, hours=0, disk=0, cost=0)
 
 
 def excluded_copies(count: int) -> str:
@@ -259,30 +259,31 @@ class _Comparer:
         was = self.before(path)
         return Entry(self.shown(path), "deleted", "", False, GONE, (), *_totals(self._forecasts(was), []))
 
-    def _forecasts(self, operand: Operand) -> list[Forecast]:
-        """The hours, the cost and the memory of each run. Empty if the spec does not compile, or if its sweep has too
-        many runs.
+    def _forecasts(self, operand: Operand) -> list[Forecast] | None:
+        """The hours, the cost and the memory of each run. Empty if the spec does not compile, and None if its sweep has
+        too many runs.
         """
-        runs = operand.runs if len(operand.runs) <= SUMMED else ()
-        return forecasts(runs, self.prices)
+        return forecasts(operand.runs, self.prices) if len(operand.runs) <= SUMMED else None
 
 
-def _totals(before: list[Forecast], after: list[Forecast]) -> tuple[float | None, float | None, float | None]:
+def _totals(
+    before: list[Forecast] | None, after: list[Forecast] | None
+) -> tuple[float | None, float | None, float | None]:
     """The changes in GPU-hours, in bytes on disk and in cost. A change is None if its old or its new
     value is unknown.
     """
 
     def change(name: str) -> float | None:
-        was, now = added(before, name), added(after, name)
+        was, now = (None if side is None else added(side, name) for side in (before, after))
         return None if was is None or now is None else now - was
 
     hours, disk, cost = (change(name) for name in ("GPU-hours", "disk, at most", "cost"))
     return hours, disk, cost
 
 
-def _row(was: Operand, now: Operand, before: list[Forecast], after: list[Forecast]) -> str:
-    """The line of one spec within a group. The head of the group names the changed settings, which are the same for all
-    its specs. So the line only says how memory, GPU-hours and warnings of this spec change.
+def _row(was: Operand, now: Operand, before: list[Forecast] | None, after: list[Forecast] | None) -> str:
+    """The line of a spec within a group. All specs of a group have the same changed settings, so the line says only
+    what these do to this spec: the changes of memory, GPU-hours and warnings.
     """
     parts = [verdict_change(before[0].plan, after[0].plan)] if before and after else []
     hours = _totals(before, after)[0]
@@ -297,7 +298,7 @@ def _warnings(operand: Operand) -> Counter[str]:
     return Counter(one.code for one in operand.runs[0].spec.problems if one.severity == WARNING)
 
 
-def _summary(operand: Operand, planned: list[Forecast]) -> str:
+def _summary(operand: Operand, planned: list[Forecast] | None) -> str:
     """The summary of a new spec: `qwen2.5-3b on alpaca, 8 x h100-80gb, 54.1 GiB (fits), 12.3 hours, 98.1 GPU-hours`."""
     spec = operand.runs[0].spec
     data = ", ".join(dict.fromkeys(one.name for one in spec.data))
