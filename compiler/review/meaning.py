@@ -17,16 +17,24 @@ from xpc.grammar.tree import Clause, Comment, Setting
 PLACES = (Label, Source, Span)
 
 
-def plain(node: object) -> object:
+LEAVES = (str, int, float, bytes, type(None))
+
+
+def plain(node: object, known: dict[int, object] | None = None) -> object:
     """A value without positions in the text. A record becomes a tuple of its class name and its fields, and a mapping
     becomes a dict.
 
     For a syntax tree, comments are dropped, and `optimizer adamw lr=1e-5` becomes equal to the same setting in a block.
+
+    `known` maps the identities of records to their results. With it, a record that many values share, such as the stack
+    of all members of a sweep, is converted once. The records must exist as long as `known`.
     """
+    if isinstance(node, LEAVES):
+        return node
     if isinstance(node, tuple | list):
-        return tuple(plain(one) for one in node if not isinstance(one, Comment))
+        return tuple(plain(one, known) for one in node if not isinstance(one, Comment))
     if isinstance(node, Mapping):
-        return {name: plain(one) for name, one in node.items()}
+        return {name: plain(one, known) for name, one in node.items()}
     if isinstance(node, Clause):
         settings = [one for one in node.operands if isinstance(one, Setting)]
         words = [one for one in node.operands if not isinstance(one, Setting)]
@@ -36,17 +44,23 @@ def plain(node: object) -> object:
     kind = type(node)
     if not attrs.has(kind):
         return node
+    if known is not None and id(node) in known:
+        return known[id(node)]
     fields = (getattr(node, one.name) for one in attrs.fields(kind))
-    return (kind.__name__, *(plain(one) for one in fields if not isinstance(one, PLACES)))
+    found = (kind.__name__, *(plain(one, known) for one in fields if not isinstance(one, PLACES)))
+    if known is not None:
+        known[id(node)] = found
+    return found
 
 
 def meaning(checked: Checked) -> tuple[object, ...]:
     """The complete result of a check: the resolved spec, the members of its sweep, all findings, and the findings that
     comments silence.
     """
-    members = [(one.name, plain(one.spec), _found(one.spec.problems)) for one in checked.members if one.spec]
+    known: dict[int, object] = {}
+    members = [(one.name, plain(one.spec, known), _found(one.spec.problems)) for one in checked.members if one.spec]
     silenced = sorted((one.finding.code, one.finding.message, one.reason) for one in checked.silenced)
-    return plain(checked.spec), members, _found(checked.problems), silenced
+    return plain(checked.spec, known), members, _found(checked.problems), silenced
 
 
 def _found(problems: Iterable[Diagnostic]) -> list[tuple[str, str]]:

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import every_fourth
 
+from xpc.compiler.files.workspace import Workspace
+from xpc.compiler.pipeline import check_text
 from xpc.compiler.review import fmt
-from xpc.compiler.review.meaning import meaning_of
+from xpc.compiler.review.meaning import meaning, meaning_of, plain
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source
@@ -44,6 +46,16 @@ def test_every_spec_of_the_repository_keeps_its_meaning(path):
     out = canonical(text, os.path.dirname(path), os.path.basename(path))
     if os.path.relpath(path, REPOSITORY).startswith("specs"):
         assert out.encode() == text, "`xpc fmt specs` writes it"
+
+
+def test_what_the_members_of_a_sweep_share_is_converted_once():
+    """Converting it for each member took 6 of the 7 seconds that `xpc fmt` needed for a sweep of 500 runs."""
+    swept = f"{SEED.replace('  lr = 1e-5', '')}\nsweep {{ seed = [1, 2, 3] }}\n".encode()
+    checked = check_text(swept, "t.xp", Workspace(REPOSITORY))
+    one, other = (plain_spec for _, plain_spec, _ in meaning(checked)[1][:2])
+    assert one == plain(checked.members[0].spec)
+    shared = [part for part in one if any(part is each for each in other)]
+    assert plain(checked.spec.stack) in shared
 
 
 def spaced(text, draw):
