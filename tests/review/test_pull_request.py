@@ -373,6 +373,34 @@ def test_specs_that_inherit_train_are_grouped_by_the_line_of_the_base(house):
     assert text.count("<details>") == 2
 
 
+def test_each_spec_of_a_group_shows_its_own_consequences(house):
+    """Once, the line of such a spec was `the same hours and memory` unless the verdict on the memory changed."""
+    write(house, "specs/b.xp", 'xpc 1\n\nextends "../base/trained.xp"\n\nsave "out/b"\n\nhardware 2 x h100-80gb\n')
+    commit("two GPUs")
+    git("branch", "-f", "main")
+    write(house, "base/house.xp", HOUSE.replace("micro = 4", "micro = 8"))
+    commit("larger micro-batches")
+    found = {one.path: one for one in entries(".", "main")}
+    for name in ("a", "b"):
+        line = found[f"specs/{name}.xp"].line
+        assert re.match(r"memory [\d.]+ -> [\d.]+ GiB; GPU-hours [\d.]+ -> [\d.]+$", line), line
+    write(house, "base/house.xp", HOUSE.replace("seed 7", "seed 8"))
+    commit("only the seed")
+    assert {one.path: one for one in entries(".", "main")}["specs/b.xp"].line == (
+        "steps, memory and GPU-hours do not change, as far as they are known"
+    )
+
+
+def test_a_spec_that_cannot_be_compared_is_named_without_the_folder_of_the_runner(repository):
+    with open(repository / "two.xp", "ab") as handle:
+        handle.truncate(17 * 2**20)
+    commit("a large spec")
+    (found,) = entries(".", "main")
+    assert (found.broken, found.line) == (
+        True, "cannot be compared: two.xp cannot be read: it is larger than 16 MiB",
+    )  # fmt: skip
+
+
 @pytest.mark.slow
 def test_a_lock_that_changes_with_a_base_is_not_hidden_in_its_group(house):
     """If a base changes, the comment groups the specs that extend it. If one of these specs also has a changed lock

@@ -13,7 +13,7 @@ from xpc.compiler.files.inputs import MAX_SPEC, UsageError
 from xpc.compiler.render import render
 from xpc.compiler.review.changes import compare_operands
 from xpc.compiler.review.compare import changes
-from xpc.compiler.review.consequences import IS, Forecast, verdict_change
+from xpc.compiler.review.consequences import IS, Forecast, follows
 from xpc.compiler.review.differences.change import Change, short
 from xpc.compiler.review.differences.models import model_changes
 from xpc.compiler.review.differences.packages import installs, package_changes
@@ -49,6 +49,8 @@ PAIRED = 40
 """If more new specs, or more deleted specs, exist than this, their texts are not compared to find renamed specs."""
 LONGEST = 20_000
 """The largest number of bytes of a spec that are compared to find out whether it was renamed."""
+OF_ROW = ("steps", "memory", "GPU-hours", "cost")
+"""The quantities that the line of a spec within a group shows."""
 SUMMED = 1000
 """If a sweep has more members than this, their GPU-hours, disk space and cost are not added up."""
 
@@ -100,7 +102,8 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
                 else:
                     yield evolve(found.gone(path), line=_why_gone(path, after, now))
             except UsageError as error:  # an error in one spec must not hide the changes of the others
-                yield Entry(found.shown(path), f"cannot be compared: {error}", "", True, BROKEN)
+                why = str(error).replace(os.path.join(repository.top, start), "")
+                yield Entry(found.shown(path), f"cannot be compared: {why}", "", True, BROKEN)
         copies = sorted(path for path in {*was.copies, *now.copies} & changed if path.startswith(start))
         if copies:
             yield Entry(found.shown(copies[0]), excluded_copies(len(copies)), "", kind=COPIES)
@@ -283,15 +286,17 @@ def _totals(
 
 def _row(was: Operand, now: Operand, before: list[Forecast] | None, after: list[Forecast] | None) -> str:
     """The line of a spec within a group. All specs of a group have the same changed settings, so the line says only
-    what these do to this spec: the changes of memory, GPU-hours and warnings.
+    what these do to this spec: the changes of steps, memory, GPU-hours, cost and warnings.
     """
-    parts = [verdict_change(before[0].plan, after[0].plan)] if before and after else []
-    hours = _totals(before, after)[0]
-    if hours is not None and abs(hours) >= 0.05:
-        parts.append(f"{hours:+,.1f} GPU-hours")
+    changed = follows(before[0], after[0]) if before and after else []
+    parts = [
+        f"{one.name} {one.before} -> {one.after}" + (f": {one.why}" if ", was " in one.why else "")
+        for one in changed
+        if one.name in OF_ROW
+    ]
     codes = sorted(_warnings(now) - _warnings(was))
     parts.append(f"new warning{'s' if len(codes) > 1 else ''} {', '.join(codes)}" if codes else "")
-    return "; ".join(filter(None, parts)) or "the same hours and memory"
+    return "; ".join(filter(None, parts)) or "steps, memory and GPU-hours do not change, as far as they are known"
 
 
 def _warnings(operand: Operand) -> Counter[str]:
