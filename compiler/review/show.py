@@ -11,6 +11,7 @@ from xpc.compiler.review.changes import Comparison
 from xpc.compiler.review.compare import ABSENT, CODE, Difference
 from xpc.compiler.review.differences.change import Change
 from xpc.compiler.review.differences.files import FileChange
+from xpc.compiler.review.totals import MISFITS
 
 FORMAT = 1
 """The version of the JSON output format."""
@@ -21,7 +22,15 @@ FOLDED = 3
 
 
 def headline(found: Comparison) -> str:
-    """The first line of a comparison."""
+    """The first line of a comparison. If sweeps are compared, the plans of all members count, and not only the plan of
+    the first one, whose numbers the text shows.
+    """
+    of_runs = f"of {_runs(found.counts[1])} do not fit their GPUs"
+    misfits = [f"{each.after} {of_runs}, was {each.before}" for each in found.totals if each.name == MISFITS]
+    return "; ".join([_summary(found), *misfits])
+
+
+def _summary(found: Comparison) -> str:
     before, after = found.counts
     if found.swept:
         return f"{_runs(before)} -> {_runs(after)}: {', '.join(one.name for one in found.swept)} swept"

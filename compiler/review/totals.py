@@ -13,6 +13,8 @@ from xpc.compiler.review.operands import DoesNotCompile, Run
 INDEPENDENT = frozenset({"optimizer.lr", "seed", "data.seed", "save", "track.name"})
 """Settings that often differ between the members of a sweep, and affect neither hours nor disk space."""
 ADDED = ("GPU-hours", "disk, at most", "cost")
+MISFITS = "runs that do not fit their GPUs"
+"""The name of the change in the number of runs whose plan needs more memory than their GPUs have."""
 
 
 def forecasts(runs: Iterable[Run], prices: Mapping[str, float]) -> list[Forecast]:
@@ -57,13 +59,16 @@ def added(found: Sequence[Forecast], name: str) -> float | None:
 
 
 def total_changes(before: Sequence[Run], after: Sequence[Run], prices: Mapping[str, float]) -> Iterator[Change]:
-    """The sums over all runs, such as GPU-hours, that differ between the two arguments of `xpc diff`. Empty if a member
-    on disk does not compile.
+    """The sums over all runs, such as GPU-hours, that differ between the two arguments of `xpc diff`, and the number of
+    runs that do not fit their GPUs. Empty if a member on disk does not compile.
     """
     try:
         sides = [forecasts(runs, prices) for runs in (before, after)]
     except (DoesNotCompile, UsageError):
         return
+    misfits = [sum(one.plan.verdict == "no" for one in side) for side in sides]
+    if misfits[0] != misfits[1]:
+        yield Change(MISFITS, *(f"{one:,}" for one in misfits), "", (misfits[0], misfits[1]))
     for name in ADDED:
         was, now = (added(side, name) for side in sides)
         if was is None or now is None:

@@ -27,6 +27,21 @@ def summed(root: str, one: str, other: str) -> dict[str, tuple[float, float]]:
     return {each["name"]: (each["before"], each["after"]) for each in json.loads(done.stdout)["totals"]}
 
 
+def test_a_member_that_does_not_fit_is_counted(tmp_path: Path) -> None:
+    """Once, the first line was about the memory of the first member, which fits, and said nothing of the others."""
+    before = ONE.replace("micro=4 ", "").replace("gbs=128", "gbs=256") + "memory(checkpointing = false)\n"
+    before += "sweep { micro = [1, 4, 8] }\n"
+    root = put(tmp_path, {"a.xp": before, "b.xp": before.replace("seq=1024", "seq=2048")})
+    assert summed(root, "a.xp", "b.xp")["runs that do not fit their GPUs"] == (0, 1)
+    lines = [
+        xpc("diff", *each, cwd=root).stdout.decode().split("\n")[0] for each in (("a.xp", "b.xp"), ("b.xp", "a.xp"))
+    ]
+    assert lines == [
+        "seq 1024 -> 2048 in 3 of 3 runs; 1 of 3 runs do not fit their GPUs, was 0",
+        "seq 2048 -> 1024 in 3 of 3 runs; 0 of 3 runs do not fit their GPUs, was 1",
+    ]
+
+
 @pytest.mark.slow
 def test_totals_of_sweeps(tmp_path: Path) -> None:
     """The total of a sweep is one member's value times the number of members; a single run counts as one. Two folders
