@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.preview import golden
 from xpc.compiler.preview.process import Request, preview
-from xpc.compiler.preview.show import as_json, text
+from xpc.compiler.preview.show import as_json, findings, text
 from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import colored
 
@@ -108,9 +108,9 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _status(found: dict[str, Any], denied: bool) -> int:
-    """The exit status: 1 if a row has an error, otherwise 0. With `--deny warnings`, also 1 if a row has a warning, or
-    if counted rows are dropped or longer than `seq`.
+    """The exit status: 1 if there is an error, otherwise 0. With `--deny warnings`, also 1 if there is a warning, or if
+    counted rows are dropped or longer than `seq`.
     """
     wrong, counted = {"error", "warning"} if denied else {"error"}, found["counts"]
     lost = denied and counted is not None and (counted["dropped"] or counted["cut"])
-    return int(bool(lost) or any(one["severity"] in wrong for row in found["rows"] for one in row["verdicts"]))
+    return int(bool(lost) or any(one["severity"] in wrong for one in findings(found)))

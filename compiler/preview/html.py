@@ -20,6 +20,7 @@ from xpc.compiler.preview.show import (
     rollout,
     stretches,
     summary,
+    surveyed,
     title,
 )
 from xpc.compiler.render.page import page as frame
@@ -45,6 +46,8 @@ def page(found: Mapping[str, Any], spec: str) -> str:
     if found.get("order"):
         steps, explained = order(found)
         parts += ["<section><h2>order</h2>", *_lines(steps), f"<p class=soft>{text(explained)}</p></section>"]
+    if found.get("stored"):
+        parts += [f"<section><h2>{text(surveyed(found))}</h2>", *_verdicts(found["stored"]), "</section>"]
     if found.get("counts"):
         parts += ["<section><h2>counts</h2>", *_lines([*found["messages"], *counts(found["counts"])]), "</section>"]
     return frame(f"{spec}: xpc preview", parts, read_text(__file__, "page.css"))
@@ -59,13 +62,17 @@ def _prose(content: str) -> str:
     return "<br>".join(escape(visible(line)) for line in content.split("\n"))
 
 
+def _verdicts(verdicts: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    for one in verdicts:
+        help = f"<br><span class=soft>help: {text(one['help'])}</span>" if one["help"] else ""
+        yield f"<p class={one['severity']}><b>{one['code']} {one['slug']}</b>: {text(one['message'])}{help}</p>"
+
+
 def _row(found: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
     yield f"<section><h2>{text(title(row))}</h2>"
     if row["excluded"]:
         yield f"<p class=warning>not trained on: {text(row['excluded'])}</p>"
-    for one in row["verdicts"]:
-        help = f"<br><span class=soft>help: {text(one['help'])}</span>" if one["help"] else ""
-        yield f"<p class={one['severity']}><b>{one['code']} {one['slug']}</b>: {text(one['message'])}{help}</p>"
+    yield from _verdicts(row["verdicts"])
     yield from (f"<p class=soft>{text(one)}</p>" for one in images(row))
     for one in row["sequences"]:
         name = NAMES.get(one["name"], one["name"])

@@ -19,6 +19,7 @@ from xpc.compiler.language.codes import CODES
 from xpc.compiler.lower import lower
 from xpc.compiler.lower.sweep import named
 from xpc.compiler.pipeline import check_text
+from xpc.compiler.preview import stored_rows
 from xpc.compiler.render import render
 from xpc.compiler.render.output import show, show_rendered
 from xpc.grammar.diagnostic import ERROR
@@ -27,7 +28,7 @@ from xpc.grammar.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from xpc.compiler.files.workspace import Workspace
@@ -86,7 +87,12 @@ def preview(path: str, request: Request, python: str | None = None) -> dict[str,
     with tempfile.TemporaryDirectory(prefix="xpc-preview-") as folder:
         bundle = os.path.join(folder, "run.bundle")
         write(lower(spec), bundle)
-        answer = ask(found, bundle, os.path.join(folder, "scratch"), request, os.path.dirname(os.path.abspath(path)))
+        scratch = os.path.join(folder, "scratch")
+        os.mkdir(scratch)
+        later = stored_rows.unread(spec) if request.scan is not None else []
+        answer = ask(found, bundle, scratch, request, os.path.dirname(os.path.abspath(path)), unread=later)
+        if answer["written"]:
+            answer["stored"] = stored_rows.findings(spec, scratch, answer["written"])
     if answer["counts"] is not None:
         keep(spec, workspace, answer["counts"])
     return {"spec": name, **answer}
@@ -175,17 +181,24 @@ def _installed_here() -> str | None:
 
 
 def ask(
-    python: str, bundle: str, scratch: str, request: Request, next_to: str, environ: Mapping[str, str] = os.environ
+    python: str,
+    bundle: str,
+    scratch: str,
+    request: Request,
+    next_to: str,
+    environ: Mapping[str, str] = os.environ,
+    unread: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Start the worker on a bundle, and return its answer. The lines about its progress are printed as soon as they
     arrive. Raises UsageError.
 
     `scratch` is a folder for temporary files. `next_to` is the spec's folder, to which the paths of data files are
-    relative.
+    relative. `unread` are the indices of the sources whose rows the worker writes into `scratch`.
     """
     question = {
         "bundle": bundle, "scratch": scratch, "n": request.n, "row": request.row, "random": request.random,
         "choice": request.choice, "scan": request.scan, "rewards": request.rewards, "trust_code": request.trust_code,
+        "unread": list(unread),
     }  # fmt: skip
     variables = {**environ, "XPC_DATA_ROOT": environ.get("XPC_DATA_ROOT") or next_to}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:

@@ -58,6 +58,8 @@ def text(found: Mapping[str, Any], *, color: bool = False, tokens: bool = False,
     if found.get("order"):
         steps, explained = order(found)
         lines += [*steps, "", explained, ""]
+    if found.get("stored"):
+        lines += [surveyed(found), *_verdicts(found["stored"], paint), ""]
     lines += [visible(one, LONGEST) for one in found["messages"]]
     lines += counts(found["counts"]) if found.get("counts") else []
     return "\n".join([*lines, summary(found)]) + "\n"
@@ -86,12 +88,17 @@ def group(found: Mapping[str, Any]) -> str:
     return f", for a group of {found['group']:,} completions" if found.get("group") else ""
 
 
+def findings(found: Mapping[str, Any]) -> list[Mapping[str, str]]:
+    """All findings of a preview: those about single rows, and those about all rows that were read."""
+    return [*(one for row in found["rows"] for one in row["verdicts"]), *found.get("stored", ())]
+
+
 def summary(found: Mapping[str, Any]) -> str:
     """The last line of a preview: the number of shown rows and of findings, and how many of the counted rows are
     dropped or too long.
     """
     rows, counted = found["rows"], found["counts"]
-    severities = [one["severity"] for row in rows for one in row["verdicts"]]
+    severities = [one["severity"] for one in findings(found)]
     counts = [(severities.count(word), word) for word in (ERROR, WARNING, NOTE)]
     listed = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count)
     shown = f"{len(rows)} row{'' if len(rows) == 1 else 's'}: {listed or 'nothing wrong'}"
@@ -165,11 +172,20 @@ def _row(found: Mapping[str, Any], row: Mapping[str, Any], paint: Paint, tokens:
     yield from (f"  {visible(one, LONGEST)}" for one in rewards(row))
     if "rollout" in row:
         yield from (f"  {visible(one, LONGEST)}" for one in rollout(row["rollout"]))
-    for one in row["verdicts"]:
+    yield from _verdicts(row["verdicts"], paint)
+
+
+def _verdicts(verdicts: Sequence[Mapping[str, str]], paint: Paint) -> Iterator[str]:
+    for one in verdicts:
         name = paint.severity(one["severity"], f"{one['severity']} {one['code']} {one['slug']}")
         yield f"  {name}: {visible(one['message'], LONGEST)}"
         if one["help"]:
             yield f"    {paint.help('help:')} {visible(one['help'], LONGEST)}"
+
+
+def surveyed(found: Mapping[str, Any]) -> str:
+    """A title for the findings about all rows that were read and that `xpc check` does not read."""
+    return f"in the {sum(found['written'].values()):,} rows that `xpc check` does not read:"
 
 
 def rewards(row: Mapping[str, Any]) -> Iterator[str]:

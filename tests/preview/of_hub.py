@@ -33,12 +33,13 @@ def main(folder: str, out: str, scan: str, choice: str) -> int:
 
     datasets.load_dataset = load_dataset
     session.isolate()
-    opened = session.Session(folder, tempfile.mkdtemp(), False)
-    request = {"row": None, "random": None, "n": 2, "scan": scan or None, "choice": choice, "rewards": False}
+    opened = session.Session(folder, scratch := tempfile.mkdtemp(), False)
+    request = {"row": None, "random": None, "n": 2, "scan": scan or None, "choice": choice, "rewards": False,
+               "unread": [0], "scratch": scratch}  # fmt: skip
     progress: list[str] = []
     answer = start._answer(opened, request, progress.append)
     with open(out, "w", encoding="utf-8") as handle:
-        json.dump({"answer": answer, "progress": progress, "read": read}, handle)
+        json.dump({"answer": answer, "progress": progress, "read": read, "scratch": scratch}, handle)
     return 0
 
 

@@ -50,6 +50,7 @@ def _answer(session: sessions.Session, request: dict[str, Any], progress: Any) -
 
     session.load()
     scan, chosen, counts, order = None, list[Any](), None, None
+    written = dict[int, int]()
     if request["scan"] is not None:
         from .scan import Scan
 
@@ -57,6 +58,11 @@ def _answer(session: sessions.Session, request: dict[str, Any], progress: Any) -
         of_hub = stored.FIRST_OF_HUB if request["scan"] == "local" else most
         scan = Scan(session, most, of_hub, progress)
         counts = scan.counts()
+        for index in request.get("unread", ()):
+            source = session.bundle.data["sources"][index]
+            first = most if source["id"] is None else of_hub
+            path = os.path.join(request["scratch"], f"stored-{index}.jsonl")
+            written[index] = stored.write(session, source, first, path)
     for source in session.bundle.data["sources"]:
         if scan is not None and request["choice"] in ("longest", "cut"):
             found = scan.longest(request["n"]) if request["choice"] == "longest" else scan.cut(request["n"])
@@ -79,7 +85,7 @@ def _answer(session: sessions.Session, request: dict[str, Any], progress: Any) -
     return {
         "method": session.method, "target": session.bundle.target, "bears_loss": session.bears_loss,
         "tokenizer": _facts(session), "rows": rows, "counts": counts, "order": order,
-        "messages": [] if scan is None else scan.messages,
+        "messages": [] if scan is None else scan.messages, "written": written,
         "generated_share": session.generated_share,
         "group": session.stated.get("num_generations") if session.plan["method"]["rewarded"] else None,
     }  # fmt: skip

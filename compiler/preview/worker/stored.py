@@ -1,5 +1,6 @@
 """Read chosen rows of a source as they are stored, without converting or tokenizing any rows."""
 
+import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -8,6 +9,8 @@ from .session import Session
 
 BATCH = 2000
 """The largest number of rows in each Arrow table that is read."""
+SURVEYED = 64 * 2**20
+"""At most this many characters of a source's rows are surveyed, as in `xpc check`."""
 FIRST_OF_HUB = 1000
 """The number of first rows of a hub source from which random and longest rows are chosen."""
 
@@ -29,6 +32,35 @@ def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:
         raise
     except Exception as error:  # the datasets library raises errors of many classes
         raise session.errors(sources.unreadable(bundle, source, None, error)) from error
+
+
+def write(session: Session, source: Mapping[str, Any], most: int | None, path: str) -> int:
+    """Write the first stored rows of a source as JSON lines into the file `path`: `most` rows, or all, and at most
+    `SURVEYED` characters. Returns the number of rows. Raises RunError.
+    """
+    written = size = 0
+    with open(path, "w", encoding="utf-8") as out:
+        for table in stream(session, source):
+            for row in table.to_pylist():
+                if size >= SURVEYED or (most is not None and written >= most):
+                    return written
+                line = json.dumps({name: _without_nulls(value) for name, value in row.items()}, default=str)
+                size += out.write(line + "\n")
+                written += 1
+    return written
+
+
+def _without_nulls(value: Any) -> Any:
+    """A value without the keys that are null: in Arrow, every message has the keys of all messages. A content may be
+    null in rows of JSON, too.
+    """
+    if isinstance(value, list):
+        return [_without_nulls(one) for one in value]
+    if isinstance(value, dict):
+        return {
+            key: _without_nulls(one) for key, one in value.items() if one is not None or key in ("content", "value")
+        }
+    return value
 
 
 def pick(session: Session, source: Mapping[str, Any], numbers: Sequence[int]) -> dict[int, Any]:
