@@ -70,8 +70,8 @@ def test_specs_have_colours(site):
 
 
 MISSED = 0.08
-"""The share of the questions whose first result may be another section; 0.066 was measured. Of questions that were
-written without a look at their results, 0.3 were missed at first.
+"""The share of the questions whose first result may be another section; 0.065 was measured. It is lower than for new
+questions: of 50 that were written before their results were seen, 10 to 16 were missed.
 """
 
 
@@ -93,7 +93,7 @@ def test_the_search_answers_questions(site, tmp_path):
     expected ones.
     """
     wanted = questions()
-    assert len(wanted) > 600
+    assert len(wanted) > 700
     first = found_on(
         site,
         f"""
