@@ -99,7 +99,8 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
     if not what or spec.get("launch.volume") is not None or "launch.volume" in spec.wrong:
         return
     answer = f"write `volume = NAME`, the name of {what}"
-    paths = [] if spec.written("launch.image") else _outside(spec)  # an image of the user may contain the local files
+    # a container image that the spec names may contain the local files
+    paths = [] if spec.written("launch.image") else _outside(spec)
     if paths:
         yield Finding(
             spec.location("launch", "mounts no folder"),

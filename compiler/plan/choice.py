@@ -151,8 +151,8 @@ def _search(spec: Spec, unset: Collection[Path], checker: Checker) -> Choice | N
 
 
 def _least(spec: Spec, strategy: Settings, unset: Collection[Path]) -> Candidate | None:
-    """The settings to use with a strategy if nothing fits. Of the micro-batches that need at most the share HARDLY more
-    memory than the smallest one, they have the largest.
+    """The settings to use with a strategy if nothing fits. Their micro-batch is the largest one that needs hardly more
+    memory (at most the share HARDLY) than the smallest one.
     """
     candidate: Candidate | None = None
     least = 0.0

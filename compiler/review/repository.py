@@ -149,7 +149,7 @@ def _answer(command: list[str], given: bytes, most: int, folder: str, environmen
     parts, left = list[bytes](), most + 1
     with ExitStack() as opened:
         source = subprocess.DEVNULL
-        if given:  # with a pipe, writing the input and reading the output would have to alternate
+        if given:  # a file and not a pipe: git would block if its output is not read while its input is written
             file = opened.enter_context(TemporaryFile())
             file.write(given)
             file.seek(0)

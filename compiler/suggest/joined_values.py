@@ -27,8 +27,7 @@ LISTS, TEXTS = ("names", "targets", "tasks", "reals"), ("text", "name")
 NUMERALS = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)\d[\d.]*(?:[eE][+-]?\d+)?(?![\w.%]*[ \t]*[=({])")
 NUMERAL = re.compile(r"\d[\d.]*(?:[eE][+-]?\d+)?")
 NEAR = 300
-"""The largest distance, in characters, of a further word from the beginning of its value; a hostile line has
-thousands of words.
+"""Only this many characters of a value are searched for further words, because a hostile line has thousands of words.
 """
 MACHINE = ("gpu", "device", "card", "rank", "process", "worker")
 

@@ -118,7 +118,9 @@ def _share_as_a_split(row: Setting, item: Item, node: Value | None, typed: str) 
 
 
 def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for a clause written as a setting (`optimizer = adamw(lr=1e-5)`), or for `clip = none`, which is 0."""
+    """The help for a clause that is written as a setting, such as `optimizer = adamw(lr=1e-5)`; also for a word that
+    means 0, as in `clip = none`.
+    """
     if isinstance(node, Call) and row.head and node.name.text in row.choices:
         form = f"{row.name} {item.label.source.slice(node.span)}"
         return f"write `{form}`", Edit(item.label.span, form)

@@ -209,7 +209,7 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "world": world,
             "versions": {name: machine.installed(name) for name in bundle.pins},
             "arguments": {name: value for name, value in trainer.args.to_dict().items() if name in bundle.arguments},
-            "files": {},  # set below, after all files are complete
+            "files": {},  # the digests are set below, when all files are complete
         }
         picture = result["draw"](folder, say)
         use = bundle.plan["method"]["scores"], bundle.conversational

@@ -57,7 +57,8 @@ def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> li
             wrong = [one for feature in bundle.features for one in feature.check_gpu_links(bundle)]
         found += wrong
     if rank == 0 or alone:
-        found += rows_and_tokens(bundle)  # before the launch, in one process per node; in the run, only on rank 0
+        # one process per node makes these checks before the launch, and only rank 0 makes them in the run
+        found += rows_and_tokens(bundle)
     return found
 
 

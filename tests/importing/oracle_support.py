@@ -256,8 +256,8 @@ reports a difference for the key, these arguments may differ.
 
 
 def differing(theirs: Record, mine: Record, output: Any) -> dict[str, tuple[Any, Any]]:
-    """Differences that the import should have reported: for each argument whose value in the bundle is not the tool's,
-    and about which the import says nothing, the tool's value and the bundle's.
+    """Differences that the import should have reported. For each argument that the bundle and the tool set to different
+    values, and about which the import says nothing: the tool's value, and the bundle's value.
     """
     spoken = {key for name in output for key in COVERS.get(name, (name,))}
     spoken |= set() if theirs["save_strategy"] == "steps" else {"save_steps"}

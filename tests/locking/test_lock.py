@@ -293,7 +293,7 @@ def test_a_kernel_of_the_hub_is_pinned_and_loaded_at_that_commit(tmp_path, serve
     """
     python = interpreter(target)
     put(tmp_path, {"x.xp": FLASH.format(target=target)})
-    # the program loaded_kernels.py adds the model's weights
+    # only config.json: the program loaded_kernels.py later writes the model's weights
     put(tmp_path / "tiny", {"config.json": json.dumps(CONFIG).encode()})
     write_messages(str(tmp_path / "rows.jsonl"), 8)
     assert run(tmp_path, served, "compile", "x.xp")[0] == 0

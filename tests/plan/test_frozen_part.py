@@ -36,8 +36,8 @@ PARTS = {
     "norm": ("freeze(except_last=3, except_modules=[norm])", True),
     "reentrant": ("freeze(except_last=1)\nmemory(checkpointing(reentrant=true))", False),
 }
-"""Settings of `freeze`, and whether the plan's activations are exact. They are an upper bound if a gradient passes
-through a frozen layer.
+"""For each case: settings of `freeze`, and whether the memory that the plan predicts for activations is exact. If a
+gradient passes through a frozen layer, the prediction is an upper bound.
 """
 
 

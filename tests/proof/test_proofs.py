@@ -26,8 +26,9 @@ OURS = ("RunError", "CheckpointError")
 def by_day(proof: Proof) -> bool:
     """Whether `make test` tries a proof in the libraries; `make slow` tries all of them.
 
-    These are the first proof of each rule, but only a third of those that load a model. What a library does with such a
-    model changes only with its pinned version. Without the rule, `test_the_code_answers_the_text` fails.
+    `make test` tries the first proof of each rule. Of the proofs that load a model, it tries only a third, because what
+    a library does with such a model changes only with its pinned version. If a rule is lost,
+    `test_the_code_answers_the_text` fails.
     """
     pinned = proof.at in MODELS and proof.raises not in OURS
     return FIRST[proof.code] is proof and (not pinned or zlib.crc32(proof.code.encode()) % 3 == 0)

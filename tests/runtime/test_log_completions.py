@@ -28,7 +28,7 @@ def test_the_log_at_the_end_of_training_has_no_completions() -> None:
     from xpc.runtime.features.method.log_completions import CompletionsTrainer
 
     class Own(CompletionsTrainer, Trl):
-        """The order of base classes in a bundle."""
+        """A trainer class with its base classes in the order in which a bundle's trainer has them."""
 
         __init__ = Trl.__init__
 

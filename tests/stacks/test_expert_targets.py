@@ -20,7 +20,7 @@ from xpc.compiler.stacks.modules import EXPERTS, SHARED, modules, part
 
 MLP = ["gate_proj", "up_proj", "down_proj"]
 CASES: list[tuple[str, Any, str | None]] = [
-    # models with a shared expert; for the layers of the routed experts, PEFT does not accept their old names
+    # models with a shared expert; PEFT does not accept the old names of the routed experts' layers
     ("qwen2_moe", MLP, None), ("qwen2_moe", ["q_proj", *MLP], None), ("qwen2_moe", "all-linear", None),
     ("qwen2_moe", ["shared_expert.gate_proj", "shared_expert.up_proj"], None), ("qwen2_moe", ["shared_expert"], None),
     ("qwen2_moe", ["gate"], None), ("qwen2_moe", ["mlp.down_proj"], None), ("qwen2_moe", ["experts.down_proj"], None),

@@ -16,7 +16,7 @@ from xpc.compiler.language.schema import BY_PATH, TABLE
 from xpc.compiler.stacks import Field
 
 REWARD_FILE = "rewards.py"
-"""The file next to the spec for custom reward functions whose module the source does not name."""
+"""The file next to the spec in which reward functions are expected if the imported file names only the functions."""
 PART = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 EXECUTED = ("code_eval_test_batch_size", "code_eval_scoring_mode", "parallel_code_exec_per_proc",
             "code_provider", "e2b_router_url", "morph_router_url", "piston_endpoints", "ioi_provider",

@@ -21,7 +21,7 @@ class Rope(Feature):
         options["config"] = config
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Raise the tokenizer's limit, too: tokenizers truncate at it, and vLLM serves no longer sequences."""
+        """Raise the tokenizer's limit to the scaled context: it truncates longer rows, and vLLM refuses them."""
         lengthen(tokenizer, trainer.model.config.max_position_embeddings, bundle.model["rope"])
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:

@@ -61,7 +61,7 @@ def test_metrics_are_those_of_the_trainer(
     answer = provers[target].answers([one])[one["id"]]
     assert answer["raised"] is None, answer["raised"]
     names, known = set(answer["measured"]["names"]), {*SPEED[:1], *METRICS[target][method]}
-    if method in ("grpo", "rloo"):  # the reward is a stand-in, whose function has another name
+    if method in ("grpo", "rloo"):  # a test function replaces the reward, so the metric has this function's name
         names = {one for one in names if not one.startswith("rewards/")}
     assert names <= known
     assert {one for one in known - names if not one.startswith(("vespo/", "sampling/"))} <= CONDITIONAL
