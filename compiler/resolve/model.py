@@ -24,9 +24,7 @@ WEIGHTS = (
 """Files in which transformers looks for the weights in a folder."""
 
 TRAINED = "qwen2.5-vl"
-"""A text that occurs in the names of those models that read images and can be trained. Other models that read images
-are refused.
-"""
+"""A model that reads images can be trained only if its name contains this text."""
 SENSES = (
     "vision_config", "visual", "vision_tower", "mm_vision_tower", "img_processor", "vision_model", "audio_config",
     "speech_config", "thinker_config", "vlm_config",

@@ -241,7 +241,7 @@ def nothing_wrong(
     edits: Sequence[Edit], kind: str, one: str, folder: str, location: Callable[[random.Random], str]
 ) -> None:
     """Apply random edits to copies of a folder. After each one, compare the original with the copy in both directions.
-    Both verdicts must be the one that the edit says is right.
+    Both verdicts must be the verdict that the edit function returns.
     """
     draw = random.Random(f"{kind} 32")
     copy = folder + ".copy"

@@ -34,8 +34,8 @@ HOOKS = ("reference-transaction", "post-index-change", "query-watchman", "pre-au
 
 
 def config(mark: Path, top: str) -> str:
-    """A git configuration with many settings whose value is a command. Each is one that git may run even if it only
-    reads the repository.
+    """A git configuration with many settings whose value is a command. Without protection, git may run each of these
+    commands even if it only reads the repository.
     """
     run = f"touch {mark}"
     return f"""[core]

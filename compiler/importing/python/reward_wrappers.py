@@ -170,8 +170,9 @@ def parameters(value: object) -> ast.arguments:
 
 
 def factory(value: object, statements: list[tuple[str, ast.stmt]]) -> ast.FunctionDef | None:
-    """The top-level function of the script that defines this reward and returns it; None if the reward was made in
-    another way. The file of the rewards calls this function, so it must do nothing else, such as training.
+    """The top-level function, such as `make_reward`, that defines this reward function and returns it. None if the reward
+    was made in another way. The file of the rewards calls the top-level function, which therefore must do nothing
+    else, such as training.
     """
     if not isinstance(value, Function) or len(value.scopes) != 2 or isinstance(value.node, ast.Lambda):
         return None
@@ -195,7 +196,7 @@ def factory(value: object, statements: list[tuple[str, ast.stmt]]) -> ast.Functi
 
 
 def call(value: Function, made_by: ast.FunctionDef) -> str | None:
-    """The call of a factory with the arguments that the script gives it; None if one of them is not a constant."""
+    """The script's call of a factory, such as `make_reward(0.5)`. None if one of its arguments is not a constant."""
     arguments: list[str] = []
     for one in [*made_by.args.args, *made_by.args.kwonlyargs]:
         given = value.scopes[0].get(one.arg)

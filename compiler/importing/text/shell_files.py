@@ -125,8 +125,8 @@ class Files:
         return None if data is None or len(data) > MAX_SIZE else data.decode("utf-8-sig", "replace")
 
     def replaced(self, commands: list[str], text: str | None) -> str | None:
-        """Apply the commands `s/OLD/NEW/g` of sed to a text, one after the other. None if one of them is any other
-        command of sed.
+        """Apply the commands `s/OLD/NEW/g` of sed to a text, one after the other. None if there is another command of
+        sed among them.
         """
         for one in [part.strip() for command in commands for part in command.split("\n") if part.strip()]:
             self.budget.spend(len(text or ""))
@@ -135,8 +135,8 @@ class Files:
 
 
 def _redirections(texts: list[str]) -> tuple[str, str, bool]:
-    """The file that a command reads by `< FILE`, the file that it writes by `> FILE`, and whether it adds to it by
-    `>>`. Both names are "" without a redirection.
+    """The file that a command reads by `< FILE`, the file that it writes by `> FILE` or `>> FILE`, and whether it
+    appends (`>>`). Both names are "" without a redirection.
     """
     given, out, more = "", "", False
     for n, one in enumerate(texts):

@@ -1,5 +1,5 @@
-"""Filter transformers' warning that a checkpoint lacks a tied weight, which it need not contain. With DeepSpeed, there
-is no such warning.
+"""Filter transformers' warning that a checkpoint lacks a weight, if the weight is tied to a weight in the checkpoint.
+With DeepSpeed, there is no such warning.
 """
 
 import logging

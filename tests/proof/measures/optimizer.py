@@ -1,5 +1,5 @@
-"""Functions with which proofs measure optimizers: which arguments they read, in which micro-batches they step, and
-which rates they get.
+"""Functions with which proofs measure an optimizer: which arguments it reads, in which micro-batches it steps, and
+which learning rates its groups of weights have.
 """
 
 from __future__ import annotations

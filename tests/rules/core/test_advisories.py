@@ -85,7 +85,7 @@ SHOWN = {
              batch="gbs=256 micro=16"),
     ),
 }  # fmt: skip
-"""For each advisory, a spec that it concerns on one of the stacks, and the code that reports it."""
+"""For each advisory, a spec that gets wrong results on one of the stacks, and the code that reports the advisory."""
 
 
 @pytest.mark.parametrize("name", ADVISORIES)

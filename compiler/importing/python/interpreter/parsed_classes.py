@@ -40,7 +40,7 @@ FROM_VALUES = ("parse_dict", "parse_json_file", "parse_yaml_file")
 
 def filled(machine: Machine, parser: Object, node: ast.AST, call: Object) -> object:
     """The objects that a parser returns, one for each of its classes. The value of a field comes from the command, or
-    from the dict or file that the parser reads. If it is not there, the field has its default.
+    from the dict or file that the parser reads. Without such a value, the field has its default.
     """
     given = first(parser.positional, parser.keywords, "dataclass_types")
     kinds = given if isinstance(given, list | tuple) else [given]
