@@ -106,7 +106,7 @@ def _means(target: str, name: str) -> bool:
 
 
 def tables(names: Sequence[str]) -> int:
-    """The number of those modules that are embeddings or output heads."""
+    """How many of the modules called `names` are embeddings or output heads."""
     return sum(name.rpartition(".")[2] in TABLES for name in names)
 
 

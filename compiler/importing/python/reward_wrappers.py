@@ -170,9 +170,9 @@ def parameters(value: object) -> ast.arguments:
 
 
 def factory(value: object, statements: list[tuple[str, ast.stmt]]) -> ast.FunctionDef | None:
-    """The top-level function, such as `make_reward`, that defines this reward function and returns it. None if the reward
-    was made in another way. The file of the rewards calls the top-level function, which therefore must do nothing
-    else, such as training.
+    """The top-level function, such as `make_reward`, that defines this reward function and returns it. None if the
+    reward was made in another way. The file of the rewards calls the top-level function, which therefore must do
+    nothing else, such as training.
     """
     if not isinstance(value, Function) or len(value.scopes) != 2 or isinstance(value.node, ast.Lambda):
         return None

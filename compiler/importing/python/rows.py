@@ -173,8 +173,8 @@ def _copied(labels: object, call: Object) -> bool:
 
 
 def _has_other_items(labels: Object) -> bool:
-    """Whether the script sets items of a row's labels, as in `labels[i] = -100`. Items that the script only reads, as
-    in `labels[i]`, do not count. They are recognized by their receiver, which is `labels`.
+    """Whether the script sets items of a row's labels, as in `labels[i] = -100`. An item that the script only reads, as
+    in `print(labels[i])`, does not count: it is an object whose `receiver` is `labels`.
     """
     return any(
         name.startswith("[") and not name.startswith("['") and getattr(one, "receiver", None) is not labels

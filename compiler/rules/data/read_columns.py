@@ -159,7 +159,7 @@ def system_not_read(spec: Spec) -> Iterator[Finding]:
 
 
 THOUGHT = re.compile(r"think|thought|reason|rationale|scratch|chain.?of|(^|_)cot($|_)", re.IGNORECASE)
-"""Matches names of keys that probably have the reasoning of a turn, and are not read."""
+"""Matches the name of a key, such as `chain_of_thought`, that probably has the reasoning of a turn. No run reads it."""
 
 
 def _unread_keys(source: DataSource, found: Survey | None, template: str) -> Iterator[Finding]:

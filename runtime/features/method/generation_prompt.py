@@ -49,7 +49,7 @@ class GenerationPrompt(Feature):
     """Stops a run that generates answers if its rendered prompts end without the assistant's header."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
-        """Return a finding if the template lacks a generation prompt; print a note if answers begin otherwise."""
+        """Return a finding if the template has no generation prompt. Print a note if answers do not begin with it."""
         what, missing = wrong(tokenizer) if getattr(tokenizer, "chat_template", None) else ("", False)
         if missing:
             return [what + "; write `{% if add_generation_prompt %}` and the beginning of an answer at its end"]

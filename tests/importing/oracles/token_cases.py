@@ -31,7 +31,7 @@ class Case:
     about: dict[str, Any] = field(default_factory=dict)
 
     def source(self, tool: str) -> dict[str, Any]:
-        """The keys of the case's file."""
+        """The keys of the configuration file of this case, for the tool `axolotl` or `llamafactory`."""
         if tool == "llamafactory":
             return {**LLAMAFACTORY, **self.keys}
         made = {**AXOLOTL, "datasets": [{"path": "rows.jsonl", **self.dataset}], **self.keys}
