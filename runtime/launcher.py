@@ -56,7 +56,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     os.environ[signals.LAUNCHER] = str(os.getpid())
     checked = os.environ.get(preflight.DONE)
     if os.environ.get("NODE_RANK", "0") == "0":
-        # after its start, the run reports its own progress
+        # reported until a training process has started, because the training reports its own progress
         progress.watch(lambda: not (_started or (_process and _process().children())))
     progress.now("checking this machine")
     global _output_dir

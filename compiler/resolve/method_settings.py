@@ -164,7 +164,7 @@ class MethodCheck:
             elif ":" in one.name or "/" in one.name or one.name.endswith(".py"):
                 out.append(self._function("method.rewards", one, label) or one)
             else:
-                out.append(one)  # kept, because without a reward a rule would report that one is missing
+                out.append(one)  # the unknown name is kept: without a reward, a rule would report a missing one
                 more = ', or name a function of a file: `"rewards.py:' + one.name[:40] + '"`'
                 self._unknown("method.rewards", label, one.name, list(REWARDS), more)
         self.values["method.rewards"] = Value(tuple(out), value.origin)

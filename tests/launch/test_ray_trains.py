@@ -120,7 +120,7 @@ def node_lines(folder: Path, node: int) -> list[list[str]]:
     return [line.split() for line in whole_lines(folder / f"said-{node}")]
 
 
-@pytest.mark.nightly  # this takes eight minutes
+@pytest.mark.nightly  # the test takes eight minutes
 def test_a_stop_is_no_failure_and_a_failure_is_tried_again(
     stand_in: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ from patience import HUNG  # noqa: E402
 
 QUIET = {
     "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "WANDB_MODE": "disabled",
-    "TRL_EXPERIMENTAL_SILENCE": "1",  # bundles set this variable, too
+    "TRL_EXPERIMENTAL_SILENCE": "1",  # a bundle's runtime sets this variable, too
 }  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def scale(config: Any, rope: Mapping[str, Any], place: str) -> None:
     Dynamic scaling does not change the written context, because it computes longer contexts from the original one.
     """
     original = rope["original"] or getattr(config, "max_position_embeddings", None)
-    # transformers 5 has a new name for this; its old name is a property that sets the new one and warns
+    # transformers 5 calls it `rope_parameters`; `rope_scaling` is a property that sets the new attribute and warns
     names = [
         name for name in ("rope_parameters", "rope_scaling")
         if hasattr(config, name) and not isinstance(getattr(type(config), name, None), property)

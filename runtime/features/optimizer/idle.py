@@ -54,7 +54,7 @@ class Idle(Feature):
             value, heat = self.window[-1].get("reward"), args.get("temperature", 1)
             why = f"`temperature = {heat:g}` makes them equal" if heat < 0.1 else "the task is too hard or too easy"
             return f"all completions of a prompt had the same reward ({value}): the reward is too coarse, or {why}"
-        if self._always("grad_norm", 0) and "layerwise" not in args.get("optim", ""):  # it frees gradients earlier
+        if self._always("grad_norm", 0) and "layerwise" not in args.get("optim", ""):  # layerwise: no gradient is left
             return "the gradient was 0; check which tokens have a loss (`xpc preview`) and what is frozen"
         losses = {one["loss"] for one in self.window if "loss" in one}
         if len(losses) == 1 and losses != {0} and not method["generates"]:
