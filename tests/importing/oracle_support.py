@@ -68,7 +68,7 @@ def axolotl(name: str) -> Record | None:
         del out["num_train_epochs"]  # with max_steps, epochs have no effect
     if config.get("curriculum_sampling"):
         out["train_sampling_strategy"] = "sequential"
-    if "torch_dtype" in config:  # axolotl leaves this dtype to its Ray workers
+    if "torch_dtype" in config:  # axolotl's Ray workers set the dtype later
         out["dtype"] = config["torch_dtype"]
     out["max_length"] = config["sequence_len"]
     out["seed"] = config.get("seed", 42)

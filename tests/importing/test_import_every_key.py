@@ -68,7 +68,7 @@ def head(method: str) -> str:
     return f"model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: org/rows\n{rewards}"
 
 
-@pytest.mark.slow  # thousands of imports, most of them compiled
+@pytest.mark.slow  # the test makes thousands of imports, and compiles most of them
 @pytest.mark.parametrize(("target", "method"), nightly_but(CLASSES, lambda one: one[0] == stacks.DEFAULT))
 def test_every_argument_of_the_class(target, method):
     table = stacks.load(target)

@@ -48,7 +48,7 @@ def written(nodes, gpus, micro, accum, strategy, engine, *more, readers=None):
 @example(1024, 1, 1, 1, "ddp", "sky")
 @example(1024, 1, 1, 1, "ddp", "ray")
 @example(1, 1, 1, 1, "zero2", "local")
-@example(8, 8, 1, 2, "zero3", "slurm")  # SmolLM3's mid-training had this many nodes
+@example(8, 8, 1, 2, "zero3", "slurm")  # the nodes of SmolLM3's mid-training
 @example(16, 8, 1, 8, "fsdp", "slurm")  # OlympicCoder's nodes
 def test_every_file_says_the_same_of_topology_and_batch(nodes, gpus, micro, accum, strategy, engine):
     assume(nodes * gpus <= MOST)

@@ -81,7 +81,7 @@ def test_adapters_have_the_parameters_that_peft_makes(stack: str) -> None:
             continue  # this stack does not have the family, or peft does not have the argument
         layers, merged = adapter_layers(known, facts, targets, named)
         if named and not stacked(known, facts):
-            continue  # a rule refuses such targets
+            continue  # a rule refuses `parameters` if the experts are not stacked
         assert lora_parameters(facts, 8, layers) == trained, (family, targets, named)
         mlp = named or targets == "all-linear" or (isinstance(targets, tuple) and set(LAYERS[family]) <= set(targets))
         assert bool(merged) == bool(stacked(known, facts) and mlp and (family != "gpt_oss" or named))

@@ -173,4 +173,4 @@ def test_a_late_defect_is_found_in_one_sentence(name: str, warm: Warm) -> None:
     found, status = found_in(warm, text)
     assert len(found) == 1, found
     assert sentence in found[0]
-    assert status == int(name != "a template without an end")  # this finding is a warning
+    assert status == int(name != "a template without an end")  # a template without an end is only a warning

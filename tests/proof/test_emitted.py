@@ -73,7 +73,7 @@ def test_names_are_unique() -> None:
     assert len(set(NAMES)) == len(NAMES)
 
 
-@pytest.mark.slow  # it writes 137 bundles
+@pytest.mark.slow  # the fixture `bundles` writes 137 bundles
 @pytest.mark.parametrize("name", NAMES)
 def test_the_batch_is_the_product(bundles: Mapping[str, str], name: str) -> None:
     plan = payload(bundles[name])
@@ -84,7 +84,7 @@ def test_the_batch_is_the_product(bundles: Mapping[str, str], name: str) -> None
     assert stated == (run["micro"], run["accumulation"])
 
 
-@pytest.mark.slow  # it writes 137 bundles
+@pytest.mark.slow  # the fixture `bundles` writes 137 bundles
 @pytest.mark.parametrize("name", NAMES)
 def test_requirements_are_the_pins_of_the_target(bundles: Mapping[str, str], name: str) -> None:
     stack = stack_of(TARGET[name])

@@ -27,7 +27,7 @@ def spec(tmp_path, monkeypatch, capsys):
     assert main(["import", "r.yaml", "--partial", "--hardware", "8 x h100-80gb", "-o", "r.xp"]) == 3
     capsys.readouterr()
     path = tmp_path / "r.xp"
-    # ZeRO-3, with which the run fits in its GPUs
+    # with ddp the run does not fit in its GPUs, with ZeRO-3 it does
     path.write_text(path.read_text().replace("strategy ddp", "strategy zero3"))
     return path
 

@@ -148,7 +148,7 @@ def test_what_others_can_write_is_not_believed(location: Path, monkeypatch: pyte
     (location / "cache" / "xpc").rename(location / "elsewhere")
     (location / "cache" / "xpc").symlink_to(location / "elsewhere")
     assert known_digests.recall(str(path)) is None
-    known_digests.keep(str(path), known_digests.stamp(str(path)), "0" * 64)  # this function never raises
+    known_digests.keep(str(path), known_digests.stamp(str(path)), "0" * 64)  # `keep` never raises
 
 
 def test_the_compiler_and_the_run_mean_the_same_files(location: Path) -> None:

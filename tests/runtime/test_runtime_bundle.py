@@ -197,7 +197,7 @@ def test_a_random_state_that_is_cut_off_is_found(tmp_path: Path) -> None:
     archive(folder / "rng_state_0.pth")
     (folder / "rng_state_1.pth").write_bytes(b"")
     assert checkpoints.missing(str(folder), 2, 2, PLAIN) == "rng_state_1.pth is cut off"
-    os.remove(folder / "rng_state_1.pth")  # transformers resumes even without this file
+    os.remove(folder / "rng_state_1.pth")  # transformers resumes even without random states
     assert checkpoints.missing(str(folder), 2, 2, PLAIN) is None
 
 
@@ -242,7 +242,7 @@ def test_weights_that_training_cannot_go_on_from_are_not_trained_over(tmp_path: 
         os.remove(folder / name)
     with pytest.raises(RunError, match="checkpoints of weights only"):
         output_folder.begin(bundle)
-    (folder / "model.safetensors").write_bytes(b"")  # killed in its first save, so nothing is lost
+    (folder / "model.safetensors").write_bytes(b"")  # an incomplete first save: nothing is lost
     assert output_folder.begin(bundle)[0] is None
 
 

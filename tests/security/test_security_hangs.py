@@ -33,7 +33,7 @@ def test_templates(name: str, tmp_path: Path) -> None:
     for more in (('model(chat_template=file("a.jinja"))',), ('model(chat_template=file("a.jinja"), eos="<|x|>")',)):
         for method in ("method sft(assistant_only)", "method sft(completion_only)"):
             assert checked(spec(*more, method), root).problems is not None
-    # an argument of the template, and the end of its prompts
+    # two more checks of a template: its argument `brief`, and the generation prompt at the end of prompts
     online = spec('model(chat_template=file("a.jinja", brief=true))', "method grpo(rewards=length)")
     assert checked(online, root).problems is not None
 

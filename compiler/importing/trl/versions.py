@@ -139,9 +139,9 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
     """
     order = numbers()
     if name == "bf16" and known:
-        return True  # null stands for true here: bf16 is on unless fp16 is on
+        return True  # `bf16: null` means true: bf16 is on unless fp16 is on
     if name == "average_tokens_across_devices" and not known:
-        return at >= order.index("0.23")  # transformers changed this default around TRL 0.23
+        return at >= order.index("0.23")  # transformers changed the default around TRL 0.23
     if not known:
         early = {"loss_type": "grpo" if at < order.index("0.16") else "bnpo", "scale_rewards": "group"} if (
             method == "grpo" and at < order.index("0.17")) else {}  # fmt: skip
@@ -157,7 +157,7 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
     if value is None and method == "reward" and name == "max_length":
         return 512
     if value is None and method in ("sft", "distill") and name in ("max_length", "max_seq_length"):
-        return 1024  # the trainer used 1024, or the tokenizer's limit if this was lower
+        return 1024  # the trainer used 1024, or the tokenizer's limit if that was lower
     if name == "loss_type" and value is None:
         return "nll"
     if name == "top_k" and not value:

@@ -41,7 +41,7 @@ def plain_text(spec: Spec) -> Iterator[Finding]:
         if source.shape == "text" or rows.conversational(source) is not False:
             continue
         if source.shape not in spec.method.shapes:
-            continue  # XP503 refuses these rows
+            continue  # XP503 reports rows that the method cannot train on
         have = "questions and answers" if source.shape != "preference" else "pairs"
         if _prompted(source):
             turns = "write `data(chat)`: the prompt becomes the user's turn, and each answer the assistant's"

@@ -136,7 +136,7 @@ def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, ob
         found = "adapted" if _matches(ends, places) else "in no module of the model"
         if found != "adapted" and renamed and name not in config.target_modules:
             *inside, last = name.split(".")
-            # such as shared_experts.down_proj, which is not a routed expert
+            # `shared_experts.down_proj`, for example, is not a routed expert
             other = inside and inside[-1] != "experts" and last != "gate"
             limited = plan.get("within") or any(word.isdecimal() for word in inside)
             found = "adapted in the experts of every layer" if other or limited else "adapted"

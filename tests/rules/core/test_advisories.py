@@ -124,7 +124,7 @@ def test_versions_from_the_first_to_before_the_one_that_mends():
     assert [one.concerns(version) for version in ("0.16.8", "0.18.2", "0.19.7", "0.19.8", "0.20")] == [
         False, True, True, False, False,
     ]  # fmt: skip
-    assert ADVISORIES["fused-dpo-under-ddp"].concerns("9.0")  # every released version has this defect
+    assert ADVISORIES["fused-dpo-under-ddp"].concerns("9.0")  # no release has fixed the defect
 
 
 def test_upgrade_lists_what_a_move_mends(tmp_path):
