@@ -26,11 +26,13 @@ ENDING = 3
 @record
 class Described:
     """A setting of a clause that an unknown name describes. `named` is true if all words of the name are words by which
-    the setting is called, in xpc or in another tool; otherwise some are only words of its description.
+    the setting is called, in xpc or in another tool; otherwise some are only words of its description. `complete` is
+    true if the setting has all words of the name.
     """
 
     row: Setting
     named: bool
+    complete: bool
 
 
 def described(unknown: UnknownName, clause: str) -> Described | None:
@@ -47,7 +49,8 @@ def described(unknown: UnknownName, clause: str) -> Described | None:
     if not ranked or ranked[0][0] == 0.0 or (len(ranked) > 1 and ranked[0][0] - ranked[1][0] < 0.2):
         return None
     row = rows[ranked[0][1]]
-    return Described(row, all(_has(_names(row.path), word) for word in typed))
+    complete = all(_has(_names(row.path) | _description(row.path), word) for word in typed)
+    return Described(row, all(_has(_names(row.path), word) for word in typed), complete)
 
 
 def _score(row: Setting, typed: list[str], rows: list[Setting]) -> float:

@@ -29,6 +29,10 @@ WORD = re.compile(r"\"[^\"]*\"|[^\s\"]+")
 OPTION = re.compile(r"(?P<name>[\w.-]+)=(?P<value>\d[\d_]*$)?")
 SEVERAL = re.compile(r"\bon\s+(?P<data>[\w./:@-]+(?:\s*[+&|]\s*[\w./:@-]+)+)")
 """A pattern for several datasets that are joined by a sign: `on alpaca+dolly-15k`."""
+PART_OF = re.compile(
+    r"\bon\s+(?:the\s+)?(?:first\s+)?(?P<part>\d[\d_]*%?)\s+(?:(?:rows?|samples?|examples?)\s+)?(?:of|from)\s+(?P<data>[\w./-]+)"
+)
+"""A pattern for a part of a dataset: `on 10% of alpaca`."""
 LATE = re.compile(r"(?:^|(?<=\s))for\s+(?P<amount>\d+)\s+(?P<unit>epochs?|steps?)(?=\s|$)")
 """A pattern for a length that stands after `with`."""
 LONGEST = 160
@@ -82,6 +86,12 @@ def rewrite_first_line(found: Diagnostic) -> Diagnostic:
             "on its own line"
         )
         return evolve(found, message="several datasets go into a `data` block", help=help, edits=())
+    part = PART_OF.search(line)
+    if part is not None:
+        known = registry.find_dataset(part["data"])
+        form = f"on {part['data']}[{'train' if known is None else known.split}:{part['part']}]"
+        edits = (Edit(Span(start + part.start(), start + part.end()), form),)
+        return evolve(found, message="a part of a split follows its dataset", help=f"write `{form}`", edits=edits)
     form = sentence_of(line)
     if form is None or form == line.strip():
         return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from xpc.compiler import registry
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.kinds import BLOCK
@@ -203,6 +204,11 @@ def _option_rewritten(option: Option, header: bool) -> Rewritten:
             return opposite
     if option.value is not None and option.value.startswith("{"):
         return _mapping(option, header)
+    weight = re.fullmatch(r"0?\.\d+|\d+(?:\.\d+)?%", option.value or "")
+    if weight is not None and registry.find_dataset(option.name) is not None:  # `alpaca: 0.7` in a `data` block
+        share = weight[0] if weight[0].endswith("%") else f"{100 * float(weight[0]):.4g}%"
+        form = f"{option.name} {{ share = {share} }}"
+        return Rewritten(form, f"write `{form}`")
     return rewritten(option.name if option.value is None else f"{option.name}={option.value}", header)
 
 

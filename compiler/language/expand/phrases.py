@@ -157,7 +157,8 @@ def _is_phrase(clauses: Clauses, words: list[Ref], after: tuple[Operand, ...]) -
     """
     first, second, *_ = (one.name for one in words)
     clause = "lora" if first in schema.ADAPTERS else first
-    value = bool(after) and isinstance(after[0], Number)
+    of = bool(after) and isinstance(after[0], Ref) and after[0].name in OF  # `linear warmup of 100`
+    value = len(after) > of and isinstance(after[of], Number)
     if f"{clause}.{second}" in schema.BY_PATH:
         return False
     if all(clauses.is_known(one.name) for one in words):

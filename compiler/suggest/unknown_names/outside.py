@@ -11,6 +11,7 @@ from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.components import misspelt_clause
 from xpc.compiler.suggest.converted_values import NO
 from xpc.compiler.suggest.first_line import sentence_with_verb
+from xpc.compiler.suggest.known_names import NEVER_LEGAL
 from xpc.compiler.suggest.legal import ALREADY
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.meaning import meaning
@@ -96,7 +97,8 @@ def _split_in_parts(case: Case) -> Suggestion | None:
 
 def _setting_of_a_clause(case: Case) -> Suggestion | None:
     """Handle a setting that is legal only in its clause: `rank = 16` is `lora(rank=16)`."""
-    rows = sorted((row for row in schema.TABLE if row.name == case.name), key=lambda row: row.path.count("."))
+    rows = [row for row in schema.TABLE if row.name == case.name and row.path not in NEVER_LEGAL]
+    rows.sort(key=lambda row: row.path.count("."))
     exact = meaning(case.name, exact=True)
     special = all(row.methods for row in rows)
     if not rows or (exact is not None and (special or exact.path.startswith("train"))):

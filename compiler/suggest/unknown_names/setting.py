@@ -16,7 +16,7 @@ from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import expected, methods_with, plain
 from xpc.compiler.suggest.legal import ALREADY, AUTO, answer, example, leave_out, unset_advice
 from xpc.compiler.suggest.likeness import words
-from xpc.compiler.suggest.meaning import SAME, Meaning, choice
+from xpc.compiler.suggest.meaning import SAME, Meaning, choice, meaning
 from xpc.compiler.suggest.sentence import named_by_value, output_folder, sentence
 from xpc.compiler.suggest.typed_form import clause_line, decided_value, typed
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in
@@ -53,9 +53,9 @@ def _of_setting(case: Guessed) -> Suggestion:
         _done_anyway,
         _kind_of_rows,
         _scaling_without_its_factor,
+        _adapter_as_a_value,
         _impossible_value,
         _no_column,
-        _adapter_as_a_value,
         _clause_itself,
         _of_another_method,
         _in_the_clause,
@@ -266,8 +266,16 @@ def _no_column(case: Guessed) -> Suggestion | None:
 def _adapter_as_a_value(case: Guessed) -> Suggestion | None:
     """Handle the name of an adapter as a value: `peft = lora` is `lora`."""
     name = case.typed.strip('"')
-    adapter = case.row.path in schema.ADAPTERS and case.value == "true" and name in schema.ADAPTERS
-    return case.suggests(name, name) if adapter else None
+    if case.row.path not in schema.ADAPTERS or not name or case.clause:
+        return None
+    if case.value == "true" and name in schema.ADAPTERS:
+        return case.suggests(name, name)
+    kind = meaning(name, exact=True) if case.value is None else None  # `adapter = dora` is `lora(dora)`
+    row = None if kind is None else schema.BY_PATH.get(kind.path)
+    if kind is None or row is None or not row.path.startswith("lora.") or not (row.kind is FLAG or kind.value):
+        return None
+    form = typed(row, kind.value or None)
+    return case.suggests(form, form)
 
 
 def _clause_itself(case: Guessed) -> Suggestion | None:
