@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import tomllib
@@ -14,7 +13,7 @@ from emitted import FILES, SPECS, compiled, put
 from extra_arguments import FLAG, NUMBER
 from interpreters import stack_of
 from patience import HUNG
-from stacks import REPOSITORY, looked_at
+from stacks import REPOSITORY, looked_at, payload
 
 from xpc.compiler import stacks
 from xpc.compiler.stacks import STACKS
@@ -57,11 +56,6 @@ def answer(answers: Mapping[str, Mapping[str, Any]], name: str) -> Mapping[str, 
     if "skip" in answers[name]:
         pytest.skip(str(answers[name]["skip"]))
     return answers[name]
-
-
-def payload(folder: str) -> dict[str, Any]:
-    with open(os.path.join(folder, "trainer_args.json"), encoding="utf-8") as handle:
-        return dict(json.load(handle))
 
 
 def text(folder: str, name: str) -> str:

@@ -71,19 +71,18 @@ def test_every_hub_id_and_alias_is_unique_and_leads_back():
         assert [find(id) for id in ids] == found
 
 
-def test_the_tables_refuse_two_entries_with_one_hub_id(monkeypatch):
+@pytest.mark.parametrize(
+    ("file", "alias", "copied", "why"),
+    [
+        ("datasets.toml", "alpaca-again", "alpaca", "share a name"),
+        ("gpus.toml", "H100_80GB", "h100-80gb", "lower case"),
+    ],
+)
+def test_the_tables_refuse_a_second_name_and_an_alias_that_no_lookup_would_find(monkeypatch, file, alias, copied, why):
     tables = {name: build.read(name) for name in ("models.toml", "families.toml", "gpus.toml", "datasets.toml")}
-    tables["datasets.toml"]["alpaca-again"] = tables["datasets.toml"]["alpaca"]
+    tables[file][alias] = tables[file][copied]
     monkeypatch.setattr(build, "read", tables.__getitem__)
-    with pytest.raises(ValueError, match="share a name"):
-        build.tables()
-
-
-def test_the_tables_refuse_an_alias_that_no_lookup_would_find(monkeypatch):
-    tables = {name: build.read(name) for name in ("models.toml", "families.toml", "gpus.toml", "datasets.toml")}
-    tables["gpus.toml"]["H100_80GB"] = tables["gpus.toml"]["h100-80gb"]
-    monkeypatch.setattr(build, "read", tables.__getitem__)
-    with pytest.raises(ValueError, match="lower case"):
+    with pytest.raises(ValueError, match=why):
         build.tables()
 
 

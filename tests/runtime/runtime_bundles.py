@@ -13,7 +13,7 @@ from typing import Any
 
 from patience import HUNG
 from ports import free_port
-from run_features import enabled
+from run_features import enabled, read
 
 from xpc.compiler import stacks
 from xpc.compiler.language.methods import METHODS
@@ -119,6 +119,11 @@ def write(folder: str, facts: dict[str, Any], pins: str = "") -> str:
         with open(os.path.join(folder, name), "w", encoding="utf-8") as handle:
             handle.write(content)
     return folder
+
+
+def small_bundle(folder: object, pins: str = "") -> Bundle:
+    """A bundle that trains the model "tiny" on d.jsonl, as the runtime reads it from a folder."""
+    return read(write(str(folder), plan("tiny", [source("d.jsonl")]), pins))
 
 
 def environment() -> dict[str, str]:

@@ -12,12 +12,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from run_features import read
-from runtime_bundles import ROOT, environment, plan, source, write
+from runtime_bundles import ROOT, environment, plan, small_bundle, source, write
 
 from xpc.runtime.core import preflight
 from xpc.runtime.core import run as program
-from xpc.runtime.core.feature import Bundle
 
 
 @pytest.mark.slow
@@ -34,16 +32,12 @@ def test_the_metrics_file_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def made(tmp_path: Path, pins: str = "") -> Bundle:
-    return read(write(str(tmp_path), plan("tiny", [source("d.jsonl")]), pins))
-
-
 def test_the_best_evaluation_is_reported_where_its_weights_are_saved(tmp_path: Path) -> None:
     from xpc.runtime.features.evaluation.during_training import Evaluation
 
     last_evaluation = Evaluation().last_evaluation
 
-    bundle, path = made(tmp_path), str(tmp_path / "metrics.jsonl")
+    bundle, path = small_bundle(tmp_path), str(tmp_path / "metrics.jsonl")
     events = [{"step": 2, "eval_loss": 4.0}, {"step": 4, "eval_loss": 5.0}]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     state = SimpleNamespace(best_global_step=2, best_metric=4.0, best_model_checkpoint="out/checkpoint-2")
@@ -60,14 +54,14 @@ def test_versions_are_held_against_the_pins(tmp_path: Path) -> None:
     from importlib.metadata import version
 
     real = version("attrs")
-    found = preflight.versions(made(tmp_path, f"attrs=={real}\npytest==0.1\nno-such-package==3\n"))
+    found = preflight.versions(small_bundle(tmp_path, f"attrs=={real}\npytest==0.1\nno-such-package==3\n"))
     assert len(found) == 2
     assert "pytest" in found[0]
     assert found[1].startswith("no-such-package 3 is not installed")
 
 
 def test_too_small_a_disk_is_reported(tmp_path: Path) -> None:
-    bundle = made(tmp_path)
+    bundle = small_bundle(tmp_path)
     assert preflight.disk(bundle) == []
     bundle.run["disk"] = {"model": 2**30, "checkpoint": 2**60, "checkpoints": 2}
     assert "will be written" in preflight.disk(bundle)[0]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from run_features import read
-from runtime_bundles import bundle_of, of_method, plan, source, write
+from runtime_bundles import bundle_of, of_method, plan, small_bundle, source, write
 
 from xpc.runtime.core import arguments, first_rows, machine, model, preflight
 from xpc.runtime.core.errors import RunError
@@ -23,16 +23,12 @@ pytestmark = pytest.mark.slow
 V100 = {"name": "v100-32gb", "memory_gib": 31.7, "capability": [7, 0], "device_names": ["V100-SXM2-32GB"]}
 
 
-def made(tmp_path: Path, pins: str = "") -> Bundle:
-    return read(write(str(tmp_path), plan("tiny", [source("d.jsonl")]), pins))
-
-
 def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[str]:
     """Run the preflight checks as on a node with two idle V100s; return the findings. ``changes`` replaces facts about
     these GPUs, such as their free memory.
     """
     torch = pytest.importorskip("torch")
-    bundle = made(tmp_path)
+    bundle = small_bundle(tmp_path)
     bundle.run.update(device="cuda", gpu=V100, processes_per_node=2, world_size=2)
     facts = {"name": "Tesla V100-SXM2-32GB", "gib": 31.74, "cc": (7, 0), "count": 2, "free": 31.4, "built": ["sm_70"]}
     facts.update(changes)
@@ -73,7 +69,7 @@ def test_other_gpus_are_reported(
 
 
 def test_every_kind_of_finding_is_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bundle = made(tmp_path)
+    bundle = small_bundle(tmp_path)
     bundle.arguments["output_dir"] = str(tmp_path)  # this folder also contains the bundle
     monkeypatch.setattr(machine, "devices", lambda _: ["gpu"])
     monkeypatch.setattr(preflight, "disk", lambda _: ["disk"])
@@ -106,7 +102,7 @@ def test_rows_for_training_and_evaluation_are_read_once(monkeypatch: pytest.Monk
 
 
 def test_what_a_feature_cannot_access_is_a_finding_of_the_first_process(tmp_path: Path) -> None:
-    bundle = made(tmp_path)
+    bundle = small_bundle(tmp_path)
 
     class Refused(Feature):
         def check_access(self, bundle: Bundle) -> list[str]:
