@@ -455,6 +455,19 @@ def test_renames_new_specs_and_totals(house):
     assert re.match(r"\*\*1 changed, 1 renamed, 1 new, 1 gone; \+[\d.]+ GPU-hours, \+[\d.]+ GiB\*\*", first), first
 
 
+def test_a_new_sweep_shows_the_memory_of_its_largest_run(house):
+    """Once, the line showed the memory of the first run, and said `fits` of a sweep of which most runs do not fit."""
+    write(
+        house,
+        "specs/f.xp",
+        'xpc 1\n\nextends "../base/trained.xp"\n\nmemory(checkpointing = false)\n\nsweep { micro = [1, 256] }\n',
+    )
+    write(house, "base/house.xp", HOUSE.replace("gbs = 16", "gbs = 256"))
+    commit("a new sweep")
+    line = {one.path: one for one in entries(".", "main")}["specs/f.xp"].line
+    assert re.search(r", at most [\d.]+ GiB a GPU \(does not fit\), ", line), line
+
+
 def test_the_hours_of_a_sweep_that_is_too_large_are_unknown(house, monkeypatch):
     """Once, a sweep that grew from 4 to 1,002 runs was shown as `-1.5 GPU-hours`: the sum of the new runs was 0."""
     monkeypatch.setitem(entries.__globals__, "SUMMED", 2)

@@ -313,9 +313,10 @@ def _summary(operand: Operand, planned: list[Forecast] | None) -> str:
         parts.insert(0, f"{len(operand.runs):,} runs over {axes}")
     if not planned:
         return ", ".join(parts)
-    plan = planned[0].plan
-    if plan.peak is not None:
-        parts.append(f"{plan.peak.value / GIB:.1f} GiB a GPU ({IS[plan.verdict]})")
+    peaks = [(one.plan.peak.value, one.plan.verdict) for one in planned if one.plan.peak is not None]
+    if peaks:
+        peak, verdict = max(peaks)
+        parts.append(f"{'at most ' if operand.sweep else ''}{peak / GIB:.1f} GiB a GPU ({IS[verdict]})")
     for name, unit in (("hours", "hours"), ("GPU-hours", "GPU-hours"), ("cost", "cost")):
         total = added(planned, name)
         if total is not None:
