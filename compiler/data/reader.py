@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from xpc.compiler.spec.survey import Broken
+from xpc.runtime.features.rows.csv_texts import NULLS
 
 Row = Mapping[str, object]
 MOST_ROWS = 4_000_000
@@ -21,11 +22,6 @@ CHECKED = 8 * 2**20
 """The number of characters at the beginning of a file in which objects that contain a name twice are reported. This
 check makes parsing three times slower, so it does not cover the complete file.
 """
-NULLS = frozenset((
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
-    "NULL", "NaN", "None", "n/a", "nan", "null",
-))  # fmt: skip
-"""The cells of a CSV file that pandas reads as null (`pandas._libs.parsers.STR_NA_VALUES`)."""
 
 
 def read(data: bytes, path: str, documents: str = "line") -> Iterator[Row | Broken]:

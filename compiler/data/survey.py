@@ -64,8 +64,6 @@ class _Pass:
         self.wrong: tuple[int, str] | None = None
         self.talks: bool | None = None
         self.seen, self.digests = set[int](), set[int]()
-        self.numeric = {*names, *filter(None, [context])} if cells else set()  # columns without a text so far
-        self.filled = False  # whether a row has something in the context column
 
     def add(self, row: Row) -> None:
         number = self.rows
@@ -77,9 +75,6 @@ class _Pass:
         values = self._values(row)
         if number == 0:
             self.talks = any(isinstance(value, list | dict) for value in values)  # a dict stands for a single turn
-        if self.numeric:
-            self.numeric -= {name for name in self.numeric if _is_text(row.get(name))}
-            self.filled = self.filled or row.get(self.context) is not None
         if self.wrong is None and (why := self.check(row)) is not None:
             self.wrong = number, why
         if self.shape == "tokens":
@@ -119,14 +114,10 @@ class _Pass:
 
     def result(self, broken: Broken | None) -> Survey:
         """The survey of the rows. `broken` says why the next row could not be read; None at the end of the file."""
-        wrong = self.wrong
-        numeric = self.numeric if self.filled else self.numeric - {self.context}  # an empty context column is no error
-        if wrong is None and broken is None and numeric and self.rows and self.shape != "unpaired":
-            wrong = 0, f"every cell of `{min(numeric)}` is a number, so the column is not read as text"
         highest, row = self.largest
         largest = (highest, -row) if highest >= 0 else None
         return Survey(
-            self.rows, tuple(self.keys), broken, wrong, self.talks, self.kinds.tallies() | self.counts.tallies(),
+            self.rows, tuple(self.keys), broken, self.wrong, self.talks, self.kinds.tallies() | self.counts.tallies(),
             self.roles.tallies(), (self.labels[0], self.labels[1]), self.words, largest,
             tuple(nsmallest(SKETCH, self.digests)), self.counts.characters,
         )  # fmt: skip
@@ -181,16 +172,3 @@ def _label(cell: object) -> object:
     if cell in ("True", "TRUE", "true", "False", "FALSE", "false"):
         return str(cell).lower() == "true"
     return int(cell) if isinstance(cell, str) and cell.strip().isdecimal() else cell
-
-
-def _is_text(cell: object) -> bool:
-    """Whether a cell of CSV is a text, and not a number or a bool. pandas reads a column without any text as numbers or
-    bools.
-    """
-    if not isinstance(cell, str):
-        return False
-    try:
-        float(cell)
-    except ValueError:
-        return cell.strip().lower() not in ("true", "false")
-    return False

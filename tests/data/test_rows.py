@@ -200,9 +200,10 @@ def test_tallies_of_other_shapes():
     assert of('{"prompt": "a b c", "completion": "d"}\n' * 2, "prompt_completion").words == {3: 2}
 
 
-def test_a_column_of_numbers_in_a_csv_file_is_no_text():
-    assert of("prompt,completion\n?,4\n!,5\n", "prompt_completion", "rows.csv").wrong is not None
-    assert of("prompt,completion\n?,4\n!,five\n", "prompt_completion", "rows.csv").wrong is None
+def test_a_column_of_numbers_in_a_csv_file_is_text():
+    """The run reads the cells as texts, too (`test_stored_rows.py`)."""
+    assert of("prompt,completion\n?,4\n!,5\n", "prompt_completion", "rows.csv").wrong is None
+    assert "no_solution" not in of("prompt,solution\n?,42\n", "prompt", "rows.csv").tallies
     assert of("prompt,completion\n?,\n", "prompt_completion", "rows.csv").wrong == (0, "`completion` is empty")
 
 
@@ -458,11 +459,3 @@ def test_rows_with_other_tools_or_another_system_prompt_are_not_repeated() -> No
     found = rows.survey(source("\n".join(map(json.dumps, some))))
     assert found is not None
     assert (found.tallies["repeated"].count, found.tallies["repeated"].first) == (1, 3)
-
-
-@pytest.mark.parametrize(("cells", "right"), [(("", "2"), False), (("", ""), True), (("", "two"), True)])
-def test_numbers_of_a_csv_are_no_context(cells: tuple[str, str], right: bool) -> None:
-    content = "prompt,input,completion\n" + "".join(f"q,{one},a\n" for one in cells)
-    found = rows.survey(source(content, "prompt_completion", "rows.csv", context="input"))
-    assert found is not None
-    assert (found.wrong is None) == right

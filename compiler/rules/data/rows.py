@@ -123,8 +123,6 @@ def _other_shape(source: DataSource, found: Survey) -> str:
     """The help for a row that does not have the shape of its format."""
     assert found.wrong is not None
     why = found.wrong[1]
-    if why.endswith("is not read as text"):
-        return 'name another column, or write the rows as JSON lines, in which `"42"` is a text'
     if why.endswith("` is empty"):
         return "give the row a value there, or delete the row (rows are counted from 0)"
     if why.endswith("is no known speaker") and (who := SPEAKER.match(why)):

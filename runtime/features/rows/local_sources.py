@@ -11,7 +11,7 @@ from ...core.feature import Bundle, Feature
 from ...library_internals.json_texts import keep_dates
 from ..launch import local_files
 from ..launch.verified_files import changed
-from . import split_files
+from . import csv_texts, split_files
 
 BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
 
@@ -48,6 +48,8 @@ def _read(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool
         keep_dates()
     cut = f"[:{source['slice']}]" if source["slice"] and not streaming else ""
     options: dict[str, Any] = {"encoding": "utf-8-sig"} if builder == "text" else {}  # skips a byte order mark
+    if builder == "csv":
+        options["converters"] = csv_texts.converters(source)
     documents = source.get("documents")
     if documents is not None:
         options["features"] = Features({"text": Value("string")})

@@ -45,6 +45,15 @@ def stopped(warm: Warm, name: str, rows: list[Any], *more: str, target: str = DE
     return str(answer["err"])
 
 
+def learned(warm: Warm, found: dict[str, Any]) -> set[str]:
+    """The texts that are learned from the rows, without their end tokens."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(os.path.join(warm.location, "tiny"))
+    texts = (tokenizer.decode([label for label in row["labels"] if label >= 0]) for row in found["rows"])
+    return {one.replace("<|im_end|>", "").strip() for one in texts}
+
+
 @pytest.mark.parametrize("target", EACH_STACK)
 def test_a_date_is_a_text(warm: Warm, target: str) -> None:
     """pyarrow would read the answers as timestamps. The dates are read as texts within conversations, too."""
@@ -58,12 +67,42 @@ def test_a_date_is_a_text(warm: Warm, target: str) -> None:
             for name in ("dates.jsonl", "dates.json", "turns.jsonl")
         ),
     )  # fmt: skip
-    from transformers import AutoTokenizer
+    assert [learned(warm, one) for one in found] == [{*DATES}] * 3
 
-    tokenizer = AutoTokenizer.from_pretrained(os.path.join(warm.location, "tiny"))
-    for one in found:
-        learned = {tokenizer.decode([label for label in row["labels"] if label >= 0]) for row in one["rows"]}
-        assert {one.replace("<|im_end|>", "").strip() for one in learned} == {*DATES}
+
+@pytest.mark.parametrize("target", EACH_STACK)
+def test_a_number_in_a_csv_file_is_a_text(warm: Warm, target: str) -> None:
+    """pandas would read `007` as 7 and `1.10` as 1.1, and TRL refuses a number as an answer."""
+    answers = ["007", "1.10", "42", "1e5"]
+    put(warm.location, {
+        "numbers.csv": "prompt,completion\n" + "".join(f"Which is {at}? ,{one}\n" for at, one in enumerate(answers)),
+        "named.csv": "ask,reply\n" + "".join(f"{at},{'true' if at % 2 else 'false'}\n" for at in range(4)),
+        "words.csv": "text\n" + "".join(f"{one}\n" for one in answers),
+    })  # fmt: skip
+    block = 'data named {\n  "named.csv" {\n    columns = [ask, reply]\n  }\n  format = prompt_completion\n}'
+    sizes = "gbs=4 micro=2 seq=64"
+    found = trained_on(
+        warm, target, "numbers", (
+            spec(data='"numbers.csv"', target=target, sizes=sizes),
+            spec(block, data="named", target=target, sizes=sizes),
+            spec(data='"words.csv"', target=target, sizes=sizes),
+        ),
+    )  # fmt: skip
+    assert [learned(warm, one) for one in found] == [{*answers}, {"true", "false"}, {*answers}]
+
+
+def test_a_reward_gets_the_solution_of_a_csv_file_as_text(warm: Warm, tmp_path: Any) -> None:
+    """`accuracy` returns None if the solution is a number. Other columns are read as pandas reads them."""
+    put(warm.location, {
+        "solved.csv": "prompt,solution,points\n" + "".join(f"What is {at}?,0{at},{at}\n" for at in range(8)),
+        "solved.py": "def judge(completions, solution, points, **columns):\n"
+        "    assert all(one == f'0{many}' for one, many in zip(solution, points)), (solution, points)\n"
+        "    return [float(len(one[0]['content'])) for one in completions]\n",
+    })  # fmt: skip
+    settings = 'method grpo(rewards="solved.py:judge", generations=4, max_completion=8)'
+    warm.train(
+        spec(settings, data='"solved.csv"', length="1 step", sizes="gbs=4 micro=4"), "solved", DEFAULT, str(tmp_path)
+    )
 
 
 def test_a_reward_gets_a_date_as_text(warm: Warm, tmp_path: Any) -> None:
