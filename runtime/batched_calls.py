@@ -126,7 +126,7 @@ class Options:
     def __init__(self, given: dict[str, Any], names: Sequence[str]) -> None:
         self.given, self.names = given, names
         self.offsets: bool | None = None
-        """Whether offsets are computed; None before both ways were compared."""
+        """Whether offsets are computed. None until the encodings with and without offsets have been compared."""
 
 
 class Encoding:

@@ -5,7 +5,7 @@ fork_server, is answered by {"pids"}. The request {"wait": pids, "seconds"} is a
 processes have ended. A process that has not ended after `seconds` is killed, and has the status null. If a process
 fails, the program sends SIGUSR2 to all others, as a bundle's launcher does.
 
-A job whose program is start.py is a launcher. The processes that the launcher starts are forks, too, namely of the
+A job whose program is start.py is a launcher. The processes that the launcher starts are forks of the
 launcher.
 """
 

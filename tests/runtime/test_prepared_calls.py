@@ -28,8 +28,8 @@ def real(rows: Rows, function: Any = None, **options: Any) -> str:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], str]]:
-    """Make a call of `Dataset.map`. Return the prepared files that are read instead; empty if the call is really
-    made.
+    """A list of the reads of prepared files, each with the files' paths and the rows' format. It stays empty if every
+    call of `Dataset.map` is really made. Instead of the rows, a read returns "prepared".
     """
     found: list[tuple[list[str], str]] = []
     monkeypatch.setattr(prepare_rows, "_joined", lambda paths, form: found.append((paths, form)) or "prepared")

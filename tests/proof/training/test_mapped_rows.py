@@ -79,7 +79,9 @@ def test_rows_of_every_method(warm: Warm, target: str) -> None:
 
 @pytest.mark.parametrize("target", EACH_STACK)
 def test_rows_of_every_template(warm: Warm, target: str) -> None:
-    """Where a stack masks assistants, the rows with masks contain those without, so these need not every template."""
+    """The last method gets every template, and the others a quarter of them. If the stack can mask by turns, the last
+    method has masks, and its rows contain everything that rows without masks have.
+    """
     for method in METHODS_OF[target]:
         texts = {
             name: spec(

@@ -8,7 +8,7 @@ from xpc.compiler.rules.core.rule import PARTS, Rule
 
 
 def fault(rule: Rule) -> str:
-    """What is wrong with a docstring; "" if all four parts are there and in order."""
+    """What is wrong with a docstring; "" if it has all four parts in the right order."""
     summary, *others = rule.text.split("\n\n")
     if len(others) != len(PARTS) or summary.startswith(PARTS):
         return f"{len(others)} paragraphs after the summary {summary!r}"

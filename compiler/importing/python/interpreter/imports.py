@@ -42,7 +42,8 @@ def _module(machine: Machine, name: str, level: int = 0) -> dict[str, object] | 
             scope: dict[str, object] = {"__name__": name}
             machine.modules[stem] = scope
             scopes, label, journal = machine.scopes, machine.label, machine.journal
-            # a new journal: the changes of a branch are undone after it, but a module that it imports stays imported
+            # Changes in a branch of a condition are recorded in a journal, and undone after the branch. A module that
+            # the branch imports stays imported, so its changes are recorded in another journal.
             machine.journal = Journal()
             machine.walk(found, scope)
             machine.scopes, machine.label, machine.journal = scopes, label, journal
