@@ -57,8 +57,7 @@ def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> li
             wrong = [one for feature in bundle.features for one in feature.check_gpu_links(bundle)]
         found += wrong
     if rank == 0 or alone:
-        # one process per node makes these checks before the launch, and only rank 0 makes them in the run
-        found += rows_and_tokens(bundle)
+        found += rows_and_tokens(bundle)  # checked by one process per node before the launch, by rank 0 in the run
     return found
 
 

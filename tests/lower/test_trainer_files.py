@@ -176,7 +176,7 @@ def test_no_feature_is_found_by_its_name() -> None:
 
 
 def names_of(source: bytes) -> tuple[list[str], list[str]]:
-    """Read the source of an enabled.py: the features in it, and the base classes of its trainer, both as listed there."""
+    """Read the source of an enabled.py: the features in it, and the base classes of its trainer, as they are listed."""
     tree = ast.parse(source)
     table = next(one.value for one in tree.body if isinstance(one, ast.AnnAssign))
     kind = next(one for one in ast.walk(tree) if isinstance(one, ast.ClassDef))
