@@ -198,8 +198,8 @@ def evaluated_masked(run: Any) -> dict[str, Any]:
 
 
 def folder(run: Any) -> dict[str, Any]:
-    """The bundle's first source is a folder. Whether the datasets library, given only this folder, reads all files of
-    it that are in the bundle.
+    """Whether the datasets library reads all files of the bundle's first source, which is a folder, if it gets only the
+    folder and not the list of its files.
     """
     import datasets
 

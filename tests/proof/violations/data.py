@@ -149,7 +149,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("H08", "XP753", at="init", target="trl-0.18", common={"logging_steps": 2}, measure="losses.hidden",
           expect={"hidden": True}, variant="0.18"),
     Proof("H09", "XP752", measure="rows.project", expect={"project": "huggingface"}),
-    Proof("H19", "XP173", needs="the package swanlab, with which tests/proof/test_trackers.py shows it"),
+    Proof("H19", "XP173", needs="the package swanlab; tests/proof/test_trackers.py has it and shows the error"),
     Proof("H10", "XP121", case="XP121-logging-dir", arguments={"logging_dir": "logs"}, raises="TypeError",
           match="logging_dir"),
 )  # fmt: skip

@@ -176,7 +176,7 @@ ATTENTION: tuple[Proof, ...] = (
     Proof("A29", "XP315", case="XP315-older-target", at="load", family="nemotron", raises="ValueError",
           match="flex_attention", legal=of("target trl-0.18"), variant="older-target", **KEPT),
     Proof("A30", "XP315", case="XP315-flash3-older", variant="flash3-older",
-          needs="flash-attn-3, whose arithmetic tests/stacks/test_stack_families.py computes with each family"),
+          needs="flash-attn-3; tests/stacks/test_stack_families.py computes the same attention in plain torch for each family"),
     Proof("A32", "XP319", at="load", measure="attention.past", expect={"beyond": True, "finite": True}),
     Proof("A33", "XP316", at="train", raises="NotImplementedError", match="backward on CPU", eager=True),
     Proof("A36", "XP481", at="init", text=cpu(selective("reentrant")), legal=cpu(selective()),

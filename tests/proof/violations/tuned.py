@@ -23,7 +23,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("Q71", "XP233", at="load", measure="adapters.packed_step", raises="RuntimeError", match="same dtype",
           legal=spec("vera(bits=8)", strategy="ddp")),
     Proof("Q71", "XP233", case="XP233-buffers", variant="buffers",
-          needs="ZeRO in 16 bits, which bundles have on GPUs only; the differential runs it over gloo"),
+          needs="ZeRO in 16 bits, which bundles have on GPUs only; the differential test runs it on CPUs (gloo)"),
     Proof("Q71", "XP233", case="XP233-fsdp", at="train", keep=("fsdp", "save_strategy"), processes=2, variant="fsdp",
           text=spec("vera(rank=16)", save=UNSAVED, strategy="fsdp"),
           legal=spec("miss(rank=8)", save=UNSAVED, strategy="fsdp"),
