@@ -20,7 +20,8 @@ URL = re.compile(
 )
 VARIABLE = re.compile(r"\$[\w{(]|%[A-Za-z_]+%|`")
 PINNED = re.compile(r"\btarget[ \t]+(?P<pin>(?P<package>[a-z]+)[ \t]*(?:==|>=|~=|<=)[ \t]*(?P<version>[\d.]+))")
-WEIGHT = re.compile(r"[ \t]*[:*][ \t]*(?P<weight>\d+(?:\.\d+)?)(?=[ \t]*[,\]])")
+WEIGHT = re.compile(r"[ \t]{0,8}[:*][ \t]{0,8}(?P<weight>\d{1,9}(?:\.\d{1,9})?)(?=[ \t]{0,8}[,\]])")
+"""A pattern for the weight of an item in a list, in another notation: `accuracy: 1`, `accuracy * 0.5`."""
 PART = re.compile(r"[:@][\w.\-]+")
 """A pattern for the configuration (`:NAME`) or the revision (`@NAME`) after the name of a dataset or a model."""
 
@@ -104,6 +105,10 @@ def weight_after(location: ParserPosition, text: str) -> Diagnostic | None:
     if found is None or before is None or not any(item.kind == "LSQB" for item in location.stack):
         return None
     form = f"(weight={found['weight']})"
-    edits = (Edit(Span(before.end, found.end()), form),)
+    _, end = line_bounds(text, before.end, before.end)
+    end = min(end, (text + "]").find("]", before.end) + 1)
+    edits = tuple(
+        Edit(Span(*one.span()), f"(weight={one['weight']})") for one in WEIGHT.finditer(text, before.end, end)
+    )
     help = f"write `{location.word}{form}`, the item with its weight"
     return location.error(codes.UNEXPECTED_CHARACTER, f"unexpected `{location.shown}`", help, edits=edits)

@@ -90,6 +90,8 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
             return None  # `true` is no text for such a setting: `output_dir = true` names no folder
         return typed if isinstance(node, String) else _quoted(text) if isinstance(node, Ref | Number) else None
     if kind == "weighted":
+        if isinstance(node, String) and _is_known(row, Ref(node.span, node.value)):
+            return node.value  # `loss_type = "hinge"`
         return typed if _is_known(row, node) else None
     if kind in ("file", "template") and TEXTS.fullmatch(text):
         return f'file("{text}")'
