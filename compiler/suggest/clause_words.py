@@ -16,6 +16,7 @@ from xpc.compiler.suggest.likeness import parts, weight, words
 from xpc.compiler.suggest.tables import contrary_words, fillers, loose_words
 from xpc.compiler.suggest.typed_form import intended_value
 from xpc.grammar.record import record
+from xpc.grammar.tree import Number
 
 LEAST = 4
 """The least number of letters of a word whose other endings count as the same word: `tolerate` and `tolerations`."""
@@ -87,9 +88,11 @@ def _rows(unknown: UnknownName, clause: str) -> list[Setting]:
 
 
 def _takes(row: Setting, unknown: UnknownName) -> bool:
+    """Whether a setting can have the user's value. A number is not meant as a text."""
     if unknown.node is None:
         return row.kind in (FLAG, BLOCK)
-    return row.kind is not BLOCK and intended_value(row, unknown) is not None
+    value = None if row.kind is BLOCK else intended_value(row, unknown)
+    return value is not None and not (isinstance(unknown.node, Number) and value.startswith('"'))
 
 
 def _has(known_words: frozenset[str], word: str) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from compile_support import REPOSITORY, SEED, checked, shown
 
 from xpc.compiler.language import schema
-from xpc.grammar.diagnostic import NOTE
+from xpc.grammar.diagnostic import NOTE, applied
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Call, Clause, List, Ref, Setting, Value
@@ -148,3 +148,19 @@ def test_a_limit_of_prompts_that_nobody_wrote_is_no_long_prompt(limits, code):
 def test_a_misspelt_sweep_is_a_finding(name):
     found = checked(f"{SEED}\n{name} {{ lr = [1e-5, 2e-5] }}\n")
     assert [one.code for one in found.problems if one.primary and name in one.message] == ["XP101"], shown(found)
+
+
+@pytest.mark.parametrize(("body", "right"), [
+    ("sweep {\n  warmup_ratio = [0.03, 0.1]\n}\n", "sweep {\n  warmup = [3%, 10%]\n}\n"),
+    ("memory {\n  grad_ckpt {\n    use_reentrant = true\n  }\n}\n", "memory {\n  checkpointing {\n    reentrant = true\n  }\n}\n"),
+])  # fmt: skip
+def test_errors_that_a_correction_leaves_are_reported_in_the_same_round(body, right):
+    text = f"xpc 1\n{LINE}\n{body}"
+    edits = [edit for one in checked(text).problems for edit in one.edits]
+    assert applied(text, edits) == f"xpc 1\n{LINE}\n{right}"
+
+
+def test_a_correction_of_an_edit_is_in_the_edit_and_its_help():
+    text = f"xpc 1\n{LINE} at lr 1e-5\n"
+    edits = [edit for one in checked(text).problems for edit in one.edits]
+    assert applied(text, edits) == f"xpc 1\n{LINE} with lr=1e-5\n"
