@@ -160,7 +160,7 @@ PREPOSITION = re.compile(r"(?P<word>in|at|under)[ \t]+(?:(?P<rate>\d[\d.]*e-\d+)
 def _other_preposition(location: ParserPosition) -> Diagnostic | None:
     """The error for `in bf16`, `at lr=1e-5` and `at 1e-5` after the data. None for any other text."""
     found = PREPOSITION.match(location.source.text, location.span.start)
-    if found is None or found["word"] != location.word and found["word"] != location.shown.strip("`"):
+    if found is None or (found["word"] != location.word and found["word"] != location.shown.strip("`")):
         return None
     rate = f"with lr={found['rate']}" if found["rate"] else "with"
     span = Span(found.start(), found.end()) if found["rate"] else Span(*found.span("word"))

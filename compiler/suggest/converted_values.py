@@ -83,7 +83,7 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
         return _targets(text)
     if row.path == "launch.host_memory":
         return _gibibytes(text)
-    if kind in SHARED and _is_ratio(name) and NUMBER.fullmatch(text):
+    if kind in SHARED and NUMBER.fullmatch(text) and _is_ratio(name, text):
         return _percent(name, text)
     if kind in ("text", "path", "name", "text_or_file", "repository"):
         if not isinstance(node, String) and text.lower() in SWITCHES:
@@ -141,8 +141,11 @@ def _flag(row: Setting, text: str) -> str | None:
     return "true" if text in YES else "false" if text in NO else None
 
 
-def _is_ratio(name: str) -> bool:
-    if "learning" in name.lower():  # `min_learning_rate` is a learning rate, although the setting also accepts a share
+def _is_ratio(name: str, text: str) -> bool:
+    """Whether a number after a name is a ratio. A learning rate is none, although its setting also accepts a share:
+    `min_learning_rate = 0.1`, `end_rate = 1e-6`.
+    """
+    if "learning" in name.lower() or (name.lower().endswith("rate") and abs(float(text)) < 1e-3):
         return False
     return name.lower().replace("-", "_").rpartition("_")[2] in RATIO or "ratio" in name.lower()
 

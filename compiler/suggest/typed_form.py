@@ -167,6 +167,8 @@ def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | N
     if guess.value:
         return guess.value
     if unknown.node is None:
-        named = next((one for one in row.choices if one in parts(unknown.name)), None)  # `sdpa attention` is `attn=sdpa`
+        named = next(
+            (one for one in row.choices if one in parts(unknown.name)), None
+        )  # `sdpa attention` is `attn=sdpa`
         return None if row.kind is FLAG else named or example(row)
     return intended_value(row, unknown)

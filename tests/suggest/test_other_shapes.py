@@ -48,9 +48,15 @@ CASES = [
     (f"{LINE} in bf16\n", f"{LINE} with bf16\n"),
     (f"{LINE} for 2 epochs at 1e-5\n", f"{LINE} for 2 epochs with lr=1e-5\n"),
     ("train qwen2.5-3b on the first 500 rows of alpaca\n", "train qwen2.5-3b on alpaca[train:500]\n"),
-    (f"{MIX}  alpaca: 0.7\n  capybara {{ share = 30% }}\n}}\n", f"{MIX}  alpaca {{ share = 70% }}\n  capybara {{ share = 30% }}\n}}\n"),
-    ("method grpo {\n  rewards = [accuracy: 1, format * 0.5]\n}\n", "method grpo {\n  rewards = [accuracy(weight=1), format(weight=0.5)]\n}\n"),
-    ("model {\n  chat_template = \"llama-3\"\n}\n", "model {\n  chat_template = llama3\n}\n"),
+    (
+        f"{MIX}  alpaca: 0.7\n  capybara {{ share = 30% }}\n}}\n",
+        f"{MIX}  alpaca {{ share = 70% }}\n  capybara {{ share = 30% }}\n}}\n",
+    ),
+    (
+        "method grpo {\n  rewards = [accuracy: 1, format * 0.5]\n}\n",
+        "method grpo {\n  rewards = [accuracy(weight=1), format(weight=0.5)]\n}\n",
+    ),
+    ('model {\n  chat_template = "llama-3"\n}\n', "model {\n  chat_template = llama3\n}\n"),
     ("adapter = dora\n", "lora(dora)\n"),
     ('trainer = "DPOTrainer"\n', "method=dpo\n"),
     ('validation_split = "test"\n', 'eval(split="test")\n'),

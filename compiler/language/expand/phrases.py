@@ -53,13 +53,19 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
         if words and isinstance(follows, Number) and _is_before_adapter(clauses, words[0], follows, value):
             at += 3
             continue
-        length = next((one for one in range(len(words), 1, -1) if _is_phrase(clauses, words[:one], options[at + one :])), 0)
+        length = next(
+            (one for one in range(len(words), 1, -1) if _is_phrase(clauses, words[:one], options[at + one :])), 0
+        )
         if not length:
             kept.append(node)
             at += 1
             continue
         after = options[at + length] if at + length < len(options) else None
-        if isinstance(after, Ref) and after.name in OF and isinstance(later := (*options, None)[at + length + 1], Number):
+        if (
+            isinstance(after, Ref)
+            and after.name in OF
+            and isinstance(later := (*options, None)[at + length + 1], Number)
+        ):
             after, at = later, at + 1  # `batch size of 64`
         value = after if isinstance(after, Number | String) else None
         name = "_".join(one.name for one in words[:length])

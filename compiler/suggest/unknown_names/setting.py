@@ -42,7 +42,15 @@ def _of_setting(case: Guessed) -> Suggestion:
     """The suggestion for a setting. First, the value may show that another setting is meant than the guessed one. Then
     the steps are tried in order, and the first suggestion is returned.
     """
-    for other in (_named_repository, _hub_switch, _four_bits, _saved_adapter, _share_of_rows, _split, _length_in_tokens):
+    for other in (
+        _named_repository,
+        _hub_switch,
+        _four_bits,
+        _saved_adapter,
+        _share_of_rows,
+        _split,
+        _length_in_tokens,
+    ):
         case = evolve(case, guess=other(case) or case.guess)
     steps = (
         _loss_of_a_method,
