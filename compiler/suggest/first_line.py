@@ -89,9 +89,9 @@ def rewrite_first_line(found: Diagnostic) -> Diagnostic:
     part = PART_OF.search(line)
     if part is not None:
         known = registry.find_dataset(part["data"])
-        form = f"on {part['data']}[{'train' if known is None else known.split}:{part['part']}]"
-        edits = (Edit(Span(start + part.start(), start + part.end()), form),)
-        return evolve(found, message="a part of a split follows its dataset", help=f"write `{form}`", edits=edits)
+        rows = f"on {part['data']}[{'train' if known is None else known.split}:{part['part']}]"
+        edits = (Edit(Span(start + part.start(), start + part.end()), rows),)
+        return evolve(found, message="a part of a split follows its dataset", help=f"write `{rows}`", edits=edits)
     form = sentence_of(line)
     if form is None or form == line.strip():
         return found

@@ -152,7 +152,10 @@ def test_a_misspelt_sweep_is_a_finding(name):
 
 @pytest.mark.parametrize(("body", "right"), [
     ("sweep {\n  warmup_ratio = [0.03, 0.1]\n}\n", "sweep {\n  warmup = [3%, 10%]\n}\n"),
-    ("memory {\n  grad_ckpt {\n    use_reentrant = true\n  }\n}\n", "memory {\n  checkpointing {\n    reentrant = true\n  }\n}\n"),
+    (
+        "memory {\n  grad_ckpt {\n    use_reentrant = true\n  }\n}\n",
+        "memory {\n  checkpointing {\n    reentrant = true\n  }\n}\n",
+    ),
 ])  # fmt: skip
 def test_errors_that_a_correction_leaves_are_reported_in_the_same_round(body, right):
     text = f"xpc 1\n{LINE}\n{body}"

@@ -41,7 +41,8 @@ def test_a_setting_of_the_clause_is_preferred_to_one_that_is_called_alike(clause
 
 def test_a_value_that_no_setting_takes_gives_no_setting():
     _, found = named("launch slurm", "node_features = 5")
-    assert not found.edits and "constraint =" not in (found.help or ""), found
+    assert not found.edits, found
+    assert "constraint =" not in (found.help or ""), found
 
 
 @pytest.mark.parametrize("line", ["batch_size = 8", "with batch size 8", "with a batch size of 8"])

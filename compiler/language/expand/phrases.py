@@ -150,7 +150,9 @@ def _words(options: tuple[Operand, ...]) -> list[Ref]:
 
 
 def _is_before_adapter(clauses: Clauses, word: Ref, value: Number, adapter: Operand | None) -> bool:
-    """Report a setting of an adapter that stands before it: `rank 16 lora` is `lora(rank=16)`. False for other items."""
+    """Report a setting of an adapter that stands before it: `rank 16 lora` is `lora(rank=16)`. False for any other
+    items.
+    """
     if not isinstance(adapter, Ref) or adapter.name not in schema.ADAPTERS or f"lora.{word.name}" not in schema.BY_PATH:
         return False
     clauses.valued(word, adapter, f"{adapter.name}({word.name}={clauses.typed(value.span)})")
