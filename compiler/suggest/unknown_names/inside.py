@@ -101,8 +101,8 @@ def _by_its_words(case: Inside, found: Suggestion) -> Suggestion | None:
         return of_guess(case.unknown, Meaning(row.path, own=True))
     value = intended_value(row, case.unknown)
     form = row.name if value is None else f"{row.name} = {value}"
-    told = case.says(f"write `{form}`: {row.doc}", f"did you mean `{form}`?")
-    return evolve(told, edit=form if by_words.complete else None, replaces_value=True, intended=(row.path,))
+    suggested = case.says(f"write `{form}`: {row.doc}", f"did you mean `{form}`?")
+    return evolve(suggested, edit=form if by_words.complete else None, replaces_value=True, intended=(row.path,))
 
 
 def _first_line_in_a_clause(case: Inside) -> Suggestion | None:
