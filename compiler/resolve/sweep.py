@@ -289,6 +289,7 @@ class _Reader(Reporter):
     def unknown(self, name: Name) -> None:
         from xpc.compiler.suggest.extra_form import names  # imported only here, because only a misspelt sweep needs it
         from xpc.compiler.suggest.meaning import SAME, meaning
+        from xpc.compiler.suggest.no_equivalent import advice
 
         rows = [row.path for row in schema.TABLE if row.name == name.text]
         if name.text in schema.SOURCE_SETTINGS and not rows:
@@ -308,9 +309,10 @@ class _Reader(Reporter):
         near = rows[0] if rows else None if guess is None or guess.path not in schema.BY_PATH else guess.path
         if near is not None and schema.outer_names().get(near.rpartition(".")[2]) == near:
             near = near.rpartition(".")[2]
-        if near is None or schema.BY_PATH.get(near, schema.BY_PATH["seed"]).kind is BLOCK:
+        advised = None if rows else advice(f"{name.text} number", "")  # `batch_size` is `gbs` or `micro`
+        if advised or near is None or schema.BY_PATH.get(near, schema.BY_PATH["seed"]).kind is BLOCK:
             message, near = f"`{name.text[:60]}` is not a setting of the language", None
-            self.problem("XP101", message, name.span, help="`xpc list settings` prints them all")
+            self.problem("XP101", message, name.span, help=advised or "`xpc list settings` prints them all")
             return
         message = f"`{name.text[:60]}` is a setting of a block" if rows else (
             f"`{name.text[:60]}` is not a setting of the language")  # fmt: skip
