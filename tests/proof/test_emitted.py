@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,9 +12,8 @@ from emitted import FILES, SPECS, compiled, put
 from extra_arguments import FLAG, NUMBER
 from interpreters import stack_of
 from patience import HUNG
-from stacks import REPOSITORY, looked_at, payload
+from stacks import looked_at, payload
 
-from xpc.compiler import stacks
 from xpc.compiler.stacks import STACKS
 
 NAMES = [one.name for one in SPECS]
@@ -92,14 +90,6 @@ def test_requirements_are_the_pins_of_the_target(bundles: Mapping[str, str], nam
     flash = os.path.join(bundles[name], "requirements-flash.txt")
     assert os.path.exists(flash) is plan["model"]["attn_implementation"].startswith("flash")
     assert set(stack.requirements()) <= set(pins)
-
-
-def test_the_train_extra_installs_the_pins_of_the_default_target() -> None:
-    with open(os.path.join(REPOSITORY, "pyproject.toml"), "rb") as handle:
-        extra = dict(line.split("==") for line in tomllib.load(handle)["project"]["optional-dependencies"]["train"])
-    stack = stack_of(stacks.DEFAULT)
-    assert {package: stack.pins.get(package) for package in extra} == extra
-    assert {"torch", "transformers", "trl", "accelerate", "deepspeed", "liger-kernel"} <= set(extra)
 
 
 LAUNCHES = (

@@ -109,7 +109,7 @@ def test_a_template_that_was_changed_is_not_rendered(made: Bundle) -> None:
 
 def test_a_reward_file_that_was_changed_is_not_executed(made: Bundle, tmp_path: Path) -> None:
     edit(made, made.plan["method"]["rewards"][0]["file"], f"open({str(tmp_path / 'pwned')!r}, 'w').close()\n")
-    with pytest.raises(RunError, match="sha256 differs"):
+    with pytest.raises(RunError, match="is not the file that this bundle was compiled with"):
         rewards.functions(made)
     assert not (tmp_path / "pwned").exists()
 

@@ -229,6 +229,8 @@ def test_the_training_extra_is_the_default_target() -> None:
         train = tomllib.load(file)["project"]["optional-dependencies"]["train"]
     pins = stack_of(stacks.DEFAULT).pins
     assert set(train) <= {f"{package}=={version}" for package, version in pins.items()}
+    needed = {"torch", "transformers", "trl", "accelerate", "deepspeed", "liger-kernel"}
+    assert needed <= {one.partition("==")[0] for one in train}
 
 
 def test_base_arguments_belong_to_the_caller() -> None:
