@@ -66,9 +66,9 @@ def total_changes(before: Sequence[Run], after: Sequence[Run], prices: Mapping[s
         sides = [forecasts(runs, prices) for runs in (before, after)]
     except (DoesNotCompile, UsageError):
         return
-    misfits = [sum(one.plan.verdict == "no" for one in side) for side in sides]
-    if misfits[0] != misfits[1]:
-        yield Change(MISFITS, *(f"{one:,}" for one in misfits), "", (misfits[0], misfits[1]))
+    old_misfits, new_misfits = (sum(one.plan.verdict == "no" for one in side) for side in sides)
+    if old_misfits != new_misfits:
+        yield Change(MISFITS, f"{old_misfits:,}", f"{new_misfits:,}", "", (old_misfits, new_misfits))
     for name in ADDED:
         was, now = (added(side, name) for side in sides)
         if was is None or now is None:
