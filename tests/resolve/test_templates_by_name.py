@@ -153,6 +153,13 @@ def test_a_system_prompt_needs_a_place():
     assert "XP567" in codes(checked(eager))
 
 
+def test_rows_of_unknown_columns_are_not_called_conversations(tmp_path):
+    local = {**ON_TINY, "train": trained('"tiny" on "rows.jsonl"')}
+    for row, codes_of in (('{"content": "a"}', ["XP124"]), ('{"messages": []}', ["XP505", "XP554"])):
+        place = put(tmp_path / codes_of[0], {**TINY, "rows.jsonl": f"{row}\n"})
+        assert sorted(errors(checked(spec(**local), place))) == codes_of
+
+
 def test_a_template_in_the_configuration_of_a_tokenizer_counts(tmp_path):
     files = dict(TINY)
     assert "XP505" in errors(checked(spec(**ON_TINY), put(tmp_path / "without", files)))
