@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from xpc.compiler.spec.survey import Broken
-from xpc.runtime.features.rows.csv_texts import NULLS
+from xpc.runtime.features.launch.csv_texts import NULLS
 
 Row = Mapping[str, object]
 MOST_ROWS = 4_000_000

@@ -111,6 +111,7 @@ ORDER = {
         "Processor",
         "ChatTemplate",
         "TemplateTime",
+        "AssistantMasks",
         "AddedTokens",
         "SpecialTokens",
         "MessageFields",

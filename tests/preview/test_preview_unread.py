@@ -73,20 +73,20 @@ def test_a_parquet_file_is_checked_and_a_json_file_is_not_checked_again(warm: Wa
     rows[5]["messages"][1]["content"] = ""
     write_table(pyarrow.Table.from_pylist(rows), os.path.join(warm.location, "unread.parquet"))
     put(warm.location, {"unread.jsonl": lines(rows)})
-    said = {}
+    printed = {}
     for name in ("unread.parquet", "unread.jsonl"):
         put(warm.location, {"unread.xp": spec(data=f'"{name}"')})
         words = [os.path.join(warm.location, "unread.xp"), "-n", "1", "--rows", "all"]
-        said[name], status = command.run(command.parse(words))
+        printed[name], status = command.run(command.parse(words))
         assert status == 0
         assert command.run(command.parse([*words, "--deny", "warnings"]))[1] == int(name.endswith("parquet"))
     assert (
         "in the 8 rows that `xpc check` does not read:\n  warning XP533 nothing-to-learn: row 5 of"
-        in (said["unread.parquet"])
+        in (printed["unread.parquet"])
     )
-    assert "1 row: 1 warning;" in said["unread.parquet"]
-    assert "XP549" not in said["unread.parquet"]  # the weights, which are all null, say nothing about the rows
-    assert "XP533" not in said["unread.jsonl"]
+    assert "1 row: 1 warning;" in printed["unread.parquet"]
+    assert "XP549" not in printed["unread.parquet"]  # the weights, which are all null, say nothing about the rows
+    assert "XP533" not in printed["unread.jsonl"]
 
 
 @pytest.mark.slow

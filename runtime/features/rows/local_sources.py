@@ -9,9 +9,9 @@ from ...core import bundle_integrity
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
 from ...library_internals.json_texts import keep_dates
-from ..launch import local_files
+from ..launch import csv_texts, local_files
 from ..launch.verified_files import changed
-from . import csv_texts, split_files
+from . import split_files
 
 BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
 
