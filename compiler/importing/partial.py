@@ -18,7 +18,7 @@ import re
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.outcomes import ERROR, UNDECIDED, Decision, Message
 from xpc.compiler.importing.overrides import Overrides
-from xpc.compiler.importing.script_keys import find
+from xpc.compiler.importing.script_keys import DECLARED, find
 from xpc.compiler.importing.text.entries import SECRET, shown
 from xpc.grammar.record import evolve
 
@@ -28,6 +28,10 @@ DATA = re.compile(r"(?:train_dataset|load_dataset|dataset)\b|(?:dataset_name|dat
 COLUMN = re.compile("^the column `[^`]*`: ")
 """Matches the beginning of a reason that is about a column, such as "the column `x`: ...". Columns with the same reason
 make one decision.
+"""
+TYPO = "did you mean"
+"""The beginning of the help about a key that is similar to a known one. If a script near the source declares the key,
+then it is no typing error, but a key of the script.
 """
 STATUS = 3
 """The exit status of an import that wrote a spec with decisions left for a person."""
@@ -44,11 +48,7 @@ def apply(draft: Draft, overrides: Overrides) -> None:
     for name, outcome in draft.outcomes.items():
         if outcome.outcome == ERROR:
             draft.outcomes[name] = evolve(outcome, outcome=UNDECIDED)
-    explained: list[Message] = []
-    if not draft.model:
-        explained += _missing(draft, "which model is trained", MODEL, errors, "`--model NAME`")
-    if not draft.sources:
-        explained += _missing(draft, "which data it trains on", DATA, errors, "`--data NAME`")
+    explained = _missing(draft, errors)
     rewards = draft.settings.get("method.rewards")
     named = re.findall(r'"([^":]+\.py):', rewards.text) if rewards is not None else []
     lost = sorted(one for one in {*named} if one not in draft.files and overrides.read(one) is None)
@@ -61,7 +61,10 @@ def apply(draft: Draft, overrides: Overrides) -> None:
                 "write it, or copy it from the repository of the original",
             )
         )
-    known = find(draft, [one.entry.key for one in errors if one.own and one.entry], overrides) if errors else {}
+    doubtful = [one.entry.key for one in errors if one.entry and (one.own or one.help.startswith(TYPO))]
+    known = find(draft, doubtful, overrides) if errors else {}
+    errors = [evolve(one, own=True) if one.entry and one.help.startswith(TYPO) and DECLARED in known.get(one.entry.key, "")
+              else one for one in errors]  # fmt: skip
     grouped: dict[tuple[str, str], list[Message]] = {}
     for one in errors:
         why = one.why
@@ -76,16 +79,40 @@ def apply(draft: Draft, overrides: Overrides) -> None:
         draft.decisions.append(_own(own, known))
 
 
-def _missing(draft: Draft, what: str, keys: re.Pattern[str], errors: list[Message], help: str) -> list[Message]:
-    """Add the decision about a missing model or missing data (`what`). Returns the errors that explain why the model or
-    data is missing. These errors make no further decisions.
+def _missing(draft: Draft, errors: list[Message]) -> list[Message]:
+    """Add the decisions about a missing model and missing data. Returns the errors that explain why the model or data
+    is missing. These errors make no further decisions.
+
+    If the cause is a variable of a shell script that is not set, such as `$1`, everything that depends on this variable
+    is one decision.
     """
-    found = [one for one in errors if not one.own and one.entry is not None and keys.match(one.entry.key)]
-    why = found[0].why if found else "no key names it"
-    locations = tuple(dict.fromkeys(one.location for one in found if one.location))
-    help = f"{found[0].help}, and {help} names it" if found and "--set" in found[0].help else help
-    draft.decisions.append(Decision(f"{what}: {why}", locations, help))
-    return found
+    wanted = [("which model is trained", MODEL, "`--model NAME`")] if not draft.model else []
+    wanted += [("which data it trains on", DATA, "`--data NAME`")] if not draft.sources else []
+    explained: list[Message] = []
+    shared: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for what, keys, option in wanted:
+        found = [one for one in errors if not one.own and one.entry is not None and keys.match(one.entry.key)]
+        explained += found
+        if found and "--set" in found[0].help:
+            shared.setdefault((found[0].why, found[0].help), []).append((what, option))
+            continue
+        why = found[0].why if found else "no key names it"
+        locations = tuple(dict.fromkeys(one.location for one in found if one.location))
+        draft.decisions.append(Decision(f"{what}: {why}", locations, option))
+    for (why, help_), missing in shared.items():
+        same = [one for one in errors if one.why == why and one.help == help_]
+        names = [f"`{one.entry.key}`" for one in same if one.entry is not None and one not in explained]
+        explained += same
+        locations = tuple(dict.fromkeys(one.location for one in same if one.location))
+        help_ = f"{help_}, and {missing[0][1]} names it" if len(missing) == 1 and not names else help_
+        text = f"{_listed([*(what for what, _ in missing), *names])}: {why}"
+        draft.decisions.append(Decision(text, locations, help_))
+    return explained
+
+
+def _listed(names: list[str]) -> str:
+    """At most six names, separated by commas, and the number of the others."""
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def _decision(why: str, help: str, messages: list[Message]) -> Decision:
@@ -94,8 +121,7 @@ def _decision(why: str, help: str, messages: list[Message]) -> Decision:
     if len(messages) == 1:
         return Decision(messages[0].text, locations, help)
     names = [f"`{one.entry.key}`" for one in messages if one.entry is not None]
-    listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-    return Decision(f"{listed}: {why}", locations, help)
+    return Decision(f"{_listed(names)}: {why}", locations, help)
 
 
 def _comment(message: Message, why: str) -> str:
@@ -109,10 +135,9 @@ def _comment(message: Message, why: str) -> str:
 
 def _own(messages: list[Message], known: dict[str, str]) -> Decision:
     names = [f"`{one.entry.key}`" for one in messages if one.entry is not None]
-    listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
     what = "key" if len(names) == 1 else "keys"
     where = "" if known else ", and no script next to the source declares them"
-    text = f"what {len(names)} {what} of the repository's own script should do: {listed}{where}"
+    text = f"what {len(names)} {what} of the repository's own script should do: {_listed(names)}{where}"
     return Decision(text, tuple(one.location for one in messages), "the spec keeps the lines of these keys as comments")
 
 

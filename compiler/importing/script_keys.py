@@ -12,6 +12,8 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides
 from xpc.grammar.record import record
 
+DECLARED = "declares it"
+"""The words of a sentence about a key that a script declares, and does not only read."""
 LONG = 90
 """The maximum length, in characters, of a key's default or help text in a comment."""
 
@@ -28,7 +30,7 @@ class ScriptKey:
     @property
     def sentence(self) -> str:
         """A sentence about the key, such as "train.py:31 declares it, default 0.5"."""
-        out = f"{self.location} {'declares' if self.declared else 'reads'} it"
+        out = f"{self.location} {DECLARED if self.declared else 'reads it'}"
         out += f", default {self.default}" if self.default else ""
         return f"{out}: {self.help}" if self.help else out
 

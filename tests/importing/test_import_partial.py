@@ -67,6 +67,29 @@ def test_decisions_are_counted_and_short(here, capsys):
     assert "r.yaml:2: lerning_rate: 1" in (here / "r.xp").read_text()
 
 
+def test_everything_that_one_variable_decides_is_one_decision(here, capsys):
+    (here / "r.sh").write_text(
+        'case "$SIZE" in\n  s) M=Qwen/Qwen2.5-3B; D=org/rows; LR=1e-6;;\n  m) M=Qwen/Qwen2.5-7B; D=org/more; LR=1e-7;;\nesac\n'
+        "trl sft --model_name_or_path $M --dataset_name $D --learning_rate $LR\n"
+    )
+    err = run("r.sh", "--partial", "-o", "r.xp", capsys=capsys)[2]
+    assert "1 decision left" in err
+    assert "which model is trained, which data it trains on, `learning_rate`: the script does not set $SIZE" in err
+    assert "the script knows s, m" in err
+    status, out, _ = run("r.sh", "--set", "SIZE=s", capsys=capsys)
+    assert status == 0
+    assert "train Qwen/Qwen2.5-3B on org/rows" in out
+
+
+def test_key_that_a_script_declares_is_no_typo(here, capsys):
+    (here / "r.yaml").write_text(HEAD + "bonus_scale: 2\nlerning_rate: 1\nuse_pefft: true\n")
+    (here / "more.py").write_text("parser.add_argument('--use_pefft')\n")
+    err = run("r.yaml", "--partial", "-o", "r.xp", capsys=capsys)[2]
+    assert "2 keys of the repository's own script should do: `bonus_scale`, `use_pefft`" in err
+    assert "did you mean `learning_rate`?" in err
+    assert "did you mean `use_peft`?" not in err
+
+
 def test_another_word_is_no_typo(here, capsys):
     (here / "r.yaml").write_text(HEAD + "reward_type: exact\n")
     assert "did you mean" not in run("r.yaml", capsys=capsys)[2]

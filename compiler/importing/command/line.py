@@ -34,7 +34,8 @@ class Line:
 
     If an argument occurs twice, `again` has its first value, which argparse ignores. `dropped` has words such as
     `$EXTRA_ARGS` that consist of a variable which is not set: the shell would remove such a word. `file` is the shell
-    script that contains the command. `environment` are the assignments of variables in this script, such as `X=1`.
+    script that contains the command. `environment` are the assignments of variables in this script, such as `X=1`. `at` is the
+    line of the command.
     """
 
     launcher: str
@@ -46,6 +47,7 @@ class Line:
     dropped: tuple[Word, ...] = ()
     file: str = ""
     environment: tuple[Word, ...] = ()
+    at: int = 0
 
     @property
     def cut(self) -> Word | None:
@@ -83,15 +85,19 @@ def parsed(call: Call, file: str, environment: tuple[Word, ...], short: Mapping[
     if launcher in ("trl", "llamafactory-cli", "axolotl"):
         program = f"{launcher} {words.pop(0).text}" if words else launcher
         options: dict[str, Entry] = {}
+        unset: list[Word] = []
     else:
-        options, program, words = _options(words, file)
+        script = next((n for n, one in enumerate(words) if one.text.endswith(".py")), 0)
+        unset = [words[n] for n in range(script) if _is_left_out(words, n)]
+        options, program, words = _options([one for one in words if one not in unset], file)
         options |= _slots(options)
     words = [evolve(one, text=(short or {}).get(one.text, one.text)) for one in words]
     again: list[Entry] = []
     left_out = [_is_left_out(words, n) for n in range(len(words))]
-    dropped = [one for one, out in zip(words, left_out, strict=True) if out]
+    dropped = unset + [one for one, out in zip(words, left_out, strict=True) if out]
     arguments, rest = _arguments([one for one, out in zip(words, left_out, strict=True) if not out], file, again)
-    return Line(launcher, options, program, arguments, tuple(rest), tuple(again), tuple(dropped), file, environment)
+    return Line(launcher, options, program, arguments, tuple(rest), tuple(again), tuple(dropped), file, environment,
+                call.words[0].line)  # fmt: skip
 
 
 COUNTS = ("nproc_per_node", "num_gpus", "nnodes", "num_nodes", "num_processes", "num_machines")
@@ -128,7 +134,7 @@ def _is_left_out(words: list[Word], n: int) -> bool:
     `$EXTRA_ARGS`. False if the word is the value of an option, as in `--lr $LR`.
     """
     one = words[n]
-    if re.fullmatch(r"\$\{\w+\}", one.open):
+    if re.fullmatch(r"\$\{\w+\}", one.open) or " (" in one.open:
         return False  # the branches of the script set this variable to different values, so its value is unknown
     alone = one.open and re.fullmatch(r"\$\{?[A-Za-z_]\w*(?:\[[@*]\](?::\d+)?)?\}?", one.text)
     before = words[n - 1].text if n else ""

@@ -28,6 +28,8 @@ ENVIRONMENT = {
 }  # fmt: skip
 NAMING = ("save", "track.name", "track.project", "save.hub.name")
 """Settings that only name a run. They are left out of a sweep, because xpc itself names the runs of a sweep."""
+PROGRAM = re.compile(r"\$\{?(\w+)\}?(?:\.py)?$")
+"""Matches a program whose name is in a variable that is not set, as in `accelerate launch $1`."""
 FILES = ("config", "config_file", "deepspeed", "deepspeed_config", "fsdp_config")
 """Arguments and options of launchers that name a file of settings."""
 
@@ -207,6 +209,9 @@ def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> 
         draft.warn(entries[name], f"it is read as `{name}`: argparse takes the beginning of a name"
                    if name.startswith(key) else f"the script's own name is read as TRL's `{name}`")  # fmt: skip
     _unset(draft, unset)
+    unknown = PROGRAM.search(line.program)
+    if unknown is not None:
+        draft.error(Entry("program", line.program, line.file, line.at), *not_set(f"${unknown[1]}"))
     own_script.report_unread(draft, script)
     _dropped(draft, line)
     _config_file(draft, given)
@@ -229,8 +234,7 @@ def _config_file(draft: Draft, given: Given) -> None:
     for one in line.again:
         draft.warn(one, f"it is given twice: the last value, {shown(line.arguments[one.key])}, counts")
     if config is not None and config.unset:
-        name = config.unset.removeprefix("$")
-        draft.error(config, f"the script does not set {config.unset}", f"`--set {name}=VALUE` sets it")
+        draft.error(config, *not_set(config.unset))
     elif config is not None and given.inside is None:
         draft.error(
             config, "the file does not exist, and most settings of the run are in it", "import that file itself"

@@ -5,8 +5,9 @@ branch.
 from __future__ import annotations
 
 import fnmatch
+import re
 
-from xpc.compiler.importing.text.conditions import both, concerns_unset, truth_of
+from xpc.compiler.importing.text.conditions import both, compared, concerns_unset, truth_of
 from xpc.compiler.importing.text.entries import Unreadable
 from xpc.compiler.importing.text.expansion import Variables, joined
 from xpc.compiler.importing.text.shell_words import Word, Words
@@ -14,6 +15,13 @@ from xpc.grammar.record import field, mutable
 
 MOST_BLOCKS = 200
 """How deeply conditions, loops and functions may be nested."""
+MOST_VALUES = 12
+"""How many values of a variable are named that decides which branch of a condition runs."""
+UNSET = re.compile(r"\$\w+")
+WHOLE = re.compile(r"\$\w+|\$\{\w+(?::?\?[^}]*)?\}")
+"""Matches a word that is nothing but one variable, such as `$1` or `${SIZE:?}`."""
+PLAIN = re.compile(r"[\w./:+-]+")
+"""A value without wildcards, such as `7b`."""
 
 
 @mutable
@@ -27,6 +35,8 @@ class Block:
     - `value`: the word that a `case` compares, or the operator after which a condition continues
     - `unset`: whether the condition is `[ -z "$X" ]` for a variable that the script never sets
     - `armed`: whether a pattern of a `case` was read, so that commands follow
+    - `cause`: the unset variable that all conditions of an `if` or a `case` compare, such as `$1`; None if there are
+      others. `compared` has the values with which they compare it
     """
 
     kind: str
@@ -40,6 +50,21 @@ class Block:
     value: Word | None = None
     unset: bool = False
     armed: bool = False
+    cause: str | None = ""
+    compared: list[str] = field(factory=list)
+
+    def compare(self, word: Word, values: list[str]) -> None:
+        """Record that the current branch runs if an unset variable (`word`) has one of the values."""
+        plain = UNSET.fullmatch(word.open) is not None and WHOLE.fullmatch(word.text) is not None
+        self.cause = word.open if plain and self.cause in ("", word.open) else None
+        self.compared += [one for one in values if PLAIN.fullmatch(one) and one not in self.compared]
+
+    @property
+    def decided(self) -> str:
+        """The variable that decides which branch runs, with the values that the script knows: `$1 (small, 7b)`. ""
+        without such a variable.
+        """
+        return f"{self.cause} ({', '.join(self.compared[:MOST_VALUES])})" if self.cause and self.compared else ""
 
 
 @mutable
@@ -111,7 +136,7 @@ class Branches:
             return
         if not complete and not block.settled:
             states = [*states, block.before.copy()]
-        self.state = joined(states, block.before.copy())
+        self.state = joined(states, block.before.copy(), block.decided)
 
     def pending(self, block: Block) -> bool:
         """Whether the condition of an `if` continues after `&&` or `||`."""
@@ -125,6 +150,9 @@ class Branches:
             truth = both(block.truth, truth, block.value.text)
         elif concerns_unset(words, self.state):
             block.unset = True
+        if truth is None:
+            left, right = compared(words) or (Word("", 0), Word("", 0))
+            block.compare(left, [right.text])
         block.truth = truth
         block.value = Word(ended, 0) if ended in ("&&", "||") else None
         return truth
@@ -139,6 +167,7 @@ class Branches:
             block.truth = False
         elif value.open or "$" in value.text:
             block.truth = None
+            block.compare(value, patterns)
         else:
             block.truth = any(fnmatch.fnmatchcase(value.text, one) for one in patterns) and (
                 None if block.doubtful else True

@@ -41,6 +41,15 @@ def truth_of(words: list[Word]) -> bool | None:
     return _compared(texts)
 
 
+def compared(words: list[Word]) -> tuple[Word, Word] | None:
+    """The two sides of a test for equality, such as `[ "$1" = small ]`, if the right side is known; None for another
+    command.
+    """
+    parts = [one for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
+    equal = len(parts) == 3 and len(parts) < len(words) and parts[1].text in ("=", "==") and not parts[2].open
+    return (parts[0], parts[2]) if equal else None
+
+
 def _computed_truth(text: str) -> bool | None:
     """Evaluate an arithmetic condition without variables, such as `4 > 1`; None for an unsupported one."""
     found = COMPARED.fullmatch(text)

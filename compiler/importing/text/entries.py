@@ -217,9 +217,14 @@ def words(entry: Entry) -> list[str] | None:
 
 def not_set(variable: str) -> tuple[str, str]:
     """Returns a pair for an error message: the reason why a shell variable's value is unknown, and the help. `variable`
-    is `$X` if the script never sets the variable X, and `${X}` if branches of a condition set X to different values.
+    is `$X` if the script never sets the variable X, `$X (a, b)` if the value depends on a condition that compares X with
+    a and b, and `${X}` if branches of another condition set X to different values.
     """
-    name = variable.strip("${}")
+    cause, _, values = variable.partition(" (")
+    name = cause.strip("${}")
+    if values:
+        why = f"the script does not set {cause}, and a condition on it decides the value"
+        return why, f"`--set {name}=VALUE` sets it; the script knows {values.removesuffix(')')}"
     help_ = f"`--set {name}=VALUE` sets it" if name.isidentifier() or name.isdecimal() else "write its value"
     if variable.startswith("${"):
         return f"the branches of a condition, which the import cannot evaluate, set ${name} differently", help_

@@ -112,18 +112,18 @@ class Variables:
         if not count:
             self.missing[f"{name}[@]"] = "$(...)"
 
-    def forget(self, name: str) -> None:
-        """Mark a variable as set to an unknown value. Its entry in `missing` becomes `${NAME}`; for a variable that is
-        never set, the entry is `$NAME`.
+    def forget(self, name: str, cause: str = "") -> None:
+        """Mark a variable as set to an unknown value. Its entry in `missing` becomes the cause, or `${NAME}` without one.
+        For a variable that is never set, the entry is `$NAME`.
         """
         self.known.pop(name, None)
         self.arrays.pop(name, None)
-        self.missing[name] = f"${{{name}}}"
+        self.missing[name] = cause or f"${{{name}}}"
 
 
-def joined(branches: list[Variables], before: Variables) -> Variables:
+def joined(branches: list[Variables], before: Variables, cause: str = "") -> Variables:
     """The variables after a condition whose outcome is unknown. A variable keeps its value if all branches agree on it;
-    otherwise it is unknown.
+    otherwise it is unknown. `cause` is what the condition compares, as in `Block.decided`.
     """
     if not branches:
         return before
@@ -131,7 +131,7 @@ def joined(branches: list[Variables], before: Variables) -> Variables:
     for name in {key for one in branches for key in (*one.known, *one.missing, *one.arrays)}:
         states = [(one.known.get(name), one.missing.get(name), one.arrays.get(name)) for one in branches]
         if any(one != states[0] for one in states):
-            out.forget(name)
+            out.forget(name, cause)
             _keep_arguments(out, name, branches)
     return out
 
@@ -198,10 +198,10 @@ def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[
         raw = text[start:at]
         if value is None and raw.startswith("${") and " " in raw and removed[:2] != "$(":
             # keep only the variable's name: the message in `${X:?message}` has spaces, which would split the word
-            raw = removed
+            raw = removed.partition(" ")[0]
         if value is None and raw.startswith("$((") and removed != "$((...))":
             # keep only the variable's name: the spaces in `$((RANDOM % 100))` would split the word
-            raw = removed
+            raw = removed.partition(" ")[0]
         out += raw if value is None else value
         missing = first_missing(missing, removed)
     return out, missing

@@ -81,3 +81,28 @@ def test_the_outcome_of_a_key_names_its_setting() -> None:
     outcomes = {one.key: one for one in imported(SCRIPT, "--rewards", "r.py", name="train.py").draft.outcomes.values()}
     assert (outcomes["reward_weights"].outcome, outcomes["reward_weights"].to) == ("mapped", "method.rewards")
     assert outcomes["model.config.eos_token_id"].outcome == "irrelevant"
+
+
+STOPPING = """\
+from transformers import StoppingCriteria
+
+class Words(StoppingCriteria):
+    def __init__(self, words):
+        if words:
+            super().__init__(words)
+        else:
+            super().__init__()
+
+def stop(words, loud):
+    if loud in words:
+        return Words(words)
+    return Words(some())
+
+x = [stop(some(), some())]
+"""
+
+
+def test_library_class_that_branches_initialize_with_more_or_fewer_arguments_has_arguments() -> None:
+    made = value(STOPPING)[0]
+    assert isinstance(made, Object)
+    assert all(isinstance(one, Argument) for one in made.positional)

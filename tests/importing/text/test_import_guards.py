@@ -88,12 +88,67 @@ def test_words_that_an_undecided_condition_adds_are_a_warning(text: str, tmp_pat
 
 
 def test_arguments_that_branches_set_differently_are_an_error(tmp_path: Path) -> None:
-    text = 'if [ $Z = 1 ]; then ARGS="--lr 1e-6"; else ARGS="--lr 1e-7"; fi\npython train.py $ARGS\n'
+    text = 'if [ -f x ]; then ARGS="--lr 1e-6"; else ARGS="--lr 1e-7"; fi\npython train.py $ARGS\n'
     found = run(tmp_path, text)
     assert found.draft.wrong
     assert any("branches of a condition, which the import cannot evaluate, set $ARGS differently" in one
                for one in found.messages)  # fmt: skip
     assert "lr = 1e-7" in run(tmp_path, text, "--set", "ARGS=--lr 1e-7").text
+
+
+BY_CASE = """\
+case "$1" in
+  small) LR=1e-6; SEED=3;;
+  big | large) LR=1e-7; SEED=4;;
+  *) exit 1;;
+esac
+"""
+
+
+@pytest.mark.parametrize("text", [
+    BY_CASE,
+    "SIZE=${1:?size}\n" + BY_CASE.replace('"$1"', "$SIZE"),
+    'if [ "$1" = small ]; then LR=1e-6; SEED=3\nelif [[ $1 == big ]] || [ $1 = large ]; then LR=1e-7; SEED=4\n'
+    "else exit 1\nfi\n",
+])  # fmt: skip
+def test_variable_that_a_condition_compares_is_the_cause(text: str, tmp_path: Path) -> None:
+    assert last(text + "f $LR x$SEED") == [
+        ("f", ""), ("$LR", "$1 (small, big, large)"), ("x$SEED", "$1 (small, big, large)")
+    ]  # fmt: skip
+    found = run(tmp_path, text + "python train.py --lr $LR --seed $SEED\n")
+    assert found.draft.wrong
+    errors = [one for one in found.draft.messages if one.severity == "error"]
+    assert {one.why for one in errors} == {"the script does not set $1, and a condition on it decides the value"}
+    assert {one.help for one in errors} == {"`--set 1=VALUE` sets it; the script knows small, big, large"}
+    known = run(tmp_path, text + "python train.py --lr $LR --seed $SEED\n", "--set", "1=big")
+    assert not known.draft.wrong
+    assert "lr = 1e-7" in known.text
+    assert "seed 4" in known.text
+
+
+@pytest.mark.parametrize("text", [
+    "case $(hostname) in a) X=1;; *) X=2;; esac",
+    'if [ "$1" = a ]; then X=1; elif [ -f b ]; then X=2; else X=3; fi',
+    'if [ "$1" = a ]; then X=1; elif [ "$2" = b ]; then X=2; else X=3; fi',
+    'case "v$1" in v1) X=1;; *) X=2;; esac',
+])  # fmt: skip
+def test_condition_on_something_else_is_not_said_to_depend_on_one_variable(text: str) -> None:
+    assert last(f"{text}\nf $X") == [("f", ""), ("$X", "${X}")]
+
+
+def test_program_in_a_variable_that_is_not_set_is_an_error(tmp_path: Path) -> None:
+    text = "accelerate launch $1 --lr 1e-6\n"
+    found = run(tmp_path, text)
+    assert found.draft.wrong
+    assert any('`program: "$1"`: the script does not set $1' in one for one in found.messages)
+    assert "lr = 1e-6" in run(tmp_path, text, "--set", "1=train.py").text
+
+
+def test_unset_variable_before_the_program_is_not_the_program(tmp_path: Path) -> None:
+    found = run(tmp_path, "accelerate launch $FLAGS train.py --lr 1e-6\n")
+    assert not found.draft.wrong
+    assert "lr = 1e-6" in found.text
+    assert any("`$FLAGS`: the script does not set this variable" in one for one in found.messages)
 
 
 def test_variable_that_nothing_sets_is_a_warning_for_a_script_of_the_repository(tmp_path: Path) -> None:

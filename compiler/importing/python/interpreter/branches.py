@@ -140,4 +140,4 @@ def _merged(join: Join, one: list[object], other: list[object]) -> list[object]:
     if len(one) == len(other):
         return [join.join(a, b) for a, b in zip(one, other)]
     longer = one if len(one) > len(other) else other
-    return [join.unknown(longer[-1])]
+    return [join.only(longer[-1])]
