@@ -137,15 +137,18 @@ def test_fire_passes_the_arguments_to_a_function(tmp_path: Path) -> None:
         SCRIPT.partition("@dataclass")[0]
         + """
 import fire
+from peft import LoraConfig
 
-def train(base: str = "Qwen/Qwen2.5-3B", lr: float = 1e-5):
+def train(base: str = "Qwen/Qwen2.5-3B", lr: float = 1e-5, targets: list[str] = ["k_proj"]):
     SFTTrainer(model=base, args=SFTConfig(learning_rate=lr, output_dir="out"),
-               train_dataset=load_dataset("org/rows", split="train")).train()
+               peft_config=LoraConfig(target_modules=targets), train_dataset=load_dataset("org/rows", split="train")).train()
 
 fire.Fire(train)
 """
     )
-    assert "lr = 3e-5" in launched(tmp_path, "python train.py --lr 3e-5\n", body).text
+    found = launched(tmp_path, "python train.py --lr 3e-5 --targets '[q_proj, v_proj]'\n", body)
+    assert "lr = 3e-5" in found.text
+    assert "targets = [q_proj, v_proj]" in found.text
 
 
 @pytest.mark.parametrize(

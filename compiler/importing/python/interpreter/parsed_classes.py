@@ -32,7 +32,8 @@ from xpc.compiler.importing.trl import versions
 
 PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
-
+SEVERAL = re.compile(r"[\[(]([^\[\](){}]*)[\])]")
+"""Matches a list or tuple without other brackets in it, such as `[q_proj, v_proj]`."""
 
 FROM_VALUES = ("parse_dict", "parse_json_file", "parse_yaml_file")
 """Methods of a parser that read a dict or a file instead of the command."""
@@ -115,9 +116,18 @@ def parameters(machine: Machine, function: Function) -> dict[str, Argument]:
     found = {key: one for key, one in machine.command.arguments.items() if key in kinds or spec.kwarg is not None}
     machine.command.used.update(found)
     locations = {key: Location(one.file, one.line) for key, one in found.items()}
-    return {
-        key: Argument(value_of(one, kinds.get(key, ""), locations[key]), locations[key]) for key, one in found.items()
-    }
+    return {key: Argument(_fired(one, kinds.get(key, ""), locations[key]), locations[key]) for key, one in found.items()}
+
+
+def _fired(entry: Entry, annotation: str, location: Location) -> object:
+    """The value that `fire` gives an argument. It reads `[a, b]` and `(a, b)` as several values, also without quotes
+    around the words.
+    """
+    several = SEVERAL.fullmatch(entry.value) if isinstance(entry.value, str) and not entry.unset else None
+    if several is None:
+        return value_of(entry, annotation, location)
+    items = [one.strip().strip("\"'") for one in several[1].split(",")]
+    return [_converted(one, "") for one in items if one]
 
 
 def settings(machine: Machine, kind: Class) -> dict[str, Argument]:
