@@ -63,8 +63,11 @@ def apply(draft: Draft, overrides: Overrides) -> None:
         )
     doubtful = [one.entry.key for one in errors if one.entry and (one.own or one.help.startswith(TYPO))]
     known = find(draft, doubtful, overrides) if errors else {}
-    errors = [evolve(one, own=True) if one.entry and one.help.startswith(TYPO) and DECLARED in known.get(one.entry.key, "")
-              else one for one in errors]  # fmt: skip
+    declared = {key for key, why in known.items() if DECLARED in why}
+    errors = [
+        evolve(one, own=True) if one.entry and one.entry.key in declared and one.help.startswith(TYPO) else one
+        for one in errors
+    ]
     grouped: dict[tuple[str, str], list[Message]] = {}
     for one in errors:
         why = one.why

@@ -69,7 +69,8 @@ def test_decisions_are_counted_and_short(here, capsys):
 
 def test_everything_that_one_variable_decides_is_one_decision(here, capsys):
     (here / "r.sh").write_text(
-        'case "$SIZE" in\n  s) M=Qwen/Qwen2.5-3B; D=org/rows; LR=1e-6;;\n  m) M=Qwen/Qwen2.5-7B; D=org/more; LR=1e-7;;\nesac\n'
+        'case "$SIZE" in\n  s) M=Qwen/Qwen2.5-3B; D=org/rows; LR=1e-6;;\n'
+        "  m) M=Qwen/Qwen2.5-7B; D=org/more; LR=1e-7;;\nesac\n"
         "trl sft --model_name_or_path $M --dataset_name $D --learning_rate $LR\n"
     )
     err = run("r.sh", "--partial", "-o", "r.xp", capsys=capsys)[2]

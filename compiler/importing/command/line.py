@@ -34,8 +34,8 @@ class Line:
 
     If an argument occurs twice, `again` has its first value, which argparse ignores. `dropped` has words such as
     `$EXTRA_ARGS` that consist of a variable which is not set: the shell would remove such a word. `file` is the shell
-    script that contains the command. `environment` are the assignments of variables in this script, such as `X=1`. `at` is the
-    line of the command.
+    script that contains the command. `environment` are the assignments of variables in this script, such as `X=1`.
+    `at` is the line of the command.
     """
 
     launcher: str

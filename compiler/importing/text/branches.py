@@ -18,7 +18,7 @@ MOST_BLOCKS = 200
 MOST_VALUES = 12
 """How many values of a variable are named that decides which branch of a condition runs."""
 UNSET = re.compile(r"\$\w+")
-WHOLE = re.compile(r"\$\w+|\$\{\w+(?::?\?[^}]*)?\}")
+ALONE = re.compile(r"\$\w+|\$\{\w+(?::?\?[^}]*)?\}")
 """Matches a word that is nothing but one variable, such as `$1` or `${SIZE:?}`."""
 PLAIN = re.compile(r"[\w./:+-]+")
 """A value without wildcards, such as `7b`."""
@@ -55,7 +55,7 @@ class Block:
 
     def compare(self, word: Word, values: list[str]) -> None:
         """Record that the current branch runs if an unset variable (`word`) has one of the values."""
-        plain = UNSET.fullmatch(word.open) is not None and WHOLE.fullmatch(word.text) is not None
+        plain = UNSET.fullmatch(word.open) is not None and ALONE.fullmatch(word.text) is not None
         self.cause = word.open if plain and self.cause in ("", word.open) else None
         self.compared += [one for one in values if PLAIN.fullmatch(one) and one not in self.compared]
 
@@ -85,6 +85,10 @@ class Branches:
         """Whether it is certain that the current command does not run."""
         return self.ended or any(one.truth is False or one.ended for one in self.blocks)
 
+    def inner(self, base: int) -> Block | None:
+        """The innermost open block, if it is above the first `base` blocks."""
+        return self.blocks[-1] if len(self.blocks) > base else None
+
     def begin(self, block: Block) -> None:
         """Open a block. Raises Unreadable if the nesting is too deep."""
         if len(self.blocks) >= MOST_BLOCKS:
@@ -103,7 +107,7 @@ class Branches:
 
     def otherwise(self, base: int) -> None:
         """Begin the `else` branch of an `if`."""
-        block = self.blocks[-1] if len(self.blocks) > base else None
+        block = self.inner(base)
         if block is not None and block.kind == "if":
             self.close_branch(block)
             block.truth = False if block.settled else None if block.doubtful else True
@@ -137,6 +141,13 @@ class Branches:
         if not complete and not block.settled:
             states = [*states, block.before.copy()]
         self.state = joined(states, block.before.copy(), block.decided)
+
+    def next_branch(self, base: int) -> None:
+        """End the branch of a `case` at `;;`."""
+        block = self.inner(base)
+        if block is not None and block.kind == "case":
+            self.close_branch(block)
+            block.truth, block.armed = False, False
 
     def pending(self, block: Block) -> bool:
         """Whether the condition of an `if` continues after `&&` or `||`."""

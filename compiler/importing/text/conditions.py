@@ -6,8 +6,8 @@ import fnmatch
 import re
 from collections.abc import Callable, Mapping
 
-from xpc.compiler.importing.text.arithmetic import computed
-from xpc.compiler.importing.text.expansion import WHOLE, Variables
+from xpc.compiler.importing.text.arithmetic import WHOLE, computed
+from xpc.compiler.importing.text.expansion import Variables
 from xpc.compiler.importing.text.shell_words import Word
 
 COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {

@@ -217,8 +217,8 @@ def words(entry: Entry) -> list[str] | None:
 
 def not_set(variable: str) -> tuple[str, str]:
     """Returns a pair for an error message: the reason why a shell variable's value is unknown, and the help. `variable`
-    is `$X` if the script never sets the variable X, `$X (a, b)` if the value depends on a condition that compares X with
-    a and b, and `${X}` if branches of another condition set X to different values.
+    is `$X` if the script never sets the variable X, `$X (a, b)` if the value depends on a condition that compares X
+    with a and b, and `${X}` if branches of another condition set X to different values.
     """
     cause, _, values = variable.partition(" (")
     name = cause.strip("${}")

@@ -8,9 +8,9 @@ import fnmatch
 import posixpath
 import re
 
-from xpc.compiler.importing.text.arithmetic import computed
+from xpc.compiler.importing.text.arithmetic import WHOLE, computed
 from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
-from xpc.compiler.importing.text.filters import filtered
+from xpc.compiler.importing.text.filters import PRINTED, filtered
 from xpc.grammar.record import field, mutable
 
 OWN_FOLDER = re.compile(
@@ -32,8 +32,6 @@ CARDS_COUNTED = re.compile(r"nvidia-smi\s+(?:-L|--list-gpus|--query-gpu=)[^|;&]*
 """A pattern for `nvidia-smi -L | wc -l`, which counts the GPUs of a node."""
 OPERATION = re.compile(r"(?P<hash>#)?(?P<each>!)?(?P<name>\w+)(?:\[(?P<index>[^\]]*)\])?(?P<rest>.*)", re.S)
 VARIABLE = re.compile(r"\$(\d|[A-Za-z_]\w*|[@*])")
-WHOLE = re.compile(r"-?[0-9]{1,18}")
-"""Matches an integer of at most 18 digits. Such a number fits in the 64 bits of the shell's integers."""
 DEPTH = 12
 """The maximum nesting of `${...}` and `$(...)` in each other."""
 LOGIN = ("USER", "HOME", "LOGNAME", "PWD", "HOSTNAME", "TMPDIR", "SCRATCH", "SLURM_JOB_ID", "SLURM_SUBMIT_DIR")
@@ -113,8 +111,8 @@ class Variables:
             self.missing[f"{name}[@]"] = "$(...)"
 
     def forget(self, name: str, cause: str = "") -> None:
-        """Mark a variable as set to an unknown value. Its entry in `missing` becomes the cause, or `${NAME}` without one.
-        For a variable that is never set, the entry is `$NAME`.
+        """Mark a variable as set to an unknown value. Its entry in `missing` becomes the cause, or `${NAME}` without
+        one. For a variable that is never set, the entry is `$NAME`.
         """
         self.known.pop(name, None)
         self.arrays.pop(name, None)
@@ -377,23 +375,9 @@ def _command(inside: str, state: Variables, line: int, depth: int) -> tuple[str 
     if cached is not None:
         return f"{cached[1]}/{cached[2]}", ""
     name, _, rest = inside.partition(" ")
-    if name not in ("basename", "dirname", "echo", "expr", "seq", "realpath") or re.search(r"[|;&<>]", rest):
+    if name not in PRINTED or re.search(r"[|;&<>]", rest):
         return None, "$(...)"
     text, removed = expand(rest, state, line, depth + 1)
     words = [one.strip("\"'") for one in text.split() if one.strip("\"'") not in ("--", "-n", "-m", "-e")]
-    if removed or not words:
-        return None, removed or "$(...)"
-    if name == "basename":
-        return posixpath.basename(words[0].rstrip("/")).removesuffix(words[1] if len(words) > 1 else ""), ""
-    if name == "dirname":
-        return posixpath.dirname(words[0].rstrip("/")) or ".", ""
-    if name == "expr":
-        value = computed(" ".join(words).replace("\\", ""))
-        return (None, "$(...)") if value is None else (str(value), "")
-    if name == "seq":
-        ends = [int(one) for one in words if WHOLE.fullmatch(one)]
-        if len(ends) == 3 and ends[1] == 0:
-            return None, "$(...)"
-        first, last = (1, ends[0]) if len(ends) == 1 else (ends[0], ends[-1]) if ends else (1, 0)
-        return " ".join(map(str, range(first, min(last, first + 99) + 1, ends[1] if len(ends) == 3 else 1))), ""
-    return " ".join(words), ""
+    output = None if removed or not words else PRINTED[name](words)
+    return output, "" if output is not None else removed or "$(...)"

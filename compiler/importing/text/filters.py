@@ -4,9 +4,12 @@ is run.
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
+from collections.abc import Callable, Mapping
 
+from xpc.compiler.importing.text.arithmetic import WHOLE, computed
 from xpc.compiler.importing.text.entries import MAX_SIZE
 
 SPECIAL = re.compile(r"[][*^$+?(){}|\\]")
@@ -96,3 +99,26 @@ def replaced(command: str, text: str) -> str | None:
         if at >= 0 and not (begins and at):
             lines[n] = line[:at] + new if rest else line.replace(old, new, -1 if every and not begins else 1)
     return "\n".join(lines)
+
+
+def _name(words: list[str]) -> str:
+    return posixpath.basename(words[0].rstrip("/")).removesuffix(words[1] if len(words) > 1 else "")
+
+
+def _result(words: list[str]) -> str | None:
+    value = computed(" ".join(words).replace("\\", ""))
+    return None if value is None else str(value)
+
+
+def _numbers(words: list[str]) -> str | None:
+    ends = [int(one) for one in words if WHOLE.fullmatch(one)]
+    first, last = (1, ends[0]) if len(ends) == 1 else (ends[0], ends[-1]) if ends else (1, 0)
+    step = ends[1] if len(ends) == 3 else 1
+    return " ".join(map(str, range(first, min(last, first + 99) + 1, step))) if step else None
+
+
+PRINTED: Mapping[str, Callable[[list[str]], str | None]] = {
+    "basename": _name, "dirname": lambda words: posixpath.dirname(words[0].rstrip("/")) or ".", "expr": _result,
+    "seq": _numbers, "echo": " ".join, "realpath": " ".join,
+}  # fmt: skip
+"""What commands with known arguments print; None if it is not known."""

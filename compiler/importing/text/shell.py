@@ -21,6 +21,8 @@ __all__ = ["Call", "Word", "calls"]
 
 BEFORE = ("do", "then", "else", "{", "(", "!", "time")
 """Shell keywords that may stand before a command."""
+CLOSING = {"fi": "if", "esac": "case", "done": "loop", "}": "group"}
+"""Keywords that end a block, each with the kind of the block."""
 DECLARING = ("export", "declare", "readonly", "local", "typeset")
 COUNTING = re.compile(r"\(\(\s*(\w+)\s*=([^;]*);\s*\1\s*<(=?)([^;]*);\s*(?:\1\+\+|\+\+\1)\s*\)\)")
 """Matches the head of a counting loop, such as `((i = 0; i < 3; i++))`."""
@@ -104,48 +106,58 @@ class _Shell(Branches):
             self.count += 1
             if self.count > MOST_COMMANDS:
                 raise Unreadable(f"following it takes more than {MOST_COMMANDS} commands", words.line)
-            if len(self.blocks) > base and self.blocks[-1].kind == "case" and not self.blocks[-1].armed:
+            block = self.inner(base)
+            if block is not None and block.kind == "case" and not block.armed:
                 self.arm(words)
-            defined = words.function()
-            if defined is not None:
-                if not self.dead:
-                    self.functions[defined[0]] = (*defined[1:], words.text)
+            if self.defines(words):
                 continue
-            runs = {"&&": truth, "||": None if truth is None else not truth}.get(last, True)
-            before = self.state.copy() if runs is None else None
-            words.state, words.reading = self.state, not self.dead and runs is not False
-            found = words.command()
-            if before is not None and found == []:
-                # an assignment to an array after `&&` or `||`, as in `check && ARRAY+=(...)`, may or may not happen
-                self.state = joined([self.state, before], before)
-            if found is None:
+            read = self.next(words, last, truth)
+            if read is None or (read and read[0].text == "}" and len(self.blocks) == base and base):
                 del self.blocks[base:]
                 return
-            ended, body = words.ended, words.body
-            while len(found) > 1 and found[0].text in BEFORE:
-                if found[0].text == "else":
-                    self.otherwise(base)
-                elif found[0].text == "{":
-                    last = self.group(found[0], last, truth)
-                found = found[1:]
-            head = found[0].text if found else ""
-            if head == "{":
-                last = self.group(found[0], last, truth)
+            found, last = self.openings(read, base, last, truth)
+            if read and not found:
                 continue
-            if head == "}" and len(self.blocks) > base and self.blocks[-1].kind == "group":
-                self.close(self.blocks.pop(), False)
-                last, truth = ended, None
-                continue
-            if head == "}" and len(self.blocks) == base and base:
-                return
+            head, ended = found[0].text if found else "", words.ended
             if last in ("&&", "||") and head and head not in ("if", "case"):
-                truth = self.linked(found, last, truth, ended, body)
+                truth = self.linked(found, last, truth, ended, words.body)
             else:
-                truth = self.command(found, ended, body, base)
-            if ended == ";;" and self.blocks[base:] and self.blocks[-1].kind == "case":
-                self.close_branch(self.blocks[-1])
-                self.blocks[-1].truth, self.blocks[-1].armed = False, False
+                truth = self.command(found, ended, words.body, base)
+            if ended == ";;":
+                self.next_branch(base)
             last = ended if head not in ("then", "else", "do", "fi", "done", "esac") else ""
+
+    def defines(self, words: Words) -> bool:
+        """If a function is defined next, read its head. The body is interpreted at each call."""
+        defined = words.function()
+        if defined is not None and not self.dead:
+            self.functions[defined[0]] = (*defined[1:], words.text)
+        return defined is not None
+
+    def next(self, words: Words, link: str, before: bool | None) -> list[Word] | None:
+        """Read the words of the next command; None at the end of the text. `link` is the operator before it, and
+        `before` is whether the command before the operator succeeded.
+        """
+        runs = {"&&": before, "||": None if before is None else not before}.get(link, True)
+        state = self.state.copy() if runs is None else None
+        words.state, words.reading = self.state, not self.dead and runs is not False
+        found = words.command()
+        if state is not None and found == []:
+            # an assignment to an array after `&&` or `||`, as in `check && ARRAY+=(...)`, may or may not happen
+            self.state = joined([self.state, state], state)
+        return found
+
+    def openings(self, found: list[Word], base: int, link: str, before: bool | None) -> tuple[list[Word], str]:
+        """Interpret the keywords before a command, such as `else` and `{`. Returns the words after them, and the
+        operator before these words.
+        """
+        while found and (found[0].text == "{" or (len(found) > 1 and found[0].text in BEFORE)):
+            if found[0].text == "else":
+                self.otherwise(base)
+            elif found[0].text == "{":
+                link = self.group(found[0], link, before)
+            found = found[1:]
+        return found, link
 
     # -- functions ---------------------------------------------------------------------------------------------------
 
@@ -172,42 +184,37 @@ class _Shell(Branches):
         unknown.
         """
         head = found[0].text if found else ""
-        block = self.blocks[-1] if len(self.blocks) > base else None
-        if head == "if":
-            self.begin(Block("if", found[0].line, self.state.copy()))
-            return self.condition(found[1:], ended)
-        if head == "elif" and block is not None and block.kind == "if":
-            self.close_branch(block)
-            if block.settled:
-                block.truth = False
-                return None
-            block.unset = False
-            return self.condition(found[1:], ended)
-        if head in ("then", "do"):
-            return None
-        if head == "else":
-            self.otherwise(base)
-            return None
-        if head == "fi" and block is not None and block.kind == "if":
-            self.blocks.pop()
-            self.close(block, block.value is not None)
-            return None
+        block = self.inner(base)
+        kind = block.kind if block is not None else ""
+        if head in ("if", "elif") and (head == "if" or kind == "if"):
+            return self.tested(found, ended)
         if head == "case" and len(found) > 1:
             self.begin(Block("case", found[0].line, self.state.copy(), False, value=found[1]))
-            return None
-        if head == "esac" and block is not None and block.kind == "case":
-            self.blocks.pop()
-            self.close(block, block.settled)
-            return None
-        if head in ("for", "while", "until", "select"):
+        elif head in ("for", "while", "until", "select"):
             self.loop(found)
-            return None
-        if head == "done" and block is not None and block.kind == "loop":
+        elif head == "else":
+            self.otherwise(base)
+        elif block is not None and CLOSING.get(head) == kind:
             self.blocks.pop()
-            return None
-        if block is not None and block.kind == "if" and ended != "" and self.pending(block):
-            return self.condition(found, ended)
-        return self.simple(found, body)
+            if kind != "loop":
+                self.close(block, {"if": block.value is not None, "case": block.settled}.get(kind, False))
+        elif head not in ("then", "do"):
+            if block is not None and kind == "if" and ended != "" and self.pending(block):
+                return self.condition(found, ended)
+            return self.simple(found, body)
+        return None
+
+    def tested(self, found: list[Word], ended: str) -> bool | None:
+        """Begin the branch of an `if` or `elif`, and evaluate its condition."""
+        if found[0].text == "if":
+            self.begin(Block("if", found[0].line, self.state.copy()))
+        else:
+            self.close_branch(self.blocks[-1])
+            if self.blocks[-1].settled:
+                self.blocks[-1].truth = False
+                return None
+            self.blocks[-1].unset = False
+        return self.condition(found[1:], ended)
 
     def linked(self, found: list[Word], link: str, before: bool | None, ended: str, body: str | None) -> bool | None:
         """Interpret the command after `&&` or `||` (`link`). `before` is whether the command before the operator
@@ -252,17 +259,15 @@ class _Shell(Branches):
             return None
         self.unset = ""
         if head in ("[", "[[", "test", "true", "false", ":") or head.startswith("(("):
-            self.unset = (
-                "&&" if concerns_unset(words, self.state) else "||" if concerns_unset(words, self.state, "-n") else ""
-            )
+            links = {"&&": "-z", "||": "-n"}
+            self.unset = next((link for link, test in links.items() if concerns_unset(words, self.state, test)), "")
             return truth_of(words)
         if head in ("mapfile", "readarray"):
             self.read_lines([one.text for one in found[1:]])
             return True
         if head == "cd" and len(words) > 1:
-            target = words[1]
-            if not target.open:
-                self.folder = posixpath.normpath(posixpath.join(self.folder, target.text))
+            if not words[1].open:
+                self.folder = posixpath.normpath(posixpath.join(self.folder, words[1].text))
             return True
         if head in ("source", ".") and len(words) > 1 and not words[1].open:
             self.source(words[1].text)
@@ -270,15 +275,13 @@ class _Shell(Branches):
         if head == "shift" and self.state.positional:
             self.state.positional = self.state.positional[1:]
             return True
-        return self.program(words, body)
+        return self.program(words, body) if words else None
 
     def program(self, words: list[Word], body: str | None) -> bool | None:
         """Interpret assignments or a call of a script's function, or record the call of a program. `body` is its
         here-document.
         """
         before: list[Word] = []
-        if not words:
-            return None
         exported = words[0].text == "export"
         if words[0].text in DECLARING:
             words = [one for one in words[1:] if not re.fullmatch(r"-\w+", one.text)]
@@ -348,8 +351,7 @@ class _Shell(Branches):
         """Begin a loop. Its body is read once, with the first value. A loop over the arguments of the script is
         skipped, because they are not known.
         """
-        block = Block("loop", found[0].line, self.state.copy())
-        self.begin(block)
+        self.begin(Block("loop", found[0].line, self.state.copy()))
         name = found[1].text if len(found) > 1 else ""
         counting = COUNTING.fullmatch(name)
         if counting is not None and not self.dead:
@@ -357,11 +359,11 @@ class _Shell(Branches):
             self.iterate(name, values)
         elif len(found) > 2 and found[0].text == "for" and found[2].text == "in":
             if not found[3:]:
-                block.truth = False
+                self.blocks[-1].truth = False
             elif not self.dead:
                 self.iterate(name, tuple(one.text for one in found[3:] if not one.open))
         elif any(re.search(r"\$#|\$\{?1\b", one.text) for one in found) and not self.state.positional:
-            block.truth = False  # a loop over `$1`, which is not given
+            self.blocks[-1].truth = False  # a loop over `$1`, which is not given
 
     def iterate(self, name: str, values: tuple[str, ...]) -> None:
         """Give the variable of a loop its first value, and record all values; without any, the value is unknown."""

@@ -141,7 +141,8 @@ from peft import LoraConfig
 
 def train(base: str = "Qwen/Qwen2.5-3B", lr: float = 1e-5, targets: list[str] = ["k_proj"]):
     SFTTrainer(model=base, args=SFTConfig(learning_rate=lr, output_dir="out"),
-               peft_config=LoraConfig(target_modules=targets), train_dataset=load_dataset("org/rows", split="train")).train()
+               peft_config=LoraConfig(target_modules=targets),
+               train_dataset=load_dataset("org/rows", split="train")).train()
 
 fire.Fire(train)
 """

@@ -116,7 +116,9 @@ def parameters(machine: Machine, function: Function) -> dict[str, Argument]:
     found = {key: one for key, one in machine.command.arguments.items() if key in kinds or spec.kwarg is not None}
     machine.command.used.update(found)
     locations = {key: Location(one.file, one.line) for key, one in found.items()}
-    return {key: Argument(_fired(one, kinds.get(key, ""), locations[key]), locations[key]) for key, one in found.items()}
+    return {
+        key: Argument(_fired(one, kinds.get(key, ""), locations[key]), locations[key]) for key, one in found.items()
+    }
 
 
 def _fired(entry: Entry, annotation: str, location: Location) -> object:
