@@ -14,7 +14,7 @@ from xpc.compiler.importing.text.shell import Call, Word, calls
 from xpc.compiler.importing.text.shell_files import INLINE
 from xpc.grammar.record import evolve
 
-LAUNCHED = re.compile(r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s[^\n]*?\.py|(?:^|\s)trl\s+\w+\s+--")
+LAUNCHED = re.compile(r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s(?:[^\n\\]|\\[^\0])*?\.py|(?:^|\s)trl\s+\w+\s+--")
 """Matches a training command inside of a string."""
 OTHER = re.compile(r"eval|infer|generat|bench|merge|serve|test|preprocess|convert|upload|push_to|download")
 """Matches words in the names of programs that do not train."""

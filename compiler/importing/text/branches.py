@@ -134,7 +134,7 @@ class Branches:
         first = block.states[0] if block.states else self.state
         self.close_branch(block)
         states = block.states
-        if block.unset and not ended and not complete:
+        if block.unset and not ended:
             # the condition `[ -z "$X" ]` is true for a variable that is never set, so its branch runs
             self.state = states[0] if states else first
             return
@@ -159,7 +159,7 @@ class Branches:
         truth = truth_of(words)
         if self.pending(block) and block.value is not None:
             truth = both(block.truth, truth, block.value.text)
-        elif concerns_unset(words, self.state):
+        elif concerns_unset(words, self.state) and not block.doubtful:
             block.unset = True
         if truth is None:
             left, right = compared(words) or (Word("", 0), Word("", 0))

@@ -15,6 +15,8 @@ COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 ORDERS = {"==": "-eq", "!=": "-ne", "<": "-lt", "<=": "-le", ">": "-gt", ">=": "-ge"}
 """Operators of arithmetic conditions, such as `>` in `((N > 1))`, each with the operator of `[ ]` for the same test."""
+EMPTY = {"=": "-z", "==": "-z", "!=": "-n"}
+"""The comparisons with an empty text, each with the operator that means the same."""
 COMPARED = re.compile(r"([^<>=!]*)(?:([<>]=?|[=!]=)([^<>=!]*))?")
 
 
@@ -78,10 +80,12 @@ def _compared(texts: list[str]) -> bool | None:
 
 
 def concerns_unset(words: list[Word], state: Variables, operator: str = "-z") -> bool:
-    """Whether a condition is `[ -z "$X" ]` for a variable that the script never sets. `operator` is the operator to
-    look for instead of `-z`.
+    """Whether a condition is `[ -z "$X" ]` or `[ "$X" = "" ]` for a variable that the script never sets. `operator` is
+    the operator to look for instead of `-z`.
     """
     texts = [one.text for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
+    if len(texts) == 3 and texts[1] in EMPTY and not texts[2]:
+        texts = [EMPTY[texts[1]], texts[0]]
     if len(texts) != 2 or texts[0] != operator:
         return False
     name = re.fullmatch(r"\$\{?([A-Za-z_]\w*)\}?", texts[1])

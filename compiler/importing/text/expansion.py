@@ -20,7 +20,10 @@ OWN_FOLDER = re.compile(
 """Matches `cd "$(dirname "$0")/.." && pwd`, which gives the folder of the script, or a folder above it."""
 FOLDER = re.compile(r"""cd\s+(?:--\s+)?["']?([^"'&;|]+?)["']?\s*&&\s*pwd(?:\s+-P)?""")
 """Matches `cd "$DIR/.." && pwd`, which gives the absolute path of a folder."""
-SELF = re.compile(r"""dirname\s+(?:--\s+)?["']?\$\{?(?:BASH_SOURCE(?:\[0\])?|0)\}?["']?""")
+SELF = re.compile(
+    r"""dirname\s+(?:--\s+)?["']?(?:\$\((?:realpath|readlink\s+-f)\s+["']?)?\$\{?(?:BASH_SOURCE(?:\[0\])?|0)\}?["')]*"""
+)
+"""Matches `dirname "$0"` and `dirname "$(realpath "$0")"`."""
 PIPED = re.compile(r"echo\s([^|]*)\|(?!\|)(.+)", re.S)
 """Matches a pipeline that begins with `echo`, such as `echo $NAME | cut -d/ -f2`."""
 CACHED = re.compile(r"(?:find|ls)\s.*/models--([\w.-]+?)--([\w.-]+)/snapshots\b.*", re.S)
