@@ -14,8 +14,12 @@ from xpc.compiler.importing.text.shell import Call, Word, calls
 from xpc.compiler.importing.text.shell_files import INLINE
 from xpc.grammar.record import evolve
 
-LAUNCHED = re.compile(r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s(?:[^\n\\]|\\[^\0])*?\.py|(?:^|\s)trl\s+\w+\s+--")
-"""Matches a training command inside of a string."""
+LAUNCHED = re.compile(
+    r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s(?:[^\n\\]|\\[^\0]){0,2000}?\.py|(?:^|\s)trl\s+\w+\s+--"
+)
+"""Matches a training command inside of a string. The number of characters before the program is limited, so that the
+time of the search grows linearly with the text.
+"""
 OTHER = re.compile(r"eval|infer|generat|bench|merge|serve|test|preprocess|convert|upload|push_to|download")
 """Matches words in the names of programs that do not train."""
 TRAINS = re.compile(r"train|sft|dpo|grpo|finetun|fine_tun", re.I)
