@@ -218,6 +218,8 @@ def test_f_strings_of_python_312(tmp_path: Path) -> None:
     ("for p in model.parameters():\n    p.grad = None", False),
     ("for p in reference.parameters():\n    p.requires_grad = False", False),
     ("for p in model.parameters():\n    p.requires_grad = False", True),
+    ("for n in range(len(model.model.layers)):\n    model.model.layers[n].self_attn = Mine()", True),
+    ("for n in range(len(model.model.layers)):\n    print(model.model.layers[n])", False),
 ])  # fmt: skip
 def test_loops_over_parameters_that_change_nothing(tmp_path: Path, loop: str, refused: bool) -> None:
     loading = (

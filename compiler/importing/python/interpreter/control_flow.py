@@ -16,7 +16,7 @@ from xpc.compiler.importing.python.interpreter.branches import MISSING
 from xpc.compiler.importing.python.interpreter.machine import LOOP, RETURN, STOP, Machine
 from xpc.compiler.importing.python.interpreter.operators import truth_of
 from xpc.compiler.importing.python.interpreter.source import unparsed
-from xpc.compiler.importing.python.interpreter.values import Choice, Join, Location, Object, condition
+from xpc.compiler.importing.python.interpreter.values import Choice, Join, Location, Object, Unknown, condition
 
 if TYPE_CHECKING:
     from typing import Any
@@ -121,8 +121,9 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
     """
     value = machine.evaluate(node.iter)
     items = functions.iterated(value)
-    if isinstance(value, Object) and value.last in PARAMETERS and _changes(node):
-        machine.parameters.append((machine.location(node), value))
+    looped = _parameters(value)
+    if looped is not None and _changes(node):
+        machine.parameters.append((machine.location(node), looped))
     if items is None:
         each = machine.inherited(node.iter, "it depends on a loop over items that are not known", value)
         if machine.assumed_truth(node, f"{ast.unparse(node.target)} in {ast.unparse(node.iter)}"):
@@ -147,6 +148,15 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
         if ends == f"{LOOP} break":
             return ""
     return machine.block(node.orelse)
+
+
+def _parameters(value: object) -> Object | None:
+    """The parameters or modules of a model through which a loop goes, also by number: `range(len(model.layers))`."""
+    if isinstance(value, Object) and value.path == "range" and value.positional:
+        value = value.positional[-1].value
+    if isinstance(value, Unknown):
+        value = value.hidden
+    return value if isinstance(value, Object) and value.last in PARAMETERS else None
 
 
 def _after_loop(ends: str) -> str:
