@@ -79,8 +79,8 @@ def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> floa
     each: float = OF_BLOCK if name.endswith("8bit") else weight
     kept, projected = 0.0, 0
     for one in _matrices(spec, facts):
-        # As in transformers, a target may be any part of a module's path. Stacked experts are not linear modules, so no
-        # target stands for them.
+        # As in transformers, a target may be any part of a module's path. Stacked experts are not linear modules,
+        # so no target includes them.
         if (one.count > 1 and spec.stack.facts.experts_stacked) or not spec.low_rank or not _named(one, targets):
             continue
         count = facts.layers * one.count if one.site else 1

@@ -35,7 +35,7 @@ from xpc.compiler.stacks import DEFAULT, STACKS  # noqa: E402
 PATH = os.path.join(os.path.dirname(TESTS), "compiler", "explain", "evidence.json")
 MOST = 8
 """The most lines of each spec that an example shows; a longer difference is not shown."""
-NO_PROOF = "tests/proof/violations has no case"
+NO_PROOF = "no proof in tests/proof/violations"
 STAGES = {
     "launch": "during `accelerate launch`",
     "config": "when the trainer's configuration is built",
@@ -81,12 +81,12 @@ def effect(proof: Proof) -> str:
     `ValueError when the model is loaded`; `{after}` becomes `after the model is loaded`.
     """
     module, _, function = proof.measure.rpartition(".")
-    measure = f"`{function}` of `tests/proof/measures/{module.replace('.', '/')}.py`"
+    measure = f"`{function}` (tests/proof/measures/{module.replace('.', '/')}.py)"
     if proof.raises and proof.measure:
-        return f"{proof.raises} in {measure}, called {{after}}"
+        return f"{proof.raises} in {measure}, which the proof calls {{after}}"
     if proof.raises or proof.warns:
         return (proof.raises or "a library's warning") + " {}"
-    return f"no error {{}}, but {measure} differs between the rejected spec and the accepted one"
+    return f"no error {{}}, but the rejected and the accepted spec give different results of {measure}"
 
 
 def proof_of(outcome: TableRow, code: str) -> str:
@@ -104,8 +104,8 @@ def proof_of(outcome: TableRow, code: str) -> str:
     for shown, by_stage in moments.items():
         when = any_of(map(moment, sorted(by_stage.items(), key=order)))
         lines.append(shown.format(when, after=when.replace("when ", "after ").replace("during ", "after ")))
-    lines += dict.fromkeys(f"{NO_PROOF}: a proof needs {proof.needs}" for proof in own if proof.needs)
-    return "; ".join(lines) or f"{NO_PROOF}: {outcome.unproven}"
+    lines += dict.fromkeys(f"{NO_PROOF} (a proof needs {proof.needs})" for proof in own if proof.needs)
+    return "; ".join(lines) or f"{NO_PROOF} ({outcome.unproven})"
 
 
 def any_of(texts: Iterable[str]) -> str:
