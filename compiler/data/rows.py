@@ -146,5 +146,5 @@ def first_columns(path: str, head: bytes) -> list[str] | None:
     except RecursionError:
         return []
     except ValueError:
-        return None if len(head) == HEAD else []  # None if the first row may go on after the bytes that were read
+        return None if len(head) == HEAD else []  # None: the row may be longer than HEAD
     return [str(key) for key in row]

@@ -98,8 +98,8 @@ def _clause_of(spec: Spec, location: Label | None) -> str:
 
 
 def _excluded(spec: Spec) -> tuple[str, ...]:
-    """The settings that the text leaves out: those of the `train` line, and `batch.seq` if it has no effect, because a
-    rule would then refuse it.
+    """The settings that the written spec does not repeat: those of the `train` line, and `batch.seq` if it has no
+    effect, because a rule refuses a `seq` without effect.
     """
     if spec.online:
         return (*STRUCTURAL, "batch.seq")

@@ -148,8 +148,8 @@ def _location(label: Label | None) -> tuple[object, ...] | None:
 
 
 def _implied(one: Diagnostic, rows: Sequence[tuple[Pick, ...]]) -> int:
-    """The number of members that have all swept values at which a finding points. 0 if the finding points at no swept
-    value.
+    """A finding may point at swept values, such as `micro=8`. Return the number of members that have all of these
+    values, or 0 if the finding points at no swept value.
     """
     picks = {id(pick): pick for row in rows for pick in row}
     labels = [label for label in (one.primary, *one.related) if label is not None]

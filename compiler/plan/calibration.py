@@ -77,7 +77,9 @@ def identity(spec: Spec) -> dict[str, str]:
 
 
 def measured(readings: Sequence[Reading], spec: Spec) -> Measured | None:
-    """Find the measurements that apply to a planned run; None if no comparable run was measured."""
+    """What earlier runs say about a planned run: measurements of the same run or, if there are none, of similar
+    runs (with the same model, GPU, stack and adapter, for example). None if there are neither.
+    """
     mine = identity(spec)
     same = [one for one in readings if one.run == mine]
     if same:

@@ -122,8 +122,8 @@ def _layer(load: Load, attention: str) -> float | str:
 
 def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
     found = row(load.family, f"{mode}/{attention}", load.stack)
-    # If the case of float32 norms alone was not measured, use the measurement of float32 norms and embeddings, which is
-    # an upper bound.
+    # If a base with only its norms in float32 was not measured, use the measurement in which all weights that are not
+    # in 4 bits are float32: it is an upper bound.
     if found is None and mode.endswith("/norms"):
         found = row(load.family, f"{mode.removesuffix('norms')}wide/{attention}", load.stack)
     return found
@@ -367,7 +367,9 @@ def _at_embedding(load: Load, held: States) -> dict[str, float]:
 def _without_backward(
     load: Load, fixed: Mapping[str, float], masks: Mapping[str, float], largest: float
 ) -> Iterator[tuple[str, dict[str, float]]]:
-    """The phases that only run forward. `fixed` are the components that are the same in all phases."""
+    """The phases without a backward pass (`evaluate`, `generate`), each with the bytes of its components. `fixed` has
+    the components that are the same in all phases.
+    """
     facts = load.facts
     if load.evaluated:
         half = 10 if load.element == 2 else 12

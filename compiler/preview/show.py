@@ -35,7 +35,7 @@ CUT = 300
 WIDTH = 116
 """Width of a line of tokens, in characters."""
 NAMES = {"text": "", "answer": "the answer", "chosen": "chosen", "rejected": "rejected", "prompt": "the prompt"}
-"""For each name of a sequence in the worker's answer, the title under which it is printed."""
+"""The worker returns token sequences by name, such as `chosen`. For each name: the title that is printed above it."""
 QUANTILES = {"0.0": "shortest", "0.5": "median", "1.0": "longest"}
 """Names of some quantiles; other quantiles are printed as percentages (`90 %`)."""
 Token = Sequence["Any"]

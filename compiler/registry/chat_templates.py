@@ -42,15 +42,15 @@ OTHERS = (
     "llama-7b", "llama-2", "nous-llama-2", "vicuna", "tinyllama", "mistral", "mixtral", "zephyr-7b-sft",
     "zephyr-7b-beta", "starcoder2", "pythia", "gpt2", "opt-", "falcon",
 )  # fmt: skip
-"""Registered models whose vocabulary has none of the control tokens in `LACK`, by the beginnings of their aliases."""
+"""Beginnings of aliases of registered models. The vocabularies of these models have none of the tokens in `LACK`."""
 LACK = (
     (CHATML, (*OTHERS, "llama-3", "nous-llama-3", "gemma-", "phi-3")),
     (LLAMA, (*OTHERS, "qwen", "gemma-", "phi-", "smollm2", "olmo", "yi-")),
     (GEMMA, (*OTHERS, "qwen", "llama-3", "nous-llama-3", "phi-", "smollm", "olmo", "yi-")),
     (("<|end|>",), (*OTHERS, "qwen", "llama-3", "nous-llama-3", "gemma-", "smollm", "olmo", "yi-")),
 )
-"""Groups of control tokens. For each group, the registered models whose vocabulary lacks these tokens, by the
-beginnings of their aliases.
+"""Groups of control tokens. For each group: the beginnings of the aliases of registered models whose vocabulary lacks
+these tokens.
 """
 BASE_ENDS = (
     ("<|endoftext|>", (

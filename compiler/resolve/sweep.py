@@ -43,7 +43,9 @@ OWN = {
     "eval.data": "write a list of sets outside of the sweep: each run evaluates on all of them",
     "extra": "write one spec for each value; with `extends` the specs share all other settings",
 }
-"""Settings that a sweep cannot vary, each with the help text for the error. A key is a setting's path or its clause."""
+"""Settings that a sweep cannot vary, such as `track.name`, and clauses, such as `launch`. Each has the help text for
+the error.
+"""
 VALUES = ("values", "value", "choice", "choices", "list", "grid", "categorical", "one_of")
 """Functions by which other tools list values: `choice(1, 2)` is `[1, 2]`. Functions such as `uniform`, which draw
 random values, are not among them.
@@ -203,8 +205,8 @@ class _Reader(Reporter):
             self.out.groups.append(list(seen.values()))
 
     def no_list(self, node: Clause | Value) -> None:
-        """Report a line that is not a list of values. For a block that contains lists, the help shows the same
-        settings, each written with its path.
+        """Report a line of a sweep that is not a list of values. If the line is a block that contains lists, such as
+        `lora { rank = [8, 16] }`, the help shows each list with the setting's path: `lora.rank = [8, 16]`.
         """
         head = node.head if isinstance(node, Clause) else node
         name = head.name.text if isinstance(head, Call) else head.name if isinstance(head, Ref) else ""
@@ -223,8 +225,8 @@ class _Reader(Reporter):
         self.problem("XP880", f"`{name or self.typed(node.span)}` is not a list of values", node.span, "", help, edit)
 
     def axis(self, node: Setting) -> list[Pick | None] | None:
-        """Read one list. Returns a pick for each value, with None in the place of a wrong value. Returns None if the
-        line is not a list of values for a setting.
+        """Read one line of a sweep, such as `lr = [1e-6, 2e-6]`. Returns a pick for each value of the list, and None in
+        the place of a wrong value. Returns None if the line is not a list of values for a setting.
         """
         path = self.path(node.name)
         if path is None:

@@ -109,7 +109,7 @@ def same_argument(name: str, stated: object, seen: object) -> bool:
     # the recorded value may have more keys: the library's dataclass adds its defaults
     if isinstance(stated, dict) and isinstance(seen, dict):
         return all(key in seen and same_argument(key, value, seen[key]) for key, value in stated.items())
-    # trl replaces a list with one loss by this loss
+    # if the bundle states a list with one loss, trl stores only the loss: `[sigmoid]` becomes `sigmoid`
     if isinstance(stated, list) and len(stated) == 1 and not isinstance(seen, list):
         return same_argument(name, stated[0], seen)
     if isinstance(stated, bool) or isinstance(seen, bool) or stated is None or seen is None:

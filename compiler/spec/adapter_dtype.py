@@ -22,7 +22,7 @@ def adapter_dtype(spec: Spec) -> str | None:
         return spec.text("precision") if own and spec.zero_stage == 3 else "fp32"
     if spec.weights_sharded and spec.bits == 4 and spec.get("method") in spec.stack.facts.adapters_as_storage:
         return None
-    # the runtime makes adapters float32 if both the precision and the model's dtype are other than bf16
+    # if neither the precision nor the model's dtype is bf16, the runtime makes adapters float32
     narrow = "bf16" in (spec.text("precision"), spec.text("model.dtype"))
     narrow = narrow and not (spec.flag("lora.dora") and spec.sharded_by_fsdp)
     return "bf16" if narrow and spec.get("method") in methods else "fp32"

@@ -76,7 +76,7 @@ class FaultTolerant(TrainerHooks):
         resume_log(self, kept["from"])
         if kept["from"] < self.state.global_step:
             losses = torch.tensor(kept["losses"], dtype=torch.float32)
-            # if the number of processes has changed, the mean of the losses is used for each process
+            # if the number of processes has changed, every process gets the mean of the saved losses
             same = len(losses) == self.args.world_size
             self.carried = losses[self.args.process_index] if same else losses.mean()
         for key, values in kept["metrics"].items():

@@ -30,7 +30,7 @@ NAMES = {
     "content": "content", "part": "content", "tool_call": "tool_calls", "argument": "tool_calls",
     "reasoning": "reasoning",
 }  # fmt: skip
-"""For each kind of loss, the value of the setting `omit` that allows it. For a missing tool, the value is `tools`."""
+"""For each kind of lost piece: the value of `data(omit=[...])` that allows the loss. For a tool, it is `tools`."""
 WORDS = {"content": "a text", "tool_calls": "tool calls", "reasoning": "reasoning", "tools": "tools"}
 
 

@@ -25,8 +25,8 @@ class TemplateTime(Feature):
 
 def _limited(render: Callable[..., Any]) -> Callable[..., Any]:
     def rendered(*args: Any, **options: Any) -> Any:
-        # Only the main thread can set a signal handler. A handler that is already set is one of `time_limit`, and its
-        # shorter limit applies.
+        # Only the main thread can set a signal handler. If a handler is already set, `time_limit` has set it, and its
+        # limit, which is shorter, applies.
         main = threading.main_thread()
         if threading.current_thread() is not main or signal.getsignal(signal.SIGVTALRM) != signal.SIG_DFL:
             return render(*args, **options)

@@ -35,7 +35,7 @@ timeout ends the script, which counts as no case passed."""
 AT_ONCE = 3
 """Tests of one problem that run in parallel; a failed one ends the problem (code_eval_test_batch_size)."""
 GRACE = 3
-"""Seconds of the server beyond the problem's own limit, which the judge's script enforces."""
+"""Seconds that are added to the problem's time limit to get the limit of the server."""
 
 
 def last_block(text: str, language: str) -> str:

@@ -46,8 +46,8 @@ def page() -> str:
 
 
 def _read(source: str, table: keys.KeyTable) -> list[str]:
-    """Return the keys that a source's importer handles by code: keys without a row that the importer looks up in a
-    minimal file, and keys that the table marks as read.
+    """Return the keys of a tool that xpc's importer handles by code: the keys that the importer looks up while it
+    imports a minimal file and that have no row in the table, and the keys that the table marks as read.
     """
     draft, _ = convert(BARE[source], "--from", source)
     stated = {key for key, row in table.items() if row.read or row.usual is not None}

@@ -38,11 +38,11 @@ FILLED = (
 )  # fmt: skip
 """Shapes for families with heads x head width = hidden size: hidden, intermediate, heads, kv heads."""
 ALL_KEYS = ("gpt2", "gpt_neox", "opt")
-"""Families with heads x head width = hidden size and a key head for each head."""
+"""Families with heads x head width = hidden size in which every query head has its own key head."""
 ONE_KEY = ("gpt_bigcode",)
-"""Families with heads x head width = hidden size and one key head for all heads."""
+"""Families with heads x head width = hidden size in which all query heads share one key head."""
 GROUPED = ("falcon", "phi3", "cohere", "cohere2")
-"""Families with heads x head width = hidden size and groups of heads that share keys."""
+"""Families with heads x head width = hidden size in which each group of query heads shares a key head."""
 ROTATED_HALF = ("glm", "glm4")
 """Families that repeat the angles of a half-rotated head in each layer; these bytes grow with the width of a head."""
 MIXTURES = ("mixtral", "qwen3_moe", "gpt_oss")
@@ -97,7 +97,9 @@ def facts(family: str, shape: tuple[int, ...], periods: int = 1) -> ModelFacts |
 
 
 def shapes(family: str) -> tuple[tuple[int, ...], ...]:
-    """The shapes in which a family is measured: those that its configuration allows."""
+    """The shapes (hidden size, number of heads and other sizes) in which a family is measured: those that its
+    configuration allows.
+    """
     if family in (*ALL_KEYS, *ONE_KEY, *GROUPED):
         return tuple(
             (h, i, heads, heads if family in ALL_KEYS else 1 if family in ONE_KEY else kv, h // heads, 4, 2)

@@ -249,8 +249,8 @@ def solve(rows: list[dict[str, float]], values: list[float]) -> tuple[dict[str, 
     found, *_ = numpy.linalg.lstsq(chosen, numpy.array(values), rcond=None)
     rounded = numpy.round(found * 4) / 4
     if numpy.abs(chosen @ rounded - values).max() > numpy.abs(chosen @ found - values).max() + 1e-3:
-        # Multiples of 1/4 fit worse than the exact solution, so three decimals are kept. The returned `left` is the
-        # largest error.
+        # Coefficients that are multiples of 1/4 fit worse than the exact solution, so three decimals are kept. The
+        # returned `left` is the largest error of the fit.
         rounded = numpy.round(found, 3)
     left = float(numpy.max(numpy.abs(chosen @ rounded - values) / numpy.maximum(numpy.abs(values), 1.0)))
     return {name: float(value) for name, value in zip(names, rounded) if value}, left
@@ -306,7 +306,7 @@ def coefficients(family: str, requested: dict[str, dict[str, Any]]) -> dict[str,
 
 
 def names(family: str, mode: str) -> tuple[str, ...]:
-    """The names of the sizes on which the bytes of a mode may depend."""
+    """The names of the model sizes, such as `hidden`, on which the bytes that a layer saves in this mode may depend."""
     out = ["hidden", "intermediate", "heads x width", "kv heads x width", "heads", "kv heads", "one"]
     if family in MIXTURES:
         out[1:2] = ["chosen x hidden", "chosen x intermediate"]

@@ -2,9 +2,9 @@
 
     python tests/plan/ranges.py
 
-writes compiler/plan/utilisation.json. The range is one of the ratio measured / predicted time. The base range is the
-narrowest one that contains nine of ten measured runs. A source with n rows has the weight sqrt(n), so that neither one
-large table nor one unusual trainer decides it. The prediction itself is not moved to the middle of the range, so it
+writes compiler/plan/utilisation.json. A range has a lower and an upper bound for measured time / predicted time. The
+base range is the narrowest one that contains nine of ten measured runs. A source with n rows has the weight sqrt(n),
+so that neither one large table nor one unusual trainer decides it. The prediction itself is not moved to the middle of the range, so it
 stays without bias for the rows to which it was fitted. A row of llm-foundry is predicted from llm-foundry's rows of
 other models. Except for one factor for fms-hf-tuning, nothing was fitted to any other source. For GPUs whose chip is
 neither that of an A100 nor of an H100, a run is predicted from runs on the other GPUs of this kind. Some settings widen
@@ -53,7 +53,7 @@ LEFT = {
     "recomputation, on or off": lambda row: row["ckpt"],
     "length of rows": lambda row: row["seq"],
 }  # fmt: skip
-"""Ways to group the rows of llm-foundry's table; the rows of one group are left out of a fit together."""
+"""Ways to group the rows of llm-foundry's table. Each fit leaves out all rows of one group, such as one model."""
 
 
 @record
@@ -198,8 +198,9 @@ def fitted(rows: list[Row]) -> list[float]:
 
 
 def groups(part: Callable[[Row], object]) -> tuple[list[float], int]:
-    """A pair: the measured / predicted times of llm-foundry's rows, and how many rows have no prediction. Each row is
-    predicted only from rows for which `part` (such as the number of GPUs) has another value.
+    """A pair: for each row of llm-foundry with a prediction, its measured time divided by its predicted time; and how
+    many rows have no prediction. A row is predicted only from rows for which `part` (such as the number of GPUs) has
+    another value.
 
     A row has no prediction if these other rows do not determine the weights of the parts of a step's time, because a
     weight would be below zero or the fit has no solution.

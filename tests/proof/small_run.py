@@ -297,7 +297,7 @@ class Heard(logging.Handler):
 
 
 LOGGERS = ("", "transformers", "accelerate", "trl", "deepspeed", "DeepSpeed", "peft", "datasets")
-"""The names of loggers under which the libraries create their own. The empty name is the root logger."""
+"""The top loggers of the libraries: all their other loggers are below these. The empty name is the root logger."""
 
 
 @contextlib.contextmanager

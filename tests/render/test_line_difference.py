@@ -1,4 +1,4 @@
-"""The line difference of two random texts is correct. For hostile texts, it is found in limited time."""
+"""Two random texts are compared line by line: the difference is correct. For hostile texts, the time is limited."""
 
 from __future__ import annotations
 

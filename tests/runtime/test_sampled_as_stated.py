@@ -29,7 +29,9 @@ def test_a_models_own_values_do_not_replace_what_is_stated(stack, tmp_path):
 
 
 def test_without_the_runtime_an_older_stack_samples_otherwise(tmp_path):
-    """This shows that the library's defect still exists; if this test fails, the correction can be removed."""
+    """Without the runtime, trl 0.18 samples with the temperature of the model's own files, not with the stated one. If
+    this test fails, the defect is gone, and the correction in the runtime can be removed.
+    """
     command = [shared("trl-0.18").python, SCRIPT, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.strip().splitlines()[-1])["before"]["temperature"] == 0.6

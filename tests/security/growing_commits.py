@@ -91,7 +91,7 @@ def read_all(commit: Commit) -> None:
 
 
 def below_a_module(commit: Commit) -> None:
-    """Call what follows or splits the path of a file, in a commit with a submodule."""
+    """Call the functions that follow or split a path, for every file of a commit that contains a submodule."""
     commit.modules["m"] = "1" * 40
     for path in commit.files:
         commit.module(path)

@@ -16,7 +16,7 @@ from stacks import environment, interpreter
 from xpc.compiler.preview.rehearsal.forks import Forks as Forks
 
 ENVIRON = environment(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu")
-"""The variables of shared interpreters: those of the start of this process, which no test has changed."""
+"""The environment variables of shared interpreters, copied when this process starts, before a test changes any."""
 _SHARED: dict[tuple[str, str], Forks] = {}
 
 

@@ -124,7 +124,7 @@ STATED_BY = {
     "container-mounts": "`mounts` states them", "container-image": "`image` states it",
     "array": "the members of a `sweep` become the tasks of an array",
 }  # fmt: skip
-"""For options of sbatch that a setting states: the setting."""
+"""Options of sbatch, each with the phrase that names the setting of xpc to write instead."""
 OF_GPUS = ("gres", "gpus", "gpus-per-node", "gpus-per-task")
 
 

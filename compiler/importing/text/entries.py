@@ -134,7 +134,7 @@ class Lookups(Mapping[str, Entry]):
 
 
 def plain(entry: Entry) -> object:
-    """The value as plain Python data, without lines."""
+    """The value as plain Python data, without the file and line that each entry has."""
     if isinstance(entry.value, dict):
         return {key: plain(one) for key, one in entry.value.items()}
     return [plain(one) for one in entry.value] if isinstance(entry.value, list) else entry.value

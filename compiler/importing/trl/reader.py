@@ -218,8 +218,8 @@ def loading(draft: Draft, entries: Entries) -> Entries:
 
 
 def guessed(draft: Draft, entries: Entries) -> Entries:
-    """The entries, with keys such as `base_model` renamed to TRL's keys for the model and the data where these are
-    missing. A decision asks a person to confirm each guess.
+    """If the file lacks TRL's key for the model or the data, rename a similar key, such as `base_model`, to it. Return
+    the entries. A decision asks a person to confirm each guess.
     """
     out = dict(entries)
     for name, keys in GUESSES.items():

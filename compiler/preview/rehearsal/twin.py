@@ -110,7 +110,7 @@ class Twin:
 
     @property
     def text(self) -> str:
-        """The text of the small version's spec."""
+        """The spec of the small version of the experiment, as text."""
         return specfile(self.spec)
 
 

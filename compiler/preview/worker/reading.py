@@ -225,7 +225,7 @@ def _prompts(session: Session, trainer: Any, row: Mapping[str, Any]) -> list[Tok
     batch = trainer.data_collator([row])
     if isinstance(batch, Mapping) and "labels" in batch:  # a batch of distillation with `lmbda` below 1
         return [_labelled("answer", batch, "input_ids", "labels", None)]
-    if isinstance(batch, Mapping) and "prompts" in batch:  # a batch of distillation before trl 1.0
+    if isinstance(batch, Mapping) and "prompts" in batch:  # the batch of distillation in trl before 1.0
         kept, _ = _kept(batch["prompts"][0], batch["prompt_attention_mask"][0])
         return [TokenSequence("prompt", kept, [False] * len(kept), None)]
     many = int(getattr(trainer, "num_generations", 1) or 1)

@@ -80,8 +80,8 @@ def bundle_lines(wanted: FolderContents, found: FolderContents, verify: Verify, 
 
 
 def _walked(folder: str) -> FolderContents:
-    """Find the specs, bundles and runs below a folder. Nothing is searched for inside of links, hidden
-    folders, bundles and output folders.
+    """Find the specs, bundles and runs below a folder. The search does not enter symbolic links,
+    hidden folders, bundles and output folders.
     """
     out = FolderContents()
     for count, (where, folders, names) in enumerate(walk(folder, _unreadable)):

@@ -273,7 +273,7 @@ VALUES = {
         "write the texts of the two answers into the columns that are read",
     ),
 }
-"""Texts that are no texts: the words for a message, the least share of rows, and a help."""
+"""For each kind of value in place of a text: how the message calls it, the least share of rows, and the help text."""
 
 
 @rule("XP187", "value-in-place-of-a-text", "warning")

@@ -246,7 +246,7 @@ def _other_remedies(spec: Spec) -> str:
 
 
 def _first_that_fits(spec: Spec, facts: ModelFacts) -> str:
-    """The help with the first change of strategy or offload that makes the model states fit."""
+    """The help text: it proposes the first change of strategy or offload with which the model states fit in the GPU."""
     from xpc.compiler.plan.changed import legality
     from xpc.compiler.plan.changes import forms, tiers
     from xpc.compiler.rules.core.legality import error_codes

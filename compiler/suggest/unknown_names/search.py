@@ -100,7 +100,9 @@ def _one_of(unknown: UnknownName, near: list[Meaning]) -> Suggestion:
 
 
 def _refused_word(case: Case) -> Suggestion | None:
-    """Handle a name without an equivalent that resembles a setting only by a synonym, such as `iters` for `steps`."""
+    """Handle a name that has no equivalent in xpc, and resembles a setting only because of a synonym, such as `iters`
+    for `steps`.
+    """
     synonym = case.guess is not None and case.exact and case.guess.likeness < 1.0
     return without_equivalent(case.message, case.name, loosely=False) if synonym else None
 
@@ -182,8 +184,8 @@ def _model_or_data(case: Case) -> Suggestion | None:
 
 
 def _without_general_guess(case: Case) -> Case:
-    """Drop the guess for a path that ends in a general word, such as `name`: `rollout.name` does not stand for
-    `rollouts`.
+    """Drop the guessed setting for an unknown path that ends in a general word such as `name`: xpc does not suggest
+    `rollouts` for `rollout.name`.
     """
     general = _is_unclear_path(case) and case.name.rpartition(".")[2] in general_words()
     return evolve(case, guess=None) if general else case
@@ -249,7 +251,7 @@ def _negated(case: Case) -> Suggestion | None:
 
 
 def _without_loose_word(case: Case) -> Suggestion | None:
-    """Handle a known name with a word more that says nothing: `val_check_interval_steps`."""
+    """Handle a known name to which a meaningless word is added: `_steps` in `val_check_interval_steps`."""
     written = parts(case.name[:80])
     if case.exact or (case.guess is not None and case.guess.likeness >= TYPO):
         return None

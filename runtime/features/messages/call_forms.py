@@ -143,7 +143,7 @@ def _call(call: Any, forms: Forms) -> Any:
 
 
 def _with_form(call: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
-    """The call with its arguments in the form that the template reads: an object, or JSON text."""
+    """The call with its arguments as the template reads them: as an object, or as a string of JSON."""
     given = call.get("arguments")
     if isinstance(given, dict | list) and forms.texts and not forms.objects:
         return {**call, "arguments": json.dumps(given, ensure_ascii=False)}

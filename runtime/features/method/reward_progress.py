@@ -7,7 +7,7 @@ from typing import Any
 from ...core.feature import Bundle, Feature
 
 SHOWN = {"reward": "reward", "rewards/margins": "margin"}
-"""Metrics of the progress line, with their names there: the reward of GRPO and RLOO, the margin of preference
+"""Metrics in the progress line, each with its short name: `reward` for GRPO and RLOO, `margin` for preference
 methods."""
 
 

@@ -314,7 +314,7 @@ _modules: dict[str, ModuleType] = {}
 
 
 def problem(bundle: Bundle, reward: Function, columns: list[str]) -> str | None:
-    """A sentence about why this function cannot be called with these columns, or None."""
+    """A sentence that says why this function cannot be called with these columns. None if it can be."""
     name = reward_calls.name_of(reward)
     if not bundle.stack["reward_async"] and iscoroutinefunction(reward):
         return f"the reward {name} is asynchronous, which this trl cannot call"

@@ -41,7 +41,7 @@ class AdapterInit(Feature):
             add_reference(trainer.model, config)
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
-        """Compare whether the reference has its own adapter. Without one, the reference would be the changed base."""
+        """Check that the reference model has its own frozen adapter. Without it, the reference is the changed base."""
         yield "a frozen adapter of the reference", compares(bundle), REFERENCE in trainer.model.peft_config
 
 

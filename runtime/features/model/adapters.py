@@ -15,7 +15,7 @@ ADAPTER = "default"
 REFERENCE = "ref"
 """trl's name of the adapter in the reference model."""
 LABELS = "No label_names provided for model class `PeftModel"
-"""A wrong warning of transformers 4.52 about missing label names. transformers finds the names in peft's forward."""
+"""The beginning of a wrong warning of transformers 4.52: it finds the label names in the forward method of peft."""
 
 
 def add_reference(model: Any, config: Any) -> None:

@@ -17,8 +17,8 @@ class PromptTemplate(Feature):
     """Hooks for a run with a prompt template, or with a column of system prompts."""
 
     def row_converter(self, bundle: Bundle, to_row: Read) -> Read:
-        """A function like ``to_row`` whose rows have the prompt of the spec's template and the row's own system
-        prompt."""
+        """A function like ``to_row``. It builds each row's prompt with the spec's template, and takes the system prompt
+        from a column."""
         template, column = bundle.data.get("prompt_template"), bundle.data.get("system_column")
         return partial(_read, to_row, bundle.row_format(), template, column)
 

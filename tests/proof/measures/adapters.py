@@ -57,8 +57,8 @@ def packed_step(run: Any) -> dict[str, Any]:
 
 
 def stored_in_fp8(run: Any) -> dict[str, Any]:
-    """Save the loaded base, and load what was saved; return whether the weights are still the same. If the spec names
-    an fp8 base, this base is used.
+    """Load the base, save it, and load the saved copy; return whether both have the same weights. If the spec names a
+    local model, the base is first stored in fp8.
     """
     import tempfile
 

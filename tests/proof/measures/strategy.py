@@ -23,7 +23,7 @@ def fsdp(run: Any) -> dict[str, Any]:
     from accelerate.utils import FullyShardedDataParallelPlugin
 
     variables = run.launched["environment"]
-    # Both variables make accelerate's plugin look for a GPU, which this machine may not have. So both are turned off.
+    # With either of these two variables, accelerate's plugin looks for a GPU, which this machine may not have.
     with inspect_bundles.environment(
         **{**variables, "FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
     ):

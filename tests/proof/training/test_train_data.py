@@ -67,7 +67,7 @@ def test_a_run_with_no_answer_within_seq_ends_with_one_line(warm: Warm, tmp_path
         "long.jsonl": lines([turns(long, f"It is {i}.") for i in range(8)]),
         "long-pairs.jsonl": lines([{"prompt": long, "completion": f"It is {i}."} for i in range(8)]),
     })  # fmt: skip
-    data = '"long.jsonl"' if masks else '"long-pairs.jsonl"'  # only completions: trl-0.18 cannot be told otherwise
+    data = '"long.jsonl"' if masks else '"long-pairs.jsonl"'  # trl-0.18 has no `assistant_only`
     text = spec(
         "method sft(assistant_only)" if masks else "method sft",
         data=data,

@@ -10,8 +10,8 @@ from typing import Any
 
 
 class Operators:
-    """An import hook that finds no module itself. When torchvision is about to look the operators up, the hook declares
-    them.
+    """An import hook that finds no module itself. Before torchvision looks up its operators `nms` and `qnms`, the hook
+    declares them to torch.
     """
 
     library: Any = None

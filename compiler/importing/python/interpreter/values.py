@@ -21,7 +21,7 @@ LONGEST = 100_000
 MOST_JOINED = 20_000
 """The largest number of values that are compared when two branches are joined."""
 NO_DEFAULT = "it has no default"
-"""The reason of the unknown value that a field without a default has."""
+"""The reason why the value of a field without a default is unknown."""
 MAX_BASES = 20
 """The largest number of base classes that are searched for one class."""
 PLAIN_BASES = ("object", "ABC", "Generic", "Protocol", "Enum", "str")
@@ -214,7 +214,7 @@ class Class:
     """The annotations of the fields, as source text."""
 
     def __deepcopy__(self, memo: object) -> object:
-        """Return the class itself, so that the copies of a trainer share the classes of the script."""
+        """Return the class itself, not a copy: if the interpreter copies a trainer, both refer to the same class."""
         return self
 
     def base(self) -> str:
