@@ -3,13 +3,13 @@
     python tests/plan/ranges.py
 
 writes compiler/plan/utilisation.json. A range has a lower and an upper bound for measured time / predicted time. The
-base range is the narrowest one that contains nine of ten measured runs. A source with n rows has the weight sqrt(n),
-so that neither one large table nor one unusual trainer decides it. The prediction itself is not moved to the middle of the range, so it
-stays without bias for the rows to which it was fitted. A row of llm-foundry is predicted from llm-foundry's rows of
-other models. Except for one factor for fms-hf-tuning, nothing was fitted to any other source. For GPUs whose chip is
-neither that of an A100 nor of an H100, a run is predicted from runs on the other GPUs of this kind. Some settings widen
-the range: DeepSpeed, a quantized base, rows of many lengths (GPUs wait for each other), mixtures of experts and other
-chips. The range of such a setting contains the base range and the setting's own runs.
+base range is the narrowest one that contains nine of ten measured runs. A source with n rows has the weight sqrt(n), so
+that neither one large table nor one unusual trainer decides it. The prediction itself is not moved to the middle of the
+range, so it stays without bias for the rows to which it was fitted. A row of llm-foundry is predicted from
+llm-foundry's rows of other models. Except for one factor for fms-hf-tuning, nothing was fitted to any other source. For
+GPUs whose chip is neither that of an A100 nor of an H100, a run is predicted from runs on the other GPUs of this kind.
+Some settings widen the range: DeepSpeed, a quantized base, rows of many lengths (GPUs wait for each other), mixtures of
+experts and other chips. The range of such a setting contains the base range and the setting's own runs.
 """
 
 from __future__ import annotations
