@@ -43,9 +43,7 @@ OWN = {
     "eval.data": "write a list of sets outside of the sweep: each run evaluates on all of them",
     "extra": "write one spec for each value; with `extends` the specs share all other settings",
 }
-"""Settings that a sweep cannot vary, such as `track.name`, and clauses, such as `launch`. Each has the help text for
-the error.
-"""
+"""For settings and clauses that a sweep cannot vary, such as `track.name` and `launch`: the help text of the error."""
 VALUES = ("values", "value", "choice", "choices", "list", "grid", "categorical", "one_of")
 """Functions by which other tools list values: `choice(1, 2)` is `[1, 2]`. Functions such as `uniform`, which draw
 random values, are not among them.
@@ -313,7 +311,7 @@ class _Reader(Reporter):
             near = near.rpartition(".")[2]
         advised = None if rows else advice(f"{name.text} number", "")  # `batch_size` is `gbs` or `micro`
         if advised or near is None or schema.BY_PATH.get(near, schema.BY_PATH["seed"]).kind is BLOCK:
-            message, near = f"`{name.text[:60]}` is not a setting of the language", None
+            message = f"`{name.text[:60]}` is not a setting of the language"
             self.problem("XP101", message, name.span, help=advised or "`xpc list settings` prints them all")
             return
         message = f"`{name.text[:60]}` is a setting of a block" if rows else (

@@ -56,12 +56,12 @@ def test_a_commits_file_is_not_the_one_behind_a_link_of_today(linked: Path) -> N
     """
     put(linked, {"specs/b.xp": SPEC.replace("2 epochs", "5 epochs")})
     commit()
-    git("branch", "both")
+    git(".", "branch", "both")
     os.unlink("specs/a.xp")
     os.symlink("b.xp", "specs/a.xp")
     assert compared() == 1
     commit()
-    git("branch", "link")
+    git(".", "branch", "link")
     assert diff.run(diff.parse(["main:specs/a.xp", "link:specs/a.xp", "--exit-code"]))[1] == 1
     assert diff.run(diff.parse(["both:specs/b.xp", "link:specs/a.xp", "--exit-code"]))[1] == 0
     shutil.copytree("specs", "others", symlinks=True)

@@ -377,7 +377,7 @@ def test_each_spec_of_a_group_shows_its_own_consequences(house):
     """Once, the line of such a spec was `the same hours and memory` unless the verdict on the memory changed."""
     write(house, "specs/b.xp", 'xpc 1\n\nextends "../base/trained.xp"\n\nsave "out/b"\n\nhardware 2 x h100-80gb\n')
     commit("two GPUs")
-    git("branch", "-f", "main")
+    git(".", "branch", "-f", "main")
     write(house, "base/house.xp", HOUSE.replace("micro = 4", "micro = 8"))
     commit("larger micro-batches")
     found = {one.path: one for one in entries(".", "main")}
