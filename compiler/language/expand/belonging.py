@@ -1,8 +1,9 @@
-"""Decide whether an item after `with` belongs to the clause before it."""
+"""Decide whether an item after `with` belongs to the clause before it, or needs a value after it."""
 
 from __future__ import annotations
 
 from xpc.compiler.language import schema
+from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.grammar.tree import Call, List, Ref, Setting
 
 TYPE_CHECKING = False
@@ -39,3 +40,9 @@ def belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
         clauses.problem("XP104", message, node.span, help=f"write `{name}({typed})`, or `{typed}` before `{name}`")
         return True
     return other == path
+
+
+def needs_value(clauses: Clauses, name: str) -> bool:
+    """Whether a name after `with` is a setting that needs a value, such as `micro` or `lr`."""
+    row = schema.BY_PATH.get(clauses.outer.get(name, ""))
+    return row is not None and not row.head and row.kind not in (FLAG, BLOCK) and name not in clauses.choices

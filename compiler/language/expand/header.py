@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from xpc.compiler import registry
 from xpc.compiler.language import schema
-from xpc.compiler.language.expand.belonging import belongs_to
+from xpc.compiler.language.expand.belonging import belongs_to, needs_value
 from xpc.compiler.language.expand.clauses import Clauses, Operand
 from xpc.compiler.language.kinds import BLOCK, CHOICES, FLAG
 from xpc.grammar import units
@@ -22,7 +22,7 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
     """
     options, at = clauses.without_units(options), 0
     if _has_phrase(clauses, options):
-        # imported here, because only an unknown word needs it
+        # imported here, because only a header with such words needs it
         from xpc.compiler.language.expand.phrases import without_phrases
 
         options = without_phrases(clauses, options)
@@ -67,23 +67,20 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
 
 
 def _has_phrase(clauses: Clauses, options: tuple[Operand, ...]) -> bool:
-    """Whether items after `with` may be several words for one setting: a word is unknown (`batch size 64`), or two
-    known ones belong together (`cosine schedule`, `micro batch 4`, `cosine decay`, `adamw 8bit`).
+    """Whether items after `with` may be several words for one setting: a word is unknown (`batch size 64`) or lacks its
+    value (`micro batch 4`), or two known items belong together (`cosine schedule`, `adamw 8bit`).
     """
     names = [one.name if isinstance(one, Ref) and one.is_name else "" for one in options]
     if any(one and not clauses.is_known(one) for one in names):
         return True
-    for (one, other), follows in zip(pairwise(names), options[1:], strict=False):
-        if one in clauses.choices and isinstance(follows, Number) and f"{one}{follows.text}" in clauses.choices:
-            return True
-        if one in clauses.choices and other in schema.CLAUSES and clauses.choices[one] == other:
-            return True
-        row = schema.BY_PATH.get(clauses.outer.get(one if other else "", ""))
-        if row is not None and not row.head and row.kind not in (FLAG, BLOCK) and one not in clauses.choices:
-            return True
-    last = names[-1] if names else ""
-    row = schema.BY_PATH.get(clauses.outer.get(last, ""))
-    return row is not None and not row.head and row.kind not in (FLAG, BLOCK) and last not in clauses.choices
+    if any(follows and needs_value(clauses, one) for one, follows in pairwise((*names, "the end"))):
+        return True
+    return any(
+        (other in schema.CLAUSES and clauses.choices[one] == other)
+        or (isinstance(follows, Number) and f"{one}{follows.text}" in clauses.choices)
+        for one, other, follows in zip(names, names[1:], options[1:], strict=False)
+        if one in clauses.choices
+    )
 
 
 def _is_number_before(clauses: Clauses, number: Number, after: tuple[Operand, ...]) -> bool:

@@ -1,6 +1,6 @@
 """Find settings in the header that are written as several words: `with gradient checkpointing, batch size 64`.
 
-This module is imported only for a header that contains unknown words.
+This module is imported only for a header in which a word is unknown, lacks its value, or belongs to the next one.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
-from xpc.compiler.language.expand.belonging import belongs_to
+from xpc.compiler.language.expand.belonging import belongs_to, needs_value
 from xpc.compiler.language.kinds import FLAG
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Name, Number, Ref, String
@@ -35,9 +35,9 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
         node = options[at]
         words = _words(options[at : at + MOST])
         if words and words[0].name in (*JOINING, *ARTICLES):
-            message = f"settings are separated by spaces, not by `{words[0].name}`"
-            if words[0].name in ARTICLES:
-                message = f"`{words[0].name}` is not a word of the language"
+            article = f"`{words[0].name}` is not a word of the language"
+            joining = f"settings are separated by spaces, not by `{words[0].name}`"
+            message = article if words[0].name in ARTICLES else joining
             clauses.problem("XP101", message, node.span, help=f"leave `{words[0].name}` out")
             at += 1
             continue
@@ -53,20 +53,13 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
         if words and isinstance(follows, Number) and _is_before_adapter(clauses, words[0], follows, value):
             at += 3
             continue
-        length = next(
-            (one for one in range(len(words), 1, -1) if _is_phrase(clauses, words[:one], options[at + one :])), 0
-        )
+        lengths = range(len(words), 1, -1)
+        length = next((one for one in lengths if _is_phrase(clauses, words[:one], options[at + one :])), 0)
         if not length:
             kept.append(node)
             at += 1
             continue
-        after = options[at + length] if at + length < len(options) else None
-        if (
-            isinstance(after, Ref)
-            and after.name in OF
-            and isinstance(later := (*options, None)[at + length + 1], Number)
-        ):
-            after, at = later, at + 1  # `batch size of 64`
+        after, between = _value_after(options[at + length :])
         value = after if isinstance(after, Number | String) else None
         name = "_".join(one.name for one in words[:length])
         span = Span(node.span.start, words[length - 1].span.end)
@@ -77,7 +70,7 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
             at += length
             continue
         clauses.unknown(Name(span, name), None, value, "=" if value else "")
-        at += length + (value is not None)
+        at += length + between + (value is not None)
     return tuple(kept)
 
 
@@ -149,6 +142,16 @@ def _words(options: tuple[Operand, ...]) -> list[Ref]:
     return words
 
 
+def _value_after(items: tuple[Operand, ...]) -> tuple[Operand | None, int]:
+    """Return a pair: the item after a phrase, or the number after a word such as `of` (`batch size of 64`), and the
+    number of items between.
+    """
+    first, second = (*items[:2], None, None)[:2]
+    if isinstance(first, Ref) and first.name in OF and isinstance(second, Number):
+        return second, 1
+    return first, 0
+
+
 def _is_before_adapter(clauses: Clauses, word: Ref, value: Number, adapter: Operand | None) -> bool:
     """Report a setting of an adapter that stands before it: `rank 16 lora` is `lora(rank=16)`. False for any other
     items.
@@ -165,12 +168,11 @@ def _is_phrase(clauses: Clauses, words: list[Ref], after: tuple[Operand, ...]) -
     """
     first, second, *_ = (one.name for one in words)
     clause = "lora" if first in schema.ADAPTERS else first
-    of = bool(after) and isinstance(after[0], Ref) and after[0].name in OF  # `linear warmup of 100`
-    value = len(after) > of and isinstance(after[of], Number)
+    value = isinstance(_value_after(after)[0], Number)
     if f"{clause}.{second}" in schema.BY_PATH:
         return False
     if all(clauses.is_known(one.name) for one in words):
-        lacks = _needs_value(clauses, first) or (_needs_value(clauses, second) and not value)
+        lacks = needs_value(clauses, first) or (needs_value(clauses, second) and not value)
         return lacks and clauses.advisor().is_known("_".join(one.name for one in words))
     if clause == "lora" and value and len(words) == 2:
         return clauses.advisor().is_known(f"lora_{second}")  # `lora r 16`
@@ -178,8 +180,3 @@ def _is_phrase(clauses: Clauses, words: list[Ref], after: tuple[Operand, ...]) -
     if row is not None and (second in row.choices or (row.head and not row.choices)):
         return False
     return clauses.advisor().is_known("_".join(one.name for one in words))
-
-
-def _needs_value(clauses: Clauses, name: str) -> bool:
-    row = schema.BY_PATH.get(clauses.outer.get(name, ""))
-    return row is not None and row.kind is not FLAG and not row.head and name not in clauses.choices
