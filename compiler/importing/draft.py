@@ -137,13 +137,13 @@ class Draft:
         self.note(entry, "it is off")
         return None
 
-    def error(self, entry: Entry | None, why: str, help: str = "", own: bool = False) -> None:
-        """Report an error for a key that a spec cannot express. `own` is true if no supported tool knows the key."""
+    def error(self, entry: Entry | None, why: str, help: str = "", own: bool = False, similar: bool = False) -> None:
+        """Report an error for a key that a spec cannot express. `own` and `similar` are those of `Message`."""
         if entry is None:
             return
         self.mark(entry, ERROR, why=why)
         text = f"`{entry.key}: {shown(entry)}`: {why}"
-        self.messages.append(Message("error", entry.location, text, help, entry, why, own))
+        self.messages.append(Message("error", entry.location, text, help, entry, why, own, similar))
 
     def reserve(self, entry: Entry, typed: str, why: str) -> None:
         """Keep a key as a comment of the spec with the text `typed`, such as `key: value`. Warn that a run of the spec
@@ -346,7 +346,7 @@ class Draft:
             why = "the tool knows no such key in the version that xpc reads"
             why = "no setting of a spec corresponds to it" if last in known else why
             help = f"did you mean `{near}`?" if near else "leave it out if it does not change the training"
-            self.error(entry, why, help, own=not near and last not in known)
+            self.error(entry, why, help, own=not near and last not in known, similar=bool(near))
 
 
 def _typo_of(name: str, known: tuple[str, ...]) -> str | None:

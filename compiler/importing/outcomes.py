@@ -38,7 +38,8 @@ class Message:
     """A warning or an error. `location` is the file and line of the key that the message is about.
 
     An error also has the key itself (`entry`) and the reason (`why`). `own` is true if no supported tool knows the key,
-    so that only the repository's own script can read it.
+    so that only the repository's own script can read it. `similar` is true if the key may be a typing error of a known
+    one.
     """
 
     severity: str
@@ -48,6 +49,7 @@ class Message:
     entry: Entry | None = None
     why: str = ""
     own: bool = False
+    similar: bool = False
 
 
 @record

@@ -18,7 +18,7 @@ import re
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.outcomes import ERROR, UNDECIDED, Decision, Message
 from xpc.compiler.importing.overrides import Overrides
-from xpc.compiler.importing.script_keys import DECLARED, find
+from xpc.compiler.importing.script_keys import ScriptKey, find
 from xpc.compiler.importing.text.entries import SECRET, shown
 from xpc.grammar.record import evolve
 
@@ -28,10 +28,6 @@ DATA = re.compile(r"(?:train_dataset|load_dataset|dataset)\b|(?:dataset_name|dat
 COLUMN = re.compile("^the column `[^`]*`: ")
 """Matches the beginning of a reason that is about a column, such as "the column `x`: ...". Columns with the same reason
 make one decision.
-"""
-TYPO = "did you mean"
-"""The beginning of the help about a key that is similar to a known one. If a script near the source declares the key,
-then it is no typing error, but a key of the script.
 """
 STATUS = 3
 """The exit status of an import that wrote a spec with decisions left for a person."""
@@ -61,18 +57,18 @@ def apply(draft: Draft, overrides: Overrides) -> None:
                 "write it, or copy it from the repository of the original",
             )
         )
-    doubtful = [one.entry.key for one in errors if one.entry and (one.own or one.help.startswith(TYPO))]
+    doubtful = [one.entry.key for one in errors if one.entry and (one.own or one.similar)]
     known = find(draft, doubtful, overrides) if errors else {}
-    declared = {key for key, why in known.items() if DECLARED in why}
+    declared = {key for key, one in known.items() if one.declared}
+    # a key that a script near the source declares is no typing error, but a key of the script
     errors = [
-        evolve(one, own=True) if one.entry and one.entry.key in declared and one.help.startswith(TYPO) else one
-        for one in errors
+        evolve(one, own=True) if one.similar and one.entry and one.entry.key in declared else one for one in errors
     ]
     grouped: dict[tuple[str, str], list[Message]] = {}
     for one in errors:
         why = one.why
         if one.own and one.entry is not None and one.entry.key in known:
-            why = known[one.entry.key]
+            why = known[one.entry.key].sentence
         draft.undecided.append(_comment(one, why))
         if not one.own and one not in explained:
             grouped.setdefault((COLUMN.sub("", why), one.help), []).append(one)
@@ -136,7 +132,7 @@ def _comment(message: Message, why: str) -> str:
     return f"{message.entry.location}: {message.entry.key}: {value}  ({why})"
 
 
-def _own(messages: list[Message], known: dict[str, str]) -> Decision:
+def _own(messages: list[Message], known: dict[str, ScriptKey]) -> Decision:
     names = [f"`{one.entry.key}`" for one in messages if one.entry is not None]
     what = "key" if len(names) == 1 else "keys"
     where = "" if known else ", and no script next to the source declares them"

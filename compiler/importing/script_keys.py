@@ -12,8 +12,6 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides
 from xpc.grammar.record import record
 
-DECLARED = "declares it"
-"""The words of a sentence about a key that a script declares, and does not only read."""
 LONG = 90
 """The maximum length, in characters, of a key's default or help text in a comment."""
 
@@ -30,15 +28,13 @@ class ScriptKey:
     @property
     def sentence(self) -> str:
         """A sentence about the key, such as "train.py:31 declares it, default 0.5"."""
-        out = f"{self.location} {DECLARED if self.declared else 'reads it'}"
+        out = f"{self.location} {'declares' if self.declared else 'reads'} it"
         out += f", default {self.default}" if self.default else ""
         return f"{out}: {self.help}" if self.help else out
 
 
-def find(draft: Draft, keys: Iterable[str], overrides: Overrides) -> dict[str, str]:
-    """Map each key that a Python file near the imported file declares or reads to a sentence such as "train.py:31 reads
-    it".
-    """
+def find(draft: Draft, keys: Iterable[str], overrides: Overrides) -> dict[str, ScriptKey]:
+    """The keys that a Python file near the imported file declares or reads."""
     wanted = {key.rpartition(".")[2]: key for key in keys}
     found: dict[str, ScriptKey] = {}
     if wanted:
@@ -46,7 +42,7 @@ def find(draft: Draft, keys: Iterable[str], overrides: Overrides) -> dict[str, s
             for key, one in script_keys(text, name):
                 if key in wanted and (key not in found or (one.declared and not found[key].declared)):
                     found[key] = one
-    return {wanted[key]: one.sentence for key, one in found.items()}
+    return {wanted[key]: one for key, one in found.items()}
 
 
 def script_keys(text: str, file: str) -> Iterator[tuple[str, ScriptKey]]:
