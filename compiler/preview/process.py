@@ -28,7 +28,7 @@ from xpc.grammar.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from typing import Any
 
     from xpc.compiler.files.workspace import Workspace
@@ -89,8 +89,9 @@ def preview(path: str, request: Request, python: str | None = None) -> dict[str,
         write(lower(spec), bundle)
         scratch = os.path.join(folder, "scratch")
         os.mkdir(scratch)
-        later = stored_rows.unread(spec) if request.scan is not None else []
-        answer = ask(found, bundle, scratch, request, os.path.dirname(os.path.abspath(path)), unread=later)
+        unread = stored_rows.unread(spec) if request.scan is not None else []
+        files = {index: stored_rows.path(scratch, index) for index in unread}
+        answer = ask(found, bundle, scratch, request, os.path.dirname(os.path.abspath(path)), unread=files)
         if answer["written"]:
             answer["stored"] = stored_rows.findings(spec, scratch, answer["written"])
     if answer["counts"] is not None:
@@ -187,18 +188,18 @@ def ask(
     request: Request,
     next_to: str,
     environ: Mapping[str, str] = os.environ,
-    unread: Sequence[int] = (),
+    unread: Mapping[int, str] | None = None,
 ) -> dict[str, Any]:
     """Start the worker on a bundle, and return its answer. The lines about its progress are printed as soon as they
     arrive. Raises UsageError.
 
     `scratch` is a folder for temporary files. `next_to` is the spec's folder, to which the paths of data files are
-    relative. `unread` are the indices of the sources whose rows the worker writes into `scratch`.
+    relative. `unread` maps the indices of some sources to the files into which the worker writes their rows.
     """
     question = {
         "bundle": bundle, "scratch": scratch, "n": request.n, "row": request.row, "random": request.random,
         "choice": request.choice, "scan": request.scan, "rewards": request.rewards, "trust_code": request.trust_code,
-        "unread": list(unread),
+        "unread": unread or {},
     }  # fmt: skip
     variables = {**environ, "XPC_DATA_ROOT": environ.get("XPC_DATA_ROOT") or next_to}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:

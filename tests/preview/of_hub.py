@@ -35,7 +35,7 @@ def main(folder: str, out: str, scan: str, choice: str) -> int:
     session.isolate()
     opened = session.Session(folder, scratch := tempfile.mkdtemp(), False)
     request = {"row": None, "random": None, "n": 2, "scan": scan or None, "choice": choice, "rewards": False,
-               "unread": [0], "scratch": scratch}  # fmt: skip
+               "unread": {"0": os.path.join(scratch, "stored-0.jsonl")}}  # fmt: skip
     progress: list[str] = []
     answer = start._answer(opened, request, progress.append)
     with open(out, "w", encoding="utf-8") as handle:

@@ -21,7 +21,8 @@ def main(folder: str, out: str, many: int, only_rows: bool = False) -> int:
 
     session.isolate()
     opened = session.Session(folder, tempfile.mkdtemp(), False)
-    request = {"row": None, "random": None, "n": many, "scan": None, "choice": "first", "rewards": only_rows}
+    request = {"row": None, "random": None, "n": many, "scan": None, "choice": "first", "rewards": only_rows,
+               "unread": {}}  # fmt: skip
     answer = start._answer(opened, request, print)
     if not only_rows:
         scanned = start._answer(opened, {**request, "n": 2, "scan": "all", "choice": "order"}, print)

@@ -50,7 +50,7 @@ def _answer(session: sessions.Session, request: dict[str, Any], progress: Any) -
 
     session.load()
     scan, chosen, counts, order = None, list[Any](), None, None
-    written = dict[int, int]()
+    written = dict[str, int]()
     if request["scan"] is not None:
         from .scan import Scan
 
@@ -58,11 +58,9 @@ def _answer(session: sessions.Session, request: dict[str, Any], progress: Any) -
         of_hub = stored.FIRST_OF_HUB if request["scan"] == "local" else most
         scan = Scan(session, most, of_hub, progress)
         counts = scan.counts()
-        for index in request.get("unread", ()):
-            source = session.bundle.data["sources"][index]
-            first = most if source["id"] is None else of_hub
-            path = os.path.join(request["scratch"], f"stored-{index}.jsonl")
-            written[index] = stored.write(session, source, first, path)
+        for index, path in request["unread"].items():
+            source = session.bundle.data["sources"][int(index)]
+            written[index] = stored.write(session, source, most if source["id"] is None else of_hub, path)
     for source in session.bundle.data["sources"]:
         if scan is not None and request["choice"] in ("longest", "cut"):
             found = scan.longest(request["n"]) if request["choice"] == "longest" else scan.cut(request["n"])
