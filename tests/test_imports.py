@@ -154,6 +154,15 @@ def imported(*arguments, cwd):
     return int(status), set(names)
 
 
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl"])
+def test_a_check_of_rows_imports_no_typing(name, tmp_path):
+    row = '{"text": "One."}\n' if name == "rows.jsonl" else "text\nOne.\n"
+    root = put(tmp_path, {"local.xp": f'xpc 1\ntrain qwen2.5-3b on "{name}" for 1 epochs\n', name: row})
+    status, names = imported("check", "local.xp", cwd=root)
+    assert status == 0
+    assert not {"typing", "dataclasses", "inspect"} & names
+
+
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [

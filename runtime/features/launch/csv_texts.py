@@ -3,8 +3,12 @@
 pandas reads a cell such as `007` as the number 7 if the column, or its next ten thousand rows, has only such cells.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `xpc check` imports this module, and importing typing takes milliseconds
+    from collections.abc import Mapping
+    from typing import Any
 
 TEXTS = ("text", "prompt", "completion", "chosen", "rejected", "instruction", "input", "output", "system", "solution")
 """Columns that contain texts in every format; rewards such as `accuracy` read `solution` as a text."""
