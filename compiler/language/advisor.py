@@ -39,7 +39,8 @@ class Suggestion:
     """A finding about a name, without its location: the code, the message, the label's text, the help and the edit.
 
     `edit` is the text for an editor to insert. It replaces the name, and if `replaces_value` is true, also the value.
-    `intended` are the paths of the settings that the name probably stands for.
+    `intended` are the paths of the settings that the name probably stands for. `elsewhere` is true if the help moves
+    the name out of its clause. `refusing` is the path of a setting that cannot have the written value.
     """
 
     code: str
@@ -49,6 +50,8 @@ class Suggestion:
     edit: str | None = None
     replaces_value: bool = False
     intended: tuple[str, ...] = ()
+    elsewhere: bool = False
+    refusing: str = ""
 
 
 class Advisor:

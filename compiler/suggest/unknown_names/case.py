@@ -63,7 +63,7 @@ class Case:
         outside = f" outside of `{self.clause}`" if self.clause and not inside else ""
         edit = None if edit is None or outside else form
         text, help = f"did you mean `{form}`?", f"write `{form}`{outside}"
-        return Suggestion("XP101", self.message, text, help, edit, replaces_value)
+        return Suggestion("XP101", self.message, text, help, edit, replaces_value, elsewhere=bool(outside))
 
 
 SomeCase = TypeVar("SomeCase", bound=Case)

@@ -82,11 +82,9 @@ def _is_vague(case: Inside, found: Suggestion) -> bool:
     """Whether a suggestion only lists the settings of the clause, or is about a setting of another clause that cannot
     have the value, or that is only guessed from a name that no setting and no argument has.
     """
-    decided = found.help.removeprefix("`").partition("` decides it")
-    if found.help == settings_of(case.clause) or (decided[1] and not is_in(decided[0], case.clause)):
+    if found.help == settings_of(case.clause) or (found.refusing and not is_in(found.refusing, case.clause)):
         return True
-    guessed = found.code == "XP101" and " outside of `" in found.help and "write `extra" not in found.help
-    return guessed and meaning(case.name, exact=True) is None
+    return found.elsewhere and meaning(case.name, exact=True) is None
 
 
 def _by_its_words(case: Inside, found: Suggestion) -> Suggestion | None:

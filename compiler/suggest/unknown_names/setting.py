@@ -363,7 +363,8 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
     complete = row.choices or ("`" in what and what != row.kind.phrase) or what.startswith("write ")
     such = "" if complete else f", such as `{typed(row, None)}`"
     intended = row.path if row.name == unknown.name else row.name
-    return Suggestion("XP101", message, f"did you mean `{intended}`?", f"`{row.path}` decides it: {what}{such}")
+    help = f"`{row.path}` decides it: {what}{such}"
+    return Suggestion("XP101", message, f"did you mean `{intended}`?", help, refusing=row.path)
 
 
 def _hardware_help(text: str) -> str:
