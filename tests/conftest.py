@@ -76,6 +76,20 @@ SECONDS = "xpc/seconds"
 _seconds: Counter[str] = Counter()
 
 
+def recorded(config: pytest.Config) -> Mapping[str, float]:
+    """The seconds of the files in earlier runs. Each worker has those that the controller has read, so that all workers
+    sort the tests alike.
+    """
+    if hasattr(config, "workerinput"):
+        return config.workerinput[SECONDS]
+    return config.cache.get(SECONDS, {}) if hasattr(config, "cache") else {}
+
+
+def pytest_configure_node(node: Any) -> None:
+    """Pass the recorded seconds to a worker of xdist."""
+    node.workerinput[SECONDS] = recorded(node.config)
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Add up the seconds of each file."""
     _seconds[report.nodeid.partition("::")[0]] += report.duration
@@ -85,7 +99,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Record the seconds of the files that the slow tier has run."""
     config = session.config
     if config.getoption("dist") == "loadfile" and not hasattr(config, "workerinput"):
-        config.cache.set(SECONDS, {**config.cache.get(SECONDS, {}), **_seconds})
+        config.cache.set(SECONDS, {**recorded(config), **_seconds})
 
 
 def in_turn(items: list[pytest.Item], seconds: Mapping[str, float]) -> list[pytest.Item]:
@@ -149,7 +163,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item.get_closest_marker(NIGHTLY) is None]
     if config.option.markexpr != FAST:
-        items[:] = in_turn(items, config.cache.get(SECONDS, {}) if hasattr(config, "cache") else {})
+        items[:] = in_turn(items, recorded(config))
 
 
 @pytest.hookimpl(wrapper=True)
