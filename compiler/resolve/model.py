@@ -133,7 +133,9 @@ class _Search:
     def _check_name(self, node: Ref) -> None:
         """Report a model that is not in the registry. If a config.json states its architecture, nothing is reported."""
         stated = self.facts is not None or bool(self.config)
-        if "/" not in node.name:
+        if "/" not in node.name and registry.multimodal(node.name) and TRAINED not in node.name.lower():
+            self._report_images(node.name)
+        elif "/" not in node.name:
             # imported only here, because only a wrong spec needs it
             from xpc.compiler.suggest.registry_names import unknown_model
 
@@ -161,11 +163,14 @@ def _unregistered(node: Ref, label: Label) -> Diagnostic:
     misspells the name of another model.
     """
     # imported only here, because only an unregistered model needs it
-    from xpc.compiler.suggest.registry_names import hub_typo
+    from xpc.compiler.suggest.registry_names import copied, hub_typo
 
     message = f"`{node.name[:80]}` is not in the registry: its architecture is not checked"
     help, near = '`config = file("config.json")` gives the architecture', hub_typo(node.name)
     if near is None:
+        same = copied(node.name)
+        if same is not None:
+            help = f"write `{same}` if this is a copy of that model; otherwise {help}"
         return report("XP109", message, label, help=help)
     edits = (Edit(label.span, near),) if label.typed == node.name else ()
     found = report("XP109", message, label, help=f"write `{near}`; if the model has this name, {help}", edits=edits)

@@ -258,7 +258,29 @@ def unknown_model(node: Ref, label: Label) -> Diagnostic:
     """The finding for an unknown model. It names the models that may be meant."""
     name = node.name[:80]
     message = f"`{name}` is not a model of the registry"
-    return _unknown("XP108", message, node, label, model(name), f"org/{name}", "folder")
+    return _unknown("XP108", message, node, label, model(name), f"{_owner(name)}/{name}", "folder")
+
+
+def _owner(name: str) -> str:
+    """The hub's owner of most registered models that begin with the same word: `Qwen` for `qwen4-8b`. `org` if no
+    registered model does.
+    """
+    first = _parsed(name).parts[:1]
+    ids = [registry.find_model(one) for one in registry.model_names() if _parsed(one).parts[:1] == first]
+    owners = Counter(one.id.partition("/")[0] for one in ids if one is not None)
+    return max(owners, key=lambda one: owners[one], default="org")
+
+
+def copied(id: str) -> str | None:
+    """The registered model that a hub id with another owner repeats: `qwen3-4b` for `unsloth/Qwen3-4B`. None if there
+    is none.
+    """
+    parsed = _parsed(id[:120].rpartition("/")[2])
+    for alias in registry.model_names():
+        known = registry.find_model(alias)
+        if known is not None and _parsed(known.id.rpartition("/")[2]) == parsed:
+            return alias
+    return None
 
 
 def unknown_dataset(node: Ref, label: Label) -> Diagnostic:

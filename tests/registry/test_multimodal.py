@@ -48,6 +48,11 @@ def test_names_say_whether_a_model_reads_images():
     )
 
 
+def test_a_short_name_of_a_model_that_reads_images_is_refused_as_one(tmp_path: Path) -> None:
+    found = only(checked("xpc 1\ntrain gemma-3-12b-it on alpaca for 1 epochs\n", tmp_path), "XP130")
+    assert found.message.startswith("`gemma-3-12b-it` is the name of a model that reads images or sound")
+
+
 @pytest.mark.parametrize("key", ["vision_config", "audio_config", "visual"])
 def test_config_with_another_sense_is_refused(tmp_path: Path, key: str):
     put(tmp_path, {"m/config.json": json.dumps({**TEXT, key: {"depth": 2}})})

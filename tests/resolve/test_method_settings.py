@@ -260,7 +260,7 @@ def test_a_default_of_the_longest_prompt_leaves_room_for_answers(
 @pytest.mark.parametrize(
     ("model", "attn"),
     [("bigscience/bloom-560m", "eager"), ("mosaicml/mpt-7b", "eager"), ("state-spaces/mamba-130m-hf", "eager"),
-     ("openai/gpt-oss-20b", "eager"), ("someone/my-bloom-7b", "eager"), ("someone/model", "sdpa"),
+     ("openai/gpt-oss-safeguard-20b", "eager"), ("someone/my-bloom-7b", "eager"), ("someone/model", "sdpa"),
      ("Qwen/Qwen2-0.5B", "sdpa")],
 )  # fmt: skip
 def test_attention_that_is_not_written_is_what_the_family_has(model: str, attn: str, target: str) -> None:

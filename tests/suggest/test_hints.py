@@ -308,3 +308,21 @@ def test_a_list_without_its_equals_sign_gets_one(line) -> None:
     found = one(text, "XP025")
     again = edited(text, found)
     assert not [each for each in checked(again).problems if each.severity == ERROR], again
+
+
+@pytest.mark.parametrize(
+    ("model", "help"),
+    [
+        ("falcon4-7b", "write a hub id such as `tiiuae/falcon4-7b`, or a quoted local folder"),
+        ("unheard-7b", "write a hub id such as `org/unheard-7b`, or a quoted local folder"),
+        ("unsloth/Qwen3-4B", "write `qwen3-4b` if this is a copy of that model; otherwise"),
+        ("NousResearch/Meta-Llama-3.1-8B-Instruct", "write `llama-3.1-8b-instruct` if this is a copy of that model"),
+        ("unsloth/Qwen3-4B-Base", "write `qwen3-4b-base` if this is a copy of that model"),
+        ("someone/Qwen3-4B-Medical", "`config = file("),
+    ],
+)
+def test_an_unknown_model_gets_its_owner_or_the_model_that_it_copies(model: str, help: str) -> None:
+    (found,) = (
+        each for each in checked(f"xpc 1\ntrain {model} on alpaca\n").problems if each.code in ("XP108", "XP109")
+    )
+    assert (found.help or "").startswith(help)

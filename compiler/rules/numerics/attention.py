@@ -72,7 +72,7 @@ def flash_hardware(spec: Spec) -> Iterator[Finding]:
 @rule("XP315", "attention-not-in-the-family")
 def attention_family(spec: Spec) -> Iterator[Finding]:
     """The model's family must support the chosen attention implementation (`attn`). For a model outside of the
-    registry, the family is guessed from the name, as for `openai/gpt-oss-20b`.
+    registry, the family is guessed from the name, as for `openai/gpt-oss-safeguard-20b`.
 
     Why it is bad: without support, the model cannot be loaded, or it computes something else. Three examples: gpt_oss
     declares flash attention, but needs a kernel from the Hub that bundles do not install. In transformers 4.52, sdpa
