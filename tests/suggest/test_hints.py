@@ -326,3 +326,15 @@ def test_an_unknown_model_gets_its_owner_or_the_model_that_it_copies(model: str,
         each for each in checked(f"xpc 1\ntrain {model} on alpaca\n").problems if each.code in ("XP108", "XP109")
     )
     assert (found.help or "").startswith(help)
+
+
+@pytest.mark.parametrize(
+    ("typed", "help"),
+    [
+        ("truncation_side=left", "leave it out: it has no equivalent, because rows are cut at their end"),
+        ("truncation_side=right", "write `long = cut` in `data`, which is the default"),
+        ("truncation=true", "rows are cut at `seq`"),
+    ],
+)
+def test_truncation_is_not_advised_as_padding(typed: str, help: str) -> None:
+    assert (one(f"xpc 1\n{LINE}\nbatch({typed})\n", "XP101").help or "").startswith(help)
