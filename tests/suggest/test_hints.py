@@ -332,7 +332,7 @@ def test_an_unknown_model_gets_its_owner_or_the_model_that_it_copies(model: str,
     ("typed", "help"),
     [
         ("truncation_side=left", "leave it out: it has no equivalent, because rows are cut at their end"),
-        ("truncation_side=right", "write `long = cut` in `data`, which is the default"),
+        ("truncation_side=right", "leave it out: longer rows are cut at `seq`, at their end"),
         ("truncation=true", "rows are cut at `seq`"),
     ],
 )
