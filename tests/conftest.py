@@ -48,14 +48,33 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if any(mark in text for mark in ALL_SLOW) else None
 
 
+MEMORY = "/dev/shm"
+"""A folder of Linux whose files are in memory."""
+ROOM = 2**30
+"""The bytes that the files of the fast tier need at most, with a margin: a container often has only 64 MiB there."""
+
+
+def in_memory() -> bool:
+    """Whether tests can write their files to `MEMORY`, and start programs there. A test writes a hundred small files
+    for each bundle, and most disks take longer for one than the test.
+    """
+    if not os.access(MEMORY, os.W_OK):
+        return False
+    found = os.statvfs(MEMORY)
+    return found.f_bavail * found.f_frsize > ROOM and not found.f_flag & os.ST_NOEXEC
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """In the fast tier, workers report neither that a test starts nor that its setup or teardown passed.
+    """In the fast tier, the files of tests are in memory, and workers report neither that a test starts nor that its
+    setup or teardown passed.
 
     For thousands of small tests, sending these reports takes as long as running the tests. With `--durations` or a
     JUnit file, all reports are sent, because these two options need the time of each phase.
     """
     option = config.option
+    if option.markexpr == FAST and in_memory():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
     if option.markexpr != FAST or not hasattr(config, "workerinput") or option.xmlpath or option.durations:
         return
     (worker,) = (one for one in config.pluginmanager.get_plugins() if type(one).__name__ == "WorkerInteractor")

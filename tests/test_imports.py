@@ -11,6 +11,7 @@ from functools import cache
 import pytest
 from case_support import spec
 from compile_support import REPOSITORY, SEED, SENTENCE, put
+from syntax import imports as imports_in
 
 pytestmark = pytest.mark.slow
 
@@ -35,13 +36,6 @@ SLOW = ("attrs", "typing", "inspect", "dataclasses", "hashlib")
 
 
 @cache
-def imports_of(path):
-    """Every import statement of a file, also those inside functions."""
-    with open(path, encoding="utf-8") as handle:
-        return [node for node in ast.walk(ast.parse(handle.read())) if isinstance(node, ast.Import | ast.ImportFrom)]
-
-
-@cache
 def modules(folder):
     """Every module of a package folder, with two sets of dotted names: those that it imports at its top, and those that
     it imports inside functions.
@@ -53,7 +47,7 @@ def modules(folder):
                 path = os.path.join(where, name)
                 imports = [
                     (node.module or "", node.level) if isinstance(node, ast.ImportFrom) else (alias.name, 0)
-                    for node in imports_of(path)
+                    for node in imports_in(path)
                     for alias in node.names
                 ]
                 out.append((os.path.relpath(path, REPOSITORY), imports))
@@ -111,7 +105,7 @@ def targets(name, path, known):
     """The known modules that a file imports."""
     package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
     out = set()
-    for node in imports_of(os.path.join(REPOSITORY, path)):
+    for node in imports_in(os.path.join(REPOSITORY, path)):
         for alias in node.names:
             base = ""
             if isinstance(node, ast.ImportFrom):

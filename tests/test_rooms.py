@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
-from syntax import nodes
+from syntax import imports
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ORDER = (
@@ -41,7 +41,7 @@ def room(path: str) -> str:
 
 def imported(path: str) -> Iterator[str]:
     """All files that a file imports: at its top, inside functions, and under TYPE_CHECKING."""
-    for node in nodes(os.path.join(ROOT, path)):
+    for node in imports(os.path.join(ROOT, path)):
         names = []
         if isinstance(node, ast.ImportFrom) and not node.level:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -52,15 +52,16 @@ def imported(path: str) -> Iterator[str]:
                 yield _file(name)
 
 
+@cache
 def _file(name: str) -> str:
     """The file to which a dotted name leads. The last part of the name can be a module, or something that a module
     defines.
     """
-    parts = name.split(".")[1:]
+    parts, known = name.split(".")[1:], set(files())
     for length in (len(parts), len(parts) - 1):
         stem = os.path.join(*parts[:length])
         for path in (f"{stem}.py", os.path.join(stem, "__init__.py")):
-            if path in files():
+            if path in known:
                 return path
     raise AssertionError(f"{name} is not a module of this repository")
 

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, cast
 from ..features.launch.packages import EIGHT_BIT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from .payload import Gpu, Payload, Trainer
     from .payload_data import Source
+
+    Part = Callable[[Payload], dict[str, object]]
 
 CHATS = ("text", "messages", "conversations", "tokens", "images")
 """Row shapes (values of a source's `shape`) without a separate prompt."""
@@ -76,16 +78,17 @@ def _unused(text: str) -> tuple[str, ...]:
 
     The result is cached, because it is the same for most members of a sweep.
     """
-    plan, read = json.loads(text), list[str]()
-    found = {name for name, used in uses(cast("Payload", _Read(plan, "", read))).items() if used}
-    settings = (path for path in dict.fromkeys(read) if not path.startswith("stack."))
-    known: dict[object, bool] = {}  # cached, because thousands of data sources can have only a few different keys
-    out = []
-    for path in settings:
-        key = _alike(plan, path)
-        if key not in known:
-            known[key] = bool(_with(plan, path) - found)
-        out += [path] if known[key] else []
+    plan, out = json.loads(text), set[str]()
+    for part in PARTS:  # a setting is tried only in the parts that read it, because trying takes most of the time
+        read = list[str]()
+        found = _named(part(cast("Payload", _Read(plan, "", read))))
+        known: dict[object, bool] = {}  # cached, because thousands of data sources can have only a few different keys
+        for path in dict.fromkeys(read):
+            key = _alike(plan, path)
+            if key not in known:
+                known[key] = not path.startswith("stack.") and bool(_with(plan, path, part) - found)
+            if known[key]:
+                out.add(path)
     return tuple(sorted(out))
 
 
@@ -105,15 +108,20 @@ def _place(plan: "Payload", path: str) -> Any:
     return place
 
 
-def _with(plan: "Payload", path: str) -> set[str]:
-    """The modules that the run would use if the setting at this path had a value."""
+def _with(plan: "Payload", path: str, part: "Part") -> set[str]:
+    """The modules of one part that the run would use if the setting at this path had a value."""
     place, name = _place(plan, path), path.rpartition(".")[2]
     before = dict(place)
     place[name] = {"id": None, "sets": []}
-    found = {name for name, used in uses(plan).items() if used}
+    found = _named(part(plan))
     place.clear()
     place.update(before)
     return found
+
+
+def _named(used: "Mapping[str, object]") -> set[str]:
+    """The names of the modules that are used."""
+    return {name for name, one in used.items() if one}
 
 
 class _Read(dict[str, Any]):
@@ -142,8 +150,7 @@ class _Read(dict[str, Any]):
 
 def uses(plan: "Payload") -> dict[str, bool]:
     """For each module, by name: whether a run with this trainer_args.json uses it."""
-    used = {**_of_rows(plan), **_of_model(plan), **_of_method(plan), **_of_run(plan)}
-    return {name: bool(one) for name, one in used.items()}
+    return {name: bool(one) for part in PARTS for name, one in part(plan).items()}
 
 
 def _of_rows(plan: "Payload") -> dict[str, object]:
@@ -283,6 +290,10 @@ def _of_run(plan: "Payload") -> dict[str, object]:
         "ulysses": zero and run.get("context_parallel", 1) > 1,
         "weights_only": run.get("full_state") is False,
     }
+
+
+PARTS: "tuple[Part, ...]" = (_of_rows, _of_model, _of_method, _of_run)
+"""The functions that decide which modules a run uses, each for other modules."""
 
 
 def _held_out(plan: "Payload") -> object:

@@ -100,7 +100,7 @@ def api(tmp_path):
     """A fake GitHub API, and the environment variables with which a workflow would use it."""
     kind = type("Mine", (GitHub,), {"comments": [], "requested": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     event = tmp_path.parent / f"{tmp_path.name}.event.json"
     event.write_text(json.dumps({"pull_request": {"number": 7}}))
     environment = {

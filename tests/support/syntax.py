@@ -5,12 +5,29 @@ from __future__ import annotations
 import ast
 from functools import cache
 
+BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
+"""The attributes of a syntax tree that contain statements."""
+
 
 @cache
 def nodes(path: str) -> tuple[ast.AST, ...]:
     """Every node of a file's syntax tree. All tests get the same nodes, so no test may change them."""
     with open(path, encoding="utf-8") as handle:
         return tuple(ast.walk(ast.parse(handle.read())))
+
+
+@cache
+def imports(path: str) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Every import statement of a file, also those inside functions. Expressions contain none, and are not searched."""
+    with open(path, encoding="utf-8") as handle:
+        waiting: list[ast.AST] = [ast.parse(handle.read())]
+    found = []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append(node)
+        waiting += [one for block in BLOCKS for one in getattr(node, block, ())]
+    return tuple(found)
 
 
 def dotted(node: ast.expr) -> str:
