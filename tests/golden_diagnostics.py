@@ -3,7 +3,7 @@ this spec.
 
 python tests/golden_diagnostics.py writes golden/diagnostics, and removes files without a case
 
-tests/pipeline/test_goldens.py compares these files with today's output.
+tests/pipeline/test_goldens.py and tests/rules/core/test_rules.py compare these files with today's output.
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ from case_support import Case  # noqa: E402
 from compile_support import checked_once, placed  # noqa: E402
 from rule_cases import CASES, SYNTAX  # noqa: E402
 
+from xpc.compiler.pipeline import Checked  # noqa: E402
 from xpc.compiler.render import render  # noqa: E402
 
 FOLDER = os.path.join(os.path.dirname(HERE), "golden", "diagnostics")
 SEPARATOR = "=" * 100
 
 
-def golden(case: Case) -> str:
+def golden(case: Case, found: Checked | None = None) -> str:
     """The golden file of a case: its rejected spec, the files that the spec names, and the output of `xpc check`.
+    `found` is the result of the check, if it was already made.
 
     Raises ValueError if the check no longer reports the case's code.
     """
-    with ExitStack() as kept:
-        root = placed(case.files, lambda: kept.enter_context(tempfile.TemporaryDirectory()))
-        found = checked_once(case.rejected, root)
+    if found is None:
+        with ExitStack() as kept:
+            root = placed(case.files, lambda: kept.enter_context(tempfile.TemporaryDirectory()))
+            found = checked_once(case.rejected, root)
     codes = [one.code for one in found.problems]
     if case.code not in codes:
         raise ValueError(f"the case {case.title} gives {', '.join(codes) or 'nothing'}, and not {case.code}")
@@ -53,6 +56,12 @@ def counted(text: str) -> str:
     """
     runs = [(line, sum(1 for _ in same)) for line, same in groupby(text.rstrip("\n").split("\n"))]
     return "".join(f"{line}\n" * count if count < 4 else f"{line}\n... {count} times\n" for line, count in runs)
+
+
+def kept(case: Case) -> str:
+    """The text of a case's golden file as it is in the repository."""
+    with open(os.path.join(FOLDER, f"{case.title}.txt"), encoding="utf-8", newline="") as handle:
+        return handle.read()
 
 
 def goldens() -> dict[str, str]:

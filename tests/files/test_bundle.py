@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import tomllib
+from functools import cache
 
 import pytest
 from case_support import ROW, on_cpu, spec
@@ -116,22 +117,28 @@ def note(out):
         handle.write("# ran on Tuesday, diverged\n")
 
 
+@cache
+def bundle(*lines):
+    """The files of a bundle, for tests that only write them."""
+    return compiled(spec(*lines))
+
+
 FOREIGN = [
     ("not a bundle", lambda out: put(out, {"notes.txt": "mine"})),
-    ("a foreign file", lambda out: (write(compiled(spec()), out), put(out, {"notes.txt": "mine"}))),
-    ("a foreign file in a folder", lambda out: (write(compiled(spec()), out), put(out, {"trainer/mine.py": "mine"}))),
-    ("a changed file", lambda out: (write(compiled(spec()), out), put(out, {"launch.sh": "mine"}))),
-    ("checkpoints", lambda out: (write(compiled(spec()), out), put(out, {"out/checkpoint-1/model.bin": "mine"}))),
-    ("broken bundle.toml", lambda out: (write(compiled(spec()), out), put(out, {"bundle.toml": "mine = "}))),
+    ("a foreign file", lambda out: (write(bundle(), out), put(out, {"notes.txt": "mine"}))),
+    ("a foreign file in a folder", lambda out: (write(bundle(), out), put(out, {"trainer/mine.py": "mine"}))),
+    ("a changed file", lambda out: (write(bundle(), out), put(out, {"launch.sh": "mine"}))),
+    ("checkpoints", lambda out: (write(bundle(), out), put(out, {"out/checkpoint-1/model.bin": "mine"}))),
+    ("broken bundle.toml", lambda out: (write(bundle(), out), put(out, {"bundle.toml": "mine = "}))),
     ("odd bundle.toml", lambda out: put(out, {"bundle.toml": "bundle = 5\nfiles = {}\n"})),
     ("deep bundle.toml", lambda out: put(out, {"bundle.toml": "a = " + "[" * 5000 + "]" * 5000 + "\n"})),
-    ("notes in bundle.toml", lambda out: (write(compiled(spec()), out), note(out))),
-    ("an empty folder", lambda out: (write(compiled(spec()), out), os.mkdir(os.path.join(out, "mine")))),
-    ("an empty folder inside", lambda out: (write(compiled(spec()), out), os.mkdir(os.path.join(out, "trainer/mine")))),
-    ("notes in __pycache__", lambda out: (write(compiled(spec()), out), put(out, {"__pycache__/notes.txt": "mine"}))),
-    ("a linked __pycache__", lambda out: (write(compiled(spec()), out), os.symlink("/", os.path.join(out, IGNORED)))),
-    ("a linked folder", lambda out: (write(compiled(spec()), out), os.symlink("/", os.path.join(out, "mine")))),
-    ("a linked file", lambda out: (write(compiled(spec()), out), os.symlink("/nowhere", os.path.join(out, "mine")))),
+    ("notes in bundle.toml", lambda out: (write(bundle(), out), note(out))),
+    ("an empty folder", lambda out: (write(bundle(), out), os.mkdir(os.path.join(out, "mine")))),
+    ("an empty folder inside", lambda out: (write(bundle(), out), os.mkdir(os.path.join(out, "trainer/mine")))),
+    ("notes in __pycache__", lambda out: (write(bundle(), out), put(out, {"__pycache__/notes.txt": "mine"}))),
+    ("a linked __pycache__", lambda out: (write(bundle(), out), os.symlink("/", os.path.join(out, IGNORED)))),
+    ("a linked folder", lambda out: (write(bundle(), out), os.symlink("/", os.path.join(out, "mine")))),
+    ("a linked file", lambda out: (write(bundle(), out), os.symlink("/nowhere", os.path.join(out, "mine")))),
 ]
 
 
@@ -141,15 +148,15 @@ def test_work_of_others_is_refused_and_with_force_moved_aside(tmp_path, make):
     make(out)
     before = tree(out)
     with pytest.raises(BundleError, match="--force"):
-        write(compiled(spec("seed 1")), out)
+        write(bundle("seed 1"), out)
     assert tree(out) == before
     assert os.listdir(tmp_path) == ["b"]
-    moved = write(compiled(spec("seed 1")), out, force=True)
+    moved = write(bundle("seed 1"), out, force=True)
     assert moved == os.path.join(os.path.realpath(tmp_path), "b.before-1")
     assert tree(moved) == before
-    assert tree(out) == compiled(spec("seed 1"))
+    assert tree(out) == bundle("seed 1")
     put(out, {"more.txt": "mine"})
-    assert (write(compiled(spec()), out, force=True) or "").endswith("b.before-2")
+    assert (write(bundle(), out, force=True) or "").endswith("b.before-2")
     assert sorted(os.listdir(tmp_path)) == ["b", "b.before-1", "b.before-2"]
 
 

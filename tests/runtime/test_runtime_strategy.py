@@ -80,6 +80,7 @@ def test_peer_to_peer_is_switched_off_where_the_driver_cannot(
     monkeypatch.setitem(sys.modules, "accelerate", types.SimpleNamespace(utils=utils))
     monkeypatch.setitem(sys.modules, "accelerate.utils", utils)
     monkeypatch.setattr(arguments, "load_class", lambda _: refused)
+    monkeypatch.setattr(arguments.torch_distributed, "one_timeout", lambda _: None)  # would import torch
     with pytest.raises(Requested):
         arguments.build_arguments(on_gpus(tmp_path, world, name))
     assert [os.environ.get(name) for name in ("NCCL_P2P_DISABLE", "NCCL_IB_DISABLE")] == ["1" if off else None] * 2

@@ -147,14 +147,14 @@ def test_rewards_get_the_messages_of_the_rows() -> None:
     ]
 
 
-def test_a_reward_sees_no_key_of_the_runtime() -> None:
+def test_a_reward_sees_no_key_of_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
     def reward(prompts: list[Any], completions: list[Any]) -> list[float]:
         seen.extend(prompts)
         return [1.0] * len(completions)
 
-    pytest.importorskip("torch")
+    monkeypatch.setattr(reward_calls, "_problem", lambda *_: None)  # the check of the results would import torch
     prompts = [[turn("user", "2?", chat_template_kwargs={"enable_thinking": False})]]
     assert reward_calls.checked(reward)(prompts=prompts, completions=["4"]) == [1.0]
     assert seen == [[{"role": "user", "content": "2?"}]]

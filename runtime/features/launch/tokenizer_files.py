@@ -178,7 +178,7 @@ def stored_embeddings(folder: str) -> tuple[str, int] | None:
     files = {str(file) for name, file in names.items() if not name or name.endswith(EMBEDDINGS)}
     for file in sorted(files):
         try:
-            with safe_open(os.path.join(folder, os.path.basename(file)), framework="pt") as weights:
+            with safe_open(os.path.join(folder, os.path.basename(file)), framework="np") as weights:
                 found = [one for one in weights.keys() if one.endswith(EMBEDDINGS)]  # noqa: SIM118 - not a dict
                 shapes = {one: weights.get_slice(one).get_shape() for one in found}
         except (OSError, SafetensorError):  # an unreadable file is reported when the model is loaded

@@ -10,6 +10,7 @@ from compile_support import checked, checked_once, codes, edited, errors, of, pl
 from rule_cases import CASES, PREVIEWED, SYNTAX, TESTS, TOPICS
 from typed_in import leaves_out, typed_in, way_out
 
+from tests.golden_diagnostics import golden, kept
 from xpc.compiler.language.codes import CODES
 from xpc.compiler.pipeline import Checked
 from xpc.compiler.rules import every
@@ -18,7 +19,7 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic
 FIRST = {case.code: case for case in reversed(CASES)}
 EACH = [pytest.param(case, id=case.title, marks=() if FIRST[case.code] is case else pytest.mark.slow) for case in CASES]
 """The fast tier runs the first case of each code, and `make test` all cases. tests/pipeline/test_goldens.py compares
-the messages of every case.
+the messages of the others.
 """
 
 
@@ -59,14 +60,15 @@ NOT_TYPED = {
 
 @pytest.mark.parametrize("case", EACH)
 def test_rejected_gives_exactly_its_code_with_the_way_out_and_accepted_does_not(case: Case, root: str):
-    """The rejected spec gets the rule's code, and a complete message. It compiles after the suggested edit, and also
-    after a user has typed what the help says.
+    """The rejected spec gets the rule's code, and a complete message, as its golden file has it. It compiles after the
+    suggested edit, and also after a user has typed what the help says.
     """
     passes(case, root)
     found = checked_once(case.rejected, root)
     assert case.code in codes(found), shown(found)
     others = {one.code for one in found.problems if one.severity != "note"} - {case.code} - BESIDE
     assert not others, shown(found)
+    assert golden(case, found) == kept(case), "make golden writes it anew"
     for one in of(found, case.code):
         is_whole(one)
         edit_answers(one, case, found, root)
