@@ -13,7 +13,7 @@ from xpc.compiler.rules import every
 
 EVERY = (*SYNTAX, *CASES)
 FIRST = {case.code: case.title for case in reversed(CASES)}
-"""The title of each code's first case: tests/rules/core/test_rules.py checks it in every tier, and compares its file."""
+"""The title of the first case of each code. tests/rules/core/test_rules.py compares its file in every tier."""
 OTHERS = [case for case in EVERY if FIRST.get(case.code) != case.title]
 
 
