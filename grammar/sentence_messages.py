@@ -44,60 +44,89 @@ INSTEAD_OF_ON = ("using", "over", "from", "against", "to", "at", "in")
 
 def in_sentence(location: ParserPosition) -> Diagnostic:
     """The error in the first line of a spec, at the place where the parser stopped."""
-    code = codes.INCOMPLETE_SENTENCE
     kinds = [item.kind for item in location.stack]
     since = kinds[len(kinds) - 1 - kinds[::-1].index("TRAIN") :]
     if location.met == "LBRACE":
-        return location.error(code, "the sentence takes no block", "write clauses on the lines below")
-    if NO_DATA.search(location.source.text[: location.span.start]):
-        return location.error(
-            code, f"expected a dataset after `on`, found `{location.word}`", "train MODEL on DATA", at_last=True
-        )
+        return _error(location, "the sentence takes no block", "write clauses on the lines below")
+    early = _missing_data(location) or _length(location, since)
+    if early is not None:
+        return early
+    if "ON" not in since:
+        return _before_data(location)
+    return _bracket(location, since) or _separator(location, since) or _after_data(location, since)
+
+
+def _error(location: ParserPosition, message: str, help: str | None = None, at_last: bool = False) -> Diagnostic:
+    return location.error(codes.INCOMPLETE_SENTENCE, message, help, at_last=at_last)
+
+
+def _missing_data(location: ParserPosition) -> Diagnostic | None:
+    """The error for `train M on for 3 epochs`, whose dataset is missing."""
+    if not NO_DATA.search(location.source.text[: location.span.start]):
+        return None
+    return _error(
+        location, f"expected a dataset after `on`, found `{location.word}`", "train MODEL on DATA", at_last=True
+    )
+
+
+def _length(location: ParserPosition, since: list[str]) -> Diagnostic | None:
+    """The error for a length without its unit, such as `for 3 with lora`, or without a space, such as `for 3epochs`.
+
+    `since` lists the kinds of what the parser has read since `train`.
+    """
     # in `for 3epochs with lora`, the parser reads `with` as the unit of the length
     count = COUNT.search(location.source.text[: location.span.start]) if location.word == "with" else None
     if count is not None and count[3]:
         return _joined_length(location, count[2], count[3], Span(count.start(2), count.end(3)))
     if count is not None:
         message = f"expected `epochs` or `steps` after `for {count[2]}`, found `with`"
-        return location.error(code, message, _lengths(count[2]), at_last=True)
-    if "FOR" in since and since[-1] == "NUMBER":
-        joined = re.fullmatch(r"([0-9_.]+)([A-Za-z]+)", location.word)
-        if joined and location.before:
-            return _joined_length(location, joined[1], joined[2], location.before)
-        message = f"expected `epochs` or `steps` after `for {location.word}`"
-        return location.error(code, message, _lengths(location.word), at_last=True)
-    if "ON" not in since:
-        return _before_data(location)
+        return _error(location, message, _lengths(count[2]), at_last=True)
+    if "FOR" not in since or since[-1] != "NUMBER":
+        return None
+    joined = re.fullmatch(r"([0-9_.]+)([A-Za-z]+)", location.word)
+    if joined and location.before:
+        return _joined_length(location, joined[1], joined[2], location.before)
+    message = f"expected `epochs` or `steps` after `for {location.word}`"
+    return _error(location, message, _lengths(location.word), at_last=True)
+
+
+def _bracket(location: ParserPosition, since: list[str]) -> Diagnostic | None:
+    """The error for a bracket after the dataset, such as `D[train:20%]` or `D(streaming)`."""
+    if location.met == "LSQB" and "WITH" in since:
+        return _error(location, "a list can only be the value of a setting", "write `name=[...]`")
     if location.met == "LSQB":
-        if "WITH" not in since:
-            remedy = (
-                f"write `{location.word}[train:20%]` for the first 20 % of a split; `data(holdout=20%)` keeps rows out"
-            )
-            return location.error(code, "square brackets after a dataset need the name of a split", remedy)
-        return location.error(code, "a list can only be the value of a setting", "write `name=[...]`")
+        remedy = f"write `{location.word}[train:20%]` for the first 20 % of a split; `data(holdout=20%)` keeps rows out"
+        return _error(location, "square brackets after a dataset need the name of a split", remedy)
+    if location.met == "LPAR" and "WITH" not in since:
+        remedy = (
+            f"write `on rows`, and add a block `data rows {{ ... }}` below that contains `{location.word} {{ ... }}`"
+        )
+        return _error(location, "settings of one source go into a `data` block", remedy)
+    return None
+
+
+def _separator(location: ParserPosition, since: list[str]) -> Diagnostic | None:
+    """The error for `=`, and for a comma or `and` between datasets or choices."""
     if location.met == "EQUAL":
-        return location.error(code, "`=` follows the name of a setting", "choices and settings go after `with`")
+        return _error(location, "`=` follows the name of a setting", "choices and settings go after `with`")
     if not {"FOR", "WITH"} & {*since} and location.shown in ("`,`", "`and`", "`plus`"):
         remedy = (
             "write `on rows`, and add a block `data rows { ... }` below that names "
             f"`{location.word}` and the others, each on its own line"
         )
         also = "; choices go after `with`" if location.met == "COMMA" else ""
-        return location.error(code, "several datasets go into a `data` block", remedy + also)
+        return _error(location, "several datasets go into a `data` block", remedy + also)
     if location.met == "COMMA":
-        return location.error(code, "unexpected `,`", "choices and settings are separated by spaces")
-    if location.met == "LPAR" and "WITH" not in since:
-        remedy = (
-            f"write `on rows`, and add a block `data rows {{ ... }}` below that contains `{location.word} {{ ... }}`"
-        )
-        return location.error(code, "settings of one source go into a `data` block", remedy)
-    if "WITH" not in since:
-        if (other := _other_preposition(location)) is not None:
-            return other
-        return location.error(
-            code, f"expected `for`, `with` or the end of the line, found {location.shown}", _help_after_data(location)
-        )
-    return location.error(code, f"expected a choice, a setting or the end of the line, found {location.shown}")
+        return _error(location, "unexpected `,`", "choices and settings are separated by spaces")
+    return None
+
+
+def _after_data(location: ParserPosition, since: list[str]) -> Diagnostic:
+    """The error for any other text after the dataset, such as `3 epochs`."""
+    if "WITH" in since:
+        return _error(location, f"expected a choice, a setting or the end of the line, found {location.shown}")
+    message = f"expected `for`, `with` or the end of the line, found {location.shown}"
+    return _other_preposition(location) or _error(location, message, _help_after_data(location))
 
 
 def _before_data(location: ParserPosition) -> Diagnostic:
