@@ -114,7 +114,6 @@ TEMPLATE = (
 )
 
 
-@pytest.mark.slow
 def test_masks_of_conversations_need_no_offsets() -> None:
     from transformers import PreTrainedTokenizerFast
 
