@@ -75,6 +75,8 @@ class Draft:
       written for; `pinned`: the place of a requirement that excludes other versions; `dated`: comments about defaults
       that differ among these versions
     - `transformers`: whether the import reads TrainingArguments, which has other defaults than TRL's classes
+    - `trl_rewards`: whether names such as `accuracy_reward` mean TRL's own reward functions; a script of the repository
+      may have its own functions with these names
     - `undecided`: comments for lines that `--partial` could not convert; `decisions`: what a person must decide about
       them (`partial.py`)
     - `read`: the keys of further files that the imported file names
@@ -98,6 +100,7 @@ class Draft:
     fitting: tuple[str, ...] = ()
     pinned: str = ""
     dated: dict[str, str] = field(factory=dict)
+    trl_rewards: bool = True
     undecided: list[str] = field(factory=list)
     decisions: list[Decision] = field(factory=list)
     text: str = ""

@@ -205,6 +205,7 @@ def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> 
     short = {} if chat else _abbreviated(entries, script_text)
     entries = {short.get(key, key): one for key, one in entries.items()}
     draft, source = trlyaml.start(evolve(overrides, method=method or ("sft" if chat else None)), entries, line.file)
+    draft.trl_rewards = not script_text or "trl.rewards" in script_text
     for key, name in short.items():
         draft.warn(entries[name], f"it is read as `{name}`: argparse takes the beginning of a name"
                    if name.startswith(key) else f"the script's own name is read as TRL's `{name}`")  # fmt: skip

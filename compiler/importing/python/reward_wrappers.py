@@ -14,8 +14,10 @@ import re
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python.data import Data
 from xpc.compiler.importing.python.interpreter.functions import BUILTINS
-from xpc.compiler.importing.python.interpreter.values import Bound, Column, Function, Instance, Scalar
+from xpc.compiler.importing.python.interpreter.values import Bound, Column, Function, Instance, Name, Object, Scalar
 from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.importing.trl import reward_functions
+from xpc.compiler.language.kinds import Weighted
 
 WRAPPER = '''
 
@@ -226,3 +228,16 @@ def forwarding(name: str, value: Function, made: str, columns: bool) -> str:
         f"\n\n_made_{name} = {made}\n\n\ndef {name}({ast.unparse(given)}):\n"
         f"    return _made_{name}({', '.join(passed)})\n"
     ) + (f"\n\n{name} = _with_columns({name})\n" if columns else "")
+
+
+def of_trl(draft: Draft, value: object, weight: float | None) -> Weighted | None:
+    """The reward function of TRL that a script names, or makes by a call with constants; None for another value."""
+    if isinstance(value, Name) and value.path.startswith("trl.rewards.") and value.last not in reward_functions.MAKING:
+        return reward_functions.weighted(draft, value.last, weight)
+    order = reward_functions.MAKING.get(value.last) if isinstance(value, Object) else None
+    if order is None or not isinstance(value, Object) or not value.path.startswith("trl."):
+        return None
+    given = {**dict(zip(order, value.positional)), **value.keywords}
+    arguments = {key: one.value for key, one in given.items()}
+    known = all(isinstance(one, int | float | str) for one in arguments.values())
+    return reward_functions.weighted(draft, value.last, weight, arguments) if known else None

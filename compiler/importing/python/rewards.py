@@ -94,6 +94,9 @@ def _found(draft: Draft, machine: Machine, values: list[object], weights: list[f
     out, file = Rewards(), overrides.rewards or "rewards.py"
     for value, weight in zip(values, weights, strict=True):
         name = _name(value)
+        if (of_trl := reward_wrappers.of_trl(draft, value, weight)) is not None:
+            out.weighted.append(of_trl)
+            continue
         if isinstance(value, Function) and name and len(value.scopes) == 1:
             out.functions.append(value)
         elif _made(machine, value, overrides):

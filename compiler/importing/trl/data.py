@@ -315,6 +315,8 @@ def _rows(draft: Draft, named: Entries) -> None:
         draft.setting("data.prompt", prompt)
     elif prompt is not None:
         draft.note(prompt, NULL)
+    if not (draft.has("data.prompt") or draft.has("data.format")) and _other_rows(draft):
+        draft.put("data.format", "prompt", None, f"{draft.method} reads the column `prompt` of these rows")
     if system is not None and system.empty:
         draft.note(system, NULL)
     elif system is not None:
@@ -336,6 +338,17 @@ def _rows(draft: Draft, named: Entries) -> None:
     made = named.get("preprocessed_path")
     if made is not None and not made.empty:
         draft.error(made, "a bundle tokenizes its data itself")
+
+
+def _other_rows(draft: Draft) -> bool:
+    """Whether the run generates answers to the prompts of registered data sets whose rows also have answers, such as
+    trl-lib/tldr.
+    """
+    found = [registry.find_dataset(one.ref.partition(":")[0].partition("[")[0]) for one in draft.sources]
+    shapes = METHODS[draft.method].shapes
+    return METHODS[draft.method].grouped and any(
+        one is not None and one.shape not in shapes and "prompt" in (one.columns or ()) for one in found
+    )
 
 
 def system_prompt(draft: Draft, entry: Entry) -> None:

@@ -9,6 +9,7 @@ from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.outcomes import MAPPED
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, number, plain, text, words
 from xpc.compiler.importing.text.values import KEYS
+from xpc.compiler.importing.trl import reward_functions
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.rewards import REWARD_ARGUMENTS, REWARDS
@@ -17,7 +18,7 @@ from xpc.compiler.stacks import Field
 
 REWARD_FILE = "rewards.py"
 """The file next to the spec in which reward functions are expected if the imported file names only the functions."""
-PART = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+PART = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 EXECUTED = ("code_eval_test_batch_size", "code_eval_scoring_mode", "parallel_code_exec_per_proc",
             "code_provider", "e2b_router_url", "morph_router_url", "piston_endpoints", "ioi_provider",
             "dataset_prompt_template")  # fmt: skip
@@ -219,9 +220,11 @@ def _rewards(draft: Draft, named: Entries) -> None:
         for name, weight in zip(names, given or [None] * len(names)):
             if name in REWARDS:
                 found.append(Weighted(name, weight, arguments=_reward_arguments(draft, named, name)))
+            elif name in reward_functions.NAMES and draft.trl_rewards:
+                found.append(reward_functions.weighted(draft, name, weight))
             else:
                 module, _, function = name.rpartition(".")
-                file = f"{module}.py" if PART.fullmatch(module) else REWARD_FILE
+                file = f"{module.replace('.', '/')}.py" if PART.fullmatch(module) else REWARD_FILE
                 own.append(function)
                 files.add(file)
                 found.append(Weighted(function, weight, file, function))

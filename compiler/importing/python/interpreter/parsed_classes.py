@@ -61,6 +61,8 @@ ADAPTER = {
     "use_dora": "use_dora",
 }  # fmt: skip
 """TRL's argument for each argument of peft's LoraConfig (get_peft_config in trl/trainer/utils.py)."""
+MIXTURE: Mapping[str, object] = {"datasets": [], "streaming": False, "test_split_size": None}
+"""The arguments of TRL's DatasetMixtureConfig, with their defaults (trl 0.23 to 1.16)."""
 QUANTIZED = {"bnb_4bit_quant_type": "bnb_4bit_quant_type", "bnb_4bit_use_double_quant": "use_bnb_nested_quant",
              "bnb_4bit_compute_dtype": "torch_dtype"}  # fmt: skip
 """TRL's argument for each argument of BitsAndBytesConfig with 4 bits (get_quantization_config in
@@ -272,6 +274,8 @@ def _names(last: str) -> frozenset[str]:
     table, block = versions.table(), _block(last)
     if block in ("model", "script"):
         return frozenset(table[block])
+    if block == "mixture":
+        return frozenset(MIXTURE)
     every = [stacks.load(one) for one in stacks.names()]
     known = {name for stack in every if stack is not None for config in stack.configs
              if config.rpartition(".")[2] == last for name in stack.fields(config)}  # fmt: skip
@@ -306,7 +310,8 @@ def lacks(value: Object, name: str) -> bool:
 
 
 def _block(last: str) -> str:
-    return "model" if last == "ModelConfig" else "script" if last.endswith("ScriptArguments") else "config"
+    special = {"ModelConfig": "model", "DatasetMixtureConfig": "mixture"}.get(last, "config")
+    return "script" if last.endswith("ScriptArguments") else special
 
 
 @cache
@@ -314,6 +319,8 @@ def defaults(path: str) -> Mapping[str, object]:
     """The defaults of a library's configuration class, but only those that all versions of the class have in common."""
     last = path.rpartition(".")[2]
     block = _block(last)
+    if block == "mixture":
+        return MIXTURE
     if block != "config":
         rows = versions.table()[block]
         found = {name: [one[1] for one in changes if len(one) > 1] for name, changes in rows.items()}
