@@ -4,18 +4,33 @@ weights.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python import program
 from xpc.compiler.importing.python.entries import Entries, entry
+from xpc.compiler.importing.python.interpreter.control_flow import PARAMETERS
 from xpc.compiler.importing.python.interpreter.machine import Machine
-from xpc.compiler.importing.python.interpreter.values import Argument, Location, Object, Unknown
+from xpc.compiler.importing.python.interpreter.values import (
+    Argument,
+    Bound,
+    Class,
+    Function,
+    Instance,
+    Location,
+    Name,
+    Object,
+    Unknown,
+)
 from xpc.compiler.importing.python.models import HARMLESS, QUANTIZED
 from xpc.compiler.importing.python.program import Model
 from xpc.compiler.importing.text.entries import Entry
 from xpc.grammar.record import evolve
 
+LOADS = ("from_pretrained", "create_reference_model")
+MOST = 3
+"""The largest number of replaced parts that are reported."""
 LORA_DEFAULTS = {"lora.rank": 8, "lora.alpha": 8.0, "lora.dropout": 0.0}
 UNSLOTH_DEFAULTS = {"lora.rank": 16, "lora.alpha": 16.0, "lora.dropout": 0.0}
 UNSLOTH_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -67,7 +82,7 @@ def _rooted(value: object, own: set[Location]) -> bool:
             return True
         if value.location in own:
             return True
-        if value.last in ("from_pretrained", "create_reference_model"):
+        if value.last in LOADS:
             return False
         first = value.positional[0].value if value.positional else None
         value = value.receiver if isinstance(value.receiver, Object) else first
@@ -111,6 +126,8 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
             "a loop over the model's parameters or modules changes them",
             "write `freeze` to train only some of the weights; `precision` decides the casts",
         )
+    if not changed:
+        _replaced(draft, own, model, machine)
     _config(draft, model)
     _unread_calls(draft, model, trainer, machine)
     _reference(draft, model, trainer)
@@ -122,6 +139,68 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
             "weights, and Unsloth's own 4-bit weights keep some layers in 16 bits",
             entry("model_name", name),
         )
+
+
+LIBRARY = re.compile(r"(?:transformers\.models|transformers\.modeling|trl|peft)\.")
+"""Matches the names in a library that decide what a model computes, or what a trainer learns."""
+QUIET = (
+    "config", "generation_config", "state_dict", "save_pretrained", "push_to_hub", "tokenizer", "grad", "use_cache",
+    "gradient_checkpointing", "training", "print_trainable_parameters",
+)  # fmt: skip
+"""Attributes of a model and of its parts that do not change what is learned, or that are imported elsewhere."""
+CODE = Function | Bound | Class | Instance | Name | Object
+"""Values that may replace a part of a model. Numbers and texts, such as a flag of a model, replace none."""
+
+
+def _replaced(draft: Draft, own: set[Location], model: Model, machine: Machine) -> None:
+    """Report each line by which the script replaces a part of the model, such as its attention, or a part of a library
+    that computes the model. Also report the parts that the script freezes.
+    """
+    lines: dict[Location, tuple[str, str]] = {}
+    for one in machine.replaced:
+        parts = set(one.owner.path.replace("()", "").split("."))
+        if one.name in QUIET or parts & {"config", "generation_config"}:
+            continue
+        if isinstance(one.owner, Name):
+            if LIBRARY.match(one.owner.path) and isinstance(one.value, CODE):
+                lines[one.location] = f"{one.owner.path}.{one.name}", _way(one.value)
+        elif one.owner.last not in PARAMETERS[:2] and _part_of(one.owner, own):
+            inside = (one.owner.path, one.owner.location) not in {(each.path, each.location) for each in model.seen}
+            if (inside and one.value is not True) or isinstance(one.value, CODE):
+                lines[one.location] = f"model.{one.name}", _way(one.value)
+    for call in machine.calls:
+        given = call.positional[0].value if call.positional else True
+        receiver = call.receiver
+        if call.last == "requires_grad_" and given is False and isinstance(receiver, Object):
+            if receiver.location not in own and _part_of(receiver, own):
+                lines[call.location] = "model.requires_grad_", ""
+    for location, (name, flash) in list(lines.items())[:MOST]:
+        found = Entry(name, None, location.file, location.line)
+        if flash:
+            draft.warn(found, f"the script computes the attention by `{flash}`; the spec by the library's own kernel")
+        elif name.endswith(("requires_grad", "requires_grad_")):
+            draft.error(found, "the script freezes a part of the model", "`freeze` trains only some of the weights")
+        else:
+            draft.error(found, "the script replaces a part of the model, and a spec has the library's own",
+                        "leave it out if it computes the same")  # fmt: skip
+
+
+def _way(value: object) -> str:
+    """The name of a function that replaces the attention by a kernel with the same result; "" for anything else."""
+    name = value.name if isinstance(value, Function) else getattr(value, "path", "")
+    label = value.label if isinstance(value, Function) else ""
+    return name if re.search("flash|xformers", f"{name} {label}".lower()) else ""
+
+
+def _part_of(value: object, own: set[Location]) -> bool:
+    """Whether a value is the trained model or a part of it: its chain of receivers leads to a call in `own`."""
+    for _ in range(20):
+        if not isinstance(value, Object) or value.last in LOADS:
+            break
+        if value.location in own:
+            return True
+        value = value.receiver
+    return isinstance(value, Object) and value.location in own
 
 
 def _continued(draft: Draft, model: Model, trainer: Object, read: Callable[[str], bytes | None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from xpc.compiler.importing.python.interpreter.attributes import item
-from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.machine import Machine, Replaced
 from xpc.compiler.importing.python.interpreter.values import (
     OPEN,
     Argument,
@@ -48,6 +48,11 @@ def set_attribute(machine: Machine, owner: object, name: str, value: object, loc
         owner = owner.hidden
     if isinstance(owner, Instance) and owner.made is not None and name not in owner.attributes:
         owner = owner.made
+    below = owner
+    while isinstance(below, Unknown):
+        below = below.hidden
+    if isinstance(below, Object | Name):
+        machine.replaced.append(Replaced(below, name, value, location))
     if isinstance(owner, Object | Instance | Class):
         machine.journal.write(owner.attributes, name, value)  # type: ignore[arg-type]
         machine.journal.write(owner.locations, name, location)  # type: ignore[arg-type]

@@ -142,13 +142,20 @@ def _zip(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.
     lists = [iterated(one.value) for one in positional]
     known = [one for one in lists if one is not None]
     if len(known) < len(lists) or not lists:
-        return machine.unknown(node, "it depends on lists that are not known")
+        return machine.unknown(node, "it depends on lists that are not known", _library_object(positional))
     return list(zip(*known))
+
+
+def _library_object(positional: Arguments) -> Object | None:
+    """The first argument that is an object of a library, such as the layers of a model in `enumerate(model.layers)`."""
+    return next((one.value for one in positional if isinstance(one.value, Object)), None)
 
 
 def _enumerate(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     items = iterated(first(positional, keywords))
-    return machine.unknown(node, "it depends on a list that is not known") if items is None else list(enumerate(items))
+    if items is None:
+        return machine.unknown(node, "it depends on a list that is not known", _library_object(positional))
+    return list(enumerate(items))
 
 
 def _extreme(choose: Callable[..., object]) -> Callable[..., object]:

@@ -73,6 +73,16 @@ class Defaulted:
 
 
 @record
+class Replaced:
+    """An assignment `owner.name = value` to an object of a library, such as a layer of a model, or to a library."""
+
+    owner: Object | Name
+    name: str
+    value: object
+    location: Location
+
+
+@record
 class Command:
     """The command that starts a script.
 
@@ -145,6 +155,7 @@ class Machine:
         self.filters: list[Location] = []
         self.assumed: list[Location] = []
         self.parameters: list[tuple[Location, Object]] = []
+        self.replaced: list[Replaced] = []
 
     def walk(self, parts: list[Part], scope: dict[str, object]) -> None:
         """Interpret a file, or the cells of a notebook, in one scope."""
