@@ -20,10 +20,13 @@ KEYS = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
 """Arguments that only FastChat's scripts have."""
 
 
-CONVERSATION = re.compile(r"get_conv|fastchat|conv_template|conversation_lib|default_conversation|SeparatorStyle")
+CONVERSATION = re.compile(r"get_conv|conv_template|conversation_lib|default_conversation|SeparatorStyle")
 """Matches words in a script that show that it formats its data with FastChat's conversation templates. A variable that
 is called `conversation` shows nothing.
 """
+IMPORTED = re.compile(r"from[ \t]+fastchat[\w.]*[ \t]+import[ \t]+(?:\([^)]{0,1000}\)|[^\n]*)")
+ROWS = re.compile(r"\b(?:make_supervised_data_module|preprocess|\w*SupervisedDataset)\b")
+"""Matches the names of FastChat that make the rows. A script that imports only its arguments has rows of its own."""
 COMMENT = re.compile(r"#[^\n]*")
 
 
@@ -35,8 +38,14 @@ def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides
     """
     text = programs.found(program, overrides)[1]
     return "fastchat" in program or (
-        any(key in entries for key in KEYS) and (not text or CONVERSATION.search(COMMENT.sub("", text)) is not None)
+        any(key in entries for key in KEYS) and (not text or _has_conversations(COMMENT.sub("", text)))
     )
+
+
+def _has_conversations(text: str) -> bool:
+    """Whether a script without its comments uses FastChat's conversations, or takes its rows from FastChat."""
+    taken = any(ROWS.search(one[0]) for one in IMPORTED.finditer(text))
+    return taken or CONVERSATION.search(IMPORTED.sub("", text)) is not None
 
 
 def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: Overrides) -> dict[str, Entry]:

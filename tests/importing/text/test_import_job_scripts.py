@@ -106,9 +106,12 @@ transformers.Trainer(model="Qwen/Qwen2.5-3B", args=args, train_dataset=Rows("a.j
 
 def test_data_path_of_a_script_without_conversations_is_not_fastchats(tmp_path: Path) -> None:
     command = "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen2.5-3B --data_path a.json --lr 3e-6\n"
-    chat = "from fastchat.conversation import get_conv_template\n"
+    chat = "from fastchat.conversation import get_conv_template\nchat = get_conv_template('vicuna')\n"
+    rows = "from fastchat.train.train import (\n    ModelArguments,\n    make_supervised_data_module,\n)\n"
     named = "conversation = []  # as in fastchat\n"
-    for text, chats in ((ALPACA, False), (ALPACA + named, False), (ALPACA + chat, True)):
+    arguments = "from fastchat.train.train import (\n    ModelArguments,\n)\n"
+    for more, chats in (("", False), (named, False), (arguments, False), (chat, True), (rows, True)):
+        text = ALPACA + more
         (tmp_path / "train.py").write_text(text)
         found = imported(command, "--partial", name="run.sh", root=str(tmp_path))
         assert ("assistant_only" in found.text) is chats
