@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from xpc.compiler.importing.text.arithmetic import WHOLE, computed
 from xpc.compiler.importing.text.entries import MAX_SIZE
 
-SPECIAL = re.compile(r"[][*^$+?(){}|\\]")
-"""Characters with a meaning in a regular expression of sed, except the full stop, which is read as itself."""
 FIELD = re.compile(r"\{\s*print\s+(?:\$(\d|NF)|(NF))\s*(?:\+\s*(\d+)\s*)?;?\s*\}")
 """Matches the programs of awk that print one field of each line or the number of fields, as it is or plus a number:
 `{print $2}`, `{print NF}`, `{print $1 + 1}`.
@@ -78,27 +76,88 @@ def _field(fields: list[str], number: int) -> str:
     return fields[number - 1] if 0 < number <= len(fields) else ""
 
 
-def replaced(command: str, text: str) -> str | None:
-    """Apply the command `s/OLD/NEW/g` of sed to a text. OLD is plain text, which may begin with `^` and end with `.*`;
-    None for anything else.
+OLD = re.compile(
+    r"(?P<begin>\^?)(?P<open>\(?)(?P<space>(?:\\s|\[\[:space:\]\]| )\*)?(?P<text>(?:[^][*^$+?(){}|\\]|\\[-./\"'$*])*)"
+    r"(?:(?P<close>\))(?P<next>[^][*^$+?(){}|\\.]*))?(?:(?P<kind>\.|\\S|\[[^][]{1,40}\])(?P<many>[*+])(?P<tail>[^][*^$+?(){}|\\.]*))?(?P<end>\$?)"
+)
+"""Matches the patterns of sed that are followed, such as `^\\(lr:\\).*`: a text, and then one repeated class of
+characters, which another text may end. A group may only contain the beginning.
+"""
+
+
+def replaced(command: str, text: str, extended: bool = False) -> str | None:
+    """Apply the command `s/OLD/NEW/g` of sed to a text, or delete lines by `/OLD/d`. OLD is a pattern that `OLD`
+    matches; None for anything else. `extended` is the option -E.
     """
-    mark = command[1:2]
-    if len(command) < 4 or command[0] != "s" or mark.isalnum() or mark in "\\ ":
+    deletes = command.startswith("/") and command.endswith("/d") and len(command) > 3
+    mark = "/" if deletes else command[1:2]
+    if not deletes and (len(command) < 4 or command[0] != "s" or mark.isalnum() or mark in "\\ "):
         return None
-    parts = [one.replace(f"\\{mark}", mark) for one in re.split(rf"(?<!\\){re.escape(mark)}", command[2:])]
-    if len(parts) != 3 or parts[2].strip(";") not in ("", "g"):
+    parts = [one.replace(f"\\{mark}", mark) for one in re.split(rf"(?<!\\){re.escape(mark)}", command[2 - deletes:])]
+    if len(parts) != 3 - deletes or parts[-1].strip(";") not in (("d",) if deletes else ("", "g")):
         return None
-    old, new, every = parts[0], parts[1], "g" in parts[2]
-    begins, rest = old.startswith("^"), old.endswith((".*", ".*$"))
-    old = old.removeprefix("^").removesuffix("$").removesuffix(".*")
-    if not old or SPECIAL.search(old) or "&" in new or "\\" in new or text.count(old) * len(new) > MAX_SIZE:
+    find, new, every = _finder(parts[0], extended), "" if deletes else parts[1], "g" in parts[-1]
+    if find is None or "&" in new or re.search(r"\\(?!1)", new) or len(new) * text.count("\n") > MAX_SIZE:
         return None
-    lines = text.split("\n")
-    for n, line in enumerate(lines):
-        at = line.find(old)
-        if at >= 0 and not (begins and at):
-            lines[n] = line[:at] + new if rest else line.replace(old, new, -1 if every and not begins else 1)
+    lines: list[str] = []
+    for line in text.split("\n"):
+        at, out, found = 0, [], find(line, 0)
+        if deletes and found is not None:
+            continue
+        while found is not None:
+            start, end, group = found
+            out += [line[at:start], new.replace("\\1", group)]
+            at = end
+            found = find(line, at) if every and end > start else None
+        lines.append("".join(out) + line[at:])
     return "\n".join(lines)
+
+
+Found = tuple[int, int, str]
+
+
+def _finder(pattern: str, extended: bool) -> Callable[[str, int], Found | None] | None:
+    """A function that finds a pattern of sed in a line, from a given place on; None for a pattern that is not followed.
+    It returns the beginning and the end of what it finds, and the text of the group `\\1`.
+    """
+    if len(pattern) > LONGEST or (not extended and re.search(r"(?<!\\)[(+?{|]", pattern)):
+        return None
+    found = OLD.fullmatch(pattern if extended else re.sub(r"\\([()+])", r"\1", pattern))
+    if found is None or bool(found["open"]) != bool(found["close"]):
+        return None
+    head = re.sub(r"\\(.)", r"\1", found["text"])
+    start = head + (found["next"] or "")
+    kind = None if found["kind"] is None else re.compile("[^\\n]" if found["kind"] == "." else found["kind"])
+    tail, stays = found["tail"] or "", found["kind"] == "."
+    if not start or (tail and kind is not None and not stays and kind.match(tail)):
+        return None
+
+    def find(line: str, after: int) -> Found | None:
+        at = line.find(start, after)
+        while at >= 0:
+            first = at
+            while found["space"] and first > after and line[first - 1] in " \t":
+                first -= 1
+            end = at + len(start)
+            group = line[first : at + len(head)] if found["open"] else ""
+            while kind is not None and not stays and end < len(line) and kind.match(line[end]):
+                end += 1
+            if stays:
+                last = line.rfind(tail, end) if tail else len(line)
+                end = last + len(tail) if last >= 0 else -1
+            elif line.startswith(tail, end):
+                end += len(tail)
+            else:
+                end = -1
+            few = found["many"] == "+" and end - len(tail) <= at + len(start)
+            if end >= 0 and not few and not (found["begin"] and first) and not (found["end"] and end < len(line)):
+                return first, end, group
+            if found["begin"] or stays:
+                return None
+            at = line.find(start, at + 1)
+        return None
+
+    return find
 
 
 def _name(words: list[str]) -> str:

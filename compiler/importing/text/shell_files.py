@@ -9,6 +9,7 @@ import posixpath
 import re
 from collections.abc import Callable
 
+from xpc.compiler.importing.text import config_edits
 from xpc.compiler.importing.text.entries import MAX_SIZE
 from xpc.compiler.importing.text.expansion import Budget, Variables
 from xpc.compiler.importing.text.filters import replaced
@@ -16,6 +17,7 @@ from xpc.compiler.importing.text.shell_words import Word
 from xpc.grammar.record import field, mutable
 
 VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 CONFIGURATIONS = (".yaml", ".yml", ".json")
 INLINE = "inline-"
 """How the names of files with the Python code of a shell script begin."""
@@ -23,7 +25,7 @@ INLINE_TRAINS = re.compile(r"Trainer|\.train\(")
 """A pattern for Python code in a shell script that may train. Other code, such as `print(torch.__version__)`, is not
 imported.
 """
-READING = ("cat", "tee", "envsubst", "sed")
+READING = ("cat", "tee", "envsubst", "sed", "yq", "jq")
 """Commands that read standard input: from `< FILE`, from a here-document, or through a pipe from the command before
 them.
 """
@@ -46,7 +48,9 @@ class Files:
         """Follow one command. `found` are its words, `words` those without redirections, and `body` is its
         here-document.
         """
-        texts = [one.text for one in words]
+        first = next((n for n, one in enumerate(words) if not ASSIGNED.match(one.text)), 0)
+        own = {name: one for name, _, one in (word.text.partition("=") for word in words[:first])}
+        texts = [one.text for one in words[first:]]
         head = posixpath.basename(texts[0]) if texts else ""
         given, out, more = _redirections([one.text for one in found])
         self.budget = state.budget
@@ -60,7 +64,7 @@ class Files:
             out = posixpath.join(texts[-1], posixpath.basename(texts[-2])) if texts[-1].endswith("/") else texts[-1]
         elif head in ("sed", "yq") and len(texts) > 2 and any(re.match(r"-\w*i|--in-?place", one) for one in texts):
             out = texts[-1]
-        made = self.made(head, texts, source, state)
+        made = self.edited(texts, source, state, own) if head in ("yq", "jq") else self.made(head, texts, source, state)
         self.budget.spend(len(made or ""))
         if out and out != "/dev/null":
             self.write(out, made, more, head)
@@ -100,10 +104,23 @@ class Files:
         if head == "envsubst" and source is not None:
             return _with_variables(source, names[0] if names else "", state)
         if head == "sed" and names and "-n" not in texts:
+            extended = any(re.fullmatch(r"-\w*[Er]\w*", one) for one in texts)
             if "-e" not in texts:
-                return self.replaced(names[:1], self.text(names[1]) if len(names) > 1 else source)
-            return self.replaced(names[:-1], self.text(names[-1]))
+                return self.replaced(names[:1], self.text(names[1]) if len(names) > 1 else source, extended)
+            return self.replaced(names[:-1], self.text(names[-1]), extended)
         return None
+
+    def edited(self, texts: list[str], source: str | None, state: Variables, own: dict[str, str]) -> str | None:
+        """The output of a command of yq or jq; None if it is unknown. `own` are the variables that only this command
+        gets, as in `LR=1e-5 yq '.lr = env(LR)'`.
+        """
+        program = config_edits.split(texts)
+        text = self.text(program[1]) if program is not None and program[1] else source
+        if program is None or text is None:
+            return None
+        self.budget.spend(len(text) * (1 + program[0].count("=")))
+        known = {key: one for key, one in state.known.items() if key not in state.missing}
+        return config_edits.assigned(program[0], text, program[2], {**known, **own})
 
     def write(self, name: str, text: str | None, more: bool, head: str) -> None:
         """Set the text of a file, or add to it (`more`). None marks the file as changed by the program `head`."""
@@ -124,13 +141,13 @@ class Files:
         self.budget.spend(len(data or b""))
         return None if data is None or len(data) > MAX_SIZE else data.decode("utf-8-sig", "replace")
 
-    def replaced(self, commands: list[str], text: str | None) -> str | None:
+    def replaced(self, commands: list[str], text: str | None, extended: bool = False) -> str | None:
         """Apply the commands `s/OLD/NEW/g` of sed to a text, one after the other. None if there is another command of
-        sed among them.
+        sed among them. `extended` is the option -E.
         """
         for one in [part.strip() for command in commands for part in command.split("\n") if part.strip()]:
             self.budget.spend(len(text or ""))
-            text = None if text is None else replaced(one, text)
+            text = None if text is None else replaced(one, text, extended)
         return text
 
 

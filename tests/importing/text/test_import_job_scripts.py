@@ -237,6 +237,12 @@ START = "export MODEL=Qwen/Qwen2.5-3B LR=3.0e-6\nCONFIG=$(mktemp)\n"
     'cp config.yaml "$CONFIG"',
     "sed 's/3.0e-5/3.0e-6/' other.yaml > $CONFIG",
     "cp other.yaml $CONFIG\nsed -i -e 's|^learning_rate:.*|learning_rate: 3.0e-6|' $CONFIG",
+    "cp other.yaml $CONFIG\nsed -i -E \"s/^(learning_rate:) [0-9.e-]+/\\1 $LR/\" $CONFIG",
+    "cp other.yaml $CONFIG\nsed -i 's/^ *learning_rate: .*$/learning_rate: 3.0e-6/; ' $CONFIG",
+    "cp other.yaml $CONFIG\nsed -i /learning_rate/d $CONFIG\necho \"learning_rate: $LR\" >> $CONFIG",
+    "cp other.yaml $CONFIG\nyq -i '.learning_rate = 3.0e-6' $CONFIG",
+    "yq eval \".learning_rate = $LR\" other.yaml > $CONFIG",
+    "cat other.yaml | LR=3.0e-6 yq '.learning_rate = env(LR) | .model_name_or_path = strenv(MODEL)' > $CONFIG",
     "echo 'model_name_or_path: Qwen/Qwen2.5-3B' > $CONFIG\n"
     "cat >> $CONFIG <<EOF\ndataset_name: org/rows\nlearning_rate: $LR\nEOF",
 ])  # fmt: skip
@@ -251,7 +257,9 @@ def test_configuration_that_the_script_makes_of_others(tmp_path: Path, write: st
 
 @pytest.mark.parametrize("change", [
     "sed -i 's/[0-9]e-6/1e-5/' config.yaml",
-    "yq -i '.learning_rate = 1e-5' config.yaml",
+    "yq -i '.learning_rate *= 2' config.yaml",
+    "yq -i '.learning_rate = .other' config.yaml",
+    "yq -i '.a = 1' -s name config.yaml",
     "python change.py > config.yaml",
 ])  # fmt: skip
 def test_configuration_that_the_script_changes_otherwise_is_an_error(tmp_path: Path, change: str) -> None:
