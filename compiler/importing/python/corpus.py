@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 from xpc.compiler.importing.draft import Draft
@@ -17,6 +18,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Class,
     Column,
     Function,
+    Instance,
     Name,
     Object,
     Text,
@@ -72,6 +74,8 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
         problems += [each for each in data.problems if each not in problems]
         if prompt is not None and METHODS[draft.method].grouped:
             data.columns["prompt"] = Column(prompt)
+        packs = trainer.keywords.get("packing") or _configured(entries, "packing")
+        data.ended = data.ended or (packs is not None and packs.value is True)
         _source(draft, machine, trainer, one, data, field, masked)
     lost = [one for one in chain.parts if one.loaded is None and one.file is None and not one.rows]
     if lost and draft.sources:
@@ -301,6 +305,9 @@ def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entr
     found = Entry("data_collator", None, given.location.file, given.location.line)
     if isinstance(value, Object) and _own_methods(value):
         return False, found
+    if isinstance(value, Instance) and _only_pads(value.kind):
+        draft.note(found, "it only pads the rows of a batch")
+        return False, None
     if isinstance(value, Object) and value.last == "DataCollatorForCompletionOnlyLM":
         draft.note(found, "the loss is on answers")
         return True, None
@@ -323,6 +330,23 @@ def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entr
         draft.error(found, f"the import cannot read the collator: {value.why}", COLLATOR[1])
         return False, None
     return False, found
+
+
+PADDING = ("pad_sequence", "tuple", "dict", "zip", "ne", "tensor", "LongTensor", "as_tensor", "isinstance")
+"""The functions that a collator calls which only pads rows."""
+
+
+def _only_pads(kind: Class) -> bool:
+    """Whether a collator of the script only pads tokens and labels, the labels by -100, as that of Stanford Alpaca."""
+    method = kind.find("__call__")
+    if not isinstance(method, Function):
+        return False
+    parts = list(ast.walk(method.node))
+    calls = {ast.unparse(one.func).rpartition(".")[2] for one in parts if isinstance(one, ast.Call)}
+    stored = any(isinstance(one, ast.Subscript | ast.Attribute) and isinstance(one.ctx, ast.Store) for one in parts)
+    padded = [ast.unparse(one.value) for one in parts if isinstance(one, ast.keyword) and one.arg == "padding_value"]
+    masked = any(one == "-100" or one.upper().endswith(("IGNORE_INDEX", "IGNORE_TOKEN_ID")) for one in padded)
+    return "pad_sequence" in calls <= set(PADDING) and masked and not stored
 
 
 def _own_methods(made: Object) -> bool:

@@ -51,6 +51,8 @@ class Data:
     length: Argument | None = None
     end: str = ""
     """What the script appends to the tokens of an answer, as in `MappedColumns.end`."""
+    ended: bool = False
+    """Whether each row ends with the end token, because the script adds it, or because the trainer packs texts."""
     columns: dict[str, object] = field(factory=dict)
     made: dict[str, Location] = field(factory=dict)
     problems: list[tuple[Object, str, str]] = field(factory=list)
@@ -87,7 +89,7 @@ def _own_tokens(out: Data, chain: Chain) -> None:
         step = Object("input_ids", [], {}, chain.location if call is None else call.location)
         out.problems.append((step, made.why, "write the texts to a file once, and name that file"))
     out.columns = dict(made.columns)
-    out.length, out.end = made.length, made.end
+    out.length, out.end, out.ended = made.length, made.end, made.ended
 
 
 def _step(machine: Machine, out: Data, step: Object) -> None:
@@ -247,6 +249,7 @@ def _mapped(machine: Machine, out: Data, step: Object) -> None:
         why = f"the columns that the function makes are not read: {made.why}"
         out.problems.append((step, why, "map the rows once, and name the file that has them"))
     out.length, out.end = made.length or out.length, made.end or out.end
+    out.ended = made.ended or out.ended
     for key, value in made.columns.items():
         out.columns[key] = value
         out.made[key] = step.location

@@ -171,9 +171,9 @@ def _replaced(draft: Draft, own: set[Location], model: Model, machine: Machine) 
     for call in machine.calls:
         given = call.positional[0].value if call.positional else True
         receiver = call.receiver
-        if call.last == "requires_grad_" and given is False and isinstance(receiver, Object):
-            if receiver.location not in own and _part_of(receiver, own):
-                lines[call.location] = "model.requires_grad_", ""
+        inside = isinstance(receiver, Object) and receiver.location not in own and _part_of(receiver, own)
+        if call.last == "requires_grad_" and given is False and inside:
+            lines[call.location] = "model.requires_grad_", ""
     for location, (name, flash) in list(lines.items())[:MOST]:
         found = Entry(name, None, location.file, location.line)
         if flash:

@@ -164,6 +164,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
     trainer = program.trainer_of(machine, trainers, overrides.pick, overrides.partial)
     model = program.model_of(program.argument(trainer, "model"))
     entries = Entries()
+    trainer_arguments.data_sets(machine, trainer)
     trainer_arguments.gather(entries, trainer)
     own = set(entries.values)
     trackers.gather(entries, machine)

@@ -65,7 +65,7 @@ class Shape:
         token and trains on it.
         """
         old = self.before(ENDED)
-        if ended or not (self.plain or old):
+        if ended or self.data.ended or not (self.plain or old):
             return
         trainer = "the script" if self.plain else f"{old}, for which the script may be written,"
         why = f"{trainer} adds no eos token to these texts; a run of the spec trains on one at the end of each row"

@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Mapping
 
+from xpc.compiler.importing.python.interpreter.assignment import IGNORED, MASKED_PADDING, MASKED_START
 from xpc.compiler.importing.python.interpreter.attributes import item
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import (
@@ -21,7 +22,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Text,
     Unknown,
 )
-from xpc.compiler.importing.python.token_rows import token_row
+from xpc.compiler.importing.python.token_rows import bare, token_row, tokenizer_call
 from xpc.grammar.record import field, mutable, record
 
 PADDED = "the labels contain padding, which the script trains on"
@@ -63,6 +64,8 @@ class MappedColumns:
     """If the script builds the rows of tokens itself, the name of the tokenizer's token that it appends to an answer,
     or `nothing`.
     """
+    ended: bool = False
+    """Whether the text of a row ends with the tokenizer's end token."""
 
 
 def apply(machine: Machine, function: object, batched: bool, before: dict[str, object], step: Object) -> MappedColumns:
@@ -100,6 +103,21 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
     return MappedColumns({key: one for key, one in columns.items() if before.get(key) is not one})
 
 
+def _answered(ids: Object, labels: Object) -> MappedColumns:
+    """The prompt and the answer of a row whose first labels are -100, as many as the prompt has tokens."""
+    call, asked = tokenizer_call(ids), tokenizer_call(labels.attributes[MASKED_START])
+    text = None if call is None else call.argument("text", 0)
+    question = None if asked is None else asked.argument("text", 0)
+    found = None if text is None else divided(text.value)
+    prompt = None if question is None else prompt_of(question.value)
+    if call is None or found is None or prompt is None or prompt != found[0] or not _copied(labels, call):
+        return MappedColumns(why="the script makes the labels itself")
+    made = _tokenized(call, False)
+    assert question is not None
+    columns = {"prompt": question.value, "completion": Column(found[1])}
+    return MappedColumns(columns, made.why, made.length, ended=bool(found[2]))
+
+
 def keeps_cut_rows(machine: Machine, function: object, length: object) -> bool:
     """Whether a filter keeps every row that was cut to a length. An example is `lambda row: len(row["input_ids"]) <=
     length`.
@@ -121,13 +139,15 @@ def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool)
     the answer, if the script puts their tokens together. If the labels are other tokens, or the text is unknown, the
     result contains the reason (`why`).
     """
-    ids, labels = value["input_ids"], value.get("labels")
+    ids, labels = bare(value["input_ids"]), bare(value.get("labels"))
     row = None if batched else token_row(ids, labels)
     if row is not None:
         columns = {"prompt": row.question, "completion": row.answer}
         return MappedColumns(
             {key: single(one, False) for key, one in columns.items()}, "", row.length, row.end or "nothing"
         )
+    if isinstance(ids, Object) and isinstance(labels, Object) and MASKED_START in labels.attributes:
+        return _answered(ids, labels)
     if not isinstance(ids, Object) or not ids.path.endswith("()[]") or "input_ids" not in _keys(ids):
         return MappedColumns(why="the script makes the tokens itself")
     call = ids.receiver
@@ -138,7 +158,8 @@ def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool)
     made = _tokenized(call, batched)
     padding = call.keywords.get("padding")
     padded = padding is not None and padding.value not in (False, None)
-    return MappedColumns(made.columns, made.why or (PADDED if padded and labels is not None else ""), made.length)
+    learned = padded and labels is not None and not _masks_padding(labels)
+    return MappedColumns(made.columns, made.why or (PADDED if learned else ""), made.length)
 
 
 def _tokenized(call: Object, batched: bool) -> MappedColumns:
@@ -153,7 +174,7 @@ def _tokenized(call: Object, batched: bool) -> MappedColumns:
     padded = padding is not None and padding.value not in (False, None)
     if cut is not None and cut.value not in (True, "longest_first", "only_first", False):
         return MappedColumns(why="how the text is cut is not known")
-    why = PADDED if padded and labels is not None else ""
+    why = PADDED if padded and labels is not None and not _masks_padding(labels) else ""
     return MappedColumns({"text": single(text.value, batched)}, why, length if cut is not None and cut.value else None)
 
 
@@ -161,15 +182,21 @@ def _copied(labels: object, call: Object) -> bool:
     """Whether labels are the `input_ids` of a tokenizer call, or a copy of them."""
     if isinstance(labels, list) and len(labels) == 1:
         labels = labels[0]
-    at = labels
+    at, keys = labels, False
     for _ in range(20):
         if at is call or not isinstance(at, Object):
             break
+        keys = keys or any(one.value == "input_ids" for one in at.positional) or at.last == "input_ids"
         if _has_other_items(at):
             return False
         first = at.positional[0].value if at.positional else None
         at = at.receiver if isinstance(at.receiver, Object) else first
-    return at is call and isinstance(labels, Object) and "input_ids" in str(_keys(labels))
+    return at is call and keys
+
+
+def _masks_padding(labels: object) -> bool:
+    """Whether the script sets the labels of the padding to -100, as in `labels[labels == pad] = -100`."""
+    return isinstance(labels, Object) and labels.attributes.get(MASKED_PADDING) == IGNORED
 
 
 def _has_other_items(labels: Object) -> bool:

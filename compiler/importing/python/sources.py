@@ -135,6 +135,14 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Locati
     call = chain.loaded
     path = call.argument("path", 0) or call.argument("dataset_path", 0)
     files = call.keywords.get("data_files")
+    folder = call.keywords.get("data_dir")
+    if folder is not None and folder.value is not None and files is None:
+        draft.error(
+            Entry("load_dataset.data_dir", folder.value if isinstance(folder.value, str) else None,
+                  folder.location.file, folder.location.line),
+            "the script reads one folder of the data set, and a spec reads the whole data set",
+            "`--data FOLDER` names the folder, if it is a local one; otherwise save its rows as Parquet",
+        )  # fmt: skip
     given = path
     if files is not None and (path is None or path.value in KINDS):
         given = files

@@ -4,11 +4,11 @@ end token. The labels of the question's tokens are -100.
 
 from __future__ import annotations
 
-from xpc.compiler.importing.python.interpreter.operators import MASKED, TOKENS, is_tokens
-from xpc.compiler.importing.python.interpreter.values import Argument, Column, Name, Object, Text, Unknown
+from xpc.compiler.importing.python.interpreter.assignment import MASKED_PADDING, MASKED_START, ignored
+from xpc.compiler.importing.python.interpreter.operators import LESS, MASKED, TOKENS, is_tokens
+from xpc.compiler.importing.python.interpreter.values import Argument, Column, Object, Text, Unknown
 from xpc.grammar.record import record
 
-IGNORED = -100
 END = ("eos_token_id", "pad_token_id")
 """Attributes of a tokenizer. A script may put the token of one of them after each answer."""
 CUTS = {"truncation", "max_length", "padding", "stride"}
@@ -107,8 +107,7 @@ def _is_mask(value: object, question: object) -> bool:
     if not isinstance(value, Object) or value.path != MASKED or len(value.positional) != 2:
         return False
     label, tokens = (one.value for one in value.positional)
-    ignored = label == IGNORED or (isinstance(label, Name) and label.last.lower().endswith("ignore_index"))
-    return ignored and _call(tokens) is not None and _call(tokens) is _call(question)
+    return ignored(label) and _call(tokens) is not None and _call(tokens) is _call(question)
 
 
 def _is_end(value: object, name: str) -> bool:
@@ -121,3 +120,44 @@ def _column(value: object) -> object:
     """
     parts = value.parts if isinstance(value, Text) else ()
     return parts[0] if len(parts) == 1 and isinstance(parts[0], Column) else value
+
+
+MARKS = {MASKED_PADDING, MASKED_START}
+TENSORS = ("tensor", "LongTensor", "as_tensor", "from_numpy", "squeeze", "flatten", "long", "view", "to", "array")
+"""Functions and methods that only give the tokens of a row another form, as in `torch.tensor(ids)`."""
+
+
+def bare(value: object) -> object:
+    """The tokens of a row without the calls that make a tensor or a list of them. `tokens.input_ids[0]`, the only row
+    of a tensor, becomes `tokens["input_ids"]`.
+    """
+    while isinstance(value, Object) and not value.path.endswith("()"):
+        inner = value.receiver if isinstance(value.receiver, Object) else None
+        key = value.positional[0].value if value.path.endswith("[]") and value.positional else None
+        if value.path.endswith("().input_ids") and inner is not None:
+            ids = Object(f"{inner.path}[]", [Argument("input_ids", value.location)], {}, value.location, inner)
+            ids.attributes = {key: one for key, one in value.attributes.items() if key in MARKS}
+            return ids
+        if value.last not in TENSORS and not (key == 0 and type(key) is int):
+            break
+        below = inner or (value.positional[0].value if value.positional else None)
+        if isinstance(below, Object):
+            for name in MARKS & set(value.attributes):
+                below.attributes.setdefault(name, value.attributes[name])
+        value = below
+    return value
+
+
+def tokenizer_call(value: object) -> Object | None:
+    """The call of a tokenizer from which tokens or their number come; None if there is none."""
+    for _ in range(20):
+        if isinstance(value, Object) and value.path.endswith("()"):
+            return value
+        if isinstance(value, Object) and value.path == LESS:
+            return None
+        if isinstance(value, Object):
+            first = value.positional[0].value if value.positional else None
+            value = value.receiver if isinstance(value.receiver, Object) else first
+        else:
+            value = value.hidden if isinstance(value, Unknown) else None
+    return None

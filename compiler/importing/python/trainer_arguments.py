@@ -6,7 +6,19 @@ from xpc.compiler.importing import keys
 from xpc.compiler.importing.python import models, program
 from xpc.compiler.importing.python.entries import Entries, entry
 from xpc.compiler.importing.python.interpreter import functions
-from xpc.compiler.importing.python.interpreter.values import Argument, Class, Instance, Object, Unknown
+from xpc.compiler.importing.python.interpreter.attributes import EACH, item
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import (
+    Argument,
+    Bound,
+    Class,
+    Function,
+    Instance,
+    Location,
+    Object,
+    Row,
+    Unknown,
+)
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.importing.text.values import RENAMES
 from xpc.compiler.importing.trl import versions
@@ -36,6 +48,54 @@ DATA = (
 )
 """Arguments of trainers that this module skips, because other modules of the importer read them."""
 PLAIN = ("Trainer", "Seq2SeqTrainer")
+
+
+CONSTANT_LENGTH = {"dataset_text_field": 2, "formatting_func": 3}
+"""Arguments of ConstantLengthDataset that trainers have, too, with their positions."""
+
+
+def data_sets(machine: Machine, trainer: Object) -> None:
+    """Prepare the trainer's data sets for the import. TRL's ConstantLengthDataset (up to trl 0.19), which joins texts
+    and cuts them into rows, becomes the data set in it, with the arguments of the trainer that do the same. A data set
+    of the script's own class becomes the row that the class returns.
+    """
+    for name in ("train_dataset", "eval_dataset"):
+        given = program.argument(trainer, name)
+        value = program.revealed(given.value) if given is not None else None
+        inner = value.argument("dataset", 1) if isinstance(value, Object) else None
+        if isinstance(value, Object) and value.last == "ConstantLengthDataset" and inner is not None:
+            own = {key: one for key, n in CONSTANT_LENGTH.items() if (one := value.argument(key, n)) is not None}
+            cut = value.argument("seq_length", 5) or Argument(1024, value.location)
+            packs = {"packing": Argument(True, value.location), "max_seq_length": cut}
+            trainer.keywords = {**trainer.keywords, name: inner, **own, **packs}
+        elif given is not None:
+            found = _each_row(machine, given)
+            if found is not given:
+                trainer.keywords[name] = found
+
+
+def _each_row(machine: Machine, given: Argument) -> Argument:
+    """If a data set is an object of the script's own class with the method `__getitem__`: the row that this method
+    returns, which stands for all rows. Any other data set is returned unchanged.
+    """
+    value, location = given.value, given.location
+    if not isinstance(value, Instance | Object):
+        return given
+    kind = value.kind if isinstance(value, Instance) else value.attributes.get("<class>")
+    method = kind.find("__getitem__") if isinstance(kind, Class) else None
+    if not isinstance(method, Function):
+        return given
+    with machine.over_rows():
+        row = machine.call(Bound(method, value), [Argument(EACH, location)], {}, method.node)
+    if isinstance(row, Object) and row.path.endswith("()"):
+        labels = row.attributes.get("['labels']")
+        row = {"input_ids": item(machine, row, "input_ids", method.node)} | ({"labels": labels} if labels else {})
+    if isinstance(row, dict):
+        return Argument(row, location)
+    if isinstance(row, Row | Unknown):
+        return Argument(row, location)
+    why = "the import cannot read the rows of this class"
+    return Argument(Unknown(why, Location(method.label, method.node.lineno), row), location)
 
 
 def gather(entries: Entries, trainer: Object) -> None:

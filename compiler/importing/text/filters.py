@@ -93,7 +93,7 @@ def replaced(command: str, text: str, extended: bool = False) -> str | None:
     mark = "/" if deletes else command[1:2]
     if not deletes and (len(command) < 4 or command[0] != "s" or mark.isalnum() or mark in "\\ "):
         return None
-    parts = [one.replace(f"\\{mark}", mark) for one in re.split(rf"(?<!\\){re.escape(mark)}", command[2 - deletes:])]
+    parts = [one.replace(f"\\{mark}", mark) for one in re.split(rf"(?<!\\){re.escape(mark)}", command[2 - deletes :])]
     if len(parts) != 3 - deletes or parts[-1].strip(";") not in (("d",) if deletes else ("", "g")):
         return None
     find, new, every = _finder(parts[0], extended), "" if deletes else parts[1], "g" in parts[-1]

@@ -50,5 +50,7 @@ def _changed(change: str) -> Draft:
     head = "import types\nimport torch\nimport transformers\nfrom datasets import load_dataset\n"
     head += "from transformers import AutoModelForCausalLM\nfrom trl import SFTConfig, SFTTrainer\n"
     head += "class Attention(torch.nn.Module):\n    pass\ndef forward(self, x):\n    return x\n"
-    tail = "\nSFTTrainer(model=model, args=SFTConfig(output_dir='out'), train_dataset=load_dataset('org/rows')).train()\n"
+    tail = (
+        "\nSFTTrainer(model=model, args=SFTConfig(output_dir='out'), train_dataset=load_dataset('org/rows')).train()\n"
+    )
     return convert(head + LOADED + change + tail, name="train.py")[0]

@@ -20,6 +20,25 @@ from xpc.compiler.importing.python.interpreter.values import (
     Unknown,
 )
 
+MASKED_PADDING = "<padding>"
+"""The attribute of a row's labels that states the label of the padding, such as -100."""
+
+
+MASKED_START = "<start>"
+"""The attribute of a row's labels that states how many labels at the beginning are -100."""
+IGNORED = -100
+
+
+def ignored(value: object) -> bool:
+    """Whether a label means that its token is not learned: -100, or the name of this number in a library."""
+    return value == IGNORED or (isinstance(value, Name) and value.last.lower().endswith("ignore_index"))
+
+
+def _is_start(index: ast.expr) -> bool:
+    """Whether an index selects the beginning of a list, as in `labels[:count]`."""
+    start = isinstance(index, ast.Slice) and (index.lower is None or ast.unparse(index.lower) == "0")
+    return start and isinstance(index, ast.Slice) and index.upper is not None and index.step is None
+
 
 def assign(machine: Machine, target: ast.expr, value: object) -> None:
     """Assign a value to the target of an assignment: a name, an attribute, an item, or a tuple of targets."""
@@ -27,7 +46,13 @@ def assign(machine: Machine, target: ast.expr, value: object) -> None:
         machine.define(target.id, value)
     elif isinstance(target, ast.Attribute):
         set_attribute(machine, machine.evaluate(target.value), target.attr, value, machine.location(target))
-    elif isinstance(target, ast.Subscript) and not _is_padding(target.slice):
+    elif isinstance(target, ast.Subscript) and _is_padding(target.slice):
+        set_attribute(machine, machine.evaluate(target.value), MASKED_PADDING, value, machine.location(target))
+    elif isinstance(target, ast.Subscript) and _is_start(target.slice) and ignored(value):
+        end = target.slice.upper if isinstance(target.slice, ast.Slice) else None
+        owner, masked = machine.evaluate(target.value), None if end is None else machine.evaluate(end)
+        set_attribute(machine, owner, MASKED_START, masked, machine.location(target))
+    elif isinstance(target, ast.Subscript):
         set_item(
             machine, machine.evaluate(target.value), machine.evaluate(target.slice), value, machine.location(target)
         )

@@ -110,12 +110,12 @@ def _member(machine: Machine, value: Instance, name: str, node: ast.AST) -> obje
 
 def _part(machine: Machine, value: Object, name: str, node: ast.AST) -> object:
     """Evaluate `object.name` for a library's object: the value that the script has set, or the argument of this name
-    with which the object was created. Otherwise, the result is a new library object. The `name_or_path` of a loaded
-    model is the name by which it was loaded.
+    with which the object was created, such as the `model_max_length` of a tokenizer. Otherwise, the result is a new
+    library object. The `name_or_path` of a loaded model is the name by which it was loaded.
     """
     if name in value.attributes:
         return value.attributes[name]
-    if name in value.keywords and functions.is_settings(value):
+    if name in value.keywords and (functions.is_settings(value) or name == "model_max_length"):
         return value.keywords[name].value
     if "<command>" in value.attributes and name in (usual := defaults(value.path)):
         return usual[name]
@@ -137,6 +137,9 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
         return Column(value.name, False, value.source)
     if isinstance(value, Row) and key == EACH:
         return Row()
+    items = functions.iterated(value) if key == EACH and isinstance(value, Object | list) else None
+    if items is not None and len(items) == 1:
+        return items[0]
     if isinstance(value, Unknown):
         return value
     if isinstance(key, Scalar) and isinstance(value, dict | list | tuple | str):

@@ -118,6 +118,8 @@ def _isinstance(machine: Machine, positional: Arguments, keywords: Keywords, nod
         for one in (kinds if isinstance(kinds, tuple) else (kinds,))
         if isinstance(one, Name)
     }
+    if isinstance(value, str) and names and all(one.startswith(("io.", "_io.")) for one in names):
+        return False  # a file that the script has not opened yet
     if isinstance(value, (*Scalar, list, tuple, dict)) and names <= PLAIN_TYPES:
         own = "dict" if isinstance(value, dict) else type(value).__name__
         return own in names or (own == "bool" and "int" in names) if names else machine.unknown(node, "a type")

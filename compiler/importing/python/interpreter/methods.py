@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import re
 from collections.abc import Callable
 
 from xpc.compiler.importing.python.interpreter.assignment import open_further, set_item
@@ -44,7 +45,10 @@ def method(
         _make_again(machine, owner.made, positional, keywords)
         return None
     if isinstance(owner, str | Text) and name == "format":
-        return formatted(machine, owner, values, keywords, node)
+        return formatted(machine, owner, values, _with_columns(machine, owner, keywords, node), node)
+    if isinstance(owner, str | Text) and name == "format_map" and values:
+        mapping = {"**": Argument(Unknown("", machine.location(node), values[0]), machine.location(node))}
+        return formatted(machine, owner, [], _with_columns(machine, owner, mapping, node), node)
     if isinstance(owner, str):
         return text_method(machine, owner, name, values, node)
     if isinstance(owner, list):
@@ -65,6 +69,22 @@ def method(
     if isinstance(owner, Column | Text) and name in ("strip", "rstrip", "lstrip"):
         return Object(f"str.{name}", [], {}, machine.location(node), owner)
     return machine.unknown(node, f"it depends on `{name}` of a value that is not known")
+
+
+FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
+
+
+def _with_columns(machine: Machine, text: object, keywords: dict[str, Argument], node: ast.AST) -> dict[str, Argument]:
+    """The arguments of `text.format(**row)`, with the columns of the row that the text names."""
+    out = {key: one for key, one in keywords.items() if not key.startswith("**")}
+    names = [name for part in (text.parts if isinstance(text, Text) else (text,)) if isinstance(part, str)
+             for name in FIELD.findall(part)]  # fmt: skip
+    for one in (one for key, one in keywords.items() if key.startswith("**")):
+        row = one.value.hidden if isinstance(one.value, Unknown) else one.value
+        for name in names if isinstance(row, Row | dict) else ():
+            if isinstance(row, Row) or name in row:
+                out.setdefault(name, Argument(item(machine, row, name, node), one.location))
+    return out
 
 
 def _make_again(machine: Machine, made: Object, positional: list[Argument], keywords: dict[str, Argument]) -> None:
