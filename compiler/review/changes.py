@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from xpc.compiler.review.compare import CODE, DIFFERS, SAME, VERDICTS, Difference, changes, compare
+from xpc.compiler.review.differences.allowed import Allowed, newly_allowed
 from xpc.compiler.review.differences.change import Change
 from xpc.compiler.review.differences.files import FileChange, differing
 from xpc.compiler.review.operands import Operand, Run
@@ -49,7 +50,7 @@ class Comparison:
     argument is a sweep and the other a single run. `axes` are the swept settings of each argument with their numbers of
     values, if these are not the same in both. `launchers` are changes in the files that start a sweep. `counts` are the
     numbers of runs, and `totals` are the changes in GPU-hours, disk space and cost, summed over all members that
-    differ.
+    differ. `allowed` are silenced warnings and the like that only the second argument has.
     """
 
     before: str
@@ -64,6 +65,7 @@ class Comparison:
     launchers: tuple[FileChange, ...] = ()
     counts: tuple[int, int] = (1, 1)
     totals: tuple[Change, ...] = ()
+    allowed: tuple[Allowed, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -87,11 +89,24 @@ def compare_operands(one: Operand, other: Operand, prices: Mapping[str, float] |
     DoesNotCompile if a member has errors.
     """
     if not one.sweep and not other.sweep:
-        return Comparison(one.title, other.title, (Group((), compare(one.runs[0], other.runs[0], prices)),))
-    found = (_sweeps if one.sweep and other.sweep else _run_and_sweep)(one, other, prices)
-    if found.verdict != DIFFERS:
-        return found
-    return evolve(found, totals=tuple(total_changes(one.runs, other.runs, prices or {})))
+        found = Comparison(one.title, other.title, (Group((), compare(one.runs[0], other.runs[0], prices)),))
+    else:
+        found = (_sweeps if one.sweep and other.sweep else _run_and_sweep)(one, other, prices)
+        if found.verdict == DIFFERS:
+            found = evolve(found, totals=tuple(total_changes(one.runs, other.runs, prices or {})))
+    return evolve(found, allowed=allowed(one, other, found.groups))
+
+
+def allowed(one: Operand, other: Operand, groups: Sequence[Group] = ()) -> tuple[Allowed, ...]:
+    """The silenced warnings and the like that only the second argument has.
+
+    Checking every member on disk would take too long, so only the first member of each of the `groups` counts there.
+    """
+    first = {group.members[0] for group in groups if group.members}
+    before, after = (
+        [run.spec for run in operand.runs if operand.launchers is None or run.name in first] for operand in (one, other)
+    )
+    return newly_allowed(before, after)
 
 
 def _sweeps(one: Operand, other: Operand, prices: Mapping[str, float] | None) -> Comparison:
@@ -130,7 +145,7 @@ def _value_key(one: Run, other: Run) -> Iterator[object]:
     with the same key form a group.
     """
     for found in changes(one.spec, other.spec):
-        yield from _without_name(found, one.name)
+        yield from without_name(found, one.name)
 
 
 def _file_key(one: Run, other: Run) -> Iterator[object]:
@@ -217,12 +232,10 @@ def _axes(operand: Operand) -> str:
 
 def _compare_members(one: Run, other: Run, prices: Mapping[str, float] | None) -> Difference:
     found = compare(one, other, prices)
-    return evolve(
-        found, settings=_without_name(found.settings, one.name), follows=_without_name(found.follows, one.name)
-    )
+    return evolve(found, settings=without_name(found.settings, one.name), follows=without_name(found.follows, one.name))
 
 
-def _without_name(found: Sequence[Change], name: str) -> tuple[Change, ...]:
+def without_name(found: Sequence[Change], name: str) -> tuple[Change, ...]:
     """Return the changes with MEMBER in place of the member's name."""
     if not name:
         return tuple(found)
@@ -240,13 +253,13 @@ def _run_and_sweep(one: Operand, other: Operand, prices: Mapping[str, float] | N
     """
     counts = len(one.runs), len(other.runs)
     run, members = (one.runs[0], other.runs) if other.sweep else (other.runs[0], one.runs)
-    found = [_without_name(changes(run.spec, member.spec)[0], member.name) for member in members]
+    found = [without_name(changes(run.spec, member.spec)[0], member.name) for member in members]
     by_name = [{each.name: each for each in one} for one in found]
     varied = {name: each for name in sorted({*chain(*by_name)}) if (each := _swept(name, by_name)) is not None}
     swept = tuple(each if other.sweep else _reversed(each) for each in varied.values())
     first = compare(*((run, members[0]) if other.sweep else (members[0], run)), prices)
-    kept = tuple(each for each in _without_name(first.settings, members[0].name) if each.name not in varied)
-    follows = _without_name(first.follows, members[0].name)
+    kept = tuple(each for each in without_name(first.settings, members[0].name) if each.name not in varied)
+    follows = without_name(first.follows, members[0].name)
     group = Group((members[0].name,), evolve(first, settings=kept, follows=follows))
     return Comparison(one.title, other.title, (group,), swept=swept, counts=counts)
 

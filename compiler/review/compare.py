@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.schema import BY_PATH
@@ -26,13 +26,13 @@ from xpc.compiler.review.resuming import resumes
 from xpc.compiler.review.sources import UNSET, source_changes
 from xpc.compiler.review.tables import FACTS, is_table, tables
 from xpc.compiler.spec import Spec
-from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.values import Value
 from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.review.differences.change import Scalar
+    from xpc.grammar.diagnostic import Diagnostic
 
 SAME, CODE, DIFFERS = VERDICTS = ("same run", "same settings, other code or packages", "differs")
 """The possible verdicts of a comparison, the mildest first."""
@@ -129,7 +129,9 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
         listed.append(
             FileChange(MANIFEST, f"states a digest that differs from its file ({(*one.stale, *other.stale)[0]})")
         )
-    missing, new = _only_in_either(_findings(one.spec), _findings(other.spec))
+    missing, new = _only_in_either(_findings(one.spec.problems), _findings(other.spec.problems))
+    silenced = _findings(each.finding for each in other.spec.silenced)
+    missing = tuple((Counter(missing) - silenced).elements())  # a finding that a comment hides is not resolved
     removed, added = _only_in_either(_executes(one.spec), _executes(other.spec))
     found = Difference(
         tuple(settings), tuple(derived), arguments, renamed, () if arguments else facts, same,
@@ -222,8 +224,8 @@ def _extra(one: Spec, other: Spec) -> Iterator[Change]:
                 yield Change(f"extra {library}.{name}", values[0], values[1])
 
 
-def _findings(spec: CheckedSpec) -> Counter[str]:
-    return Counter(f"{one.severity} {one.code} {one.slug}: {one.message}" for one in spec.problems)
+def _findings(found: Iterable[Diagnostic]) -> Counter[str]:
+    return Counter(f"{one.severity} {one.code} {one.slug}: {one.message}" for one in found)
 
 
 def _executes(spec: Spec) -> Counter[str]:

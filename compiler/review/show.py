@@ -9,6 +9,7 @@ from xpc.compiler.lower.readme import cell
 from xpc.compiler.render.visible import visible
 from xpc.compiler.review.changes import Comparison
 from xpc.compiler.review.compare import ABSENT, CODE, Difference
+from xpc.compiler.review.differences.allowed import first_line
 from xpc.compiler.review.differences.change import Change
 from xpc.compiler.review.differences.files import FileChange
 from xpc.compiler.review.totals import MISFITS
@@ -27,7 +28,7 @@ def headline(found: Comparison) -> str:
     """
     of_runs = f"of {_runs(found.counts[1])} do not fit their GPUs"
     misfits = [f"{each.after} {of_runs}, was {each.before}" for each in found.totals if each.name == MISFITS]
-    return "; ".join([_summary(found), *misfits])
+    return "; ".join(filter(None, [_summary(found), *misfits, first_line(found.allowed)]))
 
 
 def _summary(found: Comparison) -> str:
@@ -75,6 +76,8 @@ def as_markdown(found: Comparison) -> str:
 
 def sections(found: Comparison) -> Iterator[tuple[str, list[str]]]:
     """Yield the sections of a comparison: each has a title and lines of plain text."""
+    if found.allowed:
+        yield "Newly allowed", list(dict.fromkeys(one.text for one in found.allowed))
     if found.swept:
         yield "Swept", _changes(found.swept)
     if found.totals:
@@ -176,6 +179,7 @@ def as_json(found: Comparison) -> str:
             "renamed": [{"before": before, "after": after} for before, after in found.renamed],
         },
         "axes": {"before": found.axes[0], "after": found.axes[1]},
+        "allowed": [one.text for one in found.allowed],
         "swept": _value(found.swept), "totals": _value(found.totals), "launchers": _value(found.launchers),
         "groups": groups,
     }  # fmt: skip

@@ -66,11 +66,16 @@ def total_changes(before: Sequence[Run], after: Sequence[Run], prices: Mapping[s
         sides = [forecasts(runs, prices) for runs in (before, after)]
     except (DoesNotCompile, UsageError):
         return
-    old_misfits, new_misfits = (sum(one.plan.verdict == "no" for one in side) for side in sides)
+    yield from summed(*sides)
+
+
+def summed(before: Sequence[Forecast], after: Sequence[Forecast]) -> Iterator[Change]:
+    """The sums over all runs that differ between two lists of forecasts."""
+    old_misfits, new_misfits = (sum(one.plan.verdict == "no" for one in side) for side in (before, after))
     if old_misfits != new_misfits:
         yield Change(MISFITS, f"{old_misfits:,}", f"{new_misfits:,}", "", (old_misfits, new_misfits))
     for name in ADDED:
-        was, now = (added(side, name) for side in sides)
+        was, now = (added(side, name) for side in (before, after))
         if was is None or now is None:
             continue
         old, new = (size(one) if name.startswith("disk") else f"{one:,.2f}" for one in (was, now))

@@ -369,8 +369,8 @@ def test_specs_that_inherit_train_are_grouped_by_the_line_of_the_base(house):
     ]
     text = comment(found)
     assert text.splitlines()[1].startswith("**7 changed")
-    assert "base/house.xp&#58;8 batch.gbs 16 -&gt; 32&#58; 6 specs" in text
-    assert text.count("<details>") == 2
+    assert "base/house.xp&#58;8 batch.gbs 16 -&gt; 32&#58; 6 specs, 1 sweep &#40;2 members&#41;" in text
+    assert text.count("<details>") == 1
 
 
 def test_each_spec_of_a_group_shows_its_own_consequences(house):

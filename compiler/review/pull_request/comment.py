@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from xpc.compiler.plan import size
 from xpc.compiler.render.visible import visible
-from xpc.compiler.review.pull_request.entries import BROKEN, CHANGED, COPIES, GONE, NEW, RENAMED, Entry
+from xpc.compiler.review.pull_request.entries import BROKEN, CHANGED, COPIES, GONE, NEW, RENAMED, SILENCED, Entry
 from xpc.compiler.review.pull_request.github import MARKER
 
 MOST = 60_000
@@ -17,8 +17,11 @@ NAMED = 20
 """Maximum number of specs that the summary line of a group names."""
 LONGEST = 400
 """Maximum number of characters of a summary line."""
-ORDER = (BROKEN, CHANGED, RENAMED, NEW, GONE)
-WORDS = {BROKEN: "broken", CHANGED: "changed", RENAMED: "renamed", NEW: "new", GONE: "gone"}
+ORDER = (BROKEN, CHANGED, SILENCED, RENAMED, NEW, GONE)
+WORDS = {
+    BROKEN: "broken", CHANGED: "changed", SILENCED: "unchanged with newly silenced warnings", RENAMED: "renamed",
+    NEW: "new", GONE: "gone",
+}  # fmt: skip
 
 
 def comment(found: Sequence[Entry], most: int = MOST) -> str:
@@ -91,8 +94,19 @@ def _line(group: Sequence[Entry]) -> str:
     """The summary line of a group. Markup and @mentions in it are escaped."""
     first = group[0]
     if first.cause and len(group) > 1:
-        return plain(f"{'; '.join(first.cause)}: {len(group)} specs")
+        return plain(f"{'; '.join(first.cause)}: {_counted(group)}")
     return plain(f"{first.path}: {first.line}")
+
+
+def _counted(group: Sequence[Entry]) -> str:
+    """The number of specs and sweeps in a group: `5 specs, 1 sweep (12 members)`."""
+    members = [one.members for one in group if one.members]
+    specs, total = len(group) - len(members), sum(members)
+    parts = [f"{specs} spec{'s' if specs > 1 else ''}"] if specs else []
+    if members:
+        ending = "s" if len(members) > 1 else ""
+        parts.append(f"{len(members)} sweep{ending} ({total:,} member{'s' if total > 1 else ''})")
+    return ", ".join(parts)
 
 
 def _part(group: Sequence[Entry]) -> str:

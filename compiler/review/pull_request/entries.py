@@ -11,20 +11,18 @@ from collections.abc import Iterator, Mapping
 
 from xpc.compiler.files.inputs import MAX_SPEC, UsageError
 from xpc.compiler.render import render
-from xpc.compiler.review.changes import compare_operands
-from xpc.compiler.review.compare import changes
+from xpc.compiler.review.changes import allowed, compare_operands
 from xpc.compiler.review.consequences import IS, Forecast, follows
-from xpc.compiler.review.differences.change import Change, short
-from xpc.compiler.review.differences.models import model_changes
-from xpc.compiler.review.differences.packages import installs, package_changes
+from xpc.compiler.review.differences.allowed import first_line, newly_allowed
 from xpc.compiler.review.operands import Operand, UncheckedOperand, open_operand
 from xpc.compiler.review.pull_request.affected import affected
+from xpc.compiler.review.pull_request.causes import Cause, cause
 from xpc.compiler.review.pull_request.previews import preview_changes
 from xpc.compiler.review.repository import Commit, Repository, of_folder
 from xpc.compiler.review.revision import snapshot
 from xpc.compiler.review.show import as_text, headline
 from xpc.compiler.review.spec_finder import Specs, specs_of_commit, specs_of_work_tree
-from xpc.compiler.review.totals import added, forecasts
+from xpc.compiler.review.totals import MISFITS, added, forecasts, summed
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import WARNING
 from xpc.grammar.record import evolve, record
@@ -34,12 +32,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from xpc.compiler.files.workspace import Workspace
+    from xpc.compiler.review.differences.change import Change
 
     Opened = Callable[[str], tuple[bytes, str, Workspace]]
     Prices = Mapping[str, float]
 
 BROKEN, CHANGED, NEW, GONE, RENAMED, COPIES = "broken", "changed", "new", "gone", "renamed", "copies"
-"""The kinds of entries. `COPIES` are the changed copies of specs in bundles, which are not compared."""
+SILENCED = "silenced"
+"""The kinds of entries. `COPIES` are the changed copies of specs in bundles, which are not compared. A spec of kind
+`SILENCED` has the same run as before, and a comment in it newly silences a warning.
+"""
 GIB = 2**30
 SIMILAR = 0.7
 """If a deleted and a new spec have texts at least as similar as this (from 0 to 1), they count as one spec that was
@@ -49,7 +51,7 @@ PAIRED = 40
 """If more new specs, or more deleted specs, exist than this, their texts are not compared to find renamed specs."""
 LONGEST = 20_000
 """The largest number of bytes of a spec that are compared to find out whether it was renamed."""
-OF_ROW = ("steps", "memory", "GPU-hours", "cost")
+OF_ROW = ("steps", "memory", "GPU-hours", "cost", MISFITS)
 """The quantities that the line of a spec within a group shows."""
 SUMMED = 1000
 """If a sweep has more members than this, their GPU-hours, disk space and cost are not added up."""
@@ -59,8 +61,9 @@ SUMMED = 1000
 class Entry:
     """The change of one spec: a summary of one line, and the full text. `broken` is true if the spec does not compile.
 
-    `cause` lists the changed lines of extended specs if these lines alone explain the change; otherwise it is empty.
-    `hours`, `disk` and `cost` are the changes in GPU-hours, bytes and money; None if they are unknown.
+    `cause` lists the changed lines of specs if these lines alone explain the change; otherwise it is empty. `members`
+    is the number of members of a sweep that change; 0 for a single run. `hours`, `disk` and `cost` are the changes in
+    GPU-hours, bytes and money; None if they are unknown.
     """
 
     path: str
@@ -72,6 +75,7 @@ class Entry:
     hours: float | None = None
     disk: float | None = None
     cost: float | None = None
+    members: int = 0
 
 
 def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[Entry]:
@@ -88,7 +92,7 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
     with snapshot(before) as opened:
         found = _Comparer(repository, opened, prices or {}, start)
         renamed = dict(_renamed(before, after, was, now))
-        shown: set[tuple[str, ...]] = set()
+        shown: dict[tuple[str, ...], str] = {}
         for path in affected(repository, was, now, changed):
             if path in renamed.values() or not path.startswith(start):
                 continue
@@ -220,9 +224,9 @@ class _Comparer:
         with open_operand(os.path.join(self.repository.top, path)) as one:
             return evolve(one, title=path).check(name or one.name)
 
-    def compared(self, old: str, new: str, shown: set[tuple[str, ...]]) -> Iterator[Entry]:
-        """Yield the entry of a spec that exists at both commits, if it was renamed or its run has changed. `shown` are
-        the causes of the earlier entries; the full text for a cause is shown only once.
+    def compared(self, old: str, new: str, shown: dict[tuple[str, ...], str]) -> Iterator[Entry]:
+        """Yield the entry of a spec that exists at both commits, if it was renamed or its run has changed. `shown`
+        maps the causes of earlier entries to their kinds; the full text for a cause is shown only once.
         """
         now = self.after(new, os.path.basename(old) if old != new else "")
         if not now.runs:
@@ -235,19 +239,22 @@ class _Comparer:
         title, kind = self.shown(new), CHANGED
         if old != new:
             title, kind = f"{self.shown(old)} -> {title}", RENAMED
-        cause = _cause(new, was, now)
+        why = cause(new, was, now)
         before, after = self._forecasts(was), self._forecasts(now)
         totals = _totals(before, after)
-        if cause in shown:
-            yield Entry(title, _row(was, now, before, after), "", False, kind, cause, *totals)
+        found = None if why.lines in shown else compare_operands(was, now, self.prices)
+        if found is None:
+            kind = kind if old != new else shown[why.lines]
+            yield Entry(title, _row(was, now, before, after, why), "", False, kind, why.lines, *totals, why.members)
             return
-        found = compare_operands(was, now, self.prices)
         if found.equal and old == new:
-            return
-        if cause:
-            shown.add(cause)
+            if not first_line(found.allowed):
+                return
+            kind = SILENCED
+        if why.lines:
+            shown[why.lines] = kind if old == new else SILENCED if found.equal else CHANGED
         text = as_text(found).partition("\n")[2].strip("\n")
-        yield Entry(title, headline(found), text, False, kind, cause, *totals)
+        yield Entry(title, headline(found), text, False, kind, why.lines, *totals, why.members)
 
     def new(self, path: str) -> Entry:
         """The entry of a new spec: its model, its data, its hardware, and its plan."""
@@ -255,7 +262,9 @@ class _Comparer:
         if not now.runs:
             return Entry(self.shown(path), "does not compile", render(now.errors, "full"), True, BROKEN)
         planned = self._forecasts(now)
-        return Entry(self.shown(path), f"new: {_summary(now, planned)}", "", False, NEW, (), *_totals([], planned))
+        allowing = first_line(newly_allowed([], [run.spec for run in now.runs])).replace("newly allowed", "allowed")
+        line = "; ".join(filter(None, [f"new: {_summary(now, planned)}", allowing]))
+        return Entry(self.shown(path), line, "", False, NEW, (), *_totals([], planned))
 
     def gone(self, path: str) -> Entry:
         """The entry of a spec that does not exist any more."""
@@ -284,23 +293,31 @@ def _totals(
     return hours, disk, cost
 
 
-def _row(was: Operand, now: Operand, before: list[Forecast] | None, after: list[Forecast] | None) -> str:
+def _row(was: Operand, now: Operand, before: list[Forecast] | None, after: list[Forecast] | None, why: Cause) -> str:
     """The line of a spec within a group. All specs of a group have the same changed settings, so the line says only
     what these do to this spec: the changes of steps, memory, GPU-hours, cost and warnings.
     """
-    changed = follows(before[0], after[0]) if before and after else []
-    parts = [
+    changed: list[Change] = []
+    if before and after:
+        changed = list(summed(before, after)) if now.sweep else follows(before[0], after[0])
+    parts = [f"{why.members:,} of {len(now.runs):,} runs"] if now.sweep else []
+    parts += [
         f"{one.name} {one.before} -> {one.after}" + (f": {one.why}" if ", was " in one.why else "")
         for one in changed
         if one.name in OF_ROW
     ]
     codes = sorted(_warnings(now) - _warnings(was))
     parts.append(f"new warning{'s' if len(codes) > 1 else ''} {', '.join(codes)}" if codes else "")
+    parts.append(first_line(allowed(was, now)))
     return "; ".join(filter(None, parts)) or "steps, memory and GPU-hours do not change, as far as they are known"
 
 
 def _warnings(operand: Operand) -> Counter[str]:
-    return Counter(one.code for one in operand.runs[0].spec.problems if one.severity == WARNING)
+    """The codes of the warnings. For a sweep, each code has the largest number of warnings that one member has."""
+    found: Counter[str] = Counter()
+    for run in operand.runs:
+        found |= Counter(one.code for one in run.spec.problems if one.severity == WARNING)
+    return found
 
 
 def _summary(operand: Operand, planned: list[Forecast] | None) -> str:
@@ -327,48 +344,3 @@ def _summary(operand: Operand, planned: list[Forecast] | None) -> str:
 def _hardware(spec: Spec) -> str:
     hardware = spec.hardware
     return f"{hardware.world} x {hardware.gpu.name}" if hardware.gpu is not None else "CPU"
-
-
-def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
-    """If all changed settings are in extended specs, these settings with file and line: `base/house.xp:16 weight_decay
-    0 -> 0.1`.
-
-    Empty if anything has changed in the spec itself, in its data, its files or its lock. Also empty for a sweep.
-    """
-    if was.sweep or now.sweep:
-        return ()
-    one, other = was.runs[0].spec, now.runs[0].spec
-    files, lists = zip(*(_bundled(spec) for spec in (one, other)), strict=True)
-    if files[0] != files[1] or package_changes(*lists) or model_changes(was.runs[0], now.runs[0]):
-        return ()
-    out = []
-    for change in changes(one, other)[0]:
-        location = _location(path, change, one, other)
-        if location is None:
-            return ()
-        before, after = short(change.before, change.after)
-        out.append(f"{location} {change.name} {before} -> {after}")
-    return tuple(out)
-
-
-def _bundled(spec: Spec) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """Return two mappings from file names to contents. The first has the files to which the spec refers, such as
-    templates; the second has the requirements files, which list packages.
-    """
-    lists = {name: data for name, data in spec.bundled.items() if installs(name)}
-    return {name: data for name, data in spec.bundled.items() if name not in lists}, lists
-
-
-def _location(path: str, change: Change, one: Spec, other: Spec) -> str | None:
-    """The file and the line of the extended spec that states a changed setting: `base/house.xp:16`. None if the spec
-    states the setting itself.
-    """
-    for spec in (other, one):
-        found = {str(name): value for name, value in spec.values.items()}.get(change.name)
-        label = None if found is None else found.origin.label
-        if label is not None:
-            if label.source.name == spec.source.name:
-                return None
-            base = os.path.normpath(os.path.join(os.path.dirname(path), label.source.name)).replace(os.sep, "/")
-            return f"{base}:{label.source.position(label.span.start)[0]}"
-    return None
