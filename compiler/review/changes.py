@@ -11,7 +11,7 @@ from itertools import chain
 
 from xpc.compiler.review.compare import CODE, DIFFERS, SAME, VERDICTS, Difference, changes, compare
 from xpc.compiler.review.differences.allowed import Allowed, newly_allowed
-from xpc.compiler.review.differences.change import Change
+from xpc.compiler.review.differences.change import MEMBER, Change, short, without_name
 from xpc.compiler.review.differences.files import FileChange, differing
 from xpc.compiler.review.operands import Operand, Run
 from xpc.compiler.review.totals import total_changes
@@ -21,10 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.review.differences.change import Scalar
 
-MEMBER = "MEMBER"
-"""Replaces a member's own name in the values of its folders and run names, so that values which differ only by this
-name are equal.
-"""
 LISTS = ("members.txt", "sweep.toml")
 """Files in a sweep's folder that list its members. Their changes are not reported, because the members are compared."""
 DIGEST = re.compile(rb"[0-9a-f]{64}")
@@ -126,13 +122,13 @@ def _sweeps(one: Operand, other: Operand, prices: Mapping[str, float] | None) ->
     groups = [(names, before[names[0]], after[names[0]]) for names in differing_members.values()]
     if same and not stored:  # the settings are equal, but the locked packages or the findings may differ
         groups.append((same, before[same[0]], after[same[0]]))
-    changed = tuple(Group(tuple(names), _compare_members(was, now, prices)) for names, was, now in groups)
+    changed = tuple(Group(tuple(names), compare(was, now, prices)) for names, was, now in groups)
     removed, new = (
         [name for name in members if name not in others] for members, others in ((before, after), (after, before))
     )
     renamed = _renamed([before[name] for name in removed], [after[name] for name in new])
     was, now = {name for name, _ in renamed}, {name for _, name in renamed}
-    axes = ("", "") if one.axes == other.axes else (_axes(one), _axes(other))
+    axes = ("", "") if one.axes == other.axes else _axes(one, other)
     launchers = tuple(_launchers(one, other)) if stored else ()
     return Comparison(
         one.title, other.title, changed, tuple(name for name in new if name not in now),
@@ -225,26 +221,18 @@ def _same_values(one: Run, other: Run) -> bool:
     )
 
 
-def _axes(operand: Operand) -> str:
-    """The swept settings, each with its number of values: `optimizer.lr (3), seed (2)`."""
-    return ", ".join(f"{path} ({len(values)})" for path, values in operand.axes)
-
-
-def _compare_members(one: Run, other: Run, prices: Mapping[str, float] | None) -> Difference:
-    found = compare(one, other, prices)
-    return evolve(found, settings=without_name(found.settings, one.name), follows=without_name(found.follows, one.name))
-
-
-def without_name(found: Sequence[Change], name: str) -> tuple[Change, ...]:
-    """Return the changes with MEMBER in place of the member's name."""
-    if not name:
-        return tuple(found)
-    return tuple(
-        evolve(each, before=each.before.replace(name, MEMBER), after=each.after.replace(name, MEMBER), values=None)
-        if name in each.before or name in each.after
-        else each
-        for each in found
-    )
+def _axes(one: Operand, other: Operand) -> tuple[str, str]:
+    """The swept settings of two sweeps, each with its number of values: `optimizer.lr (3), seed (2)`. If the numbers
+    are equal, the values instead: `optimizer.lr (1e-06, 2e-06)`.
+    """
+    for counted in (True, False):
+        before, after = (
+            ", ".join(f"{path} ({len(values) if counted else ', '.join(values)})" for path, values in each.axes)
+            for each in (one, other)
+        )
+        if before != after:
+            break
+    return short(before, after)
 
 
 def _run_and_sweep(one: Operand, other: Operand, prices: Mapping[str, float] | None) -> Comparison:
@@ -258,9 +246,8 @@ def _run_and_sweep(one: Operand, other: Operand, prices: Mapping[str, float] | N
     varied = {name: each for name in sorted({*chain(*by_name)}) if (each := _swept(name, by_name)) is not None}
     swept = tuple(each if other.sweep else _reversed(each) for each in varied.values())
     first = compare(*((run, members[0]) if other.sweep else (members[0], run)), prices)
-    kept = tuple(each for each in without_name(first.settings, members[0].name) if each.name not in varied)
-    follows = without_name(first.follows, members[0].name)
-    group = Group((members[0].name,), evolve(first, settings=kept, follows=follows))
+    kept = tuple(each for each in first.settings if each.name not in varied)
+    group = Group((members[0].name,), evolve(first, settings=kept))
     return Comparison(one.title, other.title, (group,), swept=swept, counts=counts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from xpc.compiler.language.items import BASE, SPEC
 from xpc.compiler.language.schema import BY_PATH
@@ -14,7 +14,7 @@ from xpc.compiler.review.consequences import follows, forecast, verdict_change
 from xpc.compiler.review.differences.arguments import ABSENT as ABSENT
 from xpc.compiler.review.differences.arguments import argument_changes
 from xpc.compiler.review.differences.change import Change as Change
-from xpc.compiler.review.differences.change import scalar, short
+from xpc.compiler.review.differences.change import scalar, short, without_name
 from xpc.compiler.review.differences.files import CONTENT, MANIFEST, FileChange, decides, differing, file_changes
 from xpc.compiler.review.differences.images import about_images, image_changes
 from xpc.compiler.review.differences.models import model_changes, unused_digest, without_digests
@@ -106,9 +106,9 @@ class Difference:
 
 def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> Difference:
     """Find everything that differs between two runs. `prices` maps names of GPUs to the price of a GPU-hour."""
-    settings, derived = changes(one.spec, other.spec)
+    member = one.name or other.name
+    settings, derived = (without_name(each, member) for each in changes(one.spec, other.spec))
     before, after = (forecast(each.spec, prices) for each in (one, other))
-    derived += follows(before, after)
     stacks = one.spec.stack.name, other.spec.stack.name
     names = differing(one.digests, other.digests)
     files = one.read(names), other.read(names)
@@ -134,7 +134,8 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
     missing = tuple((Counter(missing) - silenced).elements())  # a finding that a comment hides is not resolved
     removed, added = _only_in_either(_executes(one.spec), _executes(other.spec))
     found = Difference(
-        tuple(settings), tuple(derived), arguments, renamed, () if arguments else facts, same,
+        settings, (*derived, *follows(before, after)), without_name(arguments, member), renamed,
+        () if arguments else facts, same,
         tuple(listed), packages, new, missing, added, removed, checkpoints, _fixes(one.spec, other.spec), "", stacks,
         tuple(row_changes(one.spec, other.spec)), tuple(image_changes(*files)),
         model_changes(one, other),
@@ -254,8 +255,15 @@ def _headline(found: Difference, settings: str, memory: str) -> str:
     new = f"new warning{'s' if warnings.total() > 1 else ''} {more}" if warnings else ""
     stacks = _stack_summary(found) if found.across else ""
     packages = "" if found.across else summary(found.packages)
-    outside = [*found.images, *map(_moved, found.models[:1])] if settings else []
+    rows = [_rows(found.contents)] if found.contents else []
+    outside = [*rows, *found.images, *map(_moved, found.models[:1])] if settings else []
     return "; ".join(filter(None, (first + stacks, *outside, packages, memory, new)))
+
+
+def _rows(contents: Sequence[str]) -> str:
+    """The first sentence about rows that differ, without the rows themselves: `rows.jsonl: 1 row added, 0 removed`."""
+    more = len(contents) - 1
+    return contents[0].partition("; row ")[0] + (f" and {more} more file{'s' if more > 1 else ''}" if more else "")
 
 
 def _others(found: Difference) -> str:
@@ -264,7 +272,8 @@ def _others(found: Difference) -> str:
     lines = [*found.images, *map(_moved, (*found.models, *changes))] or [
         each.line.replace("  ", " ") for each in found.files
     ]
-    lines = list(dict.fromkeys(lines))  # the file is named, because several files may have a key with this name
+    # a setting and its argument may have the same name; the file is named, because several files may have such a key
+    lines = list({line.replace('"', ""): line for line in lines}.values())
     more = len(lines) - SHOWN
     return "; ".join(lines[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 

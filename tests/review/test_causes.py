@@ -60,8 +60,8 @@ def summaries(lines: list[str]) -> list[str]:
 def test_sweeps_are_grouped_with_specs_and_members_that_do_not_change_are_not_counted(repository: Path) -> None:
     found, lines = changed(repository, {"base/house.xp": HOUSE.replace("weight_decay = 0", "weight_decay = 0.1")})
     assert set(found) == {"middle/trained.xp", "specs/a.xp", "specs/b.xp", "specs/lr.xp"}  # not specs/decay.xp
-    assert lines[1] == "**4 changed**"
-    assert summaries(lines) == ["base/house.xp:6 optimizer.weight_decay 0 -> 0.1: 3 specs, 1 sweep (6 members)"]
+    assert lines[1] == "**base/house.xp:6 optimizer.weight_decay 0 -> 0.1: 3 specs, 1 sweep (6 members)**"
+    assert [f"**{one}**" for one in summaries(lines)] == [lines[1]]
     assert found["specs/lr.xp"].line == "6 of 6 runs"
 
 
@@ -133,8 +133,10 @@ def test_a_warning_that_a_base_silences_is_one_group(repository: Path) -> None:
     git(repository, "branch", "-f", "main")
     found, lines = changed(repository, {"base/house.xp": fsdp1.replace("fsdp1", f"fsdp1{FSDP}")})
     assert {one.kind for one in found.values()} == {"silenced"}
-    assert lines[1] == "**5 unchanged with newly silenced warnings**"
-    assert summaries(lines) == ["base/house.xp:5 allows XP410 fsdp1-deprecated: 3 specs, 2 sweeps (8 members)"]
+    assert lines[1] == "**base/house.xp:5 allows XP410 fsdp1-deprecated: 3 specs, 2 sweeps (8 members)**"
+    text = HOUSE.replace("zero2", f"fsdp1{FSDP}").replace("weight_decay = 0", "weight_decay = 0.1")
+    _, lines = changed(repository, {"specs/a.xp": LEAF.replace("NAME", "other"), "base/house.xp": text})
+    assert lines[1] == "**4 changed, 1 unchanged with newly silenced warnings**"
 
 
 @pytest.mark.parametrize(

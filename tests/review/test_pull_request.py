@@ -368,8 +368,9 @@ def test_specs_that_inherit_train_are_grouped_by_the_line_of_the_base(house):
         *(f"specs/{name}.xp" for name in ("a", "b", "c", "d", "e", "sweep")),
     ]
     text = comment(found)
-    assert text.splitlines()[1].startswith("**7 changed")
-    assert "base/house.xp&#58;8 batch.gbs 16 -&gt; 32&#58; 6 specs, 1 sweep &#40;2 members&#41;" in text
+    line = "base/house.xp&#58;8 batch.gbs 16 -&gt; 32&#58; 6 specs, 1 sweep &#40;2 members&#41;"
+    assert text.splitlines()[1] == f"**{line}**"
+    assert f"<details><summary>{line}</summary>" in text
     assert text.count("<details>") == 1
 
 

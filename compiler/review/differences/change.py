@@ -1,14 +1,16 @@
-"""The class `Change` of a changed value, and functions that shorten values for the first line of a comparison."""
+"""The class `Change` of a changed value, and functions that shorten or replace its texts for the output of a
+comparison.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.render.line_difference import common
-from xpc.grammar.record import record
+from xpc.grammar.record import evolve, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 
     Scalar: TypeAlias = int | float | str | bool | tuple["Scalar", ...] | None
 
+MEMBER = "MEMBER"
+"""Replaces a member's own name in the values of its folders and run names, so that values which differ only by this
+name are equal.
+"""
 WIDE = 60
 """The largest number of characters of an old or new value in the first line of a comparison."""
 AROUND = 16
@@ -70,3 +76,15 @@ def _cut(text: str, start: int, end: int) -> str:
     """The characters from `start` to a few after `end`, at most WIDE of them. Omitted text becomes `...`."""
     end = min(len(text), end + AROUND, start + WIDE)
     return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"
+
+
+def without_name(found: Sequence[Change], name: str) -> tuple[Change, ...]:
+    """Return the changes with MEMBER in place of the member's name."""
+    if not name:
+        return tuple(found)
+    return tuple(
+        evolve(each, before=each.before.replace(name, MEMBER), after=each.after.replace(name, MEMBER), values=None)
+        if name in each.before or name in each.after
+        else each
+        for each in found
+    )

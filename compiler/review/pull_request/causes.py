@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from xpc.compiler.lower.specfile import ref
-from xpc.compiler.review.changes import without_name
 from xpc.compiler.review.compare import changes
 from xpc.compiler.review.differences.allowed import newly_allowed
-from xpc.compiler.review.differences.change import Change, short
+from xpc.compiler.review.differences.change import Change, short, without_name
 from xpc.compiler.review.differences.models import model_changes
 from xpc.compiler.review.differences.packages import installs, package_changes
 from xpc.compiler.review.operands import Operand, Run

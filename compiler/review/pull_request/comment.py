@@ -31,7 +31,7 @@ def comment(found: Sequence[Entry], most: int = MOST) -> str:
     last = [f"\n{plain(f'{one.path} {one.line}')}.\n" for one in found if one.kind == COPIES]
     found, most = [one for one in found if one.kind != COPIES], most - sum(map(len, last))
     groups = _groups(found)
-    parts = [f"{MARKER}\n**{_headline(found)}**\n"]
+    parts = [f"{MARKER}\n**{_headline(found, groups)}**\n"]
     # the summaries have priority over the full texts, which get the remaining space
     short = [f"\n- {_line(group)}\n" for group in groups]
     length, omitted = len(parts[0]), 0
@@ -51,13 +51,15 @@ def comment(found: Sequence[Entry], most: int = MOST) -> str:
     return "".join([*parts, *last])
 
 
-def _headline(found: Sequence[Entry]) -> str:
-    """The first line: `3 changed, 1 new, 1 gone, 1 renamed; +14.2 GPU-hours, +80 GiB`."""
+def _headline(found: Sequence[Entry], groups: Sequence[Sequence[Entry]]) -> str:
+    """The first line: `3 changed, 1 new, 1 gone, 1 renamed; +14.2 GPU-hours, +80 GiB`. If all changes are one group,
+    the line of this group.
+    """
     if not found:
         return "No run changes."
     total = "; ".join(filter(None, [", ".join(_totals(found))]))
-    if len(found) == 1:
-        return _line(found) + (f"; {total}" if total else "")
+    if len(groups) == 1:
+        return _line(groups[0]) + (f"; {total}" if total else "")
     kinds = [(kind, sum(one.kind == kind for one in found)) for kind in ORDER]
     counts = ", ".join(f"{count} {WORDS[kind]}" for kind, count in kinds if count)
     return f"{counts}; {total}" if total else counts

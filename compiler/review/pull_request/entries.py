@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -196,8 +197,9 @@ def _text(commit: Commit, path: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """The `train` line of a spec, which names the model and the data."""
-    return next((line for line in text.splitlines() if line.lstrip().startswith("train ")), "")
+    """The `train` line of a spec up to `for` or `with`: the model and the data."""
+    found = next((line for line in text.splitlines() if line.lstrip().startswith("train ")), "")
+    return re.split(" for | with ", found, maxsplit=1)[0]
 
 
 class _Comparer:
@@ -217,6 +219,13 @@ class _Comparer:
         data, name, workspace = self.opened(path)
         return UncheckedOperand(path, data, name, workspace, "").check(name)
 
+    def was_broken(self, path: str) -> bool:
+        """Whether the spec has errors at the merge base, too."""
+        try:
+            return not self.before(path).runs
+        except UsageError:
+            return True
+
     def after(self, path: str, name: str = "") -> Operand:
         """The spec in the working tree. A renamed spec is checked under its old name `name`, so that the comparison
         shows no difference of names.
@@ -230,7 +239,8 @@ class _Comparer:
         """
         now = self.after(new, os.path.basename(old) if old != new else "")
         if not now.runs:
-            yield Entry(self.shown(new), "does not compile", render(now.errors, "full"), True, BROKEN)
+            line = "does not compile" + (", as before this pull request" if self.was_broken(old) else "")
+            yield Entry(self.shown(new), line, render(now.errors, "full"), True, BROKEN)
             return
         was = self.before(old)
         if not was.runs:
