@@ -194,9 +194,10 @@ def weights(folder: str, base: str | None, adapters: Mapping[str, Any] | None) -
     return place + (f"\nmerged     {os.path.join(folder, 'merged')}" if adapters and adapters.get("merge") else "")
 
 
-def usage(folder: str, scores: bool, chat: bool, written: str = "") -> list[str]:
-    """Lines of Python that load the weights in ``folder`` and use them; for adapters, they also load the base. A folder
-    with a processor contains a model that reads images. ``written`` is the folder as the lines name it.
+def usage(folder: str, scores: bool, chat: bool, settings: Mapping[str, Any], written: str = "") -> list[str]:
+    """Lines of Python that load the weights in ``folder`` and use them; for adapters, they also load the base, with
+    these ``settings`` of its configuration. A folder with a processor contains a model that reads images. ``written``
+    is the folder as the lines name it.
     """
     images = os.path.exists(os.path.join(folder, "processor_config.json"))
     if images:
@@ -207,10 +208,10 @@ def usage(folder: str, scores: bool, chat: bool, written: str = "") -> list[str]
         task, call = "text-generation", '[{"role": "user", "content": "Hello"}]' if chat else '"Hello"'
         call += ", max_new_tokens=64"
     answer = '["score"]' if scores else '["generated_text"]' + '[-1]["content"]' * (chat or images)
-    return [*_loading(folder, written or folder, task, scores), f"print(ask({call})[0]{answer})"]
+    return [*_loading(folder, written or folder, task, scores, settings), f"print(ask({call})[0]{answer})"]
 
 
-def _loading(folder: str, written: str, task: str, scores: bool) -> list[str]:
+def _loading(folder: str, written: str, task: str, scores: bool, settings: Mapping[str, Any]) -> list[str]:
     """The lines that make ``ask`` out of the weights in ``folder``.
 
     transformers loads most adapters itself, but none of VeRA, and for the adapters of a reward model it takes a base
@@ -219,13 +220,25 @@ def _loading(folder: str, written: str, task: str, scores: bool) -> list[str]:
     place, adapters = json.dumps(written), {}
     with suppress(OSError, ValueError), open(os.path.join(folder, "adapter_config.json"), encoding="utf-8") as file:
         adapters = json.load(file)
-    if not adapters or not (scores or adapters.get("peft_type") == "VERA"):
-        return ["from transformers import pipeline", f"ask = pipeline({json.dumps(task)}, {place})"]
+    if not adapters or not (scores or settings or adapters.get("peft_type") == "VERA"):
+        # for an adapter, the pipeline would otherwise take the tokenizer of the base, without the run's chat template
+        own = f", tokenizer={place}" if adapters else ""
+        return ["from transformers import pipeline", f"ask = pipeline({json.dumps(task)}, {place}{own})"]
     loader = "SequenceClassification" if scores else "CausalLM"
+    ask = f"ask = pipeline({json.dumps(task)}, model, tokenizer=AutoTokenizer.from_pretrained({place}))"
+    if not settings:
+        return [
+            f"from peft import AutoPeftModelFor{loader}", "from transformers import AutoTokenizer, pipeline",
+            f"model = AutoPeftModelFor{loader}.from_pretrained({place}{', num_labels=1' * scores})", ask,
+        ]  # fmt: skip
+    revision = adapters.get("revision")
+    base = json.dumps(adapters["base_model_name_or_path"]) + (f", revision={json.dumps(revision)}" if revision else "")
     return [
-        f"from peft import AutoPeftModelFor{loader}", "from transformers import AutoTokenizer, pipeline",
-        f"model = AutoPeftModelFor{loader}.from_pretrained({place}{', num_labels=1' * scores})",
-        f"ask = pipeline({json.dumps(task)}, model, tokenizer=AutoTokenizer.from_pretrained({place}))",
+        "from peft import PeftModel",
+        f"from transformers import AutoConfig, AutoModelFor{loader}, AutoTokenizer, pipeline",
+        f"config = AutoConfig.from_pretrained({base}{', num_labels=1' * scores})",
+        *(f"config.{name} = {value!r}" for name, value in settings.items()),
+        f"model = PeftModel.from_pretrained(AutoModelFor{loader}.from_pretrained({base}, config=config), {place})", ask,
     ]  # fmt: skip
 
 
@@ -237,11 +250,12 @@ def complete_cards(
     written: str,
     scores: bool,
     chat: bool,
+    settings: Mapping[str, Any],
 ) -> None:
     """Append to the model card, and to that of merged weights: the picture, the results of summary.json, the licences
     of the ``sources`` (model and data of trainer_args.json), and the lines of `usage`. Raises OSError.
 
-    ``written`` is the folder as the card names it; ``scores`` and ``chat`` are those of `usage`.
+    ``written`` is the folder as the card names it; ``scores``, ``chat`` and ``settings`` are those of `usage`.
     """
     cards = {one["id"] or one["path"]: _card_of(one, bundle) for one in sources}
     licences = ["", "## Licences", "", "| source | licence |", "|---|---|"]
@@ -252,7 +266,7 @@ def complete_cards(
     for below, up in (("", ""), ("merged", "../")):
         if os.path.isfile(path := os.path.join(folder, below, "README.md")):
             shown = [f"![the curves of the run]({up}{PICTURE})", ""] * os.path.isfile(os.path.join(folder, PICTURE))
-            use = usage(os.path.dirname(path), scores, chat, os.path.join(written, below).rstrip("/"))
+            use = usage(os.path.dirname(path), scores, chat, settings, os.path.join(written, below).rstrip("/"))
             parts = [*shown, *_rows(facts), *licences, "", "## Use", "", "```python", *use, "```", "", verify, ""]
             with open(path, "a", encoding="utf-8") as handle:
                 handle.write("\n".join(["", "## Result", "", *parts]))

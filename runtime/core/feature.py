@@ -250,6 +250,11 @@ class Feature:
     def final_saved(self, bundle: "Bundle", trainer: Any, tokenizer: Any) -> None:
         """Called after the final model is saved."""
 
+    def base_settings(self, bundle: "Bundle", trainer: Any) -> dict[str, Any]:
+        """Settings of the base's configuration that the run has changed. The saved adapter needs them, too, but its
+        folder has no config.json, so the model card sets them."""
+        return {}
+
     def last_evaluation(
         self, bundle: "Bundle", metrics_path: str, state: Any
     ) -> tuple[dict[str, Any] | None, str] | None:

@@ -7,6 +7,7 @@ import runpy
 import time
 from datetime import timedelta
 from hashlib import sha256
+from itertools import chain
 from typing import Any
 
 from transformers import TrainerCallback
@@ -212,7 +213,8 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "files": {},  # the digests are set below, when all files are complete
         }
         picture = result["draw"](folder, say)
-        use = bundle.plan["method"]["scores"], bundle.conversational
+        settings = [feature.base_settings(bundle, trainer).items() for feature in bundle.features]
+        use = bundle.plan["method"]["scores"], bundle.conversational, dict(chain(*settings))
         sources, written = [bundle.model, *bundle.sources()], bundle.arguments["output_dir"]
         result["complete_cards"](folder, facts, bundle.folder, sources, written, *use)
         facts["files"] = final_files(folder)

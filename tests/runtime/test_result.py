@@ -211,7 +211,7 @@ def test_a_picture_that_fails_ends_no_run(tmp_path: Path) -> None:
 def test_the_lines_of_use_are_python() -> None:
     for scores in (True, False):
         for chat in (True, False):
-            first, second, third = lines = result.usage('a "folder"', scores, chat)
+            first, second, third = lines = result.usage('a "folder"', scores, chat, {})
             compile("\n".join(lines), "use", "exec")
             assert "text-classification" in second if scores else "text-generation" in second
             assert ('"role"' in third) == (chat and not scores)
@@ -228,11 +228,19 @@ def test_the_lines_of_use_load_adapters_that_transformers_does_not_load(tmp_path
         ("LORA", True, "SequenceClassification"),
     ):
         (tmp_path / "adapter_config.json").write_text(f'{{"peft_type": "{kind}"}}')
-        text = "\n".join(result.usage(str(tmp_path), scores, False, "out/x"))
+        text = "\n".join(result.usage(str(tmp_path), scores, False, {}, "out/x"))
         compile(text, "use", "exec")
         assert f"AutoPeftModelFor{loader}.from_pretrained(" in text if loader else "peft" not in text
         assert ("num_labels=1" in text) == scores
         assert '"out/x"' in text
+        (tmp_path / "adapter_config.json").write_text(
+            f'{{"peft_type": "{kind}", "base_model_name_or_path": "a/b", "revision": "c"}}'
+        )
+        text = "\n".join(result.usage(str(tmp_path), scores, False, {"x_scaling": {"factor": 4.0}}, "out/x"))
+        compile(text, "use", "exec")
+        assert "\nconfig.x_scaling = {'factor': 4.0}\n" in text
+        assert text.count('from_pretrained("a/b", revision="c"') == 2
+        assert ("num_labels=1" in text) == scores
 
 
 @pytest.mark.parametrize(
@@ -268,7 +276,7 @@ def test_cards_get_picture_numbers_licences_and_use(tmp_path: Path, monkeypatch:
     facts = {"results": {"loss": {name: str(one) if one != one else one for name, one in found["loss"].items()}},
              "tokens": 1234.0, "steps": 2, "sequences": 16, "seconds": 3.0, "measured": {"starts": 2}}  # fmt: skip
     sources = [{"id": None, "path": "model", "revision": None}, {"id": None, "path": "rows.jsonl", "split": "train"}]
-    result.complete_cards(str(out), facts, str(tmp_path / "x.bundle"), sources, "out", False, True)
+    result.complete_cards(str(out), facts, str(tmp_path / "x.bundle"), sources, "out", False, True, {})
     card = (out / "README.md").read_text()
     assert "| `model` | gemma |\n| `rows.jsonl` | unknown: no README.md of this source is here |" in card
     assert card.startswith("# x\n\n## Result\n\n![the curves of the run](picture.svg)\n")

@@ -8,6 +8,7 @@ s B0 A0: its reference is a frozen adapter with A0 and B0. LoftQ (`loftq.py`) al
 reference. Its adapters correct the rounding of a 4-bit base, and it leaves the base unchanged.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
@@ -264,10 +265,13 @@ def initialize_from_rows(bundle: Bundle, trainer: Any) -> None:
         with trainer.accelerator.autocast():
             model(**{name: value for name, value in batch.items() if name != "labels"}, use_cache=False)
 
-    found = get_eva_state_dict(
-        model, batches, config, forward, prepare_model_inputs_fn=lambda batch, _: _trained(batch).nonzero(),
-        adapter_name=ADAPTER, gather_distributed_inputs=False, show_progress_bar=False,
-    )  # fmt: skip
+    with warnings.catch_warnings():
+        # peft warns about each number in a batch, such as the longest document of packed rows, and passes it on
+        warnings.filterwarnings("ignore", "input of type <class 'int'> could not be moved")
+        found = get_eva_state_dict(
+            model, batches, config, forward, prepare_model_inputs_fn=lambda batch, _: _trained(batch).nonzero(),
+            adapter_name=ADAPTER, gather_distributed_inputs=False, show_progress_bar=False,
+        )  # fmt: skip
     with torch.no_grad():
         for name, layer in adapted_layers(model):
             layer.lora_A[ADAPTER].weight.copy_(found[name])

@@ -24,6 +24,11 @@ class Rope(Feature):
         """Raise the tokenizer's limit to the scaled context: it truncates longer rows, and vLLM refuses them."""
         lengthen(tokenizer, trainer.model.config.max_position_embeddings, bundle.model["rope"])
 
+    def base_settings(self, bundle: Bundle, trainer: Any) -> dict[str, Any]:
+        """The scaling and the scaled context, as in the configuration of the trained model."""
+        config = trainer.model.config
+        return {name: getattr(config, name) for name in (*scaled_keys(config), "max_position_embeddings")}
+
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
         """Compare the scaling that the model's rotary embedding computes with the bundle's."""
         kinds = {
@@ -49,13 +54,7 @@ def scale(config: Any, rope: Mapping[str, Any], place: str) -> None:
     Dynamic scaling does not change the written context, because it computes longer contexts from the original one.
     """
     original = rope["original"] or getattr(config, "max_position_embeddings", None)
-    # transformers 5 calls it `rope_parameters`; `rope_scaling` is a property that sets the new attribute and warns
-    names = [
-        name for name in ("rope_parameters", "rope_scaling")
-        if hasattr(config, name) and not isinstance(getattr(type(config), name, None), property)
-    ]  # fmt: skip
-    if not names and hasattr(config, "rope_theta"):  # some families in transformers 4 lack the key: Gemma, Mistral
-        names = ["rope_scaling"]
+    names = scaled_keys(config)
     tables = {name: dict(getattr(config, name, None) or {}) for name in names}
     if (
         original is None
@@ -72,3 +71,15 @@ def scale(config: Any, rope: Mapping[str, Any], place: str) -> None:
         config.max_position_embeddings = int(original * rope["factor"])
     for name, found in tables.items():
         setattr(config, name, {**found, **scaling})
+
+
+def scaled_keys(config: Any) -> list[str]:
+    """The attributes of a configuration that contain a scaling: `rope_parameters` or `rope_scaling`."""
+    # transformers 5 calls it `rope_parameters`; `rope_scaling` is a property that sets the new attribute and warns
+    names = [
+        name for name in ("rope_parameters", "rope_scaling")
+        if hasattr(config, name) and not isinstance(getattr(type(config), name, None), property)
+    ]  # fmt: skip
+    if not names and hasattr(config, "rope_theta"):  # some families in transformers 4 lack the key: Gemma, Mistral
+        return ["rope_scaling"]
+    return names

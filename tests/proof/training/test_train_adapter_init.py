@@ -171,6 +171,13 @@ def test_eva_needs_as_many_tokens_as_the_rank(warm: Warm, ground: str, tmp_path:
     )
 
 
+def test_eva_reads_packed_rows(warm: Warm, tmp_path: Path) -> None:
+    packed = Kind("eva").text.replace("seq=64", "seq=64 packing(isolate=mask, strategy=bfd)")
+    done, again = warm.twice(packed, "packed", DEFAULT, str(tmp_path))
+    assert "adapters of 6 layers are initialized by eva" in done.output
+    assert done.values("loss") == again.values("loss")
+
+
 ROUNDING = """
 import json, sys, torch
 from bitsandbytes.functional import dequantize_4bit

@@ -12,6 +12,8 @@ import pytest
 from interpreters import methods_of
 from method_runs import DATA, SETTINGS, STEPS, Warm, small
 from tiers import nightly_but
+from tiny import CHAT_TEMPLATE
+from tiny_runs import LAYOUT
 
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.stacks import DEFAULT, STACKS
@@ -46,7 +48,7 @@ import json, sys
 text = open(f"{sys.argv[1]}/README.md").read().partition("## Use")[2]
 lines = text.partition("```python\\n")[2].partition("```")[0].replace("print(", "answer = (")
 exec(lines.replace('"out"', json.dumps(sys.argv[1])))
-print(json.dumps({"answer": type(answer).__name__}))
+print(json.dumps({"answer": type(answer).__name__, "template": ask.tokenizer.chat_template}))
 """
 LOADED = [
     (target, method, adapter)
@@ -64,7 +66,8 @@ def test_the_final_folder_loads_with_the_trained_weights(
 ) -> None:
     save, scores = f'save "out" every={STEPS}', METHODS[method].scores
     written = f"method {method}{SETTINGS.get(method, '')}"
-    text = small(written, adapter, method=method, target=target, data=DATA[method], save=save)
+    own = 'model(chat_template=file("layout.jinja"))' if (method, adapter) == ("sft", "lora") else ""
+    text = small(written, adapter, own, method=method, target=target, data=DATA[method], save=save)
     run = warm.train(text, f"loaded-{target}-{method}-{adapter}", target, str(tmp_path))
     checkpoint = os.path.join(run.out, f"checkpoint-{STEPS}")
     head = "AutoModelForSequenceClassification" if scores else "AutoModelForCausalLM"
@@ -72,11 +75,13 @@ def test_the_final_folder_loads_with_the_trained_weights(
     assert found["tensors"] > 0, json.dumps(found)
     assert (found["different"], found["drawn"], found["finite"]) == ([], [], True)
     assert (bool(found["head"]), found["numbers"] == 1) == (scores, scores)
-    assert warm.program(target, USED, run.out) == [{"answer": "float" if scores else "str"}]
+    (used,) = warm.program(target, USED, run.out)
+    assert used["answer"] == ("float" if scores else "str")
+    assert used["template"] == (LAYOUT if own else CHAT_TEMPLATE)
 
 
 @pytest.mark.parametrize("target", [DEFAULT])
 def test_the_lines_of_the_card_load_adapters_of_vera(warm: Warm, tmp_path: Path, target: str) -> None:
     text = small("method sft", "vera(rank=8)", method="sft", target=target, save='save "out" every=never')
     run = warm.train(text, f"loaded-{target}-vera", target, str(tmp_path))
-    assert warm.program(target, USED, run.out) == [{"answer": "str"}]
+    assert warm.program(target, USED, run.out) == [{"answer": "str", "template": CHAT_TEMPLATE}]

@@ -26,6 +26,22 @@ def scaling(folder: str) -> tuple[Any, Any, int]:
     return found.get("rope_type"), found.get("factor"), config["max_position_embeddings"]
 
 
+APART = """\
+import json, sys, torch
+from transformers import AutoModelForCausalLM
+text = open(f"{sys.argv[1]}/README.md").read().partition("## Use")[2]
+exec(text.partition("```python\\n")[2].partition("```")[0].replace('"out"', json.dumps(sys.argv[1])))
+ids = ask.tokenizer("What colour is the red apple?", return_tensors="pt")["input_ids"]
+with torch.no_grad():
+    one = ask.model.eval()(ids).logits
+    two = AutoModelForCausalLM.from_pretrained(f"{sys.argv[1]}/merged").eval()(ids).logits
+print(json.dumps({"apart": (one - two).abs().max().item()}))
+"""
+"""Runs the lines of the adapter's model card, which load it on its base, and compares the logits with those of the
+merged model.
+"""
+
+
 @pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_the_saved_model_has_the_scaling_and_is_not_scaled_twice(warm: Warm, tmp_path: Path, target: str) -> None:
     for name in ("plain", "rope", "lora"):
@@ -48,3 +64,5 @@ def test_the_saved_model_has_the_scaling_and_is_not_scaled_twice(warm: Warm, tmp
         str(tmp_path / "lora"),
     )  # fmt: skip
     assert scaling(os.path.join(adapted.out, "merged")) == ("yarn", 4.0, 4 * context)
+    (seen,) = warm.program(target, APART, adapted.out)
+    assert seen["apart"] < 1e-4
