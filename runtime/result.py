@@ -214,29 +214,30 @@ def usage(folder: str, scores: bool, chat: bool, settings: Mapping[str, Any], wr
 def _loading(folder: str, written: str, task: str, scores: bool, settings: Mapping[str, Any]) -> list[str]:
     """The lines that make ``ask`` out of the weights in ``folder``.
 
-    transformers loads most adapters itself, but none of VeRA, and for the adapters of a reward model it takes a base
-    without a head (5.23) or with a head of two labels (4.57).
+    A pipeline can load most adapters itself, but then it takes the base's tokenizer, which may have another chat
+    template and fewer tokens. So peft loads adapters, except those of models that read images.
     """
     place, adapters = json.dumps(written), {}
     with suppress(OSError, ValueError), open(os.path.join(folder, "adapter_config.json"), encoding="utf-8") as file:
         adapters = json.load(file)
-    if not adapters or not (scores or settings or adapters.get("peft_type") == "VERA"):
-        # for an adapter, the pipeline would otherwise take the tokenizer of the base, without the run's chat template
-        own = f", tokenizer={place}" if adapters else ""
-        return ["from transformers import pipeline", f"ask = pipeline({json.dumps(task)}, {place}{own})"]
+    if not adapters or task.startswith("image"):
+        return ["from transformers import pipeline", f"ask = pipeline({json.dumps(task)}, {place})"]
     loader = "SequenceClassification" if scores else "CausalLM"
-    ask = f"ask = pipeline({json.dumps(task)}, model, tokenizer=AutoTokenizer.from_pretrained({place}))"
+    # the base model has the adapters in its layers; for a PeftModel, pipelines log that it is not supported
+    text = f"tokenizer=AutoTokenizer.from_pretrained({place})"
+    ask = f"ask = pipeline({json.dumps(task)}, model.get_base_model(), {text})"
+    labels = ", num_labels=1" * scores
     if not settings:
         return [
             f"from peft import AutoPeftModelFor{loader}", "from transformers import AutoTokenizer, pipeline",
-            f"model = AutoPeftModelFor{loader}.from_pretrained({place}{', num_labels=1' * scores})", ask,
+            f"model = AutoPeftModelFor{loader}.from_pretrained({place}{labels})", ask,
         ]  # fmt: skip
     revision = adapters.get("revision")
     base = json.dumps(adapters["base_model_name_or_path"]) + (f", revision={json.dumps(revision)}" if revision else "")
     return [
         "from peft import PeftModel",
         f"from transformers import AutoConfig, AutoModelFor{loader}, AutoTokenizer, pipeline",
-        f"config = AutoConfig.from_pretrained({base}{', num_labels=1' * scores})",
+        f"config = AutoConfig.from_pretrained({base}{labels})",
         *(f"config.{name} = {value!r}" for name, value in settings.items()),
         f"model = PeftModel.from_pretrained(AutoModelFor{loader}.from_pretrained({base}, config=config), {place})", ask,
     ]  # fmt: skip

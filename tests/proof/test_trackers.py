@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Callable
 from functools import cache
 from glob import glob
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -163,6 +164,42 @@ def test_clearml_has_one_task_with_every_step_and_no_checkpoint(tracked: Tracked
     steps = [(one["iter"], one["value"]) for one in events if (one["metric"], one["variant"]) == ("train", "loss")]
     assert steps == both(runs)
     assert not task["offline_output_models"]
+
+
+SAVED = """\
+import glob, json, os, sys, time
+bundle, cache, off = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+os.environ |= {**off, "CLEARML_CACHE_DIR": cache}
+sys.path.insert(0, bundle)
+from types import SimpleNamespace
+from clearml import Task
+from trainer.features.launch.tracker_runs import TrackerRuns
+first = SimpleNamespace(is_world_process_zero=True, stateful_callbacks={})
+runs = TrackerRuns(["clearml"])
+runs.on_train_begin(None, first, None)
+task = Task.init("colours", "answers", auto_connect_frameworks=False)
+for step in range(3):
+    task.get_logger().report_scalar("train", "loss", 1.0, step)
+runs.on_save(None, first, None)
+events, end = [], time.monotonic() + 4  # a thread of ClearML writes them
+while len(events) < 3 and time.monotonic() < end:
+    time.sleep(0.1)
+    (path,) = glob.glob(os.path.join(cache, "offline", "*", "metrics.jsonl")) or [os.devnull]
+    with open(path) as handle:
+        events = [one["iter"] for line in handle for one in json.loads(line) if one["metric"] == "train"]
+print(json.dumps({"steps": sorted(events)}))
+task.close()
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("target", STACKS)
+def test_clearml_has_every_step_before_a_checkpoint(with_added: Warm, tmp_path: Path, target: str) -> None:
+    """A killed run resumes after its checkpoint and does not log the steps before it again."""
+    text = small(method="sft", target=target).replace("track none", "track clearml")
+    bundle = with_added.compiled(text, f"saved-{target}")
+    (seen,) = with_added.program(target, SAVED, bundle, str(tmp_path), json.dumps(OFFLINE))
+    assert seen["steps"] == [0, 1, 2]
 
 
 PROJECT = """\

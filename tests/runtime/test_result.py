@@ -218,29 +218,19 @@ def test_the_lines_of_use_are_python() -> None:
             assert first == "from transformers import pipeline"
 
 
-def test_the_lines_of_use_load_adapters_that_transformers_does_not_load(tmp_path: Path) -> None:
-    """The model card shows how to load the adapters. transformers cannot load VeRA, and loads the adapters of a reward
-    model on a base without the head, so both need other lines.
-    """
-    for kind, scores, loader in (
-        ("LORA", False, ""),
-        ("VERA", False, "CausalLM"),
-        ("LORA", True, "SequenceClassification"),
-    ):
-        (tmp_path / "adapter_config.json").write_text(f'{{"peft_type": "{kind}"}}')
-        text = "\n".join(result.usage(str(tmp_path), scores, False, {}, "out/x"))
-        compile(text, "use", "exec")
-        assert f"AutoPeftModelFor{loader}.from_pretrained(" in text if loader else "peft" not in text
-        assert ("num_labels=1" in text) == scores
-        assert '"out/x"' in text
-        (tmp_path / "adapter_config.json").write_text(
-            f'{{"peft_type": "{kind}", "base_model_name_or_path": "a/b", "revision": "c"}}'
-        )
-        text = "\n".join(result.usage(str(tmp_path), scores, False, {"x_scaling": {"factor": 4.0}}, "out/x"))
-        compile(text, "use", "exec")
-        assert "\nconfig.x_scaling = {'factor': 4.0}\n" in text
-        assert text.count('from_pretrained("a/b", revision="c"') == 2
-        assert ("num_labels=1" in text) == scores
+def test_the_lines_of_use_load_adapters_with_their_tokenizer(tmp_path: Path) -> None:
+    """The base's tokenizer may have another chat template, and the base of an adapter may need other settings."""
+    named = '{"peft_type": "LORA", "base_model_name_or_path": "a/b", "revision": "c"}'
+    (tmp_path / "adapter_config.json").write_text(named)
+    for scores, loader in ((False, "CausalLM"), (True, "SequenceClassification")):
+        for settings in ({}, {"x_scaling": {"factor": 4.0}}):
+            text = "\n".join(result.usage(str(tmp_path), scores, False, settings, "out/x"))
+            compile(text, "use", "exec")
+            assert 'tokenizer=AutoTokenizer.from_pretrained("out/x")' in text
+            assert ("num_labels=1" in text) == scores
+            assert (f"AutoPeftModelFor{loader}.from_pretrained(" in text) != bool(settings)
+            assert ("\nconfig.x_scaling = {'factor': 4.0}\n" in text) == bool(settings)
+            assert text.count('from_pretrained("a/b", revision="c"') == (2 if settings else 0)
 
 
 @pytest.mark.parametrize(

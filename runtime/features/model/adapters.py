@@ -34,8 +34,8 @@ class Adapters(Feature):
         # peft 0.18 gives this warning for every model whose class can tie weights. The rule XP467 warns only if the
         # model ties weights and one of the tied weights has an adapter. merged_adapters.py unties them before a merge.
         warnings.filterwarnings("ignore", message="Model (has|with) `tie_word_embeddings=True` and")
-        # peft also saves the base's embeddings if they have an adapter, which changes no result
-        warnings.filterwarnings("ignore", message="Setting `save_embedding_layers` to `True` as embedding layers found")
+        # peft also saves the base's embeddings if they have an adapter or new rows, which changes no result
+        warnings.filterwarnings("ignore", message="Setting `save_embedding_layers` to `True` as")
         logging.getLogger("transformers.trainer").addFilter(lambda record: LABELS not in record.getMessage())
 
     def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ import pytest
 from attrs import frozen
 from interpreters import OTHERS, sharded
 from method_runs import STEPS, Trained, Warm, finite, small, tensors
-from tiers import named
+from tiers import FIRST_AND_LAST, named
 
 from xpc.compiler.stacks import DEFAULT
 
@@ -268,6 +268,35 @@ ends = tokenizer.eos_token_id in (ends if isinstance(ends, list) else [ends])
 print(json.dumps({"apart": (one - two).abs().max().item(), "moved": (one - bare).abs().max().item(), "lost": lost,
                   "cache": plain.config.use_cache, "end": ends}))
 """
+
+
+USED = """
+import json, sys, torch
+from transformers import AutoModelForCausalLM
+out = sys.argv[1]
+text = open(out + "/README.md").read().partition("## Use")[2].partition("```python\\n")[2].partition("```")[0]
+exec(text.replace('"out"', json.dumps(out)))
+ids = ask.tokenizer("one two <|think|>", return_tensors="pt", add_special_tokens=False)["input_ids"]
+with torch.no_grad():
+    one, two = (each.eval()(ids).logits for each in (ask.model, AutoModelForCausalLM.from_pretrained(out + "/merged")))
+print(json.dumps({"apart": (one - two).abs().max().item(), "ids": ids[0].tolist(), "size": two.shape[-1]}))
+"""
+
+
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
+def test_the_lines_of_the_card_add_the_new_tokens_to_the_base(
+    runs: Runs, warm: Warm, tmp_path: Path, target: str
+) -> None:
+    runs(Kind("freeze"))  # makes the folder of the model without spare rows
+    whole = "lora(rank=4, modules_to_save=[embed_tokens, lm_head])"
+    text = small(
+        'model(tokens=["<|think|>"])', whole, method="sft", target=target, save='save "out" { every = 2, merge }'
+    )
+    done, again = warm.twice(text.replace('"tiny"', '"untied"'), f"grown-{target}", target, str(tmp_path))
+    (seen,) = warm.program(target, USED, done.out)
+    assert seen["apart"] < 1e-4
+    assert seen["ids"][-1] == seen["size"] - 1
+    assert weights_of(again) == weights_of(done)
 
 
 @of(run for run in RUNS if run.merges)
