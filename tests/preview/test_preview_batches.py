@@ -231,6 +231,28 @@ def test_order_is_that_of_the_trainer(warm: Warm, target: str) -> None:
     assert [ids for ids, _ in collated(batches, "sft")] == expected
 
 
+MIXED_PART = r"(\w+\.jsonl:\d+)(?: \((?:tokens (\d+) to (\d+)|\d+ tokens)\))?"
+
+
+@pytest.mark.parametrize("batch", ["", "packing(isolate=mask)"])
+def test_a_mixture_of_shapes_is_counted_in_full_and_its_rows_are_named(warm: Warm, batch: str) -> None:
+    text = written("sft", DEFAULT, "messages", "method sft(assistant_only)", batch=batch, rows=2 * ROWS)
+    sources = "".join(f'  "{name}.jsonl"\n' for name in ("messages", "completions"))
+    text = text.replace('on "messages.jsonl"', "on mix") + f"data mix {{\n{sources}}}\n"
+    answer, batches = both(warm, f"mixed{len(batch)}", text, DEFAULT)
+    full = {
+        f"{row['source']}:{row['row']}": [token[0] for one in row["sequences"] for token in one["tokens"]]
+        for row in answer["rows"]
+    }
+    assert answer["counts"]["rows"] == len(full) == 2 * ROWS
+    assert answer["counts"]["tokens"] == sum(map(len, full.values()))
+    assert answer["counts"]["quantiles"]["1.0"] == max(map(len, full.values()))
+    shown = [name for micro in answer["order"][0] for name in micro]
+    parts = [full[row][int(start or 0) : int(end or 1000)]
+             for one in shown for row, start, end in re.findall(MIXED_PART, one)]  # fmt: skip
+    assert sum(parts, []) == [token for ids, _ in collated(batches, "sft") for token in ids]
+
+
 DAILY = ("chatml", "gemma3", "llama3.1")
 """The templates that `make test` previews. tests/proof/training/test_mapped_rows.py prepares rows of every template."""
 

@@ -64,16 +64,19 @@ class Capture:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """A context that stores the tokenized data before truncation. This is the first dataset with tokens that
-        `Dataset.map` gets or returns.
+        `Dataset.map` gets or returns. In a mixture of shapes, it is the first one with the rows of all shapes.
         """
         import importlib
 
+        part = importlib.import_module("trainer.library_internals.trl_preparation").PART
+
         def mapped(real: Any, rows: Any, *args: Any, **kwargs: Any) -> Any:
             # the data was tokenized before the trainer got it
-            if self.tokenized is None and "input_ids" in rows.column_names:
+            if self.tokenized is None and "input_ids" in rows.column_names and part not in rows.column_names:
                 self.tokenized = rows.with_format(None)
             out = real(rows, *args, **kwargs)
-            if self.tokenized is None and any(name in out.column_names for _, names in ANSWERS for name in names):
+            names = out.column_names
+            if self.tokenized is None and part not in names and any(name in names for _, them in ANSWERS for name in them):
                 self.tokenized = out
             return out
 

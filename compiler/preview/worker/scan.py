@@ -49,6 +49,7 @@ class Scan:
             with self.capture.watching(), self._packing():
                 self.trainer = session.trainer(given)
         self.prepared = self.trainer.train_dataset
+        self.by_shape = _numbers_by_shape(given)
         self.tokenized = _flat(self.capture.tokenized if self.capture.tokenized is not None else given)
 
     @contextmanager
@@ -167,9 +168,17 @@ class Scan:
 
     def numbers(self) -> list[int] | None:
         """The number that identifies each tokenized row, from the column `ROW`. None if the trainer has dropped the
-        column.
+        column, and the order of the rows does not tell their numbers.
         """
-        return list(self.tokenized[ROW]) if ROW in self.tokenized.column_names else None
+        if ROW in self.tokenized.column_names:
+            return list(self.tokenized[ROW])
+        return self._mixed_numbers(getattr(self.capture.tokenized, "_indices", None))
+
+    def _mixed_numbers(self, order: Any) -> list[int] | None:
+        """The numbers of the rows of a mixture of shapes. `order` has the places of the rows in the joined table."""
+        if self.by_shape is None or len(self.by_shape) != len(self.tokenized):  # not a mixture, or texts are split
+            return None
+        return self.by_shape if order is None else [self.by_shape[one.as_py()] for one in order.column(0)]
 
     def location(self, number: int) -> tuple[Mapping[str, Any], int]:
         """Convert the number of a row (see `ROW`) to the row's data source and the row's index in this source."""
@@ -247,7 +256,7 @@ class Scan:
         numbers = self.numbers()
         if numbers is None:
             raise self.session.errors(
-                "the numbers of the rows are not known, because this run mixes shapes or drops equal rows"
+                "the numbers of the rows are not known, because this run splits texts of a mixture, or drops equal rows"
             )
         lengths = self.lengths()
         if len(lengths) != len(numbers):
@@ -292,10 +301,14 @@ class Scan:
             rows = _flat(self.prepared)
             if ROW in rows.column_names:
                 return [self.label(number) for number in rows[ROW]]
+            if numbers is not None and len(numbers) == len(rows):
+                return [self.label(number) for number in numbers]
             return [f"(sequence {at})" for at in range(len(rows))]
         shown: list[str] = []
         locations = list(range(len(numbers or ())))
-        if self.packed_order is not None:
+        if self.by_shape is not None:
+            numbers = self._mixed_numbers(self.packed_order)
+        elif self.packed_order is not None:
             locations = [one.as_py() for one in self.packed_order.column(0)]
         for parts in self.packs:
             labels = []
@@ -305,6 +318,18 @@ class Scan:
                 labels.append(f"{self.label(numbers[locations[row]]) if numbers else row} ({which})")
             shown.append("[" + " + ".join(labels) + "]")
         return shown
+
+
+def _numbers_by_shape(given: Any) -> list[int] | None:
+    """The numbers of the rows of a mixture of shapes, in the order in which the trainer joins the tokenized shapes: all
+    rows of the first row's shape, then all rows of the next one. None if the rows are no such mixture.
+    """
+    if not {ROW, "kind"} <= {*given.column_names}:
+        return None
+    by_shape: dict[str, list[int]] = {}
+    for kind, number in zip(given["kind"], given[ROW], strict=True):
+        by_shape.setdefault(kind, []).append(number)
+    return [number for numbers in by_shape.values() for number in numbers]
 
 
 def _times(name: str, many: int) -> str:

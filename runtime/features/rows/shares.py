@@ -46,8 +46,9 @@ class Shares(Mixture):
         return kept
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Any) -> None:
-        """Report rows that the trainer dropped after the mixture was drawn."""
-        if counted.left_out:
+        """Report rows that the trainer dropped after the mixture was drawn. Packed sequences are fewer than rows, and
+        nothing is dropped."""
+        if counted.left_out and not bundle.arguments.get("packing"):
             say(f"mixture: the trainer drops {counted.left_out:,} of its rows, so the shares are not exact")
 
     def rows_mapped(

@@ -136,3 +136,11 @@ def test_rows_that_the_trainer_drops_are_not_drawn(warm: Warm, target: str) -> N
         limited = method in ("dpo", "kto", "orpo") and target != DEFAULT
         assert len(found["rows"]) == (30 if limited else 15), method
         assert "so the shares are not exact" not in found["said"]
+
+
+def test_packing_drops_no_rows_of_a_mixture(warm: Warm) -> None:
+    text = small(DEFAULT, mixture()).replace("seq=64", "seq=64 packing(isolate=mask)")
+    packed = prepared(warm, DEFAULT, text)[0]
+    assert len(packed["rows"]) < 15
+    assert "mixture: 6 rows of few.jsonl, which has 6" in packed["said"]
+    assert "so the shares are not exact" not in packed["said"]
