@@ -44,7 +44,12 @@ SHELL = "a spec has no commands of a shell"
 NAMES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)+")
 BARE = re.compile(r"[A-Za-z][\w.-]*|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?|\[.*\]|\".*\"")
 JSON = r"\"[^\"\n]*\"|\[[^\]\n]*\]|[^\s,{}\"]+"
-LINE = re.compile(rf"[ \t]*\"(?P<name>\w+)\":[ \t]*(?P<one>\{{[^{{}}\n]*\}}|{JSON}),?[ \t]*$", re.M)
+LINE = re.compile(
+    rf"[ \t]*(?P<quote>[\"'])(?P<name>\w+)(?P=quote):[ \t]*(?P<one>\{{[^{{}}\n]*\}}|'[^'\n]*'|{JSON}),?[ \t]*(?:#.*)?$", re.M
+)
+PIECES = re.compile(r"\"[^\"\n]*\"|#[^\n]*|[{}\n]")
+HEAD = re.compile(r"[A-Za-z][\w.-]*(?:[ \t]+(?:[\w./:-]+|\"[^\"\n]*\"))*")
+"""A pattern for the text before the brace of a block, such as `save "out"` and `launch slurm`."""
 ROUNDS = 4
 """The largest number of times that edits are applied and the result is checked again."""
 HEADER, BODY = "train m on d with ", "xpc 1\ntrain m on d\n"
@@ -91,14 +96,15 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
         options = [_option(keyword, keyword["one"].rstrip(","))]
         message = f"unexpected `{text[at]}`"
     else:
-        colon = text[at : at + 1] == ":"
+        colon = text[at : at + 1] in (":", "'")
         match = (YAML.fullmatch(text, start, end) or LINE.fullmatch(text, start, end)) if colon else None
         options = [] if match is None else [_option(match, match["one"])]
         message = f"in a spec, lines of {'JSON' if match and match.re is LINE else 'YAML'} become settings with `=`"
     if not options:
         return found
     header = "train" in text[start:at].split()
-    rewrites = [_option_rewritten(one, header) for one in options]
+    before = HEADER if header else BODY + _heads(text, at)
+    rewrites = [_option_rewritten(one, before) for one in options]
     shown = [one.help + ", without a comma" * (text[at] == "," and one.form is not None) for one in rewrites]
     edits = tuple(Edit(one.span, rewrite.form) for one, rewrite in zip(options, rewrites) if rewrite.form is not None)
     span = Span(options[0].span.start, options[-1].span.end)
@@ -161,7 +167,7 @@ def _flags(text: str, at: int, end: int) -> list[Option]:
 def _option(match: re.Match[str], value: str | None) -> Option:
     text = match.string
     start = match.start("name")
-    while start and text[start - 1] in '-"':
+    while start and text[start - 1] in "-\"'":
         start -= 1
     end = (
         match.end("one") + (match.re is KWARG and text[match.end("one") : match.end("one") + 1] == ",")
@@ -196,10 +202,34 @@ def as_value(value: str) -> str:
     return f'"{value}"' if '"' not in value and "\\" not in value else value
 
 
-def _option_rewritten(option: Option, header: bool) -> Rewritten:
-    """Rewrite an option as a setting. An option `no_NAME` becomes the opposite of `NAME`."""
+def _heads(text: str, at: int) -> str:
+    """The first lines of the blocks that contain the position `at`, such as `lora {`. "" outside of blocks, and in
+    blocks that the language does not have.
+    """
+    heads: list[str] = []
+    start = 0
+    for piece in PIECES.finditer(text, 0, at):
+        if piece[0] == "{":
+            heads.append(text[start : piece.start()].strip())
+        elif piece[0] == "}":
+            del heads[-1:]
+        if piece[0] in "{}\n":
+            start = piece.end()
+    if not heads or not all(HEAD.fullmatch(head) for head in heads):
+        return ""
+    lines = "".join(f"{head} {{\n" for head in heads)
+    file, found = parse(Source("heads.xp", BODY + lines + "}\n" * len(heads)))
+    unknown = found or [one for one in expand(file).problems if one.code in ("XP101", "XP102", "XP106")]
+    return "" if unknown else lines
+
+
+def _option_rewritten(option: Option, before: str) -> Rewritten:
+    """Rewrite an option as a setting that may follow the text `before`. An option `no_NAME` becomes the opposite of
+    `NAME`.
+    """
+    header = before == HEADER
     if option.value is None and option.name.startswith("no_"):
-        opposite = rewritten(f"{option.name[3:]}=false", header)
+        opposite = _rewritten_after(before, f"{option.name[3:]}=false")
         if opposite.form is not None:
             return opposite
     if option.value is not None and option.value.startswith("{"):
@@ -209,7 +239,7 @@ def _option_rewritten(option: Option, header: bool) -> Rewritten:
         share = weight[0] if weight[0].endswith("%") else f"{100 * float(weight[0]):.4g}%"
         form = f"{option.name} {{ share = {share} }}"
         return Rewritten(form, f"write `{form}`")
-    return rewritten(option.name if option.value is None else f"{option.name}={option.value}", header)
+    return _rewritten_after(before, option.name if option.value is None else f"{option.name}={option.value}")
 
 
 def _mapping(option: Option, header: bool) -> Rewritten:
@@ -227,24 +257,31 @@ def _mapping(option: Option, header: bool) -> Rewritten:
 
 
 def rewritten(typed: str, header: bool) -> Rewritten:
-    """Rewrite a text as a setting: put the text into a spec, and apply the suggested edits to this spec until it is
-    legal.
+    """Rewrite a text as a setting of a spec's body or, with `header`, of its first line."""
+    return _rewritten_after(HEADER if header else BODY, typed)
+
+
+def _rewritten_after(before: str, typed: str) -> Rewritten:
+    """Rewrite a text as a setting: put the text into a spec, after the text `before`, and apply the suggested edits to
+    this spec until it is legal. If `before` opens blocks, the setting is one of the innermost block.
     """
-    before = HEADER if header else BODY
-    text, first = _apply_advice(before + typed + "\n")
+    after = "\n" + "}\n" * before.count("{\n")
+    text, first = _apply_advice(before + typed + after, len(before), len(after))
     if text is None:
         return Rewritten(None, first)
-    form = text[len(before) :].rstrip("\n")
+    form = text[len(before) : len(text) - len(after)]
     return Rewritten(form, f"write `{form}`")
 
 
-def _apply_advice(text: str) -> tuple[str | None, str]:
-    """Apply the suggested edits to a text until it is legal. Returns a pair: the legal text, or None if the edits do
-    not make the text legal; and the help of the first finding.
+def _apply_advice(text: str, start: int, rest: int) -> tuple[str | None, str]:
+    """Apply the suggested edits to a part of a text until it is legal; the part begins at `start`, and `rest` letters
+    follow it. Returns a pair: the legal text, or None if the edits do not make it legal; and the help of the first
+    finding.
     """
     first = ""
     for _ in range(ROUNDS):
-        found = findings_of(text)
+        end = len(text) - rest
+        found = [one for one in findings_of(text) if one.primary is None or start <= one.primary.span.start <= end]
         if not found:
             return text, first
         first = first or found[0].help or found[0].message
