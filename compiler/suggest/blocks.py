@@ -22,6 +22,7 @@ from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.numbers import rewrite_number
 from xpc.compiler.suggest.pasted import BODY, SHELL, as_value, rewrite_options, rewritten
+from xpc.compiler.suggest.pasted_blocks import EVERYTHING
 from xpc.compiler.suggest.registry_names import either
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
@@ -32,12 +33,6 @@ from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Call, Clause, Ref, Setting, Value
 
 CODES = ("XP101", "XP102")
-EVERYTHING = (
-    "training", "trainer", "trainingarguments", "trainingargs", "trainingconfig", "trainerconfig", "trainerargs",
-    "args", "arguments", "config", "configuration", "hyperparameters", "hyperparams", "hparams", "params",
-    "parameters", "settings", "run", "experiment", "general", "common", "sftconfig",
-)  # fmt: skip
-"""Names of other tools' blocks that contain settings of every kind, in lower case without separators."""
 COUNTS = (
     "count", "n", "num", "number", "gpus", "numgpus", "devices", "gpuspernode", "nprocpernode", "processes", "value",
 )  # fmt: skip

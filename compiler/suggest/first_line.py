@@ -13,9 +13,10 @@ from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.suggest.converted_values import COUNTED, FILES, LENGTH, REPOSITORY, unit_of
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.nearest import letters
+from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
 from xpc.grammar.scan import line_bounds
-from xpc.grammar.source import Span
+from xpc.grammar.source import Source, Span
 
 TIMES = ("s", "sec", "second", "m", "min", "minute", "h", "hr", "hour", "d", "day", "week")
 ROWS = ("sample", "example", "row", "prompt", "sequence")
@@ -67,6 +68,29 @@ class Parts:
     options: str = ""
 
 
+PIECE = re.compile(r"\"[^\"\n]*\"|\[[^\]\n]*\]|\([^()\n]*\)|#.*|,[ \t]*(?:and\b)?|:[ \t]+|[ \t]+|[^\s,:\"\[(#]+|.")
+"""A pattern for the pieces of a first line; commas and colons in brackets and texts are no pieces of their own."""
+SOME = re.compile(r"(?<![^ ])(?:for )?(\d+ (?:epochs?|steps?))(?![^ ])")
+
+
+def without_punctuation(line: str) -> str | None:
+    """The first line of a spec without the commas and colons between its settings: `with lr: 1e-4, 2 epochs` becomes
+    `for 2 epochs with lr=1e-4`. None for any other line, and if other mistakes of syntax remain.
+    """
+    head, word, options = line.partition(" with ")
+    if not word or not head.startswith("train "):
+        return None
+    pieces = {",": " ", ":": "="}
+    text = re.sub(r" +", " ", "".join(pieces.get(one[:1], one) for one in PIECE.findall(options))).strip()
+    length = None if " for " in head else SOME.search(text)
+    if length is not None:
+        unit = length[1].rstrip("s") + "s"
+        text = f"{text[: length.start()]} {text[length.end() :]}".replace("  ", " ").strip()
+        head = f"{head} for {unit}"
+    form = f"{head} with {text}" if text else head
+    return None if form == line or parse(Source("line.xp", form + "\n"))[1] else form
+
+
 def rewrite_first_line(found: Diagnostic) -> Diagnostic:
     """The finding for a wrong first line. If its model and its data are clear, the help contains the line in the order
     of the language.
@@ -92,7 +116,7 @@ def rewrite_first_line(found: Diagnostic) -> Diagnostic:
         rows = f"on {part['data']}[{'train' if known is None else known.split}:{part['part']}]"
         edits = (Edit(Span(start + part.start(), start + part.end()), rows),)
         return evolve(found, message="a part of a split follows its dataset", help=f"write `{rows}`", edits=edits)
-    form = sentence_of(line)
+    form = sentence_of(without_punctuation(line) or line)
     if form is None or form == line.strip():
         return found
     return evolve(found, help=f"write `{form[:LONGEST]}`", edits=(Edit(Span(start, start + len(line)), form),))

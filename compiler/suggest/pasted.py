@@ -10,20 +10,24 @@ import re
 from collections.abc import Sequence
 
 from xpc.compiler import registry
+from xpc.compiler.language import schema
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.kinds import BLOCK
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.advisor import Suggestions
+from xpc.compiler.suggest.first_line import without_punctuation
 from xpc.compiler.suggest.legal import answer
+from xpc.compiler.suggest.meaning import is_known, meaning
+from xpc.compiler.suggest.pasted_blocks import PastedBlock, block_at, heads
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label, applied
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
-CODES = ("XP014", "XP020", "XP025")
+CODES = ("XP014", "XP020", "XP021", "XP025")
 VALUE = r"\"[^\"\n]*\"|'[^'\n]*'|\{[^{}\n]*\}|\[[^\]\n]*\]|(?!--?[A-Za-z])[^\s#\\]+"
 FLAG = re.compile(rf"--?(?P<name>[A-Za-z][\w.-]*)(?:=(?P<one>{VALUE})|(?P<many>(?:[ \t]+(?:{VALUE}))*))")
 ROWS = r"\"[^\"\n]+\.(?:jsonl?|csv|parquet|arrow|txt)\""
@@ -34,6 +38,12 @@ KWARG = re.compile(rf"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<one>{VALUE
 """A pattern for `name = value` as in Python, TOML or Hydra. Such text is no setting if it ends with a comma, or has
 single quotes or a path without quotes.
 """
+AFTER_NAME = re.compile(r"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]+(?P<one>\[[^\]\n]*\]),?[ \t]*(?:#.*)?")
+"""A pattern for a list without `=`: `targets [q_proj, v_proj]`."""
+SPACED = re.compile(
+    rf"[ \t]*(?P<name>[A-Za-z][\w.-]*(?:[ \t]+[A-Za-z][\w.-]*){{1,4}})[ \t]*=[ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?"
+)
+NAMES_OF = ("XP023", "XP101", "XP102", "XP104")
 COMMAND = re.compile(
     r"[ \t]*(?:export[ \t]+(?P<variable>[A-Za-z_]\w*)=(?P<value>[^\s\"']*)"
     r"|(?P<setup>source|module[ \t]+load|conda[ \t]+activate)[ \t]+[\w./~$-]"
@@ -43,13 +53,10 @@ COMMAND = re.compile(
 SHELL = "a spec has no commands of a shell"
 NAMES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)+")
 BARE = re.compile(r"[A-Za-z][\w.-]*|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?|\[.*\]|\".*\"")
-JSON = r"\"[^\"\n]*\"|\[[^\]\n]*\]|[^\s,{}\"]+"
+JSON = r"\"[^\"\n]*\"|'[^'\n]*'|\[[^\]\n]*\]|[^\s,{}\"']+"
 LINE = re.compile(
-    rf"[ \t]*(?P<quote>[\"'])(?P<name>\w+)(?P=quote):[ \t]*(?P<one>\{{[^{{}}\n]*\}}|'[^'\n]*'|{JSON}),?[ \t]*(?:#.*)?$", re.M
+    rf"[ \t]*(?P<quote>[\"'])(?P<name>\w+)(?P=quote):[ \t]*(?P<one>\{{[^{{}}\n]*\}}|{JSON}),?[ \t]*(?:#.*)?$", re.M
 )
-PIECES = re.compile(r"\"[^\"\n]*\"|#[^\n]*|[{}\n]")
-HEAD = re.compile(r"[A-Za-z][\w.-]*(?:[ \t]+(?:[\w./:-]+|\"[^\"\n]*\"))*")
-"""A pattern for the text before the brace of a block, such as `save "out"` and `launch slurm`."""
 ROUNDS = 4
 """The largest number of times that edits are applied and the result is checked again."""
 HEADER, BODY = "train m on d with ", "xpc 1\ntrain m on d\n"
@@ -78,7 +85,38 @@ class Rewritten:
 
 def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace the parser's findings about pasted options by findings that say which settings to write instead."""
-    return [_rewritten(one) if one.code in CODES and one.primary is not None else one for one in problems]
+    out: list[Diagnostic] = []
+    end = 0
+    for one in problems:
+        if one.code in NAMES_OF and one.primary is not None and one.primary.span.start >= end:
+            joined = _in_several_words(one)
+            end = end if joined is None else line_bounds(one.primary.source.text, one.primary.span.start, one.primary.span.start)[1]
+            one = joined or one
+        if one.code not in CODES or one.primary is None or one.primary.span.start >= end:
+            out.append(_rewritten(one) if one.code in CODES and one.primary is not None else one)
+            block = block_at(one.primary.source.text, one.primary.span.start) if out[-1] is not one else None
+            end = block.end if block is not None and block.items else 0
+    return out
+
+
+def _in_several_words(found: Diagnostic) -> Diagnostic | None:
+    """The finding about a setting whose name is written as several words: `learning rate = 1e-5`. None for any other."""
+    assert found.primary is not None
+    source = found.primary.source
+    start, end = line_bounds(source.text, found.primary.span.start, found.primary.span.start)
+    match = SPACED.fullmatch(source.text, start, end)
+    before = BODY + heads(source.text, start) if match is not None else ""
+    if match is None or (before == BODY and match["name"].split()[0] in schema.CLAUSES):
+        return None
+    name = "_".join(match["name"].split())
+    clause = before[len(BODY) :].split(" ")[0] or None
+    if not is_known(name) and meaning(name, clause, exact=True) is None:
+        return None
+    advised = _rewritten_after(before, f"{name}={as_value(match['one'])}")
+    label = Label(source, Span(match.start("name"), match.end("one")))
+    edits = () if advised.form is None else (Edit(label.span, advised.form),)
+    message = f"the name of a setting is one word, and `{match['name'][:60]}` is several"
+    return evolve(found, message=message, primary=label, help=advised.help, edits=edits)
 
 
 def _rewritten(found: Diagnostic) -> Diagnostic:
@@ -89,9 +127,21 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
     command = COMMAND.match(text, start, end)
     if command is not None:
         return evolve(found, message=SHELL, help=_command_help(command), edits=())
+    line = without_punctuation(text[start:end]) if text[at : at + 1] in (",", ":") else None
+    if line is not None:
+        message = f"unexpected `{text[at]}`: choices and settings are separated by spaces, and values follow `=`"
+        return evolve(found, message=message, help=f"write `{line}`"[:600], edits=(Edit(Span(start, end), line),))
+    block = block_at(text, at)
+    if block is not None:
+        return _block_rewritten(found, block, BODY + heads(text, at))
     if text[at : at + 1] == "-":
         options = _flags(text, at, end)
         message = "in a spec, options of a command line become settings without dashes"
+    elif found.code == "XP021" or text[at : at + 1] == "[":
+        mapping = KWARG.fullmatch(text, start, end) or AFTER_NAME.fullmatch(text, start, end)
+        options = [_option(mapping, mapping["one"])] if mapping and mapping["one"][:1] in "[{" else []
+        options = [one for one in options if (one.value or "")[:1] == "[" or ":" in (one.value or "")]
+        message = "a setting is written `name = value`, and a block without `=`"
     elif (keyword := _keyword(text, at, start, end)) is not None:
         options = [_option(keyword, keyword["one"].rstrip(","))]
         message = f"unexpected `{text[at]}`"
@@ -103,7 +153,7 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
     if not options:
         return found
     header = "train" in text[start:at].split()
-    before = HEADER if header else BODY + _heads(text, at)
+    before = HEADER if header else BODY + heads(text, at)
     rewrites = [_option_rewritten(one, before) for one in options]
     shown = [one.help + ", without a comma" * (text[at] == "," and one.form is not None) for one in rewrites]
     edits = tuple(Edit(one.span, rewrite.form) for one, rewrite in zip(options, rewrites) if rewrite.form is not None)
@@ -115,6 +165,24 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
         help="; ".join(dict.fromkeys(shown))[:600],
         edits=edits if len(edits) == len(options) < MOST and (header or len(options) == 1) else (),
     )
+
+
+def _block_rewritten(found: Diagnostic, block: PastedBlock, before: str) -> Diagnostic:
+    """The finding about the first line of a pasted block, or about a list of YAML."""
+    assert found.primary is not None
+    label = Label(found.primary.source, block.first)
+    if not block.head:
+        line = found.primary.source.text[block.first.start : block.first.end].strip()
+        message = f"`{line}` is not a block of the language"
+        return evolve(found, message=message, primary=label, help="leave the line out", edits=block.edits)
+    if not block.items:
+        message = "a block of xpc begins with its name and `{`, and ends with `}`"
+        return evolve(found, message=message, primary=label, help=f"write `{block.head} {{`", edits=block.edits)
+    value = f"[{', '.join(as_value(one) for one in block.items)}]"
+    advised = _rewritten_after(before, f"{block.head.replace('-', '_')}={value}")
+    edits = () if advised.form is None else (Edit(block.first, advised.form),)
+    message = "in a spec, lists of YAML become settings with `=`"
+    return evolve(found, message=message, primary=label, help=advised.help, edits=edits)
 
 
 def _command_help(command: re.Match[str]) -> str:
@@ -202,38 +270,16 @@ def as_value(value: str) -> str:
     return f'"{value}"' if '"' not in value and "\\" not in value else value
 
 
-def _heads(text: str, at: int) -> str:
-    """The first lines of the blocks that contain the position `at`, such as `lora {`. "" outside of blocks, and in
-    blocks that the language does not have.
-    """
-    heads: list[str] = []
-    start = 0
-    for piece in PIECES.finditer(text, 0, at):
-        if piece[0] == "{":
-            heads.append(text[start : piece.start()].strip())
-        elif piece[0] == "}":
-            del heads[-1:]
-        if piece[0] in "{}\n":
-            start = piece.end()
-    if not heads or not all(HEAD.fullmatch(head) for head in heads):
-        return ""
-    lines = "".join(f"{head} {{\n" for head in heads)
-    file, found = parse(Source("heads.xp", BODY + lines + "}\n" * len(heads)))
-    unknown = found or [one for one in expand(file).problems if one.code in ("XP101", "XP102", "XP106")]
-    return "" if unknown else lines
-
-
 def _option_rewritten(option: Option, before: str) -> Rewritten:
     """Rewrite an option as a setting that may follow the text `before`. An option `no_NAME` becomes the opposite of
     `NAME`.
     """
-    header = before == HEADER
     if option.value is None and option.name.startswith("no_"):
         opposite = _rewritten_after(before, f"{option.name[3:]}=false")
         if opposite.form is not None:
             return opposite
     if option.value is not None and option.value.startswith("{"):
-        return _mapping(option, header)
+        return _mapping(option, before)
     weight = re.fullmatch(r"0?\.\d+|\d+(?:\.\d+)?%", option.value or "")
     if weight is not None and registry.find_dataset(option.name) is not None:  # `alpaca: 0.7` in a `data` block
         share = weight[0] if weight[0].endswith("%") else f"{100 * float(weight[0]):.4g}%"
@@ -242,12 +288,16 @@ def _option_rewritten(option: Option, before: str) -> Rewritten:
     return _rewritten_after(before, option.name if option.value is None else f"{option.name}={option.value}")
 
 
-def _mapping(option: Option, header: bool) -> Rewritten:
+def _mapping(option: Option, before: str) -> Rewritten:
     """Rewrite a mapping of JSON as settings. The name of a setting is looked up by the name of the mapping together
     with a key in it: `lora` and `r` give `lora_r`.
     """
-    inside = re.findall(rf"\"(\w+)\":[ ]*({JSON})", option.value or "")
-    rewrites = [rewritten(f"{option.name}_{name}={as_value(value)}", header) for name, value in inside]
+    inside = re.findall(rf"[\"']?(\w+)[\"']?[ ]*:[ ]*({JSON})", option.value or "")
+    settings = ", ".join(f"{name}={as_value(value)}" for name, value in inside)
+    whole = _rewritten_after(before, f"{option.name}({settings})")
+    if inside and whole.form is not None:
+        return whole
+    rewrites = [_rewritten_after(before, f"{option.name}_{name}={as_value(value)}") for name, value in inside]
     forms = [one.form for one in rewrites if one.form is not None]
     if not rewrites:
         return Rewritten(None, f"a setting is written `{option.name} = value`")

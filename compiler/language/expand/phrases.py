@@ -38,7 +38,8 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
             article = f"`{words[0].name}` is not a word of the language"
             joining = f"settings are separated by spaces, not by `{words[0].name}`"
             message = article if words[0].name in ARTICLES else joining
-            clauses.problem("XP101", message, node.span, help=f"leave `{words[0].name}` out")
+            word = Span(node.span.start, options[at + 1].span.start) if at + 1 < len(options) else node.span
+            clauses.problem("XP101", message, word, help=f"leave `{words[0].name}` out", edit="")
             at += 1
             continue
         value = options[at + 2] if at + 2 < len(options) else None
@@ -60,7 +61,8 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
             at += 1
             continue
         after, between = _value_after(options[at + length :])
-        value = after if isinstance(after, Number | String) else None
+        is_switch = isinstance(after, Ref) and after.name in ("true", "false")
+        value = after if isinstance(after, Number | String) or is_switch else None
         name = "_".join(one.name for one in words[:length])
         span = Span(node.span.start, words[length - 1].span.end)
         number = kept[-1] if kept and _is_alone(kept) else None

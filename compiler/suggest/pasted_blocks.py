@@ -1,0 +1,184 @@
+"""Find blocks of YAML, JSON and TOML that were pasted into a spec, and write them as blocks of xpc: `lora:` with
+indented lines below it becomes `lora {`, these lines, and `}`. Imported only for such a mistake.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from xpc.compiler.language import schema
+from xpc.compiler.language.expand import expand
+from xpc.grammar.diagnostic import Edit
+from xpc.grammar.nearest import letters
+from xpc.grammar.parse import parse
+from xpc.grammar.record import record
+from xpc.grammar.source import Source, Span
+
+WORDS = r"(?P<name>[A-Za-z][\w.-]*)(?P<quote>[\"']?)(?P<more>(?:[ \t]+(?:[\w./-]+|\"[^\"\n]*\"))*)"
+BRACE = re.compile(rf"[ \t]*[\"']?{WORDS}[ \t]*[:=][ \t]*(?P<open>\{{)[ \t]*(?:#.*)?")
+"""A pattern for the first line of a block with braces, such as `"lora": {` and `launch slurm = {`."""
+YAML = re.compile(rf"(?P<indent>[ \t]*){WORDS}[ \t]*:[ \t]*(?:#.*)?")
+TOML = re.compile(r"[ \t]*\[(?P<name>[A-Za-z]\w*)\][ \t]*(?:#.*)?")
+ITEM = re.compile(r"(?P<indent>[ \t]*)-[ \t]+(?P<item>[^\s#:][^#:\n]*?)[ \t]*(?:#.*)?")
+PAIR = re.compile(r"[ \t]*[A-Za-z][\w.-]*[ \t]*=")
+EMPTY = re.compile(r"[ \t]*(?:#.*)?")
+PIECES = re.compile(r"\"[^\"\n]*\"|#[^\n]*|[{}\n]")
+HEAD = re.compile(r"[A-Za-z][\w.-]*(?:[ \t]+(?:[\w./-]+|\"[^\"\n]*\"))*")
+EVERYTHING = (
+    "training", "trainer", "trainingarguments", "trainingargs", "trainingconfig", "trainerconfig", "trainerargs",
+    "args", "arguments", "config", "configuration", "hyperparameters", "hyperparams", "hparams", "params",
+    "parameters", "settings", "run", "experiment", "general", "common", "sftconfig",
+)  # fmt: skip
+"""Names of other tools' blocks that contain settings of every kind, in lower case without separators."""
+UNKNOWN = ("XP101", "XP102", "XP106")
+
+
+@record
+class PastedBlock:
+    """A pasted block: its first line in xpc's notation without the brace (`launch slurm`), the text that this line
+    replaces, the end of the block's last line, and whether no brace must be added there. A list of YAML has `items`.
+    The head is "" if xpc has no such block, and its settings stand alone, as those of `training:` do.
+    """
+
+    head: str
+    first: Span
+    end: int
+    closed: bool
+    items: tuple[str, ...] = ()
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """The changes of the first and the last line."""
+        if not self.head:
+            return (Edit(self.first, ""),)
+        opened = Edit(self.first, f"{self.head} {{")
+        return (opened,) if self.closed else (opened, Edit(Span(self.end, self.end), "\n}"))
+
+
+def block_at(text: str, at: int) -> PastedBlock | None:
+    """The pasted block whose first line contains the position `at`."""
+    end = text.find("\n", at)
+    end = len(text) if end < 0 else end
+    return next((one for one in pasted_blocks(text) if one.first.start <= at <= max(one.first.end, end)
+                 and text.find("\n", one.first.start, at) < 0), None)  # fmt: skip
+
+
+def heads(text: str, at: int) -> str:
+    """The first lines of the blocks that contain the position `at`, such as `lora {`, in xpc's notation. "" outside of
+    blocks, and in blocks that the language does not have.
+    """
+    around = [one.head for one in pasted_blocks(text) if one.head and not one.closed and one.first.end < at <= one.end]
+    found = around or _in_braces(text, at)
+    if not found or not all(HEAD.fullmatch(head) for head in found):
+        return ""
+    return _legal("".join(f"{head} {{\n" for head in found))
+
+
+@lru_cache(maxsize=64)
+def _legal(lines: str) -> str:
+    """The first lines of nested blocks, if the language has these blocks. "" otherwise."""
+    text = f"xpc 1\ntrain m on d\n{lines}" + "}\n" * lines.count("{\n")
+    file, found = parse(Source("heads.xp", text))
+    unknown = found or [one for one in expand(file).problems if one.code in UNKNOWN]
+    return "" if unknown else lines
+
+
+def _in_braces(text: str, at: int) -> list[str]:
+    """The text before the brace of each block that contains the position `at`."""
+    found: list[str] = []
+    start = 0
+    for piece in PIECES.finditer(text, 0, at):
+        if piece[0] == "{":
+            opened = BRACE.match(text, start, piece.end())
+            found.append(_head(opened) if opened is not None else text[start : piece.start()].strip())
+        elif piece[0] == "}":
+            del found[-1:]
+        if piece[0] in ("{", "}", "\n"):
+            start = piece.end()
+    return found
+
+
+def _head(match: re.Match[str]) -> str:
+    return f"{match['name']}{match['more']}"
+
+
+@lru_cache(maxsize=4)
+def pasted_blocks(text: str) -> tuple[PastedBlock, ...]:
+    """All pasted blocks of a text, the outer ones first."""
+    return (*_with_braces(text), *_of_toml(text), *_of_yaml(text))
+
+
+def _lines(text: str) -> Iterator[tuple[int, int]]:
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        yield start, end
+        start = end + 1
+
+
+def _with_braces(text: str) -> Iterator[PastedBlock]:
+    """Blocks such as `"lora": {`."""
+    for start, end in _lines(text):
+        match = BRACE.fullmatch(text, start, end)
+        if match is not None and (match["name"] in schema.CLAUSES or not match["more"]):
+            first = match.start("name") - (text[match.start("name") - 1 : match.start("name")] in ('"', "'"))
+            yield PastedBlock(_head(match), Span(first, match.end("open")), end, True)
+
+
+def _of_toml(text: str) -> Iterator[PastedBlock]:
+    """Sections such as `[lora]`."""
+    head: re.Match[str] | None = None
+    last = 0
+    for start, end in [*_lines(text), (len(text), len(text))]:
+        if head is not None and PAIR.match(text, start, end):
+            last = end
+        elif head is not None and (start == len(text) or not EMPTY.fullmatch(text, start, end)):
+            if last:
+                yield PastedBlock(head["name"], Span(head.start("name") - 1, head.end("name") + 1), last, False)
+            head = None
+        opened = TOML.fullmatch(text, start, end) if text[start:end].lstrip()[:1] == "[" else None
+        if opened is not None and _has_settings(opened["name"]):
+            head, last = opened, 0
+
+
+def _has_settings(name: str) -> bool:
+    return name == "sweep" or (name in schema.CLAUSES and any(schema.children(name)))
+
+
+def _of_yaml(text: str) -> Iterator[PastedBlock]:
+    """Blocks of clauses such as `lora:`, with indented lines below, and lists with an item on each line."""
+    opened: list[tuple[re.Match[str], list[int], list[str]]] = []
+    for start, end in [*_lines(text), (len(text), len(text))]:
+        if start < len(text) and EMPTY.fullmatch(text, start, end):
+            continue
+        indent = len(text[start:end]) - len(text[start:end].lstrip())
+        item = ITEM.fullmatch(text, start, end)
+        while opened and start < len(text) and item is not None and indent == len(opened[-1][0]["indent"]):
+            break  # the items of a list may have the indentation of its name
+        else:
+            while opened and (start == len(text) or indent <= len(opened[-1][0]["indent"])):
+                yield from _closed(*opened.pop())
+        for _, ends, _ in opened[:4]:
+            ends[:] = [end]
+        if opened and item is not None:
+            opened[-1][2].append(item["item"])
+        elif opened:
+            opened[-1][2].append("")
+        match = YAML.fullmatch(text, start, end)
+        if match is not None and len(opened) < 4:
+            opened.append((match, [], []))
+
+
+def _closed(match: re.Match[str], ends: list[int], items: list[str]) -> Iterator[PastedBlock]:
+    """The block of a line of YAML, if lines that belong to it follow."""
+    first = Span(match.start("name"), match.end())
+    if ends and items and all(items) and not match["more"]:
+        yield PastedBlock(match["name"], Span(first.start, ends[0]), ends[0], True, tuple(items))
+    elif ends and not any(items) and _has_settings(match["name"]):
+        colon = match.string.rfind(":", first.start, first.end) + 1
+        yield PastedBlock(_head(match), Span(first.start, colon), ends[0], False)
+    elif ends and letters(match["name"]) in EVERYTHING:
+        yield PastedBlock("", first, ends[0], False)
