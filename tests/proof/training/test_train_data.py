@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from emitted import put
 from method_runs import Warm
+from tiers import FIRST_AND_LAST
 from tiny_runs import lines, spec
 
-from xpc.compiler.stacks import DEFAULT, STACKS, load
+from xpc.compiler.stacks import DEFAULT, load
 
 pytestmark = pytest.mark.slow
 
-TARGETS = STACKS
+TARGETS = FIRST_AND_LAST
 TEXTS_ONLY = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}: "
     "{% if message['content'] is string %}{{ message['content'] }}{% endif %}<|im_end|>{% endfor %}"

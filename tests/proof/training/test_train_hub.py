@@ -9,10 +9,11 @@ from collections.abc import Iterator
 import pytest
 from method_runs import Warm
 from stacks import Run
+from tiers import FIRST_AND_LAST
 from tiny_runs import spec
 
 from xpc.compiler.preview.rehearsal.local_hub import Hub
-from xpc.compiler.stacks import DEFAULT, STACKS
+from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 SAVE = 'save "out" every=2 keep=1 hub(name=model, revision=v1, strategy=checkpoint, checkpoint_branches, private)'
@@ -22,7 +23,7 @@ number of pushes would vary.
 """
 
 
-@pytest.fixture(scope="module", params=STACKS)
+@pytest.fixture(scope="module", params=FIRST_AND_LAST)
 def pushed(
     request: pytest.FixtureRequest, warm: Warm, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Hub, Run]]:

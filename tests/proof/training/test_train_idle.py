@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 from method_runs import Warm, small
-
-from xpc.compiler import stacks
+from tiers import FIRST_AND_LAST
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("target", stacks.names())
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_masked_completions_are_reported(target: str, warm: Warm, tmp_path: Path) -> None:
     method = 'method grpo(rewards="rewards.py:even", generations=4, max_completion=2, mask_truncated)'
     bundle = warm.compiled(small(method, method="grpo", target=target), f"idle-{target}")

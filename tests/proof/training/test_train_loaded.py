@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
-from interpreters import methods_of
+from interpreters import OTHERS, methods_of
 from method_runs import DATA, SETTINGS, STEPS, Warm, small
 from tiers import nightly_but
 from tiny import CHAT_TEMPLATE
@@ -57,7 +57,8 @@ LOADED = [
     for adapter in ("", "lora")
     if target == DEFAULT or method in methods_of(target)
 ]
-DAILY = [(DEFAULT, "reward", "lora"), *((target, "sft", adapter) for target in STACKS for adapter in ("", "lora"))]
+DAILY = [(DEFAULT, "reward", "lora"), (DEFAULT, "sft", ""), (DEFAULT, "sft", "lora"), (OTHERS[0], "sft", "lora")]
+"""The runs that `make test` loads. test_train_methods.py loads adapters of sft on every stack."""
 
 
 @pytest.mark.parametrize(("target", "method", "adapter"), nightly_but(LOADED, DAILY.__contains__))
