@@ -32,6 +32,17 @@ WHERE = "the published files lie elsewhere: XPC_PUBLISHED names their folder"
 
 HEAD = "model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: org/rows\n"
 HARDWARE = ("--hardware", "8 x h100-80gb")
+FACTORY = """\
+model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+stage: sft
+do_train: true
+finetuning_type: lora
+dataset: alpaca_en_demo
+template: qwen
+output_dir: out
+bf16: true
+"""
+"""A file of LLaMA-Factory."""
 
 
 @frozen

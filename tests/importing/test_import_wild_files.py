@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from import_support import HARDWARE, imported
+from import_support import FACTORY, HARDWARE, imported
 
 pytestmark = pytest.mark.slow
 
@@ -20,16 +20,6 @@ micro_batch_size: 1
 gradient_accumulation_steps: 2
 learning_rate: 1e-4
 optimizer: adamw_torch
-"""
-FACTORY = """\
-model_name_or_path: Qwen/Qwen2.5-7B-Instruct
-stage: sft
-do_train: true
-finetuning_type: lora
-dataset: alpaca_en_demo
-template: qwen
-output_dir: out
-bf16: true
 """
 
 

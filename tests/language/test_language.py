@@ -25,6 +25,7 @@ from compile_support import (
     value,
 )
 from extra_arguments import NUMBER
+from render_samples import EXAMPLE
 
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.render import render
@@ -74,22 +75,12 @@ def test_the_sentence_compiles_with_notes():
     assert "XP125" not in codes(found)  # XP125: a spec of one line may omit `xpc 1`
 
 
-XP201 = """\
-XP201 batch-does-not-divide: gbs=512 is not micro x accumulation x 8 GPUs
- --> v100.xp:1:50
-  |
-1 | train qwen2.5-3b on infinity-instruct with zero2 gbs=512 micro=11 bf16 ligre
-  |                                                  ^^^^^^^ 512 / (11 x 8) = 5.82
-help: the nearest global batches are gbs=440 (accumulation 5) and gbs=528 (accumulation 6)
-"""
-
-
 def test_the_diagnostic_of_the_page_byte_for_byte():
     text = "train qwen2.5-3b on infinity-instruct with zero2 gbs=512 micro=11 bf16 ligre\n"
     found = checked(text, name="v100.xp")
     assert sorted(errors(found)) == ["XP101", "XP201"], shown(found)  # one run reports both mistakes
-    assert XP201 in render(found.problems, "full")
-    assert render(of(found, "XP201"), "full").startswith(XP201)
+    assert EXAMPLE in render(found.problems, "full")
+    assert render(of(found, "XP201"), "full").startswith(EXAMPLE)
     assert only(found, "XP101").edits[0].text == "liger"
 
 

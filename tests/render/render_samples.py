@@ -4,6 +4,15 @@ from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.source import Source, Span
 
 V100 = "train qwen2.5-3b on infinity-instruct with zero2 gbs=512 micro=11 bf16 ligre\n"
+EXAMPLE = """\
+XP201 batch-does-not-divide: gbs=512 is not micro x accumulation x 8 GPUs
+ --> v100.xp:1:50
+  |
+1 | train qwen2.5-3b on infinity-instruct with zero2 gbs=512 micro=11 bf16 ligre
+  |                                                  ^^^^^^^ 512 / (11 x 8) = 5.82
+help: the nearest global batches are gbs=440 (accumulation 5) and gbs=528 (accumulation 6)
+"""
+"""The output for `divide`."""
 
 
 def label(source: Source, piece: str, text: str = "") -> Label:

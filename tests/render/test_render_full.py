@@ -7,20 +7,11 @@ import subprocess
 import sys
 
 import pytest
-from render_samples import assumed, conflict, divide, label, spelling
+from render_samples import EXAMPLE, assumed, conflict, divide, label, spelling
 
 from xpc.compiler.render import render
 from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.source import Source, Span
-
-EXAMPLE = """\
-XP201 batch-does-not-divide: gbs=512 is not micro x accumulation x 8 GPUs
- --> v100.xp:1:50
-  |
-1 | train qwen2.5-3b on infinity-instruct with zero2 gbs=512 micro=11 bf16 ligre
-  |                                                  ^^^^^^^ 512 / (11 x 8) = 5.82
-help: the nearest global batches are gbs=440 (accumulation 5) and gbs=528 (accumulation 6)
-"""
 
 
 def at(text: str, piece: str) -> list[str]:

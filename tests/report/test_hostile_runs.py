@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from compile_support import put
-from report_support import compiled, lines, run
+from report_support import lines, run
 from tiers import every_fourth
 
 from xpc.compiler.cli import main
@@ -21,13 +21,6 @@ from xpc.compiler.report.command import parse
 from xpc.compiler.report.command import run as report
 
 EVIL = "</td><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e##[stop-commands]x\n::error::y |`*_"
-
-
-@pytest.fixture
-def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    compiled(tmp_path)
-    return tmp_path
 
 
 class Tags(HTMLParser):

@@ -23,14 +23,6 @@ from xpc.compiler.report.command import parse
 from xpc.compiler.report.command import run as report
 from xpc.compiler.report.measured_rows import of_each
 
-
-@pytest.fixture
-def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    compiled(tmp_path)
-    return tmp_path
-
-
 with open(os.path.join(REPOSITORY, "docs", "report.schema.json"), encoding="utf-8") as handle:
     SCHEMA = json.load(handle)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from itertools import cycle
 from typing import Any
 
+import pytest
 from attrs import frozen
 from emitted import compiled, put
 from forks import Forks, of_python
@@ -272,6 +273,21 @@ class Warm:
             foreign = [line for line in lines if not OWN_LINE.match(line)]
             assert not foreign, foreign
         return [Trained(first.folder, whole, first.status, first.output, first.complained, first.events), again]
+
+
+def each_once(warm: Warm, factory: pytest.TempPathFactory) -> Callable[[Any], list[Trained]]:
+    """Return a function that trains a kind of run (only once) and returns the finished run. If the kind `resumes`, the
+    function also returns the same run after a resume from its first checkpoint, in a copy of the output folder.
+    """
+    kept: dict[Any, list[Trained]] = {}
+
+    def run(kind: Any) -> list[Trained]:
+        if kind not in kept:
+            named = (kind.text, kind.name, kind.target, str(factory.mktemp(kind.name)), kind.world)
+            kept[kind] = warm.twice(*named) if kind.resumes else [warm.train(*named)]
+        return kept[kind]
+
+    return run
 
 
 def cut(trained: Trained) -> None:

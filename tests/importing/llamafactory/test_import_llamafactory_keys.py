@@ -6,29 +6,19 @@ from __future__ import annotations
 
 import oracle_support
 import pytest
-from import_support import HARDWARE, imported
+from import_support import FACTORY, HARDWARE, imported
 from jinja2 import Environment
 
 from xpc.compiler.importing.llamafactory.keys import KEYS
 from xpc.compiler.importing.llamafactory.templates import llamafactory_template, templates
 from xpc.compiler.importing.trl import reader as trlyaml
 
-FILE = """\
-model_name_or_path: Qwen/Qwen2.5-7B-Instruct
-stage: sft
-do_train: true
-finetuning_type: lora
-dataset: alpaca_en_demo
-template: qwen
-output_dir: out
-bf16: true
-"""
 DERIVED = {"block_diag_attn", "compute_dtype", "deepspeed_plugin", "fsdp_plugin_args", "use_ray", "use_ref_model"}
 """Fields of LLaMA-Factory's classes that LLaMA-Factory itself computes, so that no file can set them."""
 
 
 def test_every_field_of_the_tools_classes_is_known() -> None:
-    drafts = [imported(FILE.replace("stage: sft", f"stage: {stage}"), *HARDWARE).draft for stage in ("sft", "dpo")]
+    drafts = [imported(FACTORY.replace("stage: sft", f"stage: {stage}"), *HARDWARE).draft for stage in ("sft", "dpo")]
     known = {*KEYS}.union(*map(trlyaml.known, drafts))
     fields = {name for one in oracle_support.records("llamafactory")[0]["defaults"].values() for name in one}
     assert fields - known == DERIVED
@@ -40,15 +30,17 @@ def test_a_key_at_its_own_value_changes_nothing_and_another_is_refused() -> None
     assert len(fixed) > 15
     for key, row in fixed.items():
         for value in row.usual or ():
-            found = imported(FILE + f"{key}: {str(value).lower() if isinstance(value, bool) else value}\n", *HARDWARE)
+            found = imported(
+                FACTORY + f"{key}: {str(value).lower() if isinstance(value, bool) else value}\n", *HARDWARE
+            )
             assert not found.errors
             assert found.outcomes[key] == "irrelevant", key
         if row.refused and not row.needs:
-            assert imported(FILE + f"{key}: something else\n", *HARDWARE).draft.wrong, key
+            assert imported(FACTORY + f"{key}: something else\n", *HARDWARE).draft.wrong, key
         elif row.needs:
-            assert imported(FILE + f"{key}: something else\n", *HARDWARE).outcomes[key] == "irrelevant", key
+            assert imported(FACTORY + f"{key}: something else\n", *HARDWARE).outcomes[key] == "irrelevant", key
             on = "[<a>]" if row.needs == "add_special_tokens" else "true"
-            assert imported(FILE + f"{row.needs}: {on}\n{key}: something else\n", *HARDWARE).draft.wrong, key
+            assert imported(FACTORY + f"{row.needs}: {on}\n{key}: something else\n", *HARDWARE).draft.wrong, key
 
 
 @pytest.mark.parametrize(
@@ -67,7 +59,7 @@ def test_packed_rows_are_a_token_shorter_and_attend_to_each_other(more: str, len
     attends to the earlier texts of the pack. Flash attention with a micro-batch of one is an exception: it finds the
     starts of the texts from the position ids, and keeps them apart.
     """
-    found = imported(FILE + more, *HARDWARE)
+    found = imported(FACTORY + more, *HARDWARE)
     assert found.arguments["max_length"] == length
     assert ("packing" in found.draft.differences) is output
     assert not output or "sample_packing" not in found.draft.differences
@@ -75,13 +67,13 @@ def test_packed_rows_are_a_token_shorter_and_attend_to_each_other(more: str, len
 
 def test_the_balance_of_experts_is_the_trainers() -> None:
     more = "moe_aux_loss_coef: 0.01\n"
-    found = imported(FILE.replace("Qwen2.5-7B-Instruct", "Qwen3-30B-A3B") + more, *HARDWARE)
+    found = imported(FACTORY.replace("Qwen2.5-7B-Instruct", "Qwen3-30B-A3B") + more, *HARDWARE)
     assert found.arguments["router_aux_loss_coef"] == 0.01
-    assert imported(FILE + more, *HARDWARE).outcomes["moe_aux_loss_coef"] == "irrelevant"
+    assert imported(FACTORY + more, *HARDWARE).outcomes["moe_aux_loss_coef"] == "irrelevant"
 
 
 def test_unsloths_kernels_are_a_difference() -> None:
-    found = imported(FILE + "use_unsloth: true\n", *HARDWARE)
+    found = imported(FACTORY + "use_unsloth: true\n", *HARDWARE)
     assert not found.errors
     assert "use_unsloth" in found.draft.differences
 
@@ -114,21 +106,23 @@ def _alike() -> list[list[str]]:
 
 
 def test_template_that_ends_only_the_conversation_reports_a_difference() -> None:
-    found = imported(FILE.replace("template: qwen", "template: glm4"), *HARDWARE)
+    found = imported(FACTORY.replace("template: qwen", "template: glm4"), *HARDWARE)
     assert not found.errors
     assert "only at the end of the conversation" in found.draft.differences["template"]
-    assert "template" not in imported(FILE.replace("template: qwen", "template: cohere"), *HARDWARE).draft.differences
+    assert (
+        "template" not in imported(FACTORY.replace("template: qwen", "template: cohere"), *HARDWARE).draft.differences
+    )
 
 
 def test_the_loss_is_on_completions_of_alpaca_rows_and_on_answers_of_conversations() -> None:
     for name, setting in (("alpaca_en_demo", "completion_only"), ("glaive_toolcall_en_demo", "assistant_only")):
-        text = FILE.replace("alpaca_en_demo", name)
+        text = FACTORY.replace("alpaca_en_demo", name)
         assert f"  {setting}\n" in imported(text, *HARDWARE).text
         assert f"  {setting} = false\n" in imported(text + "train_on_prompt: true\n", *HARDWARE).text
 
 
 def test_another_quantization_than_bitsandbytes_is_refused() -> None:
-    text = FILE + "quantization_bit: 4\n"
+    text = FACTORY + "quantization_bit: 4\n"
     assert not imported(text, *HARDWARE).draft.wrong
     assert imported(text + "quantization_method: bnb\n", *HARDWARE).outcomes["quantization_method"] == "irrelevant"
     messages = imported(text + "quantization_method: hqq\n", *HARDWARE).messages

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve, frozen
 from interpreters import OTHERS
-from method_runs import Trained, Warm, small, tensors
+from method_runs import Trained, Warm, each_once, small, tensors
 from tiers import named
 
 from xpc.compiler.stacks import DEFAULT
@@ -34,6 +34,7 @@ class Kind:
     target: str = DEFAULT
     strategy: str = "one"
     more: str = ""
+    resumes = True
 
     @property
     def name(self) -> str:
@@ -55,6 +56,10 @@ class Kind:
         more = f", {self.more}" if self.more else ""
         return small(f"lora({SHAPE}{begins}{more})", method="sft", target=self.target, strategy=self.strategy,
                      save='save "out" every=2' + (" merge" if self.merges else ""))  # fmt: skip
+
+    @property
+    def world(self) -> int:
+        return 1 if self.strategy == "one" else 2
 
     @property
     def merges(self) -> bool:
@@ -85,15 +90,7 @@ Runs = Callable[[Kind], list[Trained]]
 @pytest.fixture(scope="module")
 def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """A fixture that returns a run of a kind, and the same run resumed from its first checkpoint."""
-    kept: dict[Kind, list[Trained]] = {}
-
-    def run(kind: Kind) -> list[Trained]:
-        if kind not in kept:
-            world = 1 if kind.strategy == "one" else 2
-            kept[kind] = warm.twice(kind.text, kind.name, kind.target, str(tmp_path_factory.mktemp("run")), world)
-        return kept[kind]
-
-    return run
+    return each_once(warm, tmp_path_factory)
 
 
 BEGINNING = """

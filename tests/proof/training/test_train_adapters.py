@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from attrs import frozen
 from interpreters import OTHERS, sharded
-from method_runs import STEPS, Trained, Warm, finite, small, tensors
+from method_runs import STEPS, Trained, Warm, each_once, finite, small, tensors
 from tiers import FIRST_AND_LAST, named, nightly_but
 
 from xpc.compiler.stacks import DEFAULT
@@ -132,11 +132,7 @@ Runs = Callable[[Kind], list[Trained]]
 
 @pytest.fixture(scope="module")
 def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """Return a function that trains a kind of run (only once) and returns the finished run. For most kinds it also
-    returns the same run after a resume from its first checkpoint.
-
-    The base model has an untied head, or is a mixture of experts.
-    """
+    """`each_once`, for kinds whose base model has an untied head, or is a mixture of experts."""
     from safetensors.numpy import load_file, save_file
 
     experts = os.path.join(ground, "experts")
@@ -161,15 +157,7 @@ def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> R
         settings = json.load(handle)
     with open(path, "w", encoding="utf-8") as handle:
         json.dump({**settings, "tie_word_embeddings": False, "vocab_size": size}, handle)
-    kept: dict[Kind, list[Trained]] = {}
-
-    def run(kind: Kind) -> list[Trained]:
-        if kind not in kept:
-            named = (kind.text, kind.name, kind.target, str(tmp_path_factory.mktemp(kind.name)), kind.world)
-            kept[kind] = warm.twice(*named) if kind.resumes else [warm.train(*named)]
-        return kept[kind]
-
-    return run
+    return each_once(warm, tmp_path_factory)
 
 
 def weights_of(run: Trained) -> dict[str, bytes]:

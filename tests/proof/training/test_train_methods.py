@@ -14,7 +14,20 @@ from collections.abc import Callable
 import pytest
 from emitted import put
 from interpreters import OTHERS, methods_of
-from method_runs import KEPT, ONLINE_SETTINGS, RUNS, STEPS, Runs, Small, Trained, Warm, finite, small, tensors, types
+from method_runs import (
+    KEPT,
+    ONLINE_SETTINGS,
+    RUNS,
+    STEPS,
+    Runs,
+    Small,
+    Warm,
+    each_once,
+    finite,
+    small,
+    tensors,
+    types,
+)
 from stacks import Run, payload
 from tiers import FIRST_AND_LAST, named, nightly_but
 
@@ -46,18 +59,7 @@ every, resumed, sharing = (
 
 @pytest.fixture(scope="module")
 def runs(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """A run of each kind, trained only once. Some kinds are also resumed from their first checkpoint, in a copy of the
-    output folder.
-    """
-    kept: dict[Small, list[Trained]] = {}
-
-    def run(small: Small) -> list[Trained]:
-        if small not in kept:
-            named = (small.text, small.name, small.target, str(tmp_path_factory.mktemp(small.name)), small.world)
-            kept[small] = warm.twice(*named) if small.resumes else [warm.train(*named)]
-        return kept[small]
-
-    return run
+    return each_once(warm, tmp_path_factory)
 
 
 @every
