@@ -56,6 +56,8 @@ learned.
 """
 IDENTITY = re.compile("TOKEN|KEY|SECRET|RANK|WORLD_SIZE|WANDB|MLFLOW|SWANLAB|CLEARML|HF_|CUDA|MASTER_")
 """Matches environment variables about accounts, trackers and launchers. They do not change what is learned."""
+TESTS_LENGTH = re.compile(r"[\"']max_seq_length[\"'] in \b")
+"""Matches a test whether the installed version of TRL has the argument `max_seq_length`."""
 UNREAD = (
     "run_name", "logging_dir", "output_dir", "hub_model_id", "hub_token", "report_to", "dataset_num_proc",
     "local_rank", "dataloader_num_workers", "project", "trackio_space_id",
@@ -252,6 +254,9 @@ def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Ov
     for location in list(dict.fromkeys(machine.text_only))[:3]:
         condition = " ".join(machine.conditions[location].split())[:100]
         draft.warn(_at(condition, location), "the import assumes that the model reads text and no images")
+    if not draft.has("batch.seq") and any(map(TESTS_LENGTH.search, machine.texts.values())):
+        draft.warn(None, "the script passes `max_seq_length` only to versions of TRL that have it; the import assumes "
+                   "the newest version, and the spec does not state it", "`batch { seq = N }` states it")  # fmt: skip
     _unset(draft, machine, entries)
     other = next((one for one in machine.calls if one.path.startswith("modelscope.")), None)
     if other is not None:

@@ -88,8 +88,11 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
     if not isinstance(named, dict):
         return MappedColumns(why="its arguments (`fn_kwargs`) are not known")
     keywords = {str(key): Argument(one, step.location) for key, one in named.items()}
+    changes = len(machine.inner_changes)
     with machine.over_rows():
         value = machine.call(function, given, keywords, node)
+    if len(machine.inner_changes) > changes:
+        return MappedColumns(why="the function changes a part of a column")
     if isinstance(value, Row):
         value = value.written
     if isinstance(value, Object) and value.path.endswith("()"):

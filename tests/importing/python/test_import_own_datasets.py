@@ -141,3 +141,30 @@ def test_constant_length_dataset() -> None:
 def test_a_folder_of_a_data_set_is_an_error() -> None:
     rows = PACKED.replace('split="train")', 'split="train", data_dir="data/a")')
     assert any("reads one folder of the data set" in one for one in script(LOADED, ROW, rows).messages)
+
+
+CHANGED = """
+def changed(row):
+    {change}
+    return row
+rows = load_dataset("org/rows", split="train").map(changed)
+SFTTrainer(model=model, args=args, train_dataset=rows{more}).train()
+"""
+
+
+@pytest.mark.parametrize("change", [
+    'row["messages"][0]["content"] = "other"',
+    'row["messages"].insert(0, {"role": "system", "content": "be brief"})',
+    'row["chosen"][0] = row["rejected"][0]',
+])  # fmt: skip
+def test_a_function_that_changes_a_part_of_a_column_is_an_error(change: str) -> None:
+    found = script(LOADED, ROW, CHANGED.format(change=change, more=""))
+    assert any(one.startswith("error") and "changes a part of a column" in one for one in found.messages)
+    assert not script(LOADED, ROW, CHANGED.format(change='print(row["messages"][0])', more="")).draft.wrong
+
+
+def test_a_length_that_only_some_versions_get_is_reported() -> None:
+    test = "import inspect\nmore = {}\nif 'max_seq_length' in inspect.signature(SFTTrainer.__init__).parameters:\n"
+    test += "    more['max_seq_length'] = 4096\n"
+    found = script(LOADED, ROW, test + CHANGED.format(change="pass", more=", **more"))
+    assert any("only to versions of TRL that have it" in one for one in found.messages)

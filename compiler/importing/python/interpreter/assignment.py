@@ -10,6 +10,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     OPEN,
     Argument,
     Class,
+    Column,
     Instance,
     Location,
     Name,
@@ -108,6 +109,8 @@ def set_item(machine: Machine, owner: object, key: object, value: object, locati
         machine.journal.write(owner.attributes, name, value)  # type: ignore[arg-type]
     elif isinstance(owner, Row) and isinstance(key, Scalar):
         machine.journal.write(owner.written, key, value)
+    elif isinstance(owner, Column) or (isinstance(owner, Unknown) and isinstance(owner.hidden, Column)):
+        machine.changed_inside(location)
 
 
 def open_further(machine: Machine, owner: dict[object, object], why: str, location: Location) -> None:

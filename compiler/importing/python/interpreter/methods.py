@@ -64,6 +64,8 @@ def method(
         if name == "get" and values and isinstance(values[0], str):
             return item(machine, owner, values[0], node)
         return machine.unknown(node, f"`{name}` of a row")
+    if isinstance(owner, Column) and name in CHANGING:
+        machine.changed_inside(machine.location(node))
     if isinstance(owner, Column) and name == "split" and not owner.batch:
         return Object("str.split", [], {}, machine.location(node), owner)
     if isinstance(owner, Column | Text) and name in ("strip", "rstrip", "lstrip"):
@@ -71,6 +73,8 @@ def method(
     return machine.unknown(node, f"it depends on `{name}` of a value that is not known")
 
 
+CHANGING = ("append", "insert", "extend", "pop", "remove", "reverse", "sort", "update", "setdefault", "clear")
+"""Methods that change a list or a dict in place."""
 FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
