@@ -166,11 +166,18 @@ def _quantization(entries: Entries, loaded: Object | None) -> None:
         on = entries.values.get("load_in_4bit")
         if on is not None and on.value is True and "bnb_4bit_quant_type" not in value.keywords:
             entries.add("bnb_4bit_quant_type", Argument("fp4", value.location))  # fp4 is transformers' default
+    elif isinstance(value, Object) and value.last == "Mxfp4Config" and _dequantizes(value):
+        pass  # the weights are loaded as in a model that is not quantized
     else:
         unknown = (
             value if isinstance(value, Unknown) else Unknown("this form of quantization is not read", given.location)
         )
         entries.problem("quantization_config", unknown, "how the model is quantized", given.location)
+
+
+def _dequantizes(config: Object) -> bool:
+    given = config.argument("dequantize", 1)
+    return given is not None and given.value is True
 
 
 def _unsloth(entries: Entries, loaded: Object, trainer: Object) -> None:

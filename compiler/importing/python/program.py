@@ -108,7 +108,7 @@ def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, p
 def responses_only(machine: Machine, trainer: Object) -> Object | None:
     """The call of Unsloth's `train_on_responses_only` that gets this trainer; None if there is none."""
     for one in machine.calls:
-        inner = one.positional[0].value if one.positional else None
+        inner = given.value if (given := one.argument("trainer", 0)) is not None else None
         if one.last == "train_on_responses_only" and isinstance(inner, Object) and inner.location == trainer.location:
             return one
     return None

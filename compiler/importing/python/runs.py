@@ -42,8 +42,8 @@ def trainers_of(machine: Machine) -> list[Object]:
     seen: list[list[object]] = []
     for one in machine.trained:
         base = one
-        while base.last == "train_on_responses_only" and base.positional:
-            inner = base.positional[0].value
+        while base.last == "train_on_responses_only" and (given := base.argument("trainer", 0)) is not None:
+            inner = given.value
             if not isinstance(inner, Object):
                 break
             base = inner

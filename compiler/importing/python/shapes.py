@@ -232,6 +232,8 @@ def _completion(shape: Shape, masked: bool) -> None:
     draft.put("data.format", "prompt_completion", shape.entry("completion", answered[0].column))
     if question[1]:
         draft.put("data.chat", True, shape.entry("prompt", True))
+        if shape.data.ended:
+            _twice(shape, "prompt", made["prompt"])
     elif shape.data.end:
         _joined(shape)
     else:

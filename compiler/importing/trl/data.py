@@ -325,6 +325,8 @@ def _rows(draft: Draft, named: Entries) -> None:
         name = text(field) or ""
         if field.empty or name == "text":
             draft.note(field, "the default column of plain texts")
+        elif draft.has("data.format") and any(one.columns for one in draft.sources):
+            draft.note(field, "the spec names the columns from which the script makes this one")
         else:
             draft.sources = [Source(one.ref, one.columns or (name,), one.take) for one in draft.sources]
             draft.put("data.format", name if name in SHAPES else "text", field)

@@ -168,3 +168,54 @@ def test_a_length_that_only_some_versions_get_is_reported() -> None:
     test += "    more['max_seq_length'] = 4096\n"
     found = script(LOADED, ROW, test + CHANGED.format(change="pass", more=", **more"))
     assert any("only to versions of TRL that have it" in one for one in found.messages)
+
+
+TURNS = """
+def row(example):
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": example["question"]},
+             {"role": "assistant", "content": example["answer"]}]
+    text = tokenizer.apply_chat_template(turns, tokenize=False)
+    asked = tokenizer.apply_chat_template(turns[:-1], tokenize=False, add_generation_prompt=True)
+    found = tokenizer(text, truncation=True, max_length=512)
+    count = len(tokenizer(asked)["input_ids"])
+    labels = found["input_ids"].copy()
+    labels[:count] = [-100] * count
+    return {"input_ids": found["input_ids"], "labels": labels}
+rows = load_dataset("org/rows", split="train").map(row)
+Trainer(model=model, args=args, train_dataset=rows).train()
+"""
+
+
+def test_a_rendered_conversation_whose_question_is_masked() -> None:
+    found = script(LOADED, ROW, TURNS)
+    assert not found.draft.wrong, found.messages
+    assert "columns = [question, answer]" in found.text
+    assert 'system = "Be brief."' in found.text
+    assert "\n  chat\n" in found.text
+    assert any("add a second first token" in one for one in found.messages)
+    other = TURNS.replace("turns[:-1]", "turns[:-2]")
+    assert script(LOADED, ROW, other).draft.wrong
+
+
+NAMED = """
+def row(example):
+    return {"whole": f"Q: {example['question']} A: {example['answer']}"}
+rows = load_dataset("org/rows", split="train").map(row)
+SFTTrainer(model=model, args=args, train_dataset=rows, dataset_text_field="whole").train()
+"""
+
+
+def test_a_text_column_of_two_columns_is_their_format() -> None:
+    found = script(LOADED, ROW, NAMED)
+    assert not found.draft.wrong, found.messages
+    assert "format = prompt_completion" in found.text
+
+
+def test_a_trainer_given_by_name_and_mxfp4_that_is_dequantized() -> None:
+    head = "from transformers import Mxfp4Config\nfrom unsloth.chat_templates import train_on_responses_only\n"
+    head += "model = AutoModelForCausalLM.from_pretrained('org/m', quantization_config=Mxfp4Config(dequantize=True))\n"
+    tail = NAMED.replace("SFTTrainer(", "one = SFTTrainer(").replace(".train()\n", "\n")
+    tail += "train_on_responses_only(trainer=one, response_part='A:').train()\n"
+    found = script(LOADED, ROW, head + tail)
+    assert not found.draft.wrong, found.messages
+    assert "completion_only = false" not in found.text
