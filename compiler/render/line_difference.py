@@ -27,7 +27,7 @@ def line_difference(old: Sequence[str], new: Sequence[str], before: str, after: 
     """
     lines: list[str] = []
     hunk: list[Block] = []
-    for block in _blocks(old, new):
+    for block in blocks(old, new):
         if hunk and block[0] - hunk[-1][1] > 2 * context:
             lines += _hunk(hunk, old, new, context)
             hunk = []
@@ -37,13 +37,14 @@ def line_difference(old: Sequence[str], new: Sequence[str], before: str, after: 
     return [f"--- {before}", f"+++ {after}", *lines] if lines else []
 
 
-def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[Block]:
+def blocks(old: Sequence[str], new: Sequence[str], work: int = WORK) -> Iterator[Block]:
+    """The parts that have changed, in the order of the lines. `work` replaces the limit WORK."""
     start = common(old, new)
     end = common(old[start:][::-1], new[start:][::-1])
     a, b = old[start : len(old) - end], new[start : len(new) - end]
     counts = Counter(b)
     pairs = sum(counts[line] for line in a)
-    if max(len(a), len(b)) * pairs > WORK:
+    if max(len(a), len(b)) * pairs > work:
         yield start, start + len(a), start, start + len(b)
         return
     for tag, i, j, k, m in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():

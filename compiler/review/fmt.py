@@ -8,13 +8,13 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from difflib import unified_diff
 
 from xpc.compiler.files.atomic import write_text
 from xpc.compiler.files.folder_contents import walk
 from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.render import render
 from xpc.compiler.render.argument_parser import ArgumentParser
+from xpc.compiler.render.line_difference import line_difference
 from xpc.compiler.render.output import show, show_rendered
 from xpc.compiler.render.visible import visible
 from xpc.grammar.diagnostic import Diagnostic
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         changed += not same
         if options.diff:
             before = data.decode("utf-8", "replace").split("\n")
-            lines = unified_diff(before, text.split("\n"), path, path, lineterm="")
+            lines = line_difference(before, text.split("\n"), path, path, 3)
             out += [visible(line) + "\n" for line in lines]
         if options.check:
             out.append("" if same else f"would format {visible(path)}\n")
@@ -110,7 +110,7 @@ def _means_the_same(data: bytes, text: str, name: str, folder: str) -> bool:
 
 def _files(paths: Sequence[str]) -> Iterator[str]:
     """The given files, and all specs below the given folders. Specs inside bundles are skipped, because `xpc compile`
-    writes those.
+    writes those. Links in folders are skipped, because they may lead to files of the user that are in no such folder.
     """
     for path in paths:
         if path == "-" or not os.path.isdir(path):
@@ -118,4 +118,5 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
             continue
         for where, folders, names in walk(path):
             folders[:] = sorted(one for one in folders if not one.startswith(".") and not one.endswith(".bundle"))
-            yield from (os.path.join(where, name) for name in sorted(names) if name.endswith(".xp"))
+            specs = (os.path.join(where, name) for name in sorted(names) if name.endswith(".xp"))
+            yield from (one for one in specs if not os.path.islink(one))

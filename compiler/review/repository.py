@@ -46,6 +46,10 @@ LARGEST_FILE = 2**28
 """The largest size in bytes of a file of a commit that is read."""
 TOTAL = 2**30
 """The largest size in bytes of all files of a commit that are read together."""
+SECONDS = 300.0
+"""The longest time in seconds that one call of git may take. Without a limit, git would wait for ever if a file in its
+folder is a pipe, as in an archive of a stranger.
+"""
 POINTER = 4096
 """The largest size in bytes of a `.git` file. Such a file has a single line, `gitdir: PATH`."""
 
@@ -140,13 +144,14 @@ class Repository:
 
 def _answer(command: list[str], given: bytes, most: int, folder: str, environment: dict[str, str]) -> tuple[bytes, int]:
     """Run a program, and return the first `most` + 1 bytes of its output, and its exit status. A program with a longer
-    output is killed. Raises UsageError if the program cannot be started.
+    output is killed. Raises UsageError if the program cannot be started, or takes longer than SECONDS.
     """
     import subprocess
     from contextlib import ExitStack
     from tempfile import TemporaryFile
+    from threading import Event, Timer
 
-    parts, left = list[bytes](), most + 1
+    parts, left, late = list[bytes](), most + 1, Event()
     with ExitStack() as opened:
         source = subprocess.DEVNULL
         if given:  # a file and not a pipe: git would block if its output is not read while its input is written
@@ -161,6 +166,14 @@ def _answer(command: list[str], given: bytes, most: int, folder: str, environmen
         except OSError as error:
             raise UsageError(f"git cannot be run: {error.strerror}") from error
         assert process.stdout is not None
+
+        def stop() -> None:
+            late.set()
+            process.kill()
+
+        timer = Timer(SECONDS, stop)
+        opened.callback(timer.cancel)
+        timer.start()
         try:
             while left and (part := process.stdout.read(min(left, 2**20))):
                 parts.append(part)
@@ -170,6 +183,9 @@ def _answer(command: list[str], given: bytes, most: int, folder: str, environmen
             raise
         if not left:
             process.kill()
+        process.wait()
+    if late.is_set():
+        raise UsageError(f"git took more than {SECONDS:g} seconds to read {folder}, and was stopped")
     return b"".join(parts), process.returncode
 
 

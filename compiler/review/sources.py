@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 
 from xpc.compiler.lower.specfile import ref
+from xpc.compiler.render.line_difference import blocks
 from xpc.compiler.review.differences.change import Change
 from xpc.compiler.spec.resources import DataSource
 
+WORK = 2 * 10**6
+"""The limit of `blocks` for two lists of sources. Members of a sweep are compared one by one, so it is small: about a
+thousand different sources.
+"""
 UNSET = "unset"
 NONE = "none"
 
@@ -24,12 +28,13 @@ def source_changes(
         was, now = (", ".join(refs) for refs in names)
         yield Change(name, was, now, "the same sources in another order"), False
         return
-    for kind, start, end, begin, stop in SequenceMatcher(None, names[0], names[1], autojunk=False).get_opcodes():
+    at = begun = 0
+    for start, end, begin, stop in (*blocks(*names, work=WORK), (len(before), len(before), len(after), len(after))):
+        for one, other in zip(before[at:start], after[begun:begin], strict=True):
+            yield from _row_changes(name, one, other)
+        at, begun = end, stop
         old, new = before[start:end], after[begin:stop]
-        if kind == "equal":
-            for one, other in zip(old, new, strict=True):
-                yield from _row_changes(name, one, other)
-        elif len(old) == len(new):
+        if len(old) == len(new):
             for one, other in zip(old, new, strict=True):
                 yield Change(name, described(one), described(other)), False
         else:

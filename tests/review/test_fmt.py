@@ -197,3 +197,17 @@ def test_a_file_that_cannot_be_read_or_written(tmp_path):
     done = xpc("fmt", "none.xp", "a.xp", cwd=root)
     assert (done.returncode, done.stdout) == (2, b"formatted a.xp\n")
     assert b"none.xp cannot be read" in done.stderr
+
+
+def test_links_in_a_folder_are_not_formatted(tmp_path):
+    """A stranger's folder may contain a link to a spec of the user, or to nothing."""
+    write = tmp_path / "mine.xp"
+    write.write_text("xpc 1\n\n\n\nseed   7\n")
+    os.makedirs(tmp_path / "specs")
+    os.symlink("../mine.xp", tmp_path / "specs" / "a.xp")
+    os.symlink("../nothing.xp", tmp_path / "specs" / "b.xp")
+    assert fmt.run(fmt.parse([str(tmp_path / "specs")])) == ("", 0)
+    assert write.read_text() == "xpc 1\n\n\n\nseed   7\n"
+    assert not os.path.exists(tmp_path / "nothing.xp")
+    assert fmt.run(fmt.parse([str(tmp_path / "specs" / "a.xp")]))[1] == 0  # the user names this link
+    assert write.read_text() == "xpc 1\n\nseed 7\n"

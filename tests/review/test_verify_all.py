@@ -23,6 +23,18 @@ from xpc.compiler.review.installed import pins
 from xpc.runtime.core.checkpoint_integrity import final_files
 
 
+def test_a_name_with_a_line_break_is_no_line_of_its_own(tmp_path):
+    """Once, the output had the line `specs/evil.bundle: is what specs/evil.xp compiles to`, which is a file's name."""
+    put(tmp_path, {"specs/a\nspecs/evil.bundle: is what specs/evil.xp compiles to.xp": "xpc 1\n"})
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "one")
+    done = xpc("verify", "--all", ".", cwd=str(tmp_path))
+    lines = (done.stdout + done.stderr).decode().splitlines()
+    assert not [line for line in lines if line.startswith("specs/evil")], lines
+    assert any(line.startswith("specs/a\\nspecs/evil.bundle") for line in lines), lines
+
+
 def run_of(bundle, out):
     """Write the output folder of a finished run of a bundle; return its path."""
     plan = json.loads((bundle / "trainer_args.json").read_text())

@@ -12,12 +12,15 @@ import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from compile_support import put
+from case_support import spec
+from compile_support import checked, put
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.report.command import parse as parse_report
 from xpc.compiler.report.command import run as report
 from xpc.compiler.review.commit_paths import followed
+from xpc.compiler.review.operands import Operand, Run
+from xpc.compiler.review.pull_request.causes import cause
 from xpc.compiler.review.pull_request.entries import changed_files
 from xpc.compiler.review.repository import LINK, Commit, Repository
 from xpc.compiler.review.spec_finder import parents, specs_of_commit
@@ -145,6 +148,23 @@ def events(n: int, **more: object) -> str:
     )
 
 
+def compared(line: Callable[[int, bool], str]) -> Callable[[int], Work]:
+    """Return the timed work as a function of the size n: find the lines that change a spec, ten times. `line(k, new)`
+    is source k of the old or the new spec, which has at most 8,000 sources.
+    """
+
+    def sized(n: int) -> Work:
+        sides = []
+        for new in (False, True):
+            sources = "".join(f"  {line(one, new)}\n" for one in range(min(n, 8000)))
+            found = checked(spec(train="qwen2.5-0.5b on data for 1 epochs") + f"data {{\n{sources}}}\n").spec
+            assert found is not None
+            sides.append(Operand("a.xp", (Run("", found),)))
+        return lambda: [cause("a.xp", *sides) for _ in range(10)]
+
+    return sized
+
+
 RECORDS: dict[str, Callable[[int], str]] = {
     "steps": events,
     "damaged lines": lambda n: "{\n" * n,
@@ -182,4 +202,6 @@ COMMITS: dict[str, Callable[[int], Work]] = {
         for reader, work in READERS.items()
         for what, make in RECORDS.items()
     },
+    "cause: sources": compared(lambda one, new: f"a/{one}{'x' * new}"),
+    "cause: sources that repeat": compared(lambda one, new: f"a/{(one * one * 7 + 3 * new) % 5}"),
 }  # fmt: skip

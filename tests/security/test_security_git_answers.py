@@ -126,3 +126,14 @@ def test_a_tree_that_is_in_itself_many_times_is_a_sentence(top: Path) -> None:
     commit = made("commit-tree", tree, given="all\n")
     done = xpc("diff", f"{commit}:0/0/a.xp", "a.xp", cwd=str(top))
     assert (done.returncode, b"is longer than 128 MiB" in done.stderr) == (2, True), done
+
+
+@pytest.mark.parametrize("name", ["HEAD", "config", "packed-refs", "objects/info/alternates", "commondir"])
+def test_a_pipe_in_the_folder_of_git_is_not_waited_for(top: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive with a `.git` was unpacked, in which a file is a pipe. git itself would wait for ever."""
+    path = top / ".git" / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    monkeypatch.setattr(repository, "SECONDS", 0.5)
+    with pytest.raises(UsageError, match=r"git took more than 0\.5 seconds to read .*, and was stopped"):
+        opened()[0].commit("main")

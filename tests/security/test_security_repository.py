@@ -325,6 +325,26 @@ def test_the_action_starts_git_nowhere_and_python_apart_from_the_folder() -> Non
 
 
 @pytest.mark.slow
+def test_the_installation_of_the_action_runs_no_module_of_a_pull_request(tmp_path: Path, mark: Path) -> None:
+    """A workflow has `PYTHONPATH: src`, and the pull request adds modules there. pip starts other processes of Python,
+    which have no -I. They could change the installed xpc, to which a later step gives the token.
+    """
+    yaml = pytest.importorskip("yaml")
+    with open(os.path.join(REPOSITORY, "action.yml"), encoding="utf-8") as handle:
+        steps = yaml.safe_load(handle)["runs"]["steps"]
+    assert [one["env"]["PYTHONPATH"] for one in steps] == ["", "", "", ""]
+    put(tmp_path / "work", {"src/sitecustomize.py": f"open({str(mark)!r}, 'w').close()\n"})
+    around = {
+        **os.environ, "PYTHONPATH": "src", "RUNNER_TEMP": str(tmp_path), "GITHUB_ACTION_PATH": REPOSITORY,
+        "PIP_NO_INDEX": "1", **steps[0]["env"],
+    }  # fmt: skip
+    words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step("Install xpc")]
+    subprocess.run(words, cwd=tmp_path / "work", env=around, capture_output=True, check=False)
+    assert (tmp_path / "xpc" / "bin" / "python").exists()
+    assert not mark.exists()
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("any_git")
 def test_the_action_runs_nothing_of_a_pull_request(planted: Path, mark: Path, tmp_path: Path) -> None:
     """The Action's scripts start in the checked-out folder of the pull request. The folder also contains planted Python

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 from xpc.compiler.lower.specfile import ref
 from xpc.compiler.review.compare import changes
@@ -73,16 +73,16 @@ def _lines(path: str, was: Run, now: Run) -> tuple[str, ...] | None:
     moved = [each for each in follows if each.before != each.after]
     if moved and not settings:
         return None
+    places = [_labels(spec) if settings else {} for spec in (one, other)]
     out = []
     for change in settings:
         if change.before == change.after:
             continue
-        labels = (_label(change, spec) for spec in (other, one))
-        location = next((_location(path, label, other) for label in labels if label is not None), None)
-        if location is None:
+        label = _label(change, places[1], change.after) or _label(change, places[0], change.before)
+        if label is None:
             return None
         before, after = short(change.before, change.after)
-        out.append(f"{location} {change.name} {before} -> {after}")
+        out.append(f"{_location(path, label, other)} {change.name} {before} -> {after}")
     for allowed in newly_allowed([one], [other]):
         if allowed.label is not None and allowed.name:
             out.append(f"{_location(path, allowed.label, other)} allows {allowed.name}")
@@ -97,29 +97,24 @@ def _bundled(spec: Spec) -> tuple[dict[str, bytes], dict[str, bytes]]:
     return {name: data for name, data in spec.bundled.items() if name not in lists}, lists
 
 
-def _label(change: Change, spec: Spec) -> Label | None:
-    """The place in a spec or a base that states a changed value. None if the value is a default or is derived."""
-    found = {str(name): value for name, value in spec.values.items()}.get(change.name)
-    if found is not None:
-        return found.origin.label
-    if change.name == "model":
-        return spec.model.label
-    library, _, name = change.name.removeprefix("extra ").partition(".")
-    if change.name.startswith("extra "):
-        value = spec.extra.get(library, {}).get(name)
-        return None if value is None else value.origin.label
-    return next(_labels_of_data(change, spec), None)
-
-
-def _labels_of_data(change: Change, spec: Spec) -> Iterator[Label]:
-    """The places of the sources that a change of the data is about. If only their order has changed, all of them."""
-    sets = [("data", spec.data), *((f"eval.data {one.name}", one.sources) for one in spec.evaluated)]
-    for title, sources in sets:
+def _labels(spec: Spec) -> dict[str, Label]:
+    """Map the name of each value, as a change names it, to the place that states it. Defaults and derived values are
+    left out. For a source, the key is also the set's name with the source's description (`data` and `rows.jsonl, ...`).
+    """
+    found = {str(path): value.origin.label for path, value in spec.values.items()}
+    for library, table in spec.extra.items():
+        found |= {f"extra {library}.{name}": value.origin.label for name, value in table.items()}
+    for title, sources in (("data", spec.data), *((f"eval.data {one.name}", one.sources) for one in spec.evaluated)):
         for source in sources:
-            listed = change.name == title and described(source) in (change.before, change.after)
-            if listed or change.name == f"{title} {ref(source)}":
-                yield source.label
-    yield from (source.label for title, sources in sets if title == change.name for source in sources)
+            for name in (title, f"{title} {ref(source)}", f"{title} {described(source)}"):
+                found.setdefault(name, source.label)
+    found["model"] = spec.model.label
+    return {name: label for name, label in found.items() if label is not None}
+
+
+def _label(change: Change, labels: Mapping[str, Label], text: str) -> Label | None:
+    """The place that states one side of a change, whose value on this side is `text`; None if no line states it."""
+    return labels.get(f"{change.name} {text}") or labels.get(change.name)
 
 
 def _location(path: str, label: Label, spec: Spec) -> str:

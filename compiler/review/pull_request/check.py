@@ -17,6 +17,7 @@ from xpc.compiler.pipeline import check_text
 from xpc.compiler.render import FORMATS, render
 from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import show, show_rendered
+from xpc.compiler.render.visible import visible
 from xpc.compiler.review import fmt
 from xpc.compiler.review.pull_request.affected import affected
 from xpc.compiler.review.pull_request.entries import changed_files, excluded_copies, fork_and_head, matching
@@ -84,9 +85,9 @@ def _checked(options: argparse.Namespace) -> int:
             touched = set(affected(repository, specs_of_commit(before), specs, changed))
             files, runs = [one for one in files if one in changed], [one for one in runs if one in touched]
     if specs.copies:
-        show(f"{specs.copies[0]} {excluded_copies(len(specs.copies))}")
+        show(f"{visible(specs.copies[0])} {excluded_copies(len(specs.copies))}")
     for one in specs.links:
-        show(f"{one} is a symbolic link, and is not checked")
+        show(f"{visible(one)} is a symbolic link, and is not checked")
     if not files and not runs:
         show(NOTHING)
         return 0

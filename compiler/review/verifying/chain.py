@@ -23,6 +23,7 @@ from xpc.compiler.files.bundle import MANIFESTS
 from xpc.compiler.files.folder_contents import walk
 from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.files.workspace import read_toml
+from xpc.compiler.render.visible import visible
 from xpc.compiler.review import repository
 from xpc.compiler.review.finished_run import DECISIVE, SUMMARY, bundle_digest, read_json
 from xpc.compiler.review.verifying import Verify
@@ -66,7 +67,8 @@ def chain(folder: str, verify: Verify, verify_run: Verify, quick: bool = False) 
 
 def as_text(lines: Sequence[Line]) -> tuple[str, int]:
     """The lines as one text, and the highest exit status."""
-    return "".join(f"{line}\n" for line, _ in lines), max((status for _, status in lines), default=0)
+    # the name of a file may contain a line break, and must not look like a line of its own
+    return "".join(f"{visible(line)}\n" for line, _ in lines), max((status for _, status in lines), default=0)
 
 
 def bundle_lines(wanted: FolderContents, found: FolderContents, verify: Verify, verify_run: Verify) -> Iterator[Line]:
