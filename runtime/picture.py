@@ -197,9 +197,9 @@ def _ticks(low: float, high: float, most: int) -> list[float]:
 
 def _short(value: float) -> str:
     size = abs(value)
-    for unit, word in ((1e9, "B"), (1e6, "M"), (1e4, "k")):
+    for unit, word in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if size >= unit:
-            return f"{value / (1e3 if word == 'k' else unit):.4g}{word}"
+            return f"{value / unit:.4g}{word}"
     return f"{value:.4g}" if size >= 0.01 or not size else f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-")
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import runpy
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -217,7 +218,7 @@ def _loading(folder: str, written: str, task: str, scores: bool, settings: Mappi
     A pipeline can load most adapters itself, but then it takes the base's tokenizer, which may have another chat
     template and fewer tokens. So peft loads adapters, except those of models that read images.
     """
-    place, adapters = json.dumps(written), {}
+    place, adapters = json.dumps(written, ensure_ascii=not written.isprintable()), {}
     with suppress(OSError, ValueError), open(os.path.join(folder, "adapter_config.json"), encoding="utf-8") as file:
         adapters = json.load(file)
     if not adapters or task.startswith("image"):
@@ -263,7 +264,7 @@ def complete_cards(
     for name, card in cards.items():
         known = licence(card) or "its README.md names none" if card else "unknown: no README.md of this source is here"
         licences.append(f"| `{name}` | {known} |")
-    verify = f"`xpc verify {os.path.basename(bundle)} --run DIR` compares this folder, DIR, with its bundle."
+    verify = f"`xpc verify {shlex.quote(os.path.basename(bundle))} --run DIR` compares this folder, DIR, with its bundle."
     for below, up in (("", ""), ("merged", "../")):
         if os.path.isfile(path := os.path.join(folder, below, "README.md")):
             shown = [f"![the curves of the run]({up}{PICTURE})", ""] * os.path.isfile(os.path.join(folder, PICTURE))

@@ -40,8 +40,8 @@ FINISHED, GOING, STOPPED, ENDED = "finished", "going", "stopped on request", "en
 @mutable
 class RunRecord:
     """The contents of a run's output folder. `settings` and `digest` belong to the run's bundle. `measured` has the
-    sums over all starts of the run, and `starts` has a table for each start. `notes` are sentences about files that
-    could not be read.
+    sums over all starts of the run, `measured_at` is the step of the last measurement, and `starts` has a table for
+    each start. `notes` are sentences about files that could not be read.
     """
 
     folder: str
@@ -54,15 +54,16 @@ class RunRecord:
     starts: list[dict[str, Any]] = field(factory=list)
     restarts: list[float] = field(factory=list)
     measured: Mapping[str, Any] = field(factory=dict)
+    measured_at: int = 0
     checkpoints: list[int] = field(factory=list)
     notes: list[str] = field(factory=list)
 
     @property
     def step(self) -> int:
-        """The last step that the run logged."""
-        steps = [event["step"] for event in (*self.events[-1:], *self.starts[-1:])]
+        """The last step that the run logged or measured."""
+        steps = [self.measured_at, *(event["step"] for event in (*self.events[-1:], *self.starts[-1:]))]
         stated = self.summary.get("steps")
-        return int(stated) if stated is not None and is_step(stated) else max(steps, default=0)
+        return int(stated) if stated is not None and is_step(stated) else max(steps)
 
     @property
     def seconds(self) -> float | None:
@@ -145,6 +146,7 @@ def read_run(folder: str) -> RunRecord | None:
     run.events = sorted((one for one in found if is_step(one.get("step"))), key=lambda one: one["step"])
     measured = [one for line in _lines(run, folder, MEASURED, names, LARGEST_TABLE) if (one := _measured(line))]
     run.starts = [one for one in measured if "started" in one]
+    run.measured_at = measured[-1]["step"] if measured else 0
     run.restarts, run.measured = restarts_of(measured), totals(measured) if measured else {}
     run.checkpoints = sorted(int(name[11:]) for name in names if re.fullmatch(r"checkpoint-\d{1,15}", name))
     if run.summary:

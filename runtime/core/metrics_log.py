@@ -8,6 +8,7 @@ import time
 from datetime import timedelta
 from hashlib import sha256
 from itertools import chain
+from shlex import quote
 from typing import Any
 
 from transformers import TrainerCallback
@@ -229,5 +230,5 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
         f"{picture and f'picture    {picture}{chr(10)}'}"
         f"metrics    {path}\n"
         f"use        {f'{chr(10)}           '.join(result['usage'](folder, *use))}\n"
-        f"verify     xpc verify {os.path.relpath(bundle.folder)} --run {os.path.relpath(folder)}"
+        f"verify     xpc verify {quote(os.path.relpath(bundle.folder))} --run {quote(os.path.relpath(folder))}"
     )

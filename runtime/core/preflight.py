@@ -82,11 +82,15 @@ def file_findings(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
 def caches() -> list[str]:
     """Findings about cache folders without write access, which Hugging Face's own errors would not name."""
     found = []
-    for name in ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
-        place = Path(os.environ.get(name) or ".").expanduser().absolute()
+    stated = {one: os.environ[one] for one in ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE") if os.environ.get(one)}
+    default = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    if not {"HF_HOME", "HF_DATASETS_CACHE"} & stated.keys():
+        stated["HF_HOME"] = default
+    for name, written in stated.items():
+        place = Path(written).expanduser().absolute()
         there = next(one for one in (place, *place.parents) if one.exists())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-            found.append(f"{name}={os.environ.get(name)}: {there} is not a folder that this user can write to")
+            found.append(f"{name}={written}: {there} is not a folder that this user can write to")
     return found
 
 

@@ -136,7 +136,13 @@ def test_a_run_that_was_stopped_is_not_one_that_died(location: Path) -> None:
     found = rows("out/x")
     assert found["status"]["ran"] == "stopped on request"
     assert found["status"]["why"].startswith("it was stopped after step 6; checkpoint-6 is the newest one")
-    (out / "checkpoint-6").rmdir()
+    # the last step before the stop need not be a logged one
+    (out / "checkpoint-7").mkdir()
+    (out / "measured.jsonl").write_text("\n".join([*measured, json.dumps(last | {"step": 7})]) + "\n")
+    found = rows("out/x")
+    assert found["status"]["why"].startswith("it was stopped after step 7; checkpoint-7 is the newest one")
+    assert found["steps"]["ran"] == "7"
+    (out / "checkpoint-7").rmdir()
     assert rows("out/x")["status"]["ran"] == "ended without a result"
 
 

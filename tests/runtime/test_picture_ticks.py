@@ -6,7 +6,7 @@ from math import inf, nan
 
 import pytest
 
-from xpc.runtime.picture import _ticks
+from xpc.runtime.picture import _short, _ticks
 
 
 @pytest.mark.parametrize(("low", "high", "most", "expected"), [
@@ -18,3 +18,7 @@ from xpc.runtime.picture import _ticks
 ])  # fmt: skip
 def test_round_numbers(low: float, high: float, most: int, expected: list[float]) -> None:
     assert _ticks(low, high, most) == pytest.approx(expected)
+
+
+def test_the_marks_of_an_axis_have_one_notation() -> None:
+    assert [_short(value) for value in (0, 5_000, 10_000, 2.5e6, 0.004)] == ["0", "5k", "10k", "2.5M", "4e-3"]

@@ -233,6 +233,10 @@ def test_the_lines_of_use_load_adapters_with_their_tokenizer(tmp_path: Path) -> 
             assert text.count('from_pretrained("a/b", revision="c"') == (2 if settings else 0)
 
 
+def test_the_lines_of_use_name_a_folder_as_it_is_written() -> None:
+    assert '"/out/Käse"' in result.usage("/out/Käse", False, False, {})[1]
+
+
 @pytest.mark.parametrize(
     ("head", "found"),
     [
@@ -266,14 +270,14 @@ def test_cards_get_picture_numbers_licences_and_use(tmp_path: Path, monkeypatch:
     facts = {"results": {"loss": {name: str(one) if one != one else one for name, one in found["loss"].items()}},
              "tokens": 1234.0, "steps": 2, "sequences": 16, "seconds": 3.0, "measured": {"starts": 2}}  # fmt: skip
     sources = [{"id": None, "path": "model", "revision": None}, {"id": None, "path": "rows.jsonl", "split": "train"}]
-    result.complete_cards(str(out), facts, str(tmp_path / "x.bundle"), sources, "out", False, True, {})
+    result.complete_cards(str(out), facts, str(tmp_path / "my x.bundle"), sources, "out", False, True, {})
     card = (out / "README.md").read_text()
     assert "| `model` | gemma |\n| `rows.jsonl` | unknown: no README.md of this source is here |" in card
     assert card.startswith("# x\n\n## Result\n\n![the curves of the run](picture.svg)\n")
     assert "| `loss` | 2.0000 | 2.0000 (step 1) | nan |" in card
     assert "2 steps, 16 sequences, 1,234 tokens in 3 s in 2 starts." in card
     assert 'ask = pipeline("text-generation", "out")' in card
-    assert "`xpc verify x.bundle --run DIR`" in card
+    assert "`xpc verify 'my x.bundle' --run DIR`" in card
     merged = (out / "merged" / "README.md").read_text()
     assert "](../picture.svg)" in merged
     assert 'ask = pipeline("text-generation", "out/merged")' in merged

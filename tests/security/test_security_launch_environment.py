@@ -93,3 +93,16 @@ def test_a_cache_that_is_no_folder_is_named(name: str, tmp_path: Path, monkeypat
     assert found.startswith(f"{name}={tmp_path}/file/below: ")
     monkeypatch.setenv(name, str(tmp_path / "new" / "below"))
     assert preflight.caches() == []
+
+
+def test_without_variables_the_default_cache_is_checked_and_not_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    put(tmp_path, {"file": ""})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    (found,) = preflight.caches()
+    assert found.startswith(f"HF_HOME={tmp_path}/file/huggingface: ")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "new"))
+    assert preflight.caches() == []
