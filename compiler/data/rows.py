@@ -113,15 +113,30 @@ def all_texts(sources: tuple[DataSource, ...]) -> bool:
     return all(conversational(source) is False for source in sources)
 
 
-def turn_columns(head: bytes) -> dict[str, str]:
-    """Map each column of the first JSON row that contains turns of a chat to its format, `messages` or
-    `conversations`.
+def column_shape(path: str, head: bytes, name: str) -> str | None:
+    """The format of a file whose only column of interest is `name`, by the first row: `text` or the format of a chat.
+    None if it is neither.
     """
+    if path.lower().endswith(".csv") or isinstance(_first_row(head).get(name), str):
+        return "text"
+    return turn_columns(head).get(name)
+
+
+def _first_row(head: bytes) -> dict[str, object]:
+    """The first JSON row of a file, or an empty one if it cannot be read."""
     text = head.decode("utf-8", "replace")
     try:
         row, _ = json.JSONDecoder().raw_decode(text, text.index("{"))
     except (ValueError, RecursionError):
         return {}
+    return row if isinstance(row, dict) else {}
+
+
+def turn_columns(head: bytes) -> dict[str, str]:
+    """Map each column of the first JSON row that contains turns of a chat to its format, `messages` or
+    `conversations`.
+    """
+    row = _first_row(head)
     first = {str(name): value[0] for name, value in row.items() if isinstance(value, list) and value}
     turns = {name: turn for name, turn in first.items() if isinstance(turn, dict)}
     shapes = (("messages", {"role", "content"}), ("conversations", {"from", "value"}))

@@ -236,7 +236,7 @@ def _local(
     if kind == "folder":
         return _folder(source, node, shape, block, named)
     # imported only here, because registered data does not need it
-    from xpc.compiler.data.rows import first_columns, turn_columns
+    from xpc.compiler.data.rows import first_columns
 
     seen: tuple[list[str], int] | None = None
     try:
@@ -258,7 +258,7 @@ def _local(
     columns = first_columns(path, head)
     if seen is not None:
         columns, source = seen[0], evolve(source, rows=seen[1], keys=_keys(path, 0, workspace))
-    return _shaped(source, columns, shape, block, named, {} if columnar else turn_columns(head))
+    return _shaped(source, columns, shape, block, named, b"" if columnar else head)
 
 
 def _shaped(
@@ -267,13 +267,13 @@ def _shaped(
     shape: str | None,
     block: Reading,
     named: tuple[str, ...] | None = None,
-    turns: Mapping[str, str] | None = None,
+    head: bytes = b"",
 ) -> tuple[DataSource, list[Diagnostic]]:
     """Return the source with its format and its columns, and findings. If the spec does not state the format, the
     columns decide it.
 
     `columns` are the columns of the first row. `shape` and `named` are the format and the columns that the spec states.
-    `turns` are those columns of the first row that contain turns of a chat.
+    `head` is the beginning of a local file of JSON or CSV, with its first row.
     """
     problems, method = Problems(), block.method
     if shape is None and columns is not None:
@@ -284,12 +284,16 @@ def _shaped(
         order = tuple(one for one in (*pictured, *order) if one not in few)
         found = next((name for name in order if set(SHAPES[name]) <= set(columns)), None)
         if found is None and named is not None and set(named) <= set(columns):
-            found = of_count(METHODS[method].shapes, len(named))
+            found = of_count(METHODS[method].shapes, len(named)) or _of_one_column(source, named, head)
+            found = found if found in METHODS[method].shapes else None
         if found is None and set(ALPACA) <= set(columns):
             source = evolve(source, shape="prompt_completion", columns=ALPACA, context=INPUT)
         elif found is None:
             # imported only here, because only a wrong spec needs it
+            from xpc.compiler.data.rows import turn_columns
             from xpc.compiler.suggest.likely_columns import expected_columns
+
+            turns = turn_columns(head) if head else None
 
             listed = f"its columns are {', '.join(columns[:8])}" if columns else "no column can be read from it"
             problems.report(
@@ -303,6 +307,16 @@ def _shaped(
             source = evolve(source, shape=found)
     source = evolve(source, found=None if columns is None else tuple(columns))
     return source, problems
+
+
+def _of_one_column(source: DataSource, named: Sequence[str], head: bytes) -> str | None:
+    """The format of a local file if the spec names its only column: the turns of a chat, or text. None if neither."""
+    if len(named) != 1 or not head:
+        return None
+    # imported only here, because most data has columns with well-known names
+    from xpc.compiler.data.rows import column_shape
+
+    return column_shape(source.path or "", head, named[0])
 
 
 def _folder(

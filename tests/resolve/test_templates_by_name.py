@@ -160,6 +160,25 @@ def test_rows_of_unknown_columns_are_not_called_conversations(tmp_path):
         assert sorted(errors(checked(spec(**local), place))) == codes_of
 
 
+def test_one_named_column_is_text_or_turns_as_its_first_row_says(tmp_path):
+    rows = {
+        "a.csv": "title,body\nx,A text.\n", "b.jsonl": '{"title": "x", "body": "A text."}\n',
+        "c.jsonl": '{"title": "x", "body": [{"from": "human", "value": "?"}, {"from": "gpt", "value": "!"}]}\n',
+        "d.jsonl": '{"title": "x", "body": {"a": 1}}\n',
+    }  # fmt: skip
+    place = put(tmp_path / "one", {**TINY, **rows})
+    # the model has no chat template, so turns are refused
+    for name, codes_of in {"a.csv": [], "b.jsonl": [], "c.jsonl": ["XP505"]}.items():
+        found = checked(spec(data("columns = [body]"), **{**ON_TINY, "train": trained(f'"tiny" on "{name}"')}), place)
+        assert errors(found) == codes_of, shown(found)
+        assert codes_of or found.spec.data[0].shape == "text"
+    # columns of no known shape are one finding, and the rules about rows of a shape stay silent
+    for name, names in (("d.jsonl", "body"), ("a.csv", "text")):
+        block = data(f"columns = [{names}]", "long = chunk")
+        found = checked(spec(block, **{**ON_TINY, "train": trained(f'"tiny" on "{name}"')}), place)
+        assert errors(found) == ["XP124"], shown(found)
+
+
 def test_a_template_in_the_configuration_of_a_tokenizer_counts(tmp_path):
     files = dict(TINY)
     assert "XP505" in errors(checked(spec(**ON_TINY), put(tmp_path / "without", files)))

@@ -29,7 +29,8 @@ def no_such_text(spec: Spec) -> Iterator[Finding]:
             "`documents` has no effect: it divides .txt files into rows",
             "leave `documents` out; in a file that is not .txt, each row is one document",
         )
-    if spec.written("data.long") and not any(one.shape == "text" and not one.chat for one in spec.sources):
+    texts = [one for one in spec.sources if one.shape == "text" and not one.chat]
+    if spec.written("data.long") and not texts and "data" not in spec.wrong:
         yield Finding(
             spec.location("data.long", "no source has plain text"),
             "`long` has no effect: it is for rows of plain text",
