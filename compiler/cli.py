@@ -200,17 +200,24 @@ def _check(options: argparse.Namespace | SimpleNamespace) -> int:
 
 
 def _of_preview(checked: Checked, workspace: Workspace) -> list[Diagnostic]:
-    """A note with the token counts that an earlier `xpc preview --rows` stored for this spec's rows. An empty list if
-    no counts are stored.
+    """A note with the token counts that an earlier `xpc preview --rows` stored for this spec's rows, or a note about
+    rows that only a preview reads. It depends on this machine, so no bundle contains it.
     """
     from xpc.compiler.files.private_folder import private_folder
 
-    folder = private_folder("previews")
-    if checked.spec is None or folder is None or not os.path.isdir(folder):
+    spec, folder = checked.spec, private_folder("previews")
+    if spec is None:
         return []
-    from xpc.compiler.data.preview_counts import note  # imported late, because few specs have been previewed
+    if folder is not None and os.path.isdir(folder):
+        from xpc.compiler.data import preview_counts  # imported late, because few specs have been previewed
 
-    return note(checked.spec, workspace)
+        if found := preview_counts.note(spec, workspace):
+            return found
+    if all(one.content is not None and not (one.path or "").lower().endswith(".parquet") for one in spec.data):
+        return []
+    from xpc.compiler.data import unread_rows  # imported late, because most data is read
+
+    return unread_rows.note(spec)
 
 
 def _compile(options: argparse.Namespace | SimpleNamespace) -> int:

@@ -12,6 +12,10 @@ from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.spec.survey import Survey
 from xpc.grammar.record import evolve
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.spec import Spec
+
 
 def survey(source: DataSource) -> Survey | None:
     """The survey of a local file's rows: counts, and the first row with each property that rules report. None for rows
@@ -22,6 +26,15 @@ def survey(source: DataSource) -> Survey | None:
     assert source.content is not None
     how = (source.shape, _with_prompt(source), source.context or "", source.roles, source.documents or "line")
     return _survey(source.content, source.path or "", *how)
+
+
+def unread(spec: Spec) -> list[int]:
+    """The indices of the training sources whose rows `xpc check` does not read."""
+    if spec.reads_images:
+        return []
+    return [
+        at for at, source in enumerate(spec.data) if any(survey(one) is None for one in source.of_split(source.split))
+    ]
 
 
 def valid_survey(source: DataSource) -> Survey | None:

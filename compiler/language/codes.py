@@ -42,6 +42,7 @@ CODES: dict[str, tuple[str, str]] = {
     "XP935": ("checkpoint-without-weights", "error"),
     "XP161": ("rows-of-a-preview", "note"),
     "XP190": ("assumed", "note"),
+    "XP199": ("rows-not-read", "note"),
     "XP880": ("sweep-shape", "error"),
     "XP881": ("zip-of-unequal-lists", "error"),
     "XP882": ("not-swept", "error"),

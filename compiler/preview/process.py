@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 
+from xpc.compiler.data import rows
 from xpc.compiler.data.preview_counts import keep, sentence
 from xpc.compiler.files.bundle import write
 from xpc.compiler.files.file_memory import user_memory
@@ -89,7 +90,7 @@ def preview(path: str, request: Request, python: str | None = None) -> dict[str,
         write(lower(spec), bundle)
         scratch = os.path.join(folder, "scratch")
         os.mkdir(scratch)
-        unread = stored_rows.unread(spec) if request.scan is not None else []
+        unread = rows.unread(spec) if request.scan is not None else []
         files = {index: stored_rows.path(scratch, index) for index in unread}
         answer = ask(found, bundle, scratch, request, os.path.dirname(os.path.abspath(path)), unread=files)
         if answer["written"]:

@@ -36,17 +36,6 @@ SURVEYED = "0" * 64
 """The digest of a source whose rows a preview has read. It stands for the file that `xpc check` would have read."""
 
 
-def unread(spec: CheckedSpec) -> list[int]:
-    """The indices of the training sources whose rows `xpc check` does not read."""
-    if spec.reads_images:
-        return []
-    return [
-        at
-        for at, source in enumerate(spec.data)
-        if any(rows.survey(one) is None for one in source.of_split(source.split))
-    ]
-
-
 def findings(spec: CheckedSpec, folder: str, written: Mapping[str, int]) -> list[dict[str, Any]]:
     """What the rules find in the rows of these sources, in addition to what `xpc check` reports for the spec. `written`
     maps the index of a source to the number of its rows in the file that `path` names.

@@ -14,8 +14,10 @@ from test_preview_sources import of_hub
 from tiny import conversations
 from tiny_runs import lines, spec
 
+from xpc.compiler import cli
+from xpc.compiler.data.rows import unread
 from xpc.compiler.preview import command
-from xpc.compiler.preview.stored_rows import findings, path, unread
+from xpc.compiler.preview.stored_rows import findings, path
 
 if TYPE_CHECKING:
     from method_runs import Warm
@@ -62,6 +64,38 @@ def test_an_error_of_the_rules_is_an_error_of_the_preview(tmp_path: Path) -> Non
     found = findings(of_method("messages", "sft(assistant_only)"), str(tmp_path), {"0": 8})
     assert [(one["code"], one["severity"]) for one in found] == [("XP602", "error")]
     assert "row 3 of `org/rows` has no turn of the assistant" in found[0]["message"]
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_check_says_in_one_note_which_rows_on_this_machine_it_does_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cached: bool
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("HF_HOME", "HF_HUB_CACHE", "XPC_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    if cached:
+        os.makedirs(tmp_path / "cache" / "huggingface" / "hub" / "datasets--org--rows")
+    put(str(tmp_path), {"run.xp": HUB.format(shape="messages", method="sft"),
+                        "mine.jsonl": lines([{"messages": row} for row in conversations(8)])})  # fmt: skip
+    assert cli.main(["check", str(tmp_path / "run.xp")]) == 0
+    shown = "".join(capsys.readouterr())
+    assert ("XP199 rows-not-read: `xpc check` does not read the rows of `org/rows`\n" in shown) == cached
+    assert ("`xpc preview SPEC --rows 1000` checks them" in shown) == cached
+    put(str(tmp_path), {"run.xp": HUB.format(shape="messages", method="sft").replace("org/rows", '"mine.jsonl"')})
+    assert cli.main(["check", str(tmp_path / "run.xp")]) == 0
+    assert "XP199" not in "".join(capsys.readouterr())
+
+
+def test_the_rows_of_a_parquet_file_are_not_read_and_no_bundle_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = pyarrow.Table.from_pylist([{"messages": row} for row in conversations(8)])
+    parquet.write_table(rows, tmp_path / "mine.parquet")
+    put(str(tmp_path), {"run.xp": HUB.format(shape="messages", method="sft").replace("org/rows", '"mine.parquet"')})
+    assert cli.main(["compile", str(tmp_path / "run.xp"), "-o", str(tmp_path / "bundle")]) == 0
+    assert "XP199 rows-not-read: `xpc check` does not read the rows of `mine.parquet`\n" in capsys.readouterr().out
+    assert "XP199" not in (tmp_path / "bundle" / "README.md").read_text()
 
 
 @pytest.mark.slow

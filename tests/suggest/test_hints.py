@@ -278,7 +278,8 @@ def test_block_with_unknown_settings_gets_help_without_edit():
         ("reward", "question, good, bad", "preference"),
         ("dpo", "question, good", None),
         ("kto", "question, good, bad", None),
-        ("sft", "good", None),
+        ("sft", "good", "text"),
+        ("sft", "question, good, bad", None),
     ],
 )
 def test_named_columns_say_the_shape_where_their_number_is_that_of_one(tmp_path, method, columns, shape):

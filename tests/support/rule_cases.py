@@ -17,11 +17,11 @@ from case_support import Case, spec
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PREVIEWED = (
-    "XP161", "XP166", "XP175", "XP177", "XP587", "XP588", "XP589",
+    "XP161", "XP199", "XP166", "XP175", "XP177", "XP587", "XP588", "XP589",
     *(f"XP{number}" for number in range(591, 600)),
 )  # fmt: skip
 """Codes without a case here, because only `xpc preview` or its results cause them. They are tested in
-tests/preview/test_preview_{defects,counts}.py.
+tests/preview/test_preview_{defects,counts,unread}.py.
 """
 TOPICS = (
     "language/cases_names",

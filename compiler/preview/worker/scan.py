@@ -167,9 +167,8 @@ class Scan:
         return longest if alone else [a + b for a, b in zip(prompt or (), longest, strict=True)]
 
     def numbers(self) -> list[int] | None:
-        """The number that identifies each tokenized row, from the column `ROW`. None if the trainer has dropped the
-        column, and the order of the rows does not tell their numbers.
-        """
+        """The number that identifies each tokenized row. None if the trainer has dropped the column `ROW`, and the
+        order of the rows does not tell the numbers."""
         if ROW in self.tokenized.column_names:
             return list(self.tokenized[ROW])
         return self._mixed_numbers(getattr(self.capture.tokenized, "_indices", None))
@@ -299,8 +298,7 @@ class Scan:
         numbers = self.numbers()
         if self.packs is None:
             rows = _flat(self.prepared)
-            if ROW in rows.column_names:
-                return [self.label(number) for number in rows[ROW]]
+            numbers = rows[ROW] if ROW in rows.column_names else numbers
             if numbers is not None and len(numbers) == len(rows):
                 return [self.label(number) for number in numbers]
             return [f"(sequence {at})" for at in range(len(rows))]
