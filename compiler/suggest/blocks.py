@@ -42,8 +42,8 @@ NODES = ("nodes", "numnodes", "nnodes", "machines")
 
 @record
 class Block:
-    """A block as the user wrote it: its name, its settings with their values as text, and whether it stands in the
-    `train` line, after `with`.
+    """A block as the user wrote it: its name, its settings with their values as text, whether it stands in the `train`
+    line, after `with`, and whether it is a call of Python such as `args = SFTConfig(packing=True)`.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Block:
     location: Span
     settings: tuple[tuple[str, str], ...]
     header: bool
+    python: bool = False
 
 
 def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
@@ -151,7 +152,7 @@ def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[s
     for source in {one.primary.source.name: one.primary.source for one in found if one.primary is not None}.values():
         for block in _blocks(source):
             inside = [one for one in out if _is_in(one, source, block.span)]
-            if any(one.code in CODES for one in inside) and _is_foreign(block):
+            if inside and (block.python or (any(one.code in CODES for one in inside) and _is_foreign(block))):
                 first = out.index(inside[0])
                 out = [one for one in out if one not in inside]
                 out.insert(first, _rewritten(inside[0], source, block))
@@ -194,6 +195,9 @@ def _blocks(source: Source) -> Iterator[Block]:
     """The blocks and calls in a text that contain only settings."""
     file = parse(source)[0]
     for node in (*(file.train.options if file.train else ()), *file.statements):
+        if isinstance(node, Setting):
+            yield from _call_of_python(node, source)
+            continue
         if isinstance(node, Clause) and node.operands:
             continue
         head = node.head if isinstance(node, Clause) else node
@@ -210,6 +214,29 @@ def _blocks(source: Source) -> Iterator[Block]:
             yield Block(name, node.span, location, _settings(body, source), isinstance(node, Call))
 
 
+PYTHON = re.compile(r"(?P<name>[A-Z]\w*?)(?:Config|Arguments|Args)")
+"""A pattern for the classes that contain a trainer's settings: `SFTConfig`, `TrainingArguments`, `LoraConfig`."""
+
+
+def _call_of_python(node: Setting, source: Source) -> Iterator[Block]:
+    """The block for `args = SFTConfig(packing=True)`, `peft_config = LoraConfig(r=16)` or `lora = dict(r=16)`."""
+    call = node.value
+    if not isinstance(call, Call) or not call.args or not all(isinstance(one, Setting) for one in call.args):
+        return
+    match = PYTHON.fullmatch(call.name.text)
+    if match is not None:
+        known = meaning(match["name"], exact=True)
+        name = match["name"].lower() if known is not None and known.path in schema.ADAPTERS else "training"
+        name = "quantization" if match["name"] == "BitsAndBytes" else name
+    elif call.name.text == "dict":
+        name = node.name.text
+    else:
+        return
+    span = Span(node.name.span.start, call.span.end)
+    settings = tuple((one, as_value(typed)) for one, typed in _settings(call.args, source))
+    yield Block(name, span, span, settings, False, True)
+
+
 def _settings(body: Sequence[Setting | Clause | Value], source: Source) -> tuple[tuple[str, str], ...]:
     return tuple(
         (one.name.text, source.slice(one.value.span))
@@ -218,7 +245,9 @@ def _settings(body: Sequence[Setting | Clause | Value], source: Source) -> tuple
 
 
 def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
-    advised = _hardware(block) if block.name == "hardware" else _single_value(block) or _forms(block)
+    advised = (
+        _as_call(block) if block.python else _hardware(block) if block.name == "hardware" else _single_value(block)
+    ) or _forms(block)
     forms = [form for form, _ in advised if form is not None]
     complete = len(forms) == len(advised)
     joined = (" " if block.header else "\n").join(forms)
@@ -230,6 +259,7 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
         if known
         else f"`{name}` is not a block of the language"
     )
+    message = "a call of Python becomes settings" if block.python else message
     code = "XP102" if known else "XP101"
     return evolve(
         found,
@@ -271,6 +301,14 @@ def _hardware(block: Block) -> list[tuple[str | None, str]]:
         form += f"{count or 'N'} x {gpu or 'GPU'}"
         return [(None, f"write `{form}`, with the {'GPU' if count else 'number'} that you have"), *out]
     return out or [(None, "write `hardware N x GPU`, with the number and the name of your GPUs")]
+
+
+def _as_call(block: Block) -> list[tuple[str | None, str]]:
+    """Rewrite a call of Python whose name is a clause: `lora = dict(r=8)` becomes `lora(rank=8)`. Empty for others."""
+    if block.name not in schema.CLAUSES:
+        return []
+    advised = rewritten(f"{block.name}({', '.join(f'{name}={typed}' for name, typed in block.settings)})", False)
+    return [(advised.form, advised.help)]
 
 
 def _single_value(block: Block) -> list[tuple[str | None, str]]:

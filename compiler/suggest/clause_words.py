@@ -20,6 +20,8 @@ from xpc.grammar.tree import Number
 
 LEAST = 4
 """The least number of letters of a word whose other endings count as the same word: `tolerate` and `tolerations`."""
+MOST = 7
+"""The largest number of words of a name that is compared with descriptions."""
 ENDING = 3
 """The largest number of letters in which two such words may differ at the end."""
 
@@ -41,10 +43,10 @@ def described(unknown: UnknownName, clause: str) -> Described | None:
     several have as many, or if the setting cannot have the user's value.
     """
     block = {*words(clause), *words(head_word(unknown, clause))}
-    typed = [word for word in words(unknown.name[:80]) if weight(word) == 1.0 and word not in block]
+    typed = [word for word in words(unknown.name[:80]) if weight(word) == 1.0 and word not in block | fillers()]
     typed = [word for word in typed if word not in loose_words()] or typed
     rows = [row for row in _rows(unknown, clause) if _takes(row, unknown)]
-    if not typed or len(typed) > 5:
+    if not typed or len(typed) > MOST:
         return None
     ranked = sorted(((_score(row, typed, rows), number) for number, row in enumerate(rows)), reverse=True)
     if not ranked or ranked[0][0] == 0.0 or (len(ranked) > 1 and ranked[0][0] - ranked[1][0] < 0.2):

@@ -78,8 +78,8 @@ def without_punctuation(line: str) -> str | None:
     `for 2 epochs with lr=1e-4`. None for any other line, and if other mistakes of syntax remain.
     """
     head, word, options = line.partition(" with ")
-    if not word or not head.startswith("train "):
-        return None
+    if not word or not head.startswith("train ") or re.search(r"\d,\d", options):
+        return None  # `gbs=1,024` is a number
     pieces = {",": " ", ":": "="}
     text = re.sub(r" +", " ", "".join(pieces.get(one[:1], one) for one in PIECE.findall(options))).strip()
     length = None if " for " in head else SOME.search(text)

@@ -14,6 +14,12 @@ from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve, record
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
+from xpc.grammar.tree import Call
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.language.items import Item
+    from xpc.grammar.tree import Value
 
 PERCENT = ("pct", "percent", "perc", "percents")
 NAMES = frozenset((*CLAUSES, *bare_choices(), *(row.name for row in TABLE)))
@@ -182,3 +188,16 @@ def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
         return evolve(found, message=message, help=f"leave `{' '.join(rest)}` out", edits=()), span
     form = value + rest[0] if exponent else f"{value}%"
     return evolve(found, message=message, help=f"write `{form}`", edits=(Edit(span, form),)), span
+
+
+def call_of_python(row: Setting, item: Item, node: Value | None, typed: str) -> tuple[str] | None:
+    """The help for `optimizer = AdamW(lr=1e-5)` and `lora = dict(rank=8)`: a clause with its settings."""
+    if not isinstance(node, Call) or not row.head or not node.args:
+        return None
+    from xpc.compiler.suggest.meaning import choice
+
+    chosen = choice(row, node.name.text.rpartition(".")[2]) if row.choices else None
+    if chosen is None and node.name.text != "dict":
+        return None
+    arguments = item.label.source.slice(Span(node.args[0].span.start, node.args[-1].span.end))
+    return (f"write `{row.name}{'' if chosen is None else f' {chosen}'}({arguments})`",)

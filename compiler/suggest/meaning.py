@@ -315,11 +315,11 @@ def choice(row: schema.Setting, text: str) -> str | None:
         return same  # only separators differ: `llama-3.1` stands for `llama3.1`, and not for `llama3`
     if own_reason(f"{row.name} {text}") is not None:
         return None
+    if row.path == "strategy" and "offload" in typed and typed != "offload":
+        return None  # `deepspeed_stage_2_offload` is not `zero2`, which would lose the offload
     inside = {name for name in row.choices if len(name) > 3 and any(c.isdecimal() for c in name) and name in typed}
     stage = re.search(r"(?:^|[_.-])z(?:ero)?_?([123])(?![0-9])", text.lower()) if row.path == "strategy" else None
     inside = inside or ({f"zero{stage[1]}"} if stage is not None else set())  # `ds_z3_config.json`
-    if len(inside) == 1 and row.path == "strategy" and "offload" in typed:
-        return None  # `zero2_offload` is not converted to `zero2`, which would lose the offload
     if len(inside) == 1:
         # the text contains one of the choices, as the file name `ds_config_zero3.json` contains `zero3`
         return inside.pop()

@@ -104,7 +104,7 @@ def _in_several_words(found: Diagnostic) -> Diagnostic | None:
     assert found.primary is not None
     source = found.primary.source
     start, end = line_bounds(source.text, found.primary.span.start, found.primary.span.start)
-    match = SPACED.fullmatch(source.text, start, end)
+    match = None if COMMAND.match(source.text, start, end) else SPACED.fullmatch(source.text, start, end)
     before = BODY + heads(source.text, start) if match is not None else ""
     if match is None or (before == BODY and match["name"].split()[0] in schema.CLAUSES):
         return None

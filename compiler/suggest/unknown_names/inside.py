@@ -8,7 +8,8 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.clause_words import described
-from xpc.compiler.suggest.components import head_word
+from xpc.compiler.suggest.components import head_word, with_shared_word
+from xpc.compiler.suggest.converted_values import NO
 from xpc.compiler.suggest.data_names import data_advice
 from xpc.compiler.suggest.extra_form import extra_suggestion
 from xpc.compiler.suggest.flag_values import head_choice, setting_of_choice
@@ -34,6 +35,8 @@ def inside(unknown: UnknownName) -> Suggestion:
         _first_line_in_a_clause,
         _about_data,
         _name_of_the_model,
+        _with_capital_letters,
+        _switch_of_the_block,
         _choice_of_the_clause,
         _choice_without_its_setting,
         _by_word_or_value,
@@ -82,9 +85,15 @@ def _is_vague(case: Inside, found: Suggestion) -> bool:
     """Whether a suggestion only lists the settings of the clause, or is about a setting of another clause that cannot
     have the value, or that is only guessed from a name that no setting and no argument has.
     """
-    if found.help == settings_of(case.clause) or (found.refusing and not is_in(found.refusing, case.clause)):
+    if _only_lists(case, found) or (found.refusing and not is_in(found.refusing, case.clause)):
         return True
     return found.elsewhere and meaning(case.name, exact=True) is None
+
+
+def _only_lists(case: Inside, found: Suggestion) -> bool:
+    """Whether a suggestion only lists the settings of the clause, or several of them that share a word with the name."""
+    shared = with_shared_word(case.name, case.unknown.clause)
+    return found.help == settings_of(case.clause) or (len(shared) > 1 and found.help == f"write {either(shared)}")
 
 
 def _by_its_words(case: Inside, found: Suggestion) -> Suggestion | None:
@@ -92,7 +101,7 @@ def _by_its_words(case: Inside, found: Suggestion) -> Suggestion | None:
     another clause (`found`) is replaced only if all words of the name are names of the setting.
     """
     by_words = described(case.unknown, case.clause)
-    if by_words is None or (found.help != settings_of(case.clause) and not by_words.named):
+    if by_words is None or not (by_words.named or _only_lists(case, found)):
         return None
     row = by_words.row
     if by_words.named:
@@ -118,6 +127,21 @@ def _name_of_the_model(case: Inside) -> Suggestion | None:
     """Handle the name of the model in a block about it: `path = "me/model"` in `model`."""
     form = named_outside(case.unknown, case.clause)
     return None if form is None else case.says(form, code="XP102")
+
+
+def _with_capital_letters(case: Inside) -> Suggestion | None:
+    """Handle a setting of the clause with capital letters: `LR` in `optimizer` is `lr`."""
+    path = f"{case.clause}.{case.name.lower()}"
+    known = path in schema.BY_PATH and path not in NEVER_LEGAL
+    return of_guess(case.unknown, Meaning(path, own=True)) if known else None
+
+
+def _switch_of_the_block(case: Inside) -> Suggestion | None:
+    """Handle a switch of the block itself: `enabled = true` in `fp16 { ... }`."""
+    if case.name.lower() not in ("enabled", "enable") or meaning(f"{case.block} {case.name}", exact=True) is not None:
+        return None
+    off = case.typed.strip('"').lower() in NO
+    return case.says("leave the block out, which turns it off" if off else f"leave `{case.name}` out: the block turns it on")
 
 
 def _choice_of_the_clause(case: Inside) -> Suggestion | None:
