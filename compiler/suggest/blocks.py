@@ -22,7 +22,7 @@ from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.numbers import rewrite_number
 from xpc.compiler.suggest.pasted import BODY, SHELL, as_value, rewrite_options, rewritten
-from xpc.compiler.suggest.pasted_blocks import EVERYTHING
+from xpc.compiler.suggest.pasted_blocks import EVERYTHING, joined, of_one_clause
 from xpc.compiler.suggest.registry_names import either
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
@@ -152,7 +152,8 @@ def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[s
     for source in {one.primary.source.name: one.primary.source for one in found if one.primary is not None}.values():
         for block in _blocks(source):
             inside = [one for one in out if _is_in(one, source, block.span)]
-            if inside and (block.python or (any(one.code in CODES for one in inside) and _is_foreign(block))):
+            known = all(one.code not in CODES for one in inside) and letters(block.name) not in EVERYTHING
+            if inside and (block.python or (not known and _is_foreign(block))):
                 first = out.index(inside[0])
                 out = [one for one in out if one not in inside]
                 out.insert(first, _rewritten(inside[0], source, block))
@@ -183,6 +184,8 @@ def _is_foreign(block: Block) -> bool:
     """
     if block.name in schema.CLAUSES:
         return not any(schema.children(block.name)) and block.name not in ("sweep", "extra", "data", *schema.ADAPTERS)
+    if letters(block.name) in EVERYTHING:
+        return True  # `config { lr = 1e-5 }`, although `config` is a setting of `model`
     names = [*schema.CLAUSES, *schema.bare_choices(), *schema.outer_names()]
     clause = typo_of(block.name, [one for one in schema.CLAUSES if one != "train"])
     typo = meaning(block.name, exact=True) is None and typo_of(block.name, names) is not None
@@ -248,9 +251,10 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
     advised = (
         _as_call(block) if block.python else _hardware(block) if block.name == "hardware" else _single_value(block)
     ) or _forms(block)
-    forms = [form for form, _ in advised if form is not None]
-    complete = len(forms) == len(advised)
-    joined = (" " if block.header else "\n").join(forms)
+    advised = of_one_clause(advised)
+    complete = all(form is not None for form, _ in advised)
+    forms = joined([form for form, _ in advised if form is not None])
+    text = (" " if block.header else "\n").join(forms)
     help = ", ".join(f"`{form}`" for form in forms)
     rest = "; ".join(dict.fromkeys(help for form, help in advised if form is None))
     known, name = block.name in schema.CLAUSES, block.name[:60]
@@ -268,7 +272,7 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
         message=message,
         primary=Label(source, block.location),
         help="; ".join(filter(None, (f"write {help}" if forms else "", rest)))[:600],
-        edits=(Edit(block.span, joined),) if complete else (),
+        edits=(Edit(block.span, text),) if complete else (),
     )
 
 

@@ -34,7 +34,7 @@ def data_advice(unknown: UnknownName) -> str | None:
         order = ", ".join(named.get(one, one.upper()) for one in PARTS[name])
         return f"write `columns = [{order}]`: the names of the rows' columns, in this order"
     if name in SOURCES:
-        source = unknown.typed if unknown.typed and unknown.typed[:1] != "[" else '"rows.jsonl"'
+        source = (unknown.typed or "").strip("[] ").partition(",")[0].strip() or '"rows.jsonl"'
         return f"write the source `{source}` on a line of its own in the block, or write `on {source}` without a block"
     rows = mixture_row(name, unknown.typed) if isinstance(unknown.node, Number | Count) else None
     return None if rows is None else f"write `{rows}`: {TAKE_HELP}"

@@ -32,7 +32,7 @@ VALUE = r"\"[^\"\n]*\"|'[^'\n]*'|\{[^{}\n]*\}|\[[^\]\n]*\]|(?!--?[A-Za-z])[^\s#\
 FLAG = re.compile(rf"--?(?P<name>[A-Za-z][\w.-]*)(?:=(?P<one>{VALUE})|(?P<many>(?:[ \t]+(?:{VALUE}))*))")
 ROWS = r"\"[^\"\n]+\.(?:jsonl?|csv|parquet|arrow|txt)\""
 YAML = re.compile(
-    rf"[ \t]*(?:- )?(?P<name>[A-Za-z][\w.-]*(?:/[\w.-]+)?|{ROWS}):[ \t]*(?P<one>{VALUE})?[ \t]*(?:#.*)?$", re.M
+    rf"[ \t]*(?:- )?(?P<name>[A-Za-z][\w.-]*(?:/[\w.-]+)?|{ROWS}):[ \t]*(?P<one>\d+ x [\w.-]+|{VALUE})?[ \t]*(?:#.*)?$", re.M
 )
 KWARG = re.compile(rf"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?")
 """A pattern for `name = value` as in Python, TOML or Hydra. Such text is no setting if it ends with a comma, or has
@@ -41,9 +41,9 @@ single quotes or a path without quotes.
 AFTER_NAME = re.compile(r"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]+(?P<one>\[[^\]\n]*\]),?[ \t]*(?:#.*)?")
 """A pattern for a list without `=`: `targets [q_proj, v_proj]`."""
 SPACED = re.compile(
-    rf"[ \t]*(?P<name>[A-Za-z][\w.-]*(?:[ \t]+[A-Za-z][\w.-]*){{1,4}})[ \t]*=[ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?"
+    rf"[ \t]*(?P<name>[A-Za-z][\w.-]*(?:[ \t]+[A-Za-z][\w.-]*){{1,4}})[ \t]*[=:][ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?"
 )
-NAMES_OF = ("XP023", "XP101", "XP102", "XP104")
+NAMES_OF = ("XP014", "XP023", "XP101", "XP102", "XP104")
 COMMAND = re.compile(
     r"[ \t]*(?:export[ \t]+(?P<variable>[A-Za-z_]\w*)=(?P<value>[^\s\"']*)"
     r"|(?P<setup>source|module[ \t]+load|conda[ \t]+activate)[ \t]+[\w./~$-]"
@@ -52,11 +52,12 @@ COMMAND = re.compile(
 """A pattern for the beginning of a line of a shell script."""
 SHELL = "a spec has no commands of a shell"
 NAMES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)+")
-BARE = re.compile(r"[A-Za-z][\w.-]*|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?|\[.*\]|\".*\"")
+BARE = re.compile(r"[A-Za-z][\w.-]*|\d+ x [\w.-]+|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?|\[.*\]|\".*\"")
 JSON = r"\"[^\"\n]*\"|'[^'\n]*'|\[[^\]\n]*\]|[^\s,{}\"']+"
 LINE = re.compile(
     rf"[ \t]*(?P<quote>[\"'])(?P<name>\w+)(?P=quote):[ \t]*(?P<one>\{{[^{{}}\n]*\}}|{JSON}),?[ \t]*(?:#.*)?$", re.M
 )
+QUOTES = "\"'"
 ROUNDS = 4
 """The largest number of times that edits are applied and the result is checked again."""
 HEADER, BODY = "train m on d with ", "xpc 1\ntrain m on d\n"
@@ -86,16 +87,18 @@ class Rewritten:
 def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace the parser's findings about pasted options by findings that say which settings to write instead."""
     out: list[Diagnostic] = []
-    end = 0
+    end = 0  # findings before this position are about a text that an earlier one replaces
     for one in problems:
-        if one.code in NAMES_OF and one.primary is not None and one.primary.span.start >= end:
-            joined = _in_several_words(one)
-            end = end if joined is None else line_bounds(one.primary.source.text, one.primary.span.start, one.primary.span.start)[1]
-            one = joined or one
-        if one.code not in CODES or one.primary is None or one.primary.span.start >= end:
-            out.append(_rewritten(one) if one.code in CODES and one.primary is not None else one)
-            block = block_at(one.primary.source.text, one.primary.span.start) if out[-1] is not one else None
-            end = block.end if block is not None and block.items else 0
+        at = one.primary
+        if at is None or one.code not in (*CODES, *NAMES_OF):
+            out.append(one)
+        elif at.span.start >= end or one.code not in (*CODES, "XP023"):
+            joined = _in_several_words(one) if one.code in NAMES_OF else None
+            new = joined or (_rewritten(one) if one.code in CODES else one)
+            out.append(new)
+            block = None if new is one or joined is not None else block_at(at.source.text, at.span.start)
+            end = block.end if block is not None and block.items else end
+            end = joined.primary.span.end if joined is not None and joined.primary is not None else end
     return out
 
 
@@ -134,6 +137,9 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
     block = block_at(text, at)
     if block is not None:
         return _block_rewritten(found, block, BODY + heads(text, at))
+    before = BODY + heads(text, at)
+    if text[at : at + 2] == "- " and before.startswith(f"{BODY}data") and text[start:at].strip() == "":
+        return evolve(found, message="a source has no dash", help="leave `-` out", edits=(Edit(Span(at, at + 2), ""),))
     if text[at : at + 1] == "-":
         options = _flags(text, at, end)
         message = "in a spec, options of a command line become settings without dashes"
@@ -153,7 +159,7 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
     if not options:
         return found
     header = "train" in text[start:at].split()
-    before = HEADER if header else BODY + heads(text, at)
+    before = HEADER if header else before
     rewrites = [_option_rewritten(one, before) for one in options]
     shown = [one.help + ", without a comma" * (text[at] == "," and one.form is not None) for one in rewrites]
     edits = tuple(Edit(one.span, rewrite.form) for one, rewrite in zip(options, rewrites) if rewrite.form is not None)
@@ -175,6 +181,10 @@ def _block_rewritten(found: Diagnostic, block: PastedBlock, before: str) -> Diag
         line = found.primary.source.text[block.first.start : block.first.end].strip()
         message = f"`{line}` is not a block of the language"
         return evolve(found, message=message, primary=label, help="leave the line out", edits=block.edits)
+    if block.head == "hardware":
+        message = "`hardware` takes its value on the same line, not in a block of settings"
+        help = "write `hardware N x GPU`, with the number and the name of your GPUs"
+        return evolve(found, message=message, primary=label, help=help, edits=())
     if not block.items:
         message = "a block of xpc begins with its name and `{`, and ends with `}`"
         return evolve(found, message=message, primary=label, help=f"write `{block.head} {{`", edits=block.edits)
@@ -297,6 +307,10 @@ def _mapping(option: Option, before: str) -> Rewritten:
     whole = _rewritten_after(before, f"{option.name}({settings})")
     if inside and whole.form is not None:
         return whole
+    pairs = ", ".join(f'"{name}={value.strip(QUOTES)}"' for name, value in inside)
+    texts = _rewritten_after(before, f"{option.name}=[{pairs}]") if option.name in ("env", "environment") else whole
+    if inside and texts.form is not None:
+        return texts
     rewrites = [_rewritten_after(before, f"{option.name}_{name}={as_value(value)}") for name, value in inside]
     forms = [one.form for one in rewrites if one.form is not None]
     if not rewrites:

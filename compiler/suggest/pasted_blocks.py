@@ -1,11 +1,12 @@
 """Find blocks of YAML, JSON and TOML that were pasted into a spec, and write them as blocks of xpc: `lora:` with
-indented lines below it becomes `lora {`, these lines, and `}`. Imported only for such a mistake.
+indented lines below it becomes `lora {`, these lines, and `}`. Also join the settings of a clause that a block of
+another tool becomes. Imported only for such a mistake.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from xpc.compiler.language import schema
@@ -79,7 +80,8 @@ def heads(text: str, at: int) -> str:
 @lru_cache(maxsize=64)
 def _legal(lines: str) -> str:
     """The first lines of nested blocks, if the language has these blocks. "" otherwise."""
-    text = f"xpc 1\ntrain m on d\n{lines}" + "}\n" * lines.count("{\n")
+    data = re.match(r"data ([\w-]+) ", lines)
+    text = f"xpc 1\ntrain m on {'d' if data is None else data[1]}\n{lines}" + "}\n" * lines.count("{\n")
     file, found = parse(Source("heads.xp", text))
     unknown = found or [one for one in expand(file).problems if one.code in UNKNOWN]
     return "" if unknown else lines
@@ -145,7 +147,7 @@ def _of_toml(text: str) -> Iterator[PastedBlock]:
 
 
 def _has_settings(name: str) -> bool:
-    return name == "sweep" or (name in schema.CLAUSES and any(schema.children(name)))
+    return name in ("sweep", "extra") or (name in schema.CLAUSES and any(schema.children(name)))
 
 
 def _of_yaml(text: str) -> Iterator[PastedBlock]:
@@ -175,10 +177,39 @@ def _of_yaml(text: str) -> Iterator[PastedBlock]:
 def _closed(match: re.Match[str], ends: list[int], items: list[str]) -> Iterator[PastedBlock]:
     """The block of a line of YAML, if lines that belong to it follow."""
     first = Span(match.start("name"), match.end())
-    if ends and items and all(items) and not match["more"]:
+    if ends and match["name"] == "hardware":
+        yield PastedBlock("hardware", Span(first.start, ends[0]), ends[0], True, ("",))
+    elif ends and items and all(items) and not match["more"]:
         yield PastedBlock(match["name"], Span(first.start, ends[0]), ends[0], True, tuple(items))
     elif ends and not any(items) and _has_settings(match["name"]):
         colon = match.string.rfind(":", first.start, first.end) + 1
         yield PastedBlock(_head(match), Span(first.start, colon), ends[0], False)
     elif ends and letters(match["name"]) in EVERYTHING:
         yield PastedBlock("", first, ends[0], False)
+
+
+CALL = re.compile(r"(?P<clause>\w+)\((?P<settings>.*)\)")
+
+
+def of_one_clause(advised: list[tuple[str | None, str]]) -> list[tuple[str | None, str]]:
+    """Decide between several clauses by the other settings of the block: beside `lora(alpha=32)`, `rank = 16` is
+    `lora(rank=16)`, and not `optimizer(rank=16)`.
+    """
+    heads = {call["clause"] for form, _ in advised if form is not None and (call := CALL.fullmatch(form))}
+    out: list[tuple[str | None, str]] = []
+    for form, help in advised:
+        ways = re.findall(r"`(\w+)(\([^`]*\))`", help) if form is None and " or `" in help else []
+        fitting = [head + rest for head, rest in ways if head in heads]
+        out.append((fitting[0], "") if len(fitting) == 1 else (form, help))
+    return out
+
+
+def joined(forms: Sequence[str]) -> list[str]:
+    """Join the settings of a clause, which may be written only once: `lora(rank=8, alpha=16)`."""
+    out: dict[str, str] = {}
+    for form in forms:
+        call = CALL.fullmatch(form)
+        head = form if call is None else call["clause"]
+        before = CALL.fullmatch(out.get(head, ""))
+        out[head] = form if call is None or before is None else f"{head}({before['settings']}, {call['settings']})"
+    return list(out.values())
