@@ -50,12 +50,6 @@ def test_longest_rows_of_the_hub_are_those_of_its_first_rows(warm: Warm) -> None
     assert any("the first 1,000 rows of org/rows are read from the hub" in one for one in found["progress"])
 
 
-def test_all_rows_of_the_hub_are_announced(warm: Warm) -> None:
-    found = of_hub(warm, "hub-all", "all", "first")
-    assert found["answer"]["counts"]["rows"] == 3000
-    assert any("all rows of org/rows are read from the hub" in one for one in found["progress"])
-
-
 def test_tools_of_a_hub_row_are_in_its_text(warm: Warm) -> None:
     found = of_hub(warm, "hub-tools", "", "first")
     text = "".join(token[1] for token in found["answer"]["rows"][0]["sequences"][0]["tokens"])

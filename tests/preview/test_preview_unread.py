@@ -128,6 +128,9 @@ def test_a_parquet_file_is_checked_and_a_json_file_is_not_checked_again(warm: Wa
 def test_the_rows_of_the_hub_that_are_read_are_checked(warm: Warm, scan: str, many: int) -> None:
     found = of_hub(warm, f"unread-{scan}", scan, "first")
     assert found["answer"]["written"] == {"0": many}
+    assert found["answer"]["counts"]["rows"] == many or scan != "all"
+    announced = any("all rows of org/rows are read from the hub" in one for one in found["progress"])
+    assert announced == (scan == "all")
     with open(path(found["scratch"], 0), encoding="utf-8") as handle:
         rows = [json.loads(line) for line in handle]
     assert [one["row"] for one in rows] == [*range(many)]

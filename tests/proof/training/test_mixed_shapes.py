@@ -12,7 +12,7 @@ import pytest
 from emitted import put
 from method_runs import Warm
 from prepared_data import trained_on
-from tiers import EACH_STACK
+from tiers import EACH_STACK, nightly_but
 from tiny_runs import lines, spec
 
 from xpc.compiler.stacks import DEFAULT, STACKS, load
@@ -134,7 +134,9 @@ def test_a_mixture_of_shapes_trains_and_is_evaluated_on_two_processes(warm: Warm
     assert evaluated[1] < evaluated[0]
 
 
-@pytest.mark.parametrize("target", [one for one in STACKS if "assistant_only_loss" in ARGUMENTS[one]])
+@pytest.mark.parametrize(
+    "target", nightly_but([one for one in STACKS if "assistant_only_loss" in ARGUMENTS[one]], DEFAULT.__eq__)
+)
 def test_an_evaluation_set_of_another_shape_has_its_own_loss_mask(warm: Warm, tmp_path: Path, target: str) -> None:
     put(warm.location, FILES)
     held = 'data held {\n  "mixed-pairs.jsonl"\n}'

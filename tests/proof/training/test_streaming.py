@@ -12,7 +12,7 @@ import pytest
 from emitted import put
 from method_runs import Warm, tensors
 from prepared_data import trained_on
-from tiers import FIRST_AND_LAST
+from tiers import FIRST_AND_LAST, nightly_but
 from tiny_runs import lines, spec
 
 from xpc.compiler.stacks import DEFAULT, STACKS, load
@@ -72,7 +72,7 @@ PACKS = [one for one in STACKS if "bfd" in getattr(load(one), "packing", ())]
 """Stacks on which packed rows do not attend to each other on a CPU."""
 
 
-@pytest.mark.parametrize("target", PACKS)
+@pytest.mark.parametrize("target", nightly_but(PACKS, DEFAULT.__eq__))
 def test_packed_sequences_of_a_stream_are_those_of_complete_rows(warm: Warm, target: str) -> None:
     batch = " packing(isolate=mask, strategy=bfd)"
     complete, streamed = prepared(

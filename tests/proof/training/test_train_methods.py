@@ -29,7 +29,7 @@ from method_runs import (
     types,
 )
 from stacks import Run, payload
-from tiers import FIRST_AND_LAST, named, nightly_but
+from tiers import EACH_STACK, FIRST_AND_LAST, named, nightly_but
 
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.rewards import REWARDS as REGISTERED
@@ -195,7 +195,7 @@ WEIGHTS = {
 WEIGHED = (("rloo", DEFAULT), *(("grpo", one) for one in STACKS))
 
 
-@pytest.mark.parametrize(("method", "target"), nightly_but(WEIGHED, lambda one: one[1] in (DEFAULT, OTHERS[0])))
+@pytest.mark.parametrize(("method", "target"), nightly_but(WEIGHED, lambda one: one[1] == DEFAULT))
 def test_weights_of_rewards_reach_the_weights_of_the_model(
     runs: Runs, warm: Warm, tmp_path_factory: pytest.TempPathFactory, method: str, target: str
 ) -> None:
@@ -217,7 +217,7 @@ def test_weights_of_rewards_reach_the_weights_of_the_model(
         assert done["heavy"].summary["results"][f"rewards/{name}/mean"]["best"] == pytest.approx(max(values))
 
 
-@pytest.mark.parametrize("target", FIRST_AND_LAST)
+@pytest.mark.parametrize("target", EACH_STACK)
 def test_rewards_with_a_name(warm: Warm, tmp_path_factory: pytest.TempPathFactory, target: str) -> None:
     text = small(f"method grpo(rewards=[{', '.join(REGISTERED)}], {ONLINE_SETTINGS})", method="grpo", target=target)
     done = warm.train(text, f"{target}-registered", target, str(tmp_path_factory.mktemp("registered")))
@@ -263,7 +263,7 @@ def test_a_prompt_that_fills_seq_costs_its_row_and_no_more(
         assert f"{48 - dropped} rows to train on" in done.output
 
 
-@pytest.mark.parametrize("target", FIRST_AND_LAST)
+@pytest.mark.parametrize("target", EACH_STACK)
 def test_kto_takes_pairs_apart(warm: Warm, tmp_path_factory: pytest.TempPathFactory, target: str) -> None:
     text = small("method kto", method="kto", data="preferences", target=target)
     done = warm.train(text, f"{target}-kto-pairs", target, str(tmp_path_factory.mktemp("pairs")))
