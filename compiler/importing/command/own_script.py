@@ -285,7 +285,19 @@ def _warn_of_more(named: Draft, script: Draft) -> None:
         named.warn(entries[0], f"the script does more than its arguments state: {why}{others}")
 
 
-ADDED = ("batch.", "data.", "optimizer", "schedule", "precision", "memory", "lora", "qlora", "method.", "seed")
+ADDED = (
+    "model.chat_template",
+    "batch.",
+    "data.",
+    "optimizer",
+    "schedule",
+    "precision",
+    "memory",
+    "lora",
+    "qlora",
+    "method.",
+    "seed",
+)
 """Settings that are copied from the draft of the script if the script changes the values of its arguments."""
 
 

@@ -204,7 +204,9 @@ def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> 
         method = method or (script.draft.method if script.draft is not None else "sft")
     short = {} if chat else _abbreviated(entries, script_text)
     entries = {short.get(key, key): one for key, one in entries.items()}
-    draft, source = trlyaml.start(evolve(overrides, method=method or ("sft" if chat else None)), entries, line.file)
+    draft, source = trlyaml.start(
+        evolve(overrides, method=method or ("sft" if chat else None)), entries, line.file, None, script_text
+    )
     draft.trl_rewards = not script_text or "trl.rewards" in script_text
     for key, name in short.items():
         draft.warn(entries[name], f"it is read as `{name}`: argparse takes the beginning of a name"

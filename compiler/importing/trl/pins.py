@@ -22,6 +22,8 @@ REQUIREMENT = re.compile(
 )
 """Matches a requirement such as `trl==0.12.0`, `trl>=0.9,<0.13`, or `trl = "^0.11.4"`."""
 LOCKED = re.compile(r'name = "trl"\s+version = "(\d[\w.]*)"')
+COMMANDS = re.compile(r"^from trl\.commands(?:\.cli_utils)? import ", re.MULTILINE)
+"""Matches an import of a module that TRL has up to version 0.12."""
 BOUND = re.compile(r"(===?|~=|>=|<=|<|>|=)\s*v?(\d+)(?:\.(\d+))?([.\d]*)")
 
 
@@ -30,6 +32,9 @@ def stated(text: str, file: str, read: Callable[[str], bytes | None]) -> tuple[f
     the script's own text takes precedence over a requirement in a file near the script. If there is no requirement, the
     pair is all versions and "".
     """
+    older = COMMANDS.search(text)
+    if older is not None:
+        return _allowed("<0.13"), _location(file, text, older)
     for name, content in _texts(text, file, read):
         for found in LOCKED.finditer(content):
             return _allowed(f"=={found[1]}"), _location(name, content, found)

@@ -67,3 +67,26 @@ def test_processing_class_is_newer_than_0_11() -> None:
 def test_a_new_family_is_for_a_new_version() -> None:
     text = SCRIPT.format(", warmup_ratio=0.1", "").replace("Qwen2.5-0.5B", "Qwen3.5-2B")
     assert imported(text, name="train.py").draft.stack.name == "trl-1.16"
+
+
+COMMANDS = """
+from trl.commands.cli_utils import SFTScriptArguments, TrlParser
+from datasets import load_dataset
+from transformers import AutoTokenizer
+from trl import ModelConfig, SFTConfig, SFTTrainer
+args, training, model = TrlParser((SFTScriptArguments, SFTConfig, ModelConfig)).parse_args_and_config()
+tokenizer = AutoTokenizer.from_pretrained(model.model_name_or_path)
+tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+rows = load_dataset(args.dataset_name)
+SFTTrainer(model.model_name_or_path, args=training, train_dataset=rows["train"], tokenizer=tokenizer, **other()).train()
+"""
+
+
+def test_a_module_that_trl_no_longer_has_dates_a_launched_script(tmp_path: Path) -> None:
+    (tmp_path / "sft.py").write_text(COMMANDS)
+    command = "python sft.py --model_name_or_path Qwen/Qwen2.5-0.5B --dataset_name org/rows --learning_rate 1e-5\n"
+    found = imported(command, name="run.sh", root=str(tmp_path))
+    assert found.draft.trl == "0.12"
+    assert not any("several versions" in one for one in found.messages)
+    assert "checkpointing = false" in found.text, "trl 0.12 does not recompute"
+    assert "chat_template = file(" in found.text, "the script sets it, whatever its arguments are"
