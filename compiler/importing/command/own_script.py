@@ -318,6 +318,10 @@ def _add(named: Draft, script: Draft) -> None:
             named.settings[path] = written
             named.files.update({name: data for name, data in script.files.items() if f'"{name}"' in written.text})
             named.warn(written.entry, f"the script sets it, and the spec has its value: {path} = {written.text}")
+            # versions of TRL up to 0.18 have one way of packing, which the script does not state
+            how = script.settings.get(f"{path}.strategy") if path == "batch.packing" else None
+            if how is not None:
+                named.settings.setdefault(f"{path}.strategy", how)
             # the script evaluates on the rows that it holds out, and not on the split that its arguments name
             if path == "data.holdout":
                 named.settings.pop("eval.split", None)

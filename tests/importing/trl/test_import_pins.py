@@ -78,7 +78,8 @@ args, training, model = TrlParser((SFTScriptArguments, SFTConfig, ModelConfig)).
 tokenizer = AutoTokenizer.from_pretrained(model.model_name_or_path)
 tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
 rows = load_dataset(args.dataset_name)
-SFTTrainer(model.model_name_or_path, args=training, train_dataset=rows["train"], tokenizer=tokenizer, **other()).train()
+SFTTrainer(model.model_name_or_path, args=training, train_dataset=rows["train"], tokenizer=tokenizer, packing=True,
+           **other()).train()
 """
 
 
@@ -89,4 +90,5 @@ def test_a_module_that_trl_no_longer_has_dates_a_launched_script(tmp_path: Path)
     assert found.draft.trl == "0.12"
     assert not any("several versions" in one for one in found.messages)
     assert "checkpointing = false" in found.text, "trl 0.12 does not recompute"
+    assert "packing(strategy=wrapped)" in found.text
     assert "chat_template = file(" in found.text, "the script sets it, whatever its arguments are"
