@@ -99,6 +99,14 @@ def replaced(command: str, text: str, extended: bool = False) -> str | None:
     find, new, every = _finder(parts[0], extended), "" if deletes else parts[1], "g" in parts[-1]
     if find is None or "&" in new or re.search(r"\\(?!1)", new) or len(new) * text.count("\n") > MAX_SIZE:
         return None
+    try:
+        return _edited(text, find, new, every, deletes)
+    except Untried:
+        return None
+
+
+def _edited(text: str, find: Callable[[str, int], Found | None], new: str, every: bool, deletes: bool) -> str:
+    """Replace what `find` finds in each line by `new`, or delete the lines. Raises Untried."""
     lines: list[str] = []
     for line in text.split("\n"):
         at, out, found = 0, [], find(line, 0)
@@ -113,6 +121,11 @@ def replaced(command: str, text: str, extended: bool = False) -> str | None:
     return "\n".join(lines)
 
 
+class Untried(Exception):
+    """Raised for a line that has the beginning of a pattern more than TRIES times without its end."""
+
+
+TRIES = 50
 Found = tuple[int, int, str]
 
 
@@ -127,21 +140,27 @@ def _finder(pattern: str, extended: bool) -> Callable[[str, int], Found | None] 
         return None
     head = re.sub(r"\\(.)", r"\1", found["text"])
     start = head + (found["next"] or "")
-    kind = None if found["kind"] is None else re.compile("[^\\n]" if found["kind"] == "." else found["kind"])
+    try:
+        kind = None if found["kind"] is None else re.compile("[^\\n]" if found["kind"] == "." else found["kind"])
+    except re.error:  # such as `[z-a]`
+        return None
     tail, stays = found["tail"] or "", found["kind"] == "."
+    run = None if kind is None else re.compile(f"(?:{kind.pattern})*")
     if not start or (tail and kind is not None and not stays and kind.match(tail)):
         return None
 
     def find(line: str, after: int) -> Found | None:
         at = line.find(start, after)
-        while at >= 0:
+        for _ in range(TRIES):
+            if at < 0:
+                return None
             first = at
             while found["space"] and first > after and line[first - 1] in " \t":
                 first -= 1
             end = at + len(start)
             group = line[first : at + len(head)] if found["open"] else ""
-            while kind is not None and not stays and end < len(line) and kind.match(line[end]):
-                end += 1
+            if run is not None and not stays and (passed := run.match(line, end)) is not None:
+                end = passed.end()
             if stays:
                 last = line.rfind(tail, end) if tail else len(line)
                 end = last + len(tail) if last >= 0 else -1
@@ -155,7 +174,7 @@ def _finder(pattern: str, extended: bool) -> Callable[[str, int], Found | None] 
             if found["begin"] or stays:
                 return None
             at = line.find(start, at + 1)
-        return None
+        raise Untried
 
     return find
 

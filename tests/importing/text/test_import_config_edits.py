@@ -43,3 +43,9 @@ def test_patterns_of_sed_find_what_sed_finds(pattern: str) -> None:
     for command in (f"s|{pattern}|{group}N|", f"s|{pattern}|N|g"):
         found = subprocess.run(["sed", command], input=text, text=True, capture_output=True, check=True).stdout
         assert filters.replaced(command, text) == found
+
+
+def test_a_long_line_takes_linear_time() -> None:
+    line = "a" * 400_000
+    assert filters.replaced("s/a[a]*b/c/g", line) is None
+    assert filters.replaced("s/a.*b/c/g", line) == line
