@@ -29,7 +29,10 @@ def source_changes(
         yield Change(name, was, now, "the same sources in another order"), False
         return
     at = begun = 0
-    for start, end, begin, stop in (*blocks(*names, work=WORK), (len(before), len(before), len(after), len(after))):
+    for start, end, begin, stop in (
+        *blocks(names[0], names[1], WORK),
+        (len(before), len(before), len(after), len(after)),
+    ):
         for one, other in zip(before[at:start], after[begun:begin], strict=True):
             yield from _row_changes(name, one, other)
         at, begun = end, stop
