@@ -22,7 +22,7 @@ _OTHER_SHAPES = frozenset(
     (
         "aria_text", "bert", "bert-generation", "big_bird", "biogpt", "bitnet", "bloom", "blt", "camembert",
         "codegen", "cpmant", "ctrl", "data2vec-text", "dbrx", "diffllama", "electra", "ernie", "gpt-sw3", "gpt_neo",
-        "gpt_neox_japanese", "gptj", "hrm_text", "hyperclovax", "jais2", "megatron-bert", "moshi", "mpt", "musicgen",
+        "gpt_neox_japanese", "gptj", "hrm_text", "jais2", "megatron-bert", "moshi", "mpt", "musicgen",
         "musicgen_melody", "nanochat", "nemotron", "olmo", "openai-gpt", "persimmon", "phi", "recurrent_gemma",
         "reformer", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "rwkv",
         "stablelm", "trocr", "xglm", "xlm", "xlm-roberta", "xlm-roberta-xl", "xlnet", "xlstm", "xmod",

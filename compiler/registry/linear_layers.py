@@ -33,7 +33,7 @@ NAMES: dict[str, dict[str, str]] = {
         (
             "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "granite", "olmo", "olmo2",
             "cohere", "cohere2", "stablelm", "smollm3", "olmo3", "seed_oss", "exaone4", "ernie4_5", "cwm",
-            "hunyuan_v1_dense",
+            "hunyuan_v1_dense", "hyperclovax", "iquestcoder", "ministral3",
         ),
         _LLAMA,
     ),

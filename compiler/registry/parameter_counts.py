@@ -91,11 +91,11 @@ def llama(
     return evolve(s, layer_params=layer, outside=_embeddings(s) + s.hidden)
 
 
-def _plain(c: Config) -> Shape:
+def _plain(c: Config, head_dim: int | None = None) -> Shape:
     """The shape of Mistral and Phi-3: that of Llama without biases. Phi-3 joins several matrices into one, which does
     not change the number of parameters.
     """
-    s = _dimensions(c)
+    s = _dimensions(c, head_dim=head_dim)
     return evolve(s, layer_params=_attention(s) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden)
 
 
@@ -342,7 +342,10 @@ FAMILIES: dict[str, Callable[[Config], Shape]] = {
     "gpt_oss": _gpt_oss,
     "granite": llama,
     "hunyuan_v1_dense": _hunyuan,
+    "hyperclovax": lambda c: llama(c, norms=4 if c.flag("use_post_norm", True) else 2),
+    "iquestcoder": lambda c: llama(c, head_dim=128),
     "llama": llama,
+    "ministral3": lambda c: _plain(c, head_dim=128),
     "mistral": _plain,
     "mixtral": _mixtral,
     "olmo2": _olmo2,

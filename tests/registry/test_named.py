@@ -40,6 +40,7 @@ from xpc.compiler import registry
         ("LiquidAI/LFM2-8B-A1B", "lfm2_moe"),
         ("rednote-hilab/dots.llm1.inst", "dots1"),
         ("MiniMaxAI/MiniMax-M2", "minimax_m2"),
+        ("naver-hyperclovax/HyperCLOVAX-SEED-Think-14B", "hyperclovax"),
         ("someone/adopt-7b", None),
         ("mamba/nothing-of-it", None),
     ],
