@@ -107,6 +107,8 @@ def test_an_edit_means_what_was_written(written, right):
         ("data(streaming)", "`for 1000 steps`"),
         ("500steps", "for 500 steps"),
         ("image_root=3", "xpc list settings"),
+        ("eva_config=3", "write `lora(init = eva, init_rows = 256)`"),
+        ("min_pixels=3136", "the model's own processor"),
         ("quokka=3", "xpc list settings"),
         ('freeze {\n  except_parameters = [""]\n}', "such as"),
         ("lora(targets=[query_key_value])", "name modules of qwen2"),

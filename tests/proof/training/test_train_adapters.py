@@ -99,6 +99,7 @@ PREFIXES = {"vera": ".vera_", "loha": ".hada_", "miss": ".miss_block"}
 RUNS = (
     *(Kind(what, target) for what in PREFIXES for target in (DEFAULT, *OTHERS)),
     *(Kind(what, DEFAULT, "zero3") for what in ("vera", "miss")),
+    Kind("vera", DEFAULT, "zero1"),
     Kind("loha", DEFAULT, "zero2"),
     *(Kind(what, DEFAULT, strategy) for what in ("saved", "oft", "freeze") for strategy in ("one", "zero2")),
     Kind("dora"),
