@@ -67,8 +67,10 @@ class Capture:
         `Dataset.map` gets or returns. In a mixture of shapes, it is the first one with the rows of all shapes.
         """
         import importlib
+        import sys
 
-        part = importlib.import_module("trainer.library_internals.trl_preparation").PART
+        # bundles without a mixture of shapes lack this module
+        part = getattr(sys.modules.get("trainer.library_internals.trl_preparation"), "PART", None)
 
         def mapped(real: Any, rows: Any, *args: Any, **kwargs: Any) -> Any:
             # the data was tokenized before the trainer got it
