@@ -197,7 +197,7 @@ def call_of_python(row: Setting, item: Item, node: Value | None, typed: str) -> 
     from xpc.compiler.suggest.meaning import choice
 
     chosen = choice(row, node.name.text.rpartition(".")[2]) if row.choices else None
-    if chosen is None and node.name.text != "dict":
+    if chosen == node.name.text or (chosen is None and node.name.text != "dict"):
         return None
     arguments = item.label.source.slice(Span(node.args[0].span.start, node.args[-1].span.end))
     return (f"write `{row.name}{'' if chosen is None else f' {chosen}'}({arguments})`",)
