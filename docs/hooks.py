@@ -44,15 +44,9 @@ FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.S | re.M)
 SPEC = re.compile(r"(?:\s*#.*\n|\s*\n)*(?:xpc 1\b|train \S+ on |extends \"|\w+ ?(?:\w+ )?\{|\w+\([a-z_]+=)", re.M)
 WORKER = re.compile(r'(?<=")([./]*)assets/javascripts/workers/(search\.\w+\.min\.js)(?=")')
 """The address of the theme's search in a page; docs/search.js loads it."""
-WORDS = re.compile(r"^(#+) ([^\n]*)\n+<!-- search:([^>]*)-->\n", re.M)
-"""A heading, and below it other words for what the section answers: the search finds it by them."""
 TOPIC = re.compile(r"^\*\*([A-Z][^*\n]*)\.\*\* ", re.M)
 """The beginning of a paragraph with its topic in bold, which becomes a heading, so that the search knows it."""
 BAR = re.compile(r"`([^`\n]*\\\|[^`\n]*)`")
-
-
-asked: dict[tuple[str, str], list[str]] = {}
-"""The words of `WORDS` by page and heading; filled while the pages are read."""
 
 
 def _text(*names: str) -> str:
@@ -98,9 +92,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     page.meta["hide"] = ["toc"] if path in WIDE else []
     if "/" not in path:
         markdown = OUTSIDE.sub(lambda found: f"]({CARRIED}{found[1]}.txt", markdown)
-    for _, heading, words in WORDS.findall(markdown):
-        asked[page.url, re.sub("`([^`]*)`", r"<code>\1</code>", heading)] = " ".join(words.split()).split(", ")
-    markdown = TOPIC.sub(r"### \1\n\n", WORDS.sub(r"\1 \2\n", markdown))
+    markdown = TOPIC.sub(r"### \1\n\n", markdown)
     markdown = FENCE.sub(_fence, markdown)
     lines = [BAR.sub(_as_html, line) if line.startswith("|") else line for line in markdown.split("\n")]
     return "\n".join(lines)
@@ -115,21 +107,22 @@ def on_post_page(output: str, **_: Any) -> str:
 
 @event_priority(-100)
 def on_post_build(config: Any) -> None:
-    """Adds to the index of the search the words that the sections of pages state, and the names that other tools have
-    for a setting.
+    """Adds to the index of the search what users ask for a section (docs/asked.toml), and the names that other tools
+    have for a setting.
     """
     path = os.path.join(config["site_dir"], "search", "search_index.json")
     with open(path, encoding="utf-8") as handle:
         index = json.load(handle)
-    names = _names()
+    names, asked = _names(), tomllib.loads(_text("docs", "asked.toml"))
     for section in index["docs"]:
-        if words := asked.get((section["location"].partition("#")[0], section["title"])):
-            section["names"] = words
+        if phrases := asked.pop(section["location"], None):
+            section["asked"] = phrases
         if section["location"].startswith("reference/"):
             keys = re.findall(r"Decides: (.*)</", section["text"])
             paths = (section["title"], *re.findall(r"<code>(\w+)</code>", "".join(keys)))
             if known := sorted({name for one in paths for name in names.get(one, ())}):
                 section["names"] = known
+    assert not asked, f"docs/asked.toml has sections that the site does not have: {', '.join(asked)}"
     with open(path, "w", encoding="utf-8") as handle:
         json.dump(index, handle, separators=(",", ":"))
 

@@ -3,16 +3,17 @@
 //
 // The theme alone ranks badly: it searches each word of a question, also "how" and "do", as the beginning of a word, and
 // a title counts a thousand times a text. Here words are stemmed, stop words are left out, words of one line of
-// search_words.txt find each other, and the rank is BM25F over title, other names, title of the page, and text. The
-// other names are those of hooks.py: what other tools call a setting, and the words that pages state below a heading.
+// search_words.txt find each other, and the rank is BM25F over title, other names, what users ask, title of the page, and
+// text. The other names are what other tools call a setting, and asked.toml has what users ask for a section; hooks.py
+// adds both to the index. A section also counts more if one phrase of asked.toml resembles the question: see resembling().
 "use strict";
 
 const THEME = new URL("assets/javascripts/workers/" + new URL(self.location).searchParams.get("theme"), self.location);
 const SETUP = 0, QUERY = 2, RESULT = 3;
 // Weights of a section's fields; WHOLE is the factor of an identifier.
-const TITLE = 8, NAME = 6, PAGE = 1, TEXT = 1, WHOLE = 3;
+const TITLE = 8, NAME = 6, ASK = 1.5, PAGE = 1, TEXT = 1, WHOLE = 3;
 // How a part of a question counts: see scores().
-const SATURATION = 6, LENGTH = 0.75, COVERAGE = 0.6, HEADING = 0.8, MIX = 0.75, MOST = 2, LESS = 0.85, FAINT = 0.5;
+const SATURATION = 6, LENGTH = 0.75, COVERAGE = 0.6, HEADING = 0.8, MIX = 0.75, MOST = 2, LESS = 0.85, FAINT = 0.5, LIKE = 1;
 // Weights of what a word of a question is searched as; PART and INNER are those of the words of a phrase or identifier.
 const SYNONYM = 0.4, PREFIX = 0.6, MISSPELT = 0.5, PART = 0.2, INNER = 0.2;
 const ASKED = new Set(("how what which where when why who do does did done can could should would will is are be am was " +
@@ -26,6 +27,7 @@ const WEAK = new Set(("large big huge small very really much more less most diff
   "count set run running training train model suddenly always never back still only").split(" "));
 
 let sections = [], postings = new Map(), synonyms = new Map(), phrases = new Map(), longest = 1, average = 1;
+let asked = [], askedBy = new Map();
 const stems = new Map();
 
 function stem(word) {
@@ -92,7 +94,7 @@ function learnSections(docs) {
     const page = doc.location.split("#")[0], text = counts(doc.text);
     const size = [...text.values()].reduce((sum, one) => sum + one, 0);
     total += size;
-    const fields = [[counts(doc.title), TITLE], [text, TEXT], [named(doc.names || []), NAME]];
+    const fields = [[counts(doc.title), TITLE], [text, TEXT], [named(doc.names || []), NAME], [named(doc.asked || []), ASK]];
     if (page !== doc.location) fields.push([counts(titles.get(page) || ""), PAGE]);
     const title = new Set(words(doc.title).filter((one) => !ASKED.has(one)).map(stem));
     return { doc, at, size, title, fields, boost: doc.boost === undefined ? 1 : doc.boost };
@@ -110,6 +112,42 @@ function learnSections(docs) {
       postings.get(term).set(at, weight);
     }
   }
+  docs.forEach((doc, at) => (doc.asked || []).forEach((phrase) => learnAsked(at, phrase)));
+}
+
+// How rare a term is that so many sections have.
+const rarity = (count) => Math.log(1 + (sections.length - count + 0.5) / (count + 0.5));
+
+// A phrase is cut into parts as a question is.
+function learnAsked(at, phrase) {
+  const names = new Set(parts(phrase + " ").map(({ found }) => found.keys().next().value));
+  const known = [...names].map((name) => [name, rarity((postings.get(name) || new Map()).size)]);
+  for (const [name, idf] of known) {
+    if (!askedBy.has(name)) askedBy.set(name, []);
+    askedBy.get(name).push([asked.length, idf]);
+  }
+  asked.push({ at, total: known.reduce((sum, [, idf]) => sum + idf, 0) });
+}
+
+// How much of the question and of a phrase is the same, from 0 to 1, by the number of the section: its best phrase counts.
+// The parts have the importance that scores() gives them.
+function resembling(question, all) {
+  const shared = new Map(), best = new Map();
+  for (const { found, idf } of question) {
+    const here = new Map();
+    for (const [term, weight] of found)
+      for (const [phrase, rare] of askedBy.get(term) || [])
+        if (weight > (here.get(phrase) || [0])[0]) here.set(phrase, [weight, rare]);
+    for (const [phrase, [weight, rare]] of here) {
+      const [asks, has] = shared.get(phrase) || [0, 0];
+      shared.set(phrase, [asks + weight * idf, has + weight * rare]);
+    }
+  }
+  for (const [phrase, [asks, has]] of shared) {
+    const { at, total } = asked[phrase];
+    best.set(at, Math.max(best.get(at) || 0, (asks / all) * Math.min(1, has / total)));
+  }
+  return best;
 }
 
 // Whether one letter more, less, or another one, or two exchanged letters, make one word the other.
@@ -180,14 +218,15 @@ function covered(names, title) {
 // Scores of sections by their number: BM25F of the parts, times the share of the question that a section has, more if
 // the question has the section's title. How rare a part is: between how few sections have any of its variants, and how
 // few have the variants that this section has. A section that has only words of a phrase gets LESS.
-function scores(asked) {
+function scores(question) {
   const total = new Map(), share = new Map();
   let all = 0;
-  for (const { found, weight: importance = 1 } of asked) {
+  for (const part of question) {
+    const { found, weight: importance = 1 } = part;
     const weights = new Map(), inverse = new Map(), whole = new Set();
     for (const [term, weight] of found) {
       const has = postings.get(term) || new Map();
-      const idf = Math.log(1 + (sections.length - has.size + 0.5) / (has.size + 0.5));
+      const idf = rarity(has.size);
       for (const [at, count] of has) {
         weights.set(at, (weights.get(at) || 0) + weight * count);
         inverse.set(at, (inverse.get(at) || 0) + weight * count * idf);
@@ -195,7 +234,8 @@ function scores(asked) {
       }
     }
     const union = whole.size || weights.size;
-    const idf = importance * Math.log(1 + (sections.length - union + 0.5) / (union + 0.5));
+    const idf = importance * rarity(union);
+    part.idf = idf;
     all += idf;
     for (const [at, weight] of weights) {
       const factor = whole.has(at) ? 1 : LESS, mean = importance * inverse.get(at) / weight;
@@ -204,18 +244,19 @@ function scores(asked) {
       share.set(at, (share.get(at) || 0) + factor * idf);
     }
   }
-  const names = new Set(asked.flatMap(({ found }) => [...found.keys()].flatMap((term) => term.split(" "))));
+  const like = resembling(question, all);
+  const names = new Set(question.flatMap(({ found }) => [...found.keys()].flatMap((term) => term.split(" "))));
   for (const [at, score] of total) {
     const { boost, title } = sections[at];
-    total.set(at, score * (share.get(at) / all) ** COVERAGE * boost * (1 + HEADING * covered(names, title)));
+    const more = (1 + HEADING * covered(names, title)) * (1 + LIKE * (like.get(at) || 0));
+    total.set(at, score * (share.get(at) / all) ** COVERAGE * boost * more);
   }
   return total;
 }
 
 // Groups of sections by page, as the theme shows them: the best page first, and its best section first.
 function arranged(question, marked) {
-  const asked = parts(question), pages = new Map();
-  const ranked = [...scores(asked)].sort((a, b) => b[1] - a[1]);
+  const pages = new Map(), ranked = [...scores(parts(question))].sort((a, b) => b[1] - a[1]);
   for (const [at, score] of ranked) {
     const { doc } = sections[at], [page] = doc.location.split("#");
     if (!pages.has(page)) pages.set(page, []);
