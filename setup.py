@@ -1,4 +1,4 @@
-"""Finds the packages: each folder of grammar/, compiler/ and runtime/ with an `__init__.py`, below `xpc`."""
+"""Find the packages: grammar/, compiler/, runtime/ and their folders with an `__init__.py`, each as `xpc.NAME`."""
 
 from setuptools import find_packages, setup
 

@@ -66,7 +66,7 @@ def _index() -> str:
 
 
 def on_config(config: Any) -> None:
-    """Let the page's code blocks of `xp` have syntax colours."""
+    """Register the language `xp`, so that its code blocks get syntax colours."""
     register()
 
 
@@ -99,7 +99,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_post_page(output: str, **_: Any) -> str:
-    """Lets docs/search.js search."""
+    """Make each page load docs/search.js, which extends the theme's search."""
     page, found = WORKER.subn(r"\1search.js?theme=\2", output)
     assert found == 1, "the theme names its search otherwise: see WORKER"
     return page

@@ -32,7 +32,7 @@ PARTS = re.compile(
 def late_sentence(
     source: Source, text: str, errors: Sequence[Diagnostic]
 ) -> tuple[Train | None, tuple[Diagnostic, ...]]:
-    """Read the `train` line at which one of `errors` found a line below a clause or with another verb.
+    """Read a `train` line that one of `errors` reports, because it is below a clause or begins with another verb.
 
     Return a pair: the parsed line, whose spans refer to the original text, and the errors inside of it. The first item
     is None if the line cannot be parsed.

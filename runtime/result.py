@@ -22,9 +22,9 @@ HIGHER = ("reward", "rewards/margins", "rewards/accuracies")
 """Metrics for which a higher value is better. For all other metrics, such as a loss, a lower value is better."""
 PICTURE = "picture.svg"
 LARGEST_CARD = 2**16
-"""The most characters of a card that are read."""
+"""The maximum number of characters that are read from the card (README.md) of a model or dataset."""
 CARD_SECONDS = 5
-"""Seconds that the hub may take to answer for a card."""
+"""The timeout for the hub's answer to a request for a card, in seconds."""
 IMAGE_QUESTION = (
     '[{"role": "user", "content": [{"type": "image", "path": "image.png"}, {"type": "text", "text": "What is this?"}]}]'
 )

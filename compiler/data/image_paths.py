@@ -31,7 +31,7 @@ def image_paths(source: DataSource, workspace: Workspace) -> list[str] | None:
     """The paths of all images, in the order of the rows and without repetitions. None if the compiler does not read the
     rows (Parquet, large JSON or CSV).
 
-    URLs are left out, data URLs (images embedded in the rows) included.
+    URLs are left out, and so are data URLs (images embedded in the rows).
     """
     found: dict[str, None] = {}
     for part in source.parts or (source,):

@@ -99,7 +99,7 @@ def _schema(data: _Compact) -> tuple[Schema, int]:
 
 
 def _columns(schema: Schema, rows: int) -> tuple[list[str], int]:
-    """The columns and the number of rows."""
+    """The names of a file's columns, without the columns nested in them, together with the number of rows."""
     names, at = [], 1
     for _ in range(schema[0][CHILDREN]):
         names.append(schema[at][NAME].decode("utf-8"))

@@ -46,7 +46,7 @@ MAX_PROCESSES = 1024
 
 
 def _of_methods(path: Path, kind: k.Kind, doc: str, **more: Any) -> Setting:
-    """Make a setting that only those methods read whose `reads` contains its path."""
+    """Make a setting that only some methods read: those in whose list `reads` its path is."""
     return Setting(path, kind, doc, methods=readers(path), **more)
 
 

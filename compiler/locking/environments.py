@@ -67,8 +67,8 @@ def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, 
             continue
         try:
             out[name] = Environment(lines, _resolved((*base, *lines), python))
-        # these packages conflict with requirements.txt: they are installed by a separate pip command, and so also
-        # resolved separately
+        # These packages conflict with requirements.txt. A separate pip command installs them, so they are also resolved
+        # separately.
         except ResolveError:
             out[name] = Environment(lines, _resolved(lines, python))
     return out

@@ -190,13 +190,13 @@ def _apart(found: Iterable[Change]) -> Iterator[Change]:
 
 
 def planned(spec: Spec, now: Plan, settings: Settings) -> Change:
-    """The change to exactly these settings, with its plan and relative speed."""
+    """Plan the run with these settings changed and all others kept; return this change with its relative speed."""
     return _change(now, settings, plan(changed(spec, settings)))
 
 
 def as_typed(spec: Spec, checker: Checker, now: Plan, settings: Settings) -> Change:
-    """The change to these settings, as if a user had written them into the spec. The plan chooses again all settings
-    that the changed spec does not state.
+    """Plan the run as if a user had written these settings into the spec: the plan chooses anew all settings that the
+    changed spec does not state. Return this change with its relative speed.
     """
     return _change(now, settings, plan(rechosen(spec, settings, checker)))
 

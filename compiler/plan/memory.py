@@ -291,7 +291,7 @@ def _tied(load: Load) -> float:
     facts = load.facts
     if not facts.tied or load.adapters is not None or load.trained < facts.params:
         return 0.0
-    # if no gradient of the table is stored yet, the sum itself becomes the stored gradient
+    # if no gradient of the embedding table is stored yet, the sum of the two gradients becomes the stored gradient
     stored = not load.accumulates and load.stage < 2 and not load.layerwise
     element = load.element if load.stage >= 2 else load.weight
     return (2.0 if stored else 3.0) * facts.vocab * facts.hidden * element

@@ -78,8 +78,8 @@ def text(name: str) -> bytes:
 
 
 def forms() -> dict[str, dict[str, Any]]:
-    """For each built-in template: the kinds of rows that it refuses, the kinds that it omits, and whether a run can
-    train on its tool calls.
+    """For each built-in template: with which kinds of rows it fails (`refused`, such as "system"), which parts of a row
+    it does not write (`left_out`, such as "tool_calls"), and whether a run can train on its tool calls.
     """
     return read_json(__file__, "template_forms.json")
 

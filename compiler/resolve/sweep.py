@@ -147,7 +147,7 @@ class _Reader(Reporter):
         return (isinstance(head, Call) and head.name.text == "zip") or (isinstance(head, Ref) and head.name == "zip")
 
     def zip(self, node: Clause | Value) -> None:
-        """Read a zip. It has one pick for each position in its lists. The pick combines the values at this position."""
+        """Read a zip, which pairs lists: `gbs = [128, 256]` and `micro = [16, 8]` give two picks, not four."""
         head = node.head if isinstance(node, Clause) else node
         body = [*(head.args if isinstance(head, Call) else ()), *(node.body if isinstance(node, Clause) else ())]
         axes = []
@@ -321,8 +321,8 @@ class _Reader(Reporter):
     # -- values -----------------------------------------------------------------------------------------------------
 
     def pick(self, path: str, node: Value) -> Pick | None:
-        """Return the pick for one value of a list, or None if the value is wrong. The value is read as if it were the
-        setting's value outside of a sweep.
+        """Read one value of a list, such as the `1e-6` of `lr = [1e-6, 2e-6]`, as if it were the setting's only value.
+        Return what a member with this value sets, or None if the value is wrong.
         """
         label = self.label(node.span)
         if path == "model":

@@ -33,8 +33,8 @@ def with_weights(spec: CheckedSpec, workspace: Workspace, memory: FileMemory | N
 
 
 def local_models(spec: Spec) -> list[str]:
-    """Map the names in the spec of the folders of local models to their paths: the model, the teacher, and the adapter
-    whose training continues. Models on the hub are not included.
+    """The folders of local models, as the spec writes them: the model, the teacher, and the adapter whose training
+    continues. Models on the hub are not included.
     """
     models = [spec.model.path, spec.teacher.path if spec.teacher else None]
     folders = [*models, spec.continued.path if spec.continued else None]

@@ -127,8 +127,8 @@ def _difference_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
 
 
 def _argument_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
-    """Yield the sections of the changed arguments. If only one of the two stacks has an argument, it is in a section of
-    its own.
+    """Yield the sections about changed arguments: `Only on trl-0.18` for those that only one of the two stacks has, and
+    `Emitted arguments` for the others.
     """
     single = [each for each in one.arguments if one.across and ABSENT in (each.before, each.after)]
     for stack, side in zip(one.stacks, ("before", "after"), strict=True) if one.across else ():
@@ -187,7 +187,7 @@ def as_json(found: Comparison) -> str:
 
 
 def _value(value: object) -> object:
-    """Convert a part of a comparison for JSON. A change becomes its typed values or, if it has none, its texts."""
+    """Convert a part of a comparison for JSON. Numbers in a `Change` stay numbers if the types are known."""
     if isinstance(value, Change):
         before, after = value.values or (value.before, value.after)
         return {"name": value.name, "before": before, "after": after, "why": value.why}

@@ -52,7 +52,7 @@ class FaultTolerant(TrainerHooks):
         return loss
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """Get a step's batches from transformers. None if the start before was killed after it made the last step."""
+        """Get a step's batches from transformers; no batches if the run was resumed after its last step."""
         if self.state.global_step >= self.state.max_steps:
             return [], None
         begun = time.monotonic()
@@ -206,7 +206,7 @@ def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
 
 
 def reason(error: BaseException, output_dir: str) -> str:
-    """The reason why a file could not be written. torch hides the system's message; another write gets it."""
+    """Why a file could not be written. torch hides the system's message, so write another file to get the message."""
     if isinstance(error, FileNotFoundError) or "Parent directory" in str(error):
         return "the folder is gone (another process deletes it if it cannot write its own files)"
     if isinstance(error, OSError) and error.strerror:

@@ -10,7 +10,7 @@ from .feature import Bundle
 from .rows import name as name_of
 
 ROWS = ("id", "path", "config", "split", "slice", "revision", "shape", "columns")
-"""The keys of a source that decide its rows. A source that is also evaluated on is read once."""
+"""The keys of a source that decide its rows. Training and evaluation sources with equal values are read only once."""
 
 
 def rows_and_tokens(bundle: Bundle) -> list[str]:

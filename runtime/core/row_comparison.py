@@ -17,7 +17,7 @@ from .rows import FIELDS
 Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
 """A function of a mapped row that returns the row's conversations (see ``rows.RowFormat``)."""
 STRUCTURE = ("tool_calls", "tools", *REASONING)
-"""Keys of a message that a template may ignore: the first row with each role and combination of them is compared."""
+"""Keys of a message that a template may ignore. For each role, the first row with each set of them is compared."""
 END = "end"
 """The value of `Loss.how` for a marker before the last word of a text, which stands after that of the first word."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
@@ -97,7 +97,7 @@ class Markers:
         self.found: list[tuple[str, Loss]] = []
 
     def mark(self, loss: Loss) -> str:
-        """Make a new marker for a piece of a row. ``loss`` is reported if the rendered text lacks the marker."""
+        """Make a new marker for a piece of a row. ``loss`` says what is lost if the rendered text lacks the marker."""
         mark = f"zQ{len(self.found)}qZ"
         self.found.append((mark, loss))
         return mark

@@ -77,7 +77,7 @@ def train(bundle: Bundle) -> int:
     progress_bars.capture(rank() == 0)
     progress.Phase.ended = measurements.ended
     progress.now("reading the output folder")
-    shared = [_first(lambda: _begin(bundle))]  # process 0 decides for all, because the others may see another folder
+    shared = [_first(lambda: _begin(bundle))]  # process 0 decides for all: on other nodes, the folder may be missing
     broadcast_object_list(shared)
     resumed: str | None = shared[0]
     prepared = run_path(bundle.inside("prepare_rows.py")) if os.environ.get("XPC_PREPARED") else {}

@@ -33,7 +33,7 @@ passed / len(cases)
 """The script in the sandbox: it computes the share of test cases that a program passes, compared line by line. A
 timeout ends the script, which counts as no case passed."""
 AT_ONCE = 3
-"""Tests of one problem that run in parallel; a failed one ends the problem (code_eval_test_batch_size)."""
+"""How many tests of a problem run in parallel. If one of them scores 0, the problem's further tests are skipped."""
 GRACE = 3
 """Seconds that are added to the problem's time limit to get the limit of the server."""
 

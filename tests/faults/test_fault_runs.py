@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-pytestmark = pytest.mark.slow  # importing the runs loads the launcher's support code
+pytestmark = pytest.mark.slow  # fault_runs loads the code that starts runs, which takes seconds
 
 
 def test_checkpoints_are_noted_before_the_run_starts(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def shape(node):
 
 
 def read(parse, text):
-    """The tree of a text. If the text has a syntax error, the unexpected token and the text before it, at which parsing
-    stopped.
+    """The tree of a text. For a text with a syntax error: the kind of the unexpected token, its position, and the trees
+    of what the parser has read before it.
     """
     try:
         return shape(parse(text))

@@ -21,7 +21,7 @@ sys.path.append(oracle_support.FOLDER)
 from irrelevant_cases import VALUES
 
 MEGATRON = "it decides how Megatron computes, not the result"
-"""Why Megatron's keys are irrelevant; no recorded tool can run Megatron here."""
+"""The reason in keys.toml for Megatron's keys. No test runs a tool with them, because Megatron is not installed."""
 IRRELEVANT = {
     tool: [
         key

@@ -354,7 +354,7 @@ def test_our_templates_say_what_the_tools_say(messages):
 
 
 def rendered(name: str, messages: object) -> str:
-    """The template as transformers renders it; the marks of the answers are ignored."""
+    """The conversation as transformers renders it by this template, whose `{% generation %}` tags are ignored."""
     jinja2 = pytest.importorskip("jinja2", reason="jinja2 comes with the training stack")
     text = (axolotl_template(name) or "").replace("{%- generation -%}", "").replace("{%- endgeneration -%}", "")
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)

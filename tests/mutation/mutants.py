@@ -139,7 +139,7 @@ class Map:
 
 
 def files() -> dict[str, list[str]]:
-    """The source files of each group."""
+    """For each group in `GROUPS` (such as rules), the names of its source files."""
     listed = subprocess.run(["git", "ls-files", "*.py"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     names = listed.stdout.split()
     return {group: [one for one in names if any(fnmatch(one, like) for like in likes)]

@@ -118,7 +118,7 @@ def test_a_misspelt_name_is_one_finding_in_every_spec():
 def test_findings_that_follow_from_a_typo_are_not_reported(line, code):
     found = checked(f"xpc 1\n{LINE}\n{line}\n")
     errors = [one.code for one in found.problems if one.severity == "error"]
-    # XP503: dpo needs preference pairs, and these rows are none
+    # XP503: dpo needs preference pairs, but the rows are conversations
     assert [one for one in errors if one != "XP503"] == [code], shown(found)
 
 

@@ -144,7 +144,7 @@ def flash(_module: Any, query: Any, key: Any, value: Any, _mask: Any, scaling: A
     return out.transpose(1, 2), None
 
 
-# If the name contains "flash", transformers requires the package flash-attn, so this name does not.
+# The name is "fused", because transformers requires the package flash-attn for a name that contains "flash".
 transformers.AttentionInterface.register("fused", flash)
 if hasattr(transformers, "AttentionMaskInterface"):  # before transformers 4.53, models made their masks themselves
     transformers.AttentionMaskInterface.register("fused", lambda *_, **__: None)

@@ -69,7 +69,7 @@ def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> 
     after: list[int] = []
 
     def keep(given: torch.Tensor) -> torch.Tensor:
-        tensor = given.detach()  # detached: with a reference to its own graph node, it would never be freed
+        tensor = given.detach()  # a tensor that refers to its own graph node would never be freed
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             kept[storage.data_ptr()] = (storage.nbytes(), tensor)
@@ -126,7 +126,7 @@ BASES: dict[str, dict[str, Any]] = {
     "amp32": {"dtype": torch.float32, "autocast": True}, "wide": {"packed": True, "autocast": True},
     "norms": {"packed": True, "norms": True, "autocast": True},
 }  # fmt: skip
-"""The kinds of base models under adapters, and the precision in which each computes."""
+"""The kinds of base models that are measured with adapters: dtype and autocast of each, and whether it has 4 bits."""
 KINDS: dict[str, dict[str, Any]] = {
     "sdpa": {}, "mask": {"padded": True}, "eager": {"attention": "eager"}, "flash": {"attention": "fused"},
 }  # fmt: skip
@@ -233,9 +233,9 @@ def solve(rows: list[dict[str, float]], values: list[float]) -> tuple[dict[str, 
     """Express the values as a sum of sizes: return a coefficient for each size, and the largest relative error of the
     sum.
 
-    A size that in every shape is a combination of sizes before it in the list gets no coefficient (an example is the
-    width of the queries, if it is always the hidden size). A coefficient should be a multiple of 1/4, because it is the
-    bytes of an element times a simple fraction.
+    A size gets no coefficient if, in every shape, it is a combination of sizes earlier in the list. An example is the
+    width of the queries, if it always equals the hidden size. A coefficient should be a multiple of 1/4, because it is
+    the bytes of an element times a simple fraction.
     """
     import numpy
 

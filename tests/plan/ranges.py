@@ -130,7 +130,7 @@ def source(row: Row) -> str:
 
 
 def kind_of(row: Row) -> str:
-    """The name of the range to which a held-out row belongs."""
+    """The kind of a held-out measurement, such as "deepspeed". A range is stated for each kind."""
     if points.sizes(row).experts:
         return "experts"
     if row["trainer"].startswith("qlora"):
@@ -166,7 +166,7 @@ def ranges(found: Sequence[Run]) -> dict[str, list[float]]:
 
 
 def inside(one: Run, known: dict[str, list[float]]) -> bool:
-    """Whether a run took a time within its range."""
+    """Whether the time that a run took is within the range that is stated for it."""
     low, high = known.get(one.kind, known["base"])
     return low <= one.time <= high
 

@@ -45,7 +45,7 @@ SHORT = {
         "batch": "gbs=512 micro=32 seq=8192",
     },
 }
-"""Specs that do not fit their GPUs, each for another reason."""
+"""Specs that do not fit their GPUs, each for a different reason."""
 
 
 def written(**parts: str) -> str:

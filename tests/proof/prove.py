@@ -269,7 +269,7 @@ def failure(proof: Proof, illegal: Mapping[str, Any], legal: Mapping[str, Any]) 
 
 
 def both_jobs(proof: Proof, folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Lower both specs of a proof below a folder; return their jobs for prover.py."""
+    """Compile both specs of a proof into a folder, and return a job for prover.py for each."""
     return job(proof, False, folder), job(proof, True, folder)
 
 

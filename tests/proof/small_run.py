@@ -94,7 +94,7 @@ class SmallRun:
 
     @property
     def sharded(self) -> bool:
-        """Whether this run really uses FSDP, over gloo. The spec is one for GPUs."""
+        """Whether this run on CPUs uses FSDP over gloo, because its spec is one for GPUs that use FSDP."""
         return bool(self.job["on_cpu"] and "fsdp" in self.job["keep"])
 
     @cached_property

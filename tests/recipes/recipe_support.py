@@ -1,9 +1,9 @@
-"""Compare a published recipe with the bundle of its spec. Compared are every value that the recipe states, and for
-every argument that it leaves out, the default.
+"""Compare a published recipe with the bundle of its spec: each value that the recipe states and, for each argument that
+the recipe leaves out, the default.
 
 These tables are next to this file: `recipes.toml` (which spec belongs to which file, and how it is launched),
-`names.toml` (at which path of a bundle the value of a published key is, and the reason if its name or unit is another
-one), `differences.toml` (allowed differences, with reasons) and `native.json` (defaults of library versions for which
+`names.toml` (where a bundle has the value of a published key, and the reason if its name or unit differs there),
+`differences.toml` (allowed differences, with reasons) and `native.json` (defaults of library versions for which
 there is no target).
 """
 
@@ -155,8 +155,8 @@ def _plain_mixture(value: Any) -> Any:
 
 
 def _template(found: View) -> Any:
-    """The bundle's chat template is a copy of one of specs/templates. Return the digest of the published template for
-    which that one stands, or NOTHING. Another test shows that the two render the same.
+    """The digest of the published chat template that the bundle's template replaces, or NOTHING. Recipes use templates
+    of specs/templates instead of published ones; test_templates.py shows that both render the same.
     """
     inside = found["files"][found["tokenizer"]["chat_template"]]
     for digest, name in TEMPLATES.items():
@@ -213,8 +213,8 @@ def bundle_value(key: str, found: View, target: str) -> Any:
 
 
 def _location(entry: Mapping[str, Any], target: str, otherwise: str) -> str:
-    """The path at which a target's bundle has the value of a published key. It is the entry for the target's version of
-    trl (such as `at-trl>=1`) if there is one, otherwise the entry `at`.
+    """Where a target's bundle has the value of a published key, such as "arguments.max_length". This is the entry for
+    the target's version of trl (such as `at-trl>=1`) if there is one, otherwise the entry `at`.
     """
     for name, path in entry.items():
         if name.startswith("at-trl") and _has_trl(target, name.removeprefix("at-trl")):

@@ -1,5 +1,5 @@
-"""If transformers loads an encoder of the registry as a causal language model, its tokens still attend to later tokens;
-other encoders cannot be loaded so at all.
+"""Some encoders can be loaded as a causal language model, but their tokens still attend to later tokens. transformers
+cannot load the other encoders of the registry as a causal language model.
 """
 
 from __future__ import annotations

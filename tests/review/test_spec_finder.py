@@ -15,7 +15,7 @@ BUNDLE = {name: MADE[name] for name in ("bundle.toml", "spec.xp")}
 
 
 def found_in(files: dict[str, bytes]) -> Specs:
-    """The specs of a repository with these files."""
+    """Find the specs in a repository that consists of these files."""
     return _specs(dict.fromkeys(files, "100644"), files.get, lambda path: None)
 
 

@@ -142,7 +142,7 @@ def test_what_is_proven_comes_before_what_is_newer(tmp_path: Path) -> None:
         str(tmp_path / "checkpoint-4"),
         [reason],
     )
-    (tmp_path / "checkpoint-4" / "optimizer.pt").unlink()  # no checkpoint can be verified now
+    (tmp_path / "checkpoint-4" / "optimizer.pt").unlink()  # now no checkpoint has both all files and digests
     assert checkpoints.newest_complete(str(tmp_path), 1, PLAIN, digests=True)[0] == str(tmp_path / "checkpoint-6")
 
 

@@ -42,7 +42,7 @@ def test_a_pair_of_conversations_shares_its_prompt() -> None:
         {"prompt": "2?", "chosen": [ASK, GOOD], "rejected": [ASK, BAD]},  # ultrafeedback_binarized
         {"prompt": [ASK], "chosen": [ASK, GOOD], "rejected": [ASK, BAD]},
         {"prompt": [ASK], "chosen": [GOOD], "rejected": [BAD]},
-        # a list with one message is the answer alone, without a prompt
+        # in the lists of one message, this message is the answer
         {"prompt": "2?", "chosen": GOOD, "rejected": BAD},
         {"prompt": [{"from": "human", "value": "2?"}], "chosen": [{"from": "gpt", "value": "4"}],
          "rejected": [{"from": "gpt", "value": "5"}]},

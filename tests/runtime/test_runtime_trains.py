@@ -98,7 +98,7 @@ SHARDED = [(target, world, zero) for world, zero in ((1, 0), (2, 0), (2, 1), (2,
 
 
 def by_day(one: tuple[str, int, int]) -> bool:
-    """Whether `make test` trains these shards: all on the default stack, the least and the most on the oldest one."""
+    """Whether `make test` trains this case: on the default stack, any; on the oldest stack, ZeRO stages 0 and 3."""
     return one[0] == DEFAULT or (one[0] == OTHERS[0] and one[2] in (0, 3))
 
 

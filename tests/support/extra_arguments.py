@@ -7,7 +7,7 @@ there fails. The arguments below will never get a setting, because they change n
 from __future__ import annotations
 
 NUMBER = "torch_empty_cache_steps"
-"""An int: after how many steps transformers frees the allocator's cache. All argument classes of all stacks have it."""
+"""An int that every argument class of every stack has: transformers frees the allocator's cache each N steps."""
 FLAG = "batch_eval_metrics"
 """A bool: how predictions are passed to `compute_metrics`, which no bundle uses."""
 SFT_TEXT = "dataset_text_field"

@@ -112,7 +112,7 @@ def training_commands(text_: str, overrides: Overrides, loops: dict[str, tuple[s
     inline = [one for one in found if _program(one).startswith(INLINE) and _program(one) in written]
     if inline:
         return inline
-    # look at assigned texts last, because they may be incomplete: `CMD="python a.py"` comes before `CMD+=" --lr 1"`
+    # search the values of variables last: one may be incomplete, such as `CMD="python a.py"` before `CMD+=" --lr 1"`
     training = _inside(found, sets, assigned=False) or _inside(found, sets, assigned=True)
     return list({tuple(part.text for part in one.words): one for one in reversed(training)}.values())[::-1]
 

@@ -46,8 +46,8 @@ def stated(names: list[str], text: str, file: str, overrides: Overrides) -> dict
 
 
 def report(draft: Draft, taken: dict[str, Entry]) -> None:
-    """Add an error for each value that was taken from a documented command. With `--partial`, such an error becomes a
-    decision that a person confirms.
+    """Add an error for each argument whose value was taken from a documented command, such as a line of README.md. With
+    `--partial`, such an error becomes a decision that a person confirms.
     """
     for name, one in taken.items():
         draft.error(

@@ -115,7 +115,7 @@ class Twin:
 
 
 class _Draft:
-    """The settings of the twin while it is being made."""
+    """The settings of the twin (the small run for a rehearsal) while they are being chosen."""
 
     def __init__(self, spec: CheckedSpec) -> None:
         self.spec = spec

@@ -10,8 +10,8 @@ from .reading import Capture, TokenSequence, mark_parts, sequences
 from .session import Session
 
 ALL_DROPPED = "there are no rows to train on"
-"""The end of the error message of the runtime if it has dropped all rows because of their length. In a preview of a
-single row, this is the only row.
+"""The end of the runtime's error message if it has dropped all rows because of their length. A preview prepares one row
+at a time, so the message then means that this row was dropped.
 """
 
 

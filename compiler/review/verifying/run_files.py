@@ -23,8 +23,8 @@ SUMMARY, METRICS, RUN = "summary.json", "metrics.jsonl", "xpc_run.json"
 SEAL = re.compile(rb',\n  "seal": "(sha256:[0-9a-f]{64})"\n}\n\Z')
 PART, BLOCK = 64 * 2**20, 2**20
 NOT_FINAL = ("_saving/", "_hub", ".", "checkpoint-", "runs/", "eval/")
-"""Beginnings of names of files without digests in the summary: they change after a run, or only a resumed run reads
-them (runtime/core/checkpoint_integrity.py).
+"""The summary has no digest of a file whose name begins like one of these. Such files change after the run, or only a
+resumed run reads them (runtime/core/checkpoint_integrity.py).
 """
 REWRITTEN = frozenset({*RECORDS, "xpc_files.json"})
 """Files that a later launch or evaluation may write."""

@@ -26,7 +26,7 @@ FEW = 0.01
 """A smaller share of rows is a note: some rows write about such texts."""
 HALF, NEARLY_ALL = 0.5, 0.9
 SEVERAL = 8
-"""In a file with fewer rows, equal answers may be chance."""
+"""In a file with fewer different rows, it may be chance that all have something in common, such as the same end."""
 
 
 def _read(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:

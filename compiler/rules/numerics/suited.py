@@ -11,7 +11,7 @@ from xpc.compiler.spec import Spec
 WHEN = any_of(chosen("precision", "fp16", "fp32"), written("lora.double_quant"))
 
 OVERFLOWING = ("gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text")
-"""Families whose activations are published to exceed 65,504, the largest number of fp16."""
+"""Families with activations above 65,504, the largest number of fp16, according to publications."""
 AMPERE = (8, 0)
 TOKENS_PER_ROW, FLOPS, DAY, MANY_DAYS = 128, 2e12, 86400, 60
 """For a lower bound of the time on a CPU: tokens of a row, operations per second of a process, seconds of a day, and

@@ -32,7 +32,7 @@ class SingleProcess(Feature):
         return partial(subprocess.run, [sys.executable, program], env=environ, check=True, start_new_session=True)
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
-        """The process and its exit status. The name is "" if the process has already printed the reason."""
+        """A name for the failed process ("" if it has already printed the reason), and its exit status."""
         if not isinstance(error, CalledProcessError):
             return []
         return [("" if error.returncode in (1, 2) else "the process", error.returncode)]

@@ -23,7 +23,7 @@ def has_callers(column: Any) -> bool:
 
 
 def from_caller(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The assistant's turn for a turn of a speaker in `CALLERS`. Raises RunError if the turn's value is no call."""
+    """Convert a turn of a speaker in `CALLERS` to an assistant's turn. Raises RunError if it has no tool call."""
     calls = turn.get("value")
     try:
         calls = json.loads(calls) if isinstance(calls, str) else calls
@@ -157,7 +157,7 @@ def _with_form(call: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
 
 
 def found_forms(template: str, render: Callable[..., str]) -> Forms:
-    """The forms that this template reads. The first call finds them out; later calls return the same."""
+    """The forms of messages that this template reads. They are determined once for each template."""
     if template not in FOUND:
         FOUND[template] = forms_of(render)
     return FOUND[template]

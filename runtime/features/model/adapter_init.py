@@ -121,8 +121,8 @@ def initialize_from_weights(plan: Mapping[str, Any], layers: Mapping[str, Any], 
 
 
 def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, Any]:
-    """Return the initial matrices in a checkpoint's adapter by name, and subtract them from the base, as peft did at
-    the first start.
+    """Read the adapter's initial matrices from a checkpoint, and subtract their product from the base's weights, as
+    peft did at the first start. Return the matrices by name.
     """
     import torch
 

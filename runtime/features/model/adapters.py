@@ -114,10 +114,10 @@ def _inside_module(module: str, targets: Sequence[str]) -> str:
 
 
 def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, object]]:
-    """Rows of (what, stated, made) about the adapters of a model.
+    """Yield what the bundle states about adapters, and what peft made: ("the target `q_proj`", stated, made).
 
-    If one target matches, peft skips targets that match nothing. It rounds a block size that does not divide the
-    layer's width. It moves experts that transformers 5 stacks in one parameter from ``target_modules`` to
+    They may differ: if one target matches, peft skips targets that match nothing. It rounds a block size that does not
+    divide the layer's width. It moves experts that transformers 5 stacks in one parameter from ``target_modules`` to
     ``target_parameters``; two targets that are stacked together share an adapter of twice the rank.
     """
     config = model.peft_config[ADAPTER]

@@ -92,10 +92,10 @@ class MixedCounts(TokenCounts):
 
 
 class MixedShapes(Feature):
-    """Hooks for a run with a mixture of shapes."""
+    """Hooks for a run whose rows have several formats."""
 
     def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
-        """Add the shape to the rows of a source."""
+        """Add a column with the format to the rows of a source."""
         return marked(source, rows)
 
     def token_counter(self, bundle: Bundle, counted: type[TokenCounts]) -> type[TokenCounts]:

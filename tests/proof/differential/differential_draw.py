@@ -106,7 +106,7 @@ def _refused(out: One, location: str, claims: Mapping[tuple[str, str], Claim], t
 
 
 def _block(start: int, seed: str, location: str, claims: Any, targets: tuple[str, ...]) -> list[One]:
-    gc.freeze()  # never collect what is loaded by now: it is needed until the end
+    gc.freeze()  # all objects so far are needed until the end, so the garbage collector need not look at them
     names = [f"{seed}-{number}" for number in range(start, start + BLOCK)]
     return [one(name, generator.spec(name), location, claims, targets) for name in names]
 

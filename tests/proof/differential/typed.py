@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 HEADED = {"strategy": "zero2", "precision": "fp32", "optimizer": "adamw", "schedule": "cosine", "track": "wandb",
           "launch": "local", "method": "sft"}  # fmt: skip
-"""The value that is written for a clause if settings of this clause were generated, but no value."""
+"""For each clause, the value that is written if only settings inside it were generated: `strategy zero2 { ... }`."""
 
 
 def text(draft: Draft) -> str:

@@ -191,9 +191,7 @@ SHARING = [
     ("zero3(", ""),
     ("zero2(reduce_scatter=false, ", ""),
 ]
-"""Strategies of processes that share sequences, and how the rows are packed. Below ZeRO-3, DeepSpeed averages the
-gradients in the same way.
-"""
+"""Cases in which several processes share each sequence: the beginning of the strategy, and how the rows are packed."""
 
 
 @pytest.mark.parametrize(("strategy", "packed"), nightly_but(SHARING, lambda one: one[1] or one[0] == "zero3("))

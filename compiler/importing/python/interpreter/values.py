@@ -377,8 +377,8 @@ class Join:
         return self.unknown(present)
 
     def unknown(self, one: object = None, other: object = None) -> Unknown:
-        """The unknown value after two branches. If a column selects the branch and both branches give strings, it is a
-        `Choice` instead, which depends on whether the column is empty.
+        """The value that a variable has after an `if` whose condition is unknown; `one` and `other` are its values in
+        the two branches. If the condition is that a column is empty, and both values are strings, return a `Choice`.
         """
         texts = (str, Column, Text, Object, Choice)
         if self.column and isinstance(one, texts) and isinstance(other, texts):
