@@ -71,7 +71,7 @@ def on_config(config: Any) -> None:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the first page and every linked file."""
+    """Add the README as the first page, and a copy of each file outside of docs/ to which a page links."""
     files.append(File.generated(config, "index.md", content=_index()))
     pages = [one for one in files.documentation_pages() if "/" not in one.src_uri]
     linked = {path for one in pages for path in OUTSIDE.findall(one.content_string)}
@@ -81,10 +81,10 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Gives a page its weight in the search, and its text what Python-Markdown needs.
+    """Set the page's weight in the search, and change its Markdown in three ways.
 
-    Links to files outside of docs/ lead to the copies. A block without a language that begins as a spec is `xp`. In a
-    table GitHub needs a bar in code as `\\|`, and Python-Markdown shows the backslash, so such code is written as HTML.
+    Links to files outside of docs/ lead to the copies. A code block without a language that begins as a spec becomes
+    `xp`. Code with a bar in a table becomes HTML: GitHub needs `\\|`, of which Python-Markdown shows the backslash.
     """
     path = page.file.src_uri
     weight = next((weight for start, weight in BOOST.items() if path.startswith(start)), 1)
@@ -145,8 +145,8 @@ def _names() -> dict[str, list[str]]:
 
 
 def _fence(block: re.Match[str]) -> str:
-    """The block with one word after its fence: Python-Markdown takes a fence with more words, such as `json alpaca`,
-    for text, and the end of the block for the beginning of one, which swallows headings.
+    """Keep only the first word after the opening fence of a code block. Python-Markdown does not recognize a fence with
+    more words, such as `json alpaca`, so it would take the closing fence for an opening one, and headings for code.
     """
     language = "xp" if _is_spec(block) else block[1].partition(" ")[0]
     return f"```{language}\n{block[2]}```"

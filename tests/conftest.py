@@ -122,8 +122,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def in_turn(items: list[pytest.Item], seconds: Mapping[str, float]) -> list[pytest.Item]:
-    """Sort the slow tests into the order in which they start: files whose tests mostly wait and files that compute
-    alternate one to two. Of each kind, files without a record of their ``seconds`` come first, then those that took
+    """Sort the slow tests into the order in which they start: after each file whose tests mostly wait come two files
+    whose tests compute. Of each kind, files without a record of their ``seconds`` come first, then those that took
     longest; otherwise, one process would run the longest of them while the others have nothing left to do. The proofs
     come last, one by one.
     """

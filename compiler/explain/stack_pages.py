@@ -120,7 +120,7 @@ def _refused(stack: Stack) -> str:
         ("rule", "what it checks", "does not apply on"), *rows
     )
     missing = [
-        (f"`{name}`", "nothing replaces it" if why == "no equivalent" else why) for name, why in stack.removed.items()
+        (f"`{name}`", "it has no replacement" if why == "no equivalent" else why) for name, why in stack.removed.items()
     ]
     missing = [row for row in missing if row[0].strip("`") not in {arg for one in TABLE for arg in one.args}]
     return text + (

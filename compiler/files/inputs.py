@@ -82,8 +82,8 @@ def _moved(one: Diagnostic, move: Callable[[Label], Label]) -> Diagnostic:
 
 
 def _mover(base: str) -> Callable[[Label], Label]:
-    """Return a function that changes a label's path to one relative to the working directory: it returns the label with
-    a new source. Labels with the same source get the same new source.
+    """Return a function that copies a label and makes the path of its file relative to the working directory. Labels of
+    one file share one new source.
     """
     from xpc.grammar.record import evolve
     from xpc.grammar.source import Source

@@ -64,7 +64,7 @@ def forecast(spec: Spec, prices: Mapping[str, float] | None = None) -> Forecast:
 
 
 def follows(before: Forecast, after: Forecast) -> list[Change]:
-    """The quantities in which two runs differ."""
+    """The quantities, such as `steps` or `hours`, whose values differ between two runs."""
     names = dict.fromkeys((*before.quantities, *after.quantities))
     out = [
         Change(name, *_texts(name, was, now), now.why, (was.value, now.value))

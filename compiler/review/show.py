@@ -103,7 +103,7 @@ def _few(names: Sequence[str]) -> list[str]:
 
 
 def _difference_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
-    """Yield the sections of a difference that have lines."""
+    """Yield the title and the lines of each section of a comparison, without empty sections."""
 
     everything = (
         ("Settings", _changes(one.settings)),

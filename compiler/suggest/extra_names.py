@@ -73,7 +73,7 @@ def unknown(stack: Stack, library: str, name: str, item: Item, method: str, sugg
         return _finding(stack, library, name, item, help + ": it is an argument of the trainer", elsewhere)
     guess = meaning(name, exact=True)
     key = None if library == "trl" else _near(name, extras.owned_names(stack, library, method))
-    # a key that deepspeed.json has, such as `stage`, is meant as this key, even if another setting has the same name
+    # a name such as `stage` means the key of deepspeed.json, even if another setting has the same name
     if key is not None and key.endswith(f".{name}"):
         guess = Meaning(extras.owner(library, key, method) or "")
     path = near = None if guess is None or guess.path not in schema.BY_PATH else guess.path

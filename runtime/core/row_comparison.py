@@ -19,7 +19,7 @@ Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
 STRUCTURE = ("tool_calls", "tools", *REASONING)
 """Keys of a message that a template may ignore. For each role, the first row with each set of them is compared."""
 END = "end"
-"""The value of `Loss.how` for a marker before the last word of a text, which stands after that of the first word."""
+"""The value of `Loss.how` for the second marker of a text: the first is after its first word, this before its last."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
 PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
 """By kind of piece: a pattern for the text before a piece that the template wrote as a Python dict, not as JSON."""
@@ -49,7 +49,7 @@ class Loss(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The value of the setting `omit` that allows this loss, such as "tool_calls"."""
+        """The value of the setting `omit` that permits to lose such a piece, for example "tool_calls"."""
         return NAMES.get(self.kind, "tools")
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ def check(
 
 
 class Markers:
-    """The markers in a conversation, each with the loss to report if the rendered text lacks this marker."""
+    """The markers in a conversation. Each has a `Loss`: what is lost if the rendered text lacks this marker."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, Loss]] = []
@@ -155,7 +155,7 @@ def marked(messages: list[dict[str, Any]], marks: Markers) -> tuple[list[dict[st
 
 
 def content(text: str, number: int, role: str, marks: Markers, kind: str = "content") -> str:
-    """Put a marker into a content. The thoughts of an answer get a marker of their own: some templates drop them."""
+    """Put markers into a turn's content. Reasoning in an answer gets its own marker, as some templates drop it."""
     segments = THOUGHTS.split(text) if role == "assistant" else [text]
     out = []
     for index, segment in enumerate(segments):

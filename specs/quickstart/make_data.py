@@ -40,7 +40,7 @@ def in_words(number: int) -> str:
 
 
 def conversations(number: int) -> list[list[Message]]:
-    """Both directions, as user and assistant messages."""
+    """The two conversations about a number: one asks for its words, the other for its digits."""
     pairs = [(f"Write {number} in words.", in_words(number)), (f"Which number is {in_words(number)}?", str(number))]
     return [[{"role": "user", "content": q}, {"role": "assistant", "content": a}] for q, a in pairs]
 

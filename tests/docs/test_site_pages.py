@@ -21,7 +21,7 @@ PHONE, DESKTOP = WIDTHS
 TALLEST = 30_000
 """The height in pixels that no page may exceed on a desktop."""
 MISSING = {"XP114", "XP123"}
-"""Codes about files that are not there: pages show those in other blocks."""
+"""Codes about missing files. A spec on a page may name a file that another block of the page shows."""
 LOOK = """
 const found = {}, one = await frame("/404.html", DESKTOP);
 for (const page of PAGES) {
@@ -52,7 +52,7 @@ block of code, and the width that its content needs on a phone.
 
 @pytest.fixture(scope="module")
 def looked(site, tmp_path_factory) -> dict[str, dict[str, Any]]:
-    """What LOOK finds on each page, by the page's path."""
+    """The result of the script LOOK (heights, ids, colours of code) for each page, by the page's path."""
     pages = sorted(str(one.relative_to(site)) for one in Path(site).rglob("*.html"))
     script = LOOK.replace("PAGES", json.dumps(pages)).replace("DESKTOP", str(DESKTOP)).replace("PHONE", str(PHONE))
     found = found_on(site, script, tmp_path_factory.mktemp("browser"))

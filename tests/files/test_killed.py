@@ -33,7 +33,7 @@ def small(number: int) -> dict[str, bytes]:
 
 
 def many(number: int) -> dict[str, bytes]:
-    """A sealed sweep of two members."""
+    """The files of a sweep with two members. Its sweep.toml has the digests of both bundles and a digest of itself."""
     from xpc.compiler.files.bundle import sealed
     from xpc.compiler.files.digest import shared_digest
 

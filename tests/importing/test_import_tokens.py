@@ -86,7 +86,7 @@ TOGETHER = {
     "axolotl": ("chatml", "alpaca", "completion of another column"),
     "llamafactory": ("alpaca by qwen", "sharegpt by qwen", "messages with tags", "a column of system prompts"),
 }
-"""Cases with several row formats whose data one file may combine."""
+"""For each tool, cases of different row formats that are combined to one file with several datasets."""
 
 
 @pytest.mark.parametrize("tool", sorted(TOGETHER))

@@ -54,7 +54,7 @@ def kinds(row: Row) -> list[str]:
 
 
 def time(row: Row) -> float:
-    """The measured time of a row's run, divided by its predicted time."""
+    """The measured time of a run, divided by its predicted time. `row` describes the run and its measured speed."""
     found = heldout.tokens(row)
     assert found is not None
     return float(found.tokens / row["tokens_s_gpu"])

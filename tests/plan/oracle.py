@@ -37,8 +37,8 @@ EXACT = 1e-9
 """Relative errors below this value come from floating point, not from missing bytes."""
 
 OWN_ATTENTION = ("falcon", "gpt_bigcode")
-"""Families for which transformers 4.52 has a class for each kind of attention, so that the stand-in cannot
-replace it.
+"""Families for which transformers 4.52 has a class for each kind of attention, so that our function for flash attention
+on a CPU cannot replace it.
 """
 
 
@@ -197,7 +197,7 @@ def measure(
 ) -> dict[str, list[int]]:
     """The bytes of one period (the second of two) in each mode at each of the lengths."""
     out: dict[str, list[int]] = {}
-    # reused for several modes, except for families whose attention cannot be replaced in a built model
+    # a built model is reused for several modes, except in families whose attention cannot be replaced in a built model
     whole: dict[str, Any] = {}
     for mode in sorted(requested, key=lambda name: ("lora" in requested[name], "bf16" in name)):
         how = requested[mode]

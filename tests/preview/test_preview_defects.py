@@ -103,7 +103,7 @@ DEFECTS = {
         "trl refuses the row: The chat template is not training-compatible",
     ),
 }
-"""The row, the template, further settings of `model`, the code of the finding, and a part of its sentence."""
+"""For each defect: names of the row and the template, further settings of `model`, the finding's code and its text."""
 
 
 def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any:

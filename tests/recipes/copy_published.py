@@ -64,7 +64,7 @@ def facts(value: Any) -> Any:
 
 
 def copied(folder: str, family: str) -> dict[str, Any]:
-    """The values of every file of a family, by its path."""
+    """The values in every published recipe of a repository (`family`, such as "open-r1"), by the recipe's path."""
     repository, commit, _ = SOURCES[family]
     out: dict[str, Any] = {"source": repository, "commit": commit, "files": {}}
     for location, _, names in sorted(os.walk(os.path.join(folder, family))):
@@ -116,7 +116,7 @@ def digested(made: dict[str, Any]) -> list[Any]:
 
 
 def main(folder: str) -> None:
-    """Write one file per family, and the renderings."""
+    """Write published/NAME.json for each repository in `SOURCES`, and renderings.json."""
     shown = json.dumps(renderings(folder), ensure_ascii=False, separators=(",", ": ")).replace('],"', '],\n"')
     with open(os.path.join(HERE, "renderings.json"), "w", encoding="utf-8", newline="\n") as out:
         out.write(shown.replace('"renders": {', '"renders": {\n').replace('}},"', '}},\n"') + "\n")

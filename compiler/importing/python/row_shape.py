@@ -50,7 +50,7 @@ class Shape:
         if prompt.known is not None and not prompt.template:
             return None
         self.draft.put("data.prompt_template", prompt.template, self.entry(key, prompt.template))
-        # the first column that the template reads: the text of the template replaces this column
+        # the rendered template replaces the first column that it reads
         name = prompt.template.partition("{{ ")[2].partition(" ")[0]
         return name or None
 

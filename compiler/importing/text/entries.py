@@ -57,7 +57,7 @@ def checked(value: object, line: int) -> object:
 
 
 def listed(items: list[Entry]) -> list[Entry] | None:
-    """The items unchanged. If all items are null, None, as for a missing value."""
+    """Return the items or, if all of them are null, None: such a list counts as a missing value."""
     return None if items and all(one.value is None for one in items) else items
 
 

@@ -58,7 +58,7 @@ class Words:
     ended: str = ""
     body: str | None = None
     reading: bool = True
-    """Whether arrays are set; False in a branch that does not run."""
+    """Whether an array assignment sets the array. False in a branch of the script that does not run."""
 
     def command(self) -> list[Word] | None:
         """Read the next command. Returns its expanded words; None at the end of the script."""

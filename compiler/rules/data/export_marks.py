@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WHEN = surveyed
 
 FEW = 0.01
-"""A smaller share of rows is a note: some rows write about such texts."""
+"""If a smaller share of the rows has such texts, this is only a note: some rows quote them on purpose."""
 HALF, NEARLY_ALL = 0.5, 0.9
 SEVERAL = 8
 """In a file with fewer different rows, it may be chance that all have something in common, such as the same end."""

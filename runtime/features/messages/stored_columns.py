@@ -39,7 +39,7 @@ PROMPTED = ("prompt_completion", "preference", "unpaired", "prompt")
 LONG = 12
 """The least number of characters of a prompt that is looked for in its answers."""
 SYSTEM = re.compile(r"(system|sys)[_ -]?(prompt|message|msg|content|instruction)s?", re.IGNORECASE)
-"""Matches names of columns that probably have the system prompt of a row, and are not read."""
+"""Matches names of columns that no trainer reads and that probably have the system prompt of a row."""
 
 
 def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Iterator[str]:

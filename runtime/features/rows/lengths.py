@@ -66,7 +66,7 @@ class LengthLimits(Feature):
 
 
 def fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
-    """The rows within the limits of the bundle."""
+    """The rows within `max_prompt`, `min_tokens` and `max_tokens`. Prints how many rows each limit drops."""
     longest, shortest = bundle.data.get("max_prompt"), bundle.data.get("min_tokens")
     most = bundle.data.get("max_tokens")
     mixed = any(one.get("kind") for one in bundle.sources()) and "kind" in rows.column_names

@@ -26,8 +26,8 @@ class MixedShapesTrainer(Prepared):
     """Trainer methods for a run with a mixture of shapes."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Call trl's constructor. From the first row, it decides whether rows are conversations; here, the answer is
-        always yes.
+        """Call trl's constructor. It asks of the first row whether it is a conversation. For a row of a mixture, the
+        answer is always yes.
         """
         module = next(sys.modules[one.__module__] for one in type(self).__mro__ if one.__module__.startswith("trl."))
         real = module.is_conversational

@@ -10,7 +10,7 @@ import tiny_models
 
 
 def absent(run: Any) -> dict[str, Any]:
-    """The target modules of the adapter that have none after the trainer is built."""
+    """The names in the adapter's `targets` that match no adapted module after the trainer is built."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     model = run.trainer.model

@@ -49,7 +49,7 @@ def deterministic(run: Any) -> dict[str, Any]:
     """
     import torch
 
-    # the trainer's constructor sets both of them
+    # the trainer's constructor sets both values that are returned below
     run.trainer  # noqa: B018
     return {
         "blocking": os.environ.get("CUDA_LAUNCH_BLOCKING") == "1",

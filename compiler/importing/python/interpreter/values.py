@@ -284,8 +284,8 @@ HALF = ", in one branch of the condition"
 class Join:
     """Joins the values of two branches: equal values stay, others become unknown.
 
-    If the branch is selected by whether a column of the row is empty, `column` is this column. Each unknown value of
-    the result remembers a value from before the join; this is `hidden`, if it is given.
+    If the branch is selected by whether a column of the row is empty, `column` is this column. An unknown value of the
+    result keeps `hidden` or, without it, the value of one branch, for messages.
     """
 
     def __init__(self, location: Location, hidden: object = None, column: str = "") -> None:
@@ -315,8 +315,8 @@ class Join:
         return self.parts(one, other)
 
     def half(self, value: Unknown) -> Unknown:
-        """The value after two branches of which one gives the unknown `value`. The reason also states the condition's
-        location.
+        """The result of joining two branches, one of which gives the unknown `value`: unknown for the same reason, to
+        which the location of the condition is added.
         """
         if type(value) is not Unknown or HALF in value.why:
             return value
