@@ -56,7 +56,7 @@ class TokenBytes:
 
 
 def token_bytes(core: Any) -> TokenBytes | None:
-    """The bytes of each token of a ``tokenizers.Tokenizer``; None if it is no byte-level BPE."""
+    """The bytes of each token of a ``tokenizers.Tokenizer``; None if it is not a byte-level BPE."""
     import tokenizers
     from tokenizers import models, normalizers
 

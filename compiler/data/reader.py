@@ -52,7 +52,7 @@ def _every_row(data: bytes, path: str, documents: str) -> Iterator[Row | Broken]
     line = text.count("\n") + 1
     row = 0
     for row, one in enumerate(_rows(text[: text.rfind("\n") + 1], ending), 1):
-        # the text ends before the undecodable byte, so an open list or an open quoted cell at its end is no error
+        # the text ends before the undecodable byte, so an open list or an open quoted cell at its end is not an error
         if isinstance(one, Broken):
             row -= 1
             break

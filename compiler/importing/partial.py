@@ -60,7 +60,7 @@ def apply(draft: Draft, overrides: Overrides) -> None:
     doubtful = [one.entry.key for one in errors if one.entry and (one.own or one.similar)]
     known = find(draft, doubtful, overrides) if errors else {}
     declared = {key for key, one in known.items() if one.declared}
-    # a key that a script near the source declares is no typing error, but a key of the script
+    # a key that a script near the source declares is not a typing error, but a key of the script
     errors = [
         evolve(one, own=True) if one.similar and one.entry and one.entry.key in declared else one for one in errors
     ]

@@ -64,7 +64,7 @@ class Advisor:
         )
 
     def is_known(self, name: str) -> bool:
-        """Whether a name is no setting but has a known meaning, because other tools use it: `batch_size`."""
+        """Whether a name is not a setting but has a known meaning, because other tools use it: `batch_size`."""
         return False
 
     def missing_value(

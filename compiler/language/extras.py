@@ -107,7 +107,7 @@ def wrong_value(stack: Stack, library: str, name: str, value: object, method: st
 
 
 def _wrong_list(words: list[str], value: object) -> str | None:
-    """If `value` is no legal list for an argument, describe the legal lists. None if the list is legal, or if the
+    """If `value` is not a legal list for an argument, describe the legal lists. None if the list is legal, or if the
     argument's type `words` cannot be checked.
     """
     if words == ["list[str]"]:
@@ -120,7 +120,7 @@ def _wrong_list(words: list[str], value: object) -> str | None:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a number; True and False are none."""
+    """Whether a value is a number. True and False are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -145,8 +145,8 @@ def _count_or_share(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _may_be_a_share(value: float) -> bool:
-    """Whether the user may have meant a number as a share. True for 1.0 (100 %) and 2.5 (2.5 %), which are no plausible
-    counts; false for 40.0 and 1e3, which are whole numbers above 1.
+    """Whether the user may have meant a number as a share. True for 1.0 (100 %) and 2.5 (2.5 %), which are not
+    plausible counts; false for 40.0 and 1e3, which are whole numbers above 1.
     """
     return 0 < value <= 1 or (value > 1 and isfinite(value) and value != int(value))
 

@@ -45,7 +45,7 @@ class BundleRecord:
 
 
 def digest_of(folder: str) -> str:
-    """The digest of a bundle, in the form in which a run records it. "" if the folder is no readable bundle."""
+    """The digest of a bundle, in the form in which a run records it. "" if the folder is not a readable bundle."""
     data = partial(contents, folder)
     there = all(data(name) is not None for name in (DECISIVE[0], bundled.MANIFEST))
     return decisive_digest(data) if there else ""
@@ -89,7 +89,7 @@ def _locations(run: RunRecord) -> Iterator[str]:
 
 
 def members_of(folder: str) -> list[str]:
-    """The folders of a sweep's members, in the order of the spec. Empty if the folder is no sweep."""
+    """The folders of a sweep's members, in the order of the spec. Empty if the folder is not a sweep."""
     members = os.path.join(folder, "members")
     if os.path.islink(members) or not os.path.isfile(os.path.join(folder, "sweep.toml")):
         return []

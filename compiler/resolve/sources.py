@@ -355,7 +355,7 @@ MANY = 256
 
 def _keys(path: str, number: int, workspace: Workspace) -> tuple[str, ...] | None:
     """The columns of file number `number` (from 0) of a folder, with their nested keys. None if they cannot be read, or
-    are not compared with those of the other files: the file is no Parquet file, or `number` is `MANY` or more.
+    are not compared with those of the other files: the file is not a Parquet file, or `number` is `MANY` or more.
     """
     if not path.lower().endswith(".parquet") or number >= MANY:
         return None

@@ -25,8 +25,8 @@ def followed(path: str, link: Callable[[str], str | None]) -> Iterator[str]:
     """Resolve the symbolic links in a path. Yields the path itself, and the path after each resolved link. The last one
     is the path of the file.
 
-    All paths are relative to the top folder. `link` returns the target of a symbolic link, or None if the path is no
-    link. If the last path begins with `..` or `/`, it lies outside of the repository.
+    All paths are relative to the top folder. `link` returns the target of a symbolic link, or None if the path is not
+    a link. If the last path begins with `..` or `/`, it lies outside of the repository.
     """
     yield path
     for _ in range(MOST_LINKS if len(path) <= LONGEST_PATH else 0):

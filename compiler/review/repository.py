@@ -128,7 +128,7 @@ class Repository:
         return os.path.relpath(os.path.join(self.top, path))
 
     def link(self, path: str) -> str | None:
-        """The target of a symbolic link in the working tree; None if the path is no link."""
+        """The target of a symbolic link in the working tree; None if the path is not a link."""
         try:
             return os.readlink(os.path.join(self.top, path))
         except (OSError, ValueError):
@@ -245,7 +245,7 @@ class Commit:
         return self.opened[module]
 
     def link(self, path: str) -> str | None:
-        """The target of a symbolic link in the commit; None if the path is no link."""
+        """The target of a symbolic link in the commit; None if the path is not a link."""
         return os.fsdecode(self.data(path) or b"") if self.files.get(path, ("",))[0] == LINK else None
 
     def folder(self, path: str) -> Sequence[str]:

@@ -108,7 +108,7 @@ def misspelt_clause(unknown: UnknownName) -> str | None:
     adamw(lr=1e-5)`. None if the name misspells no clause.
     """
     plural = {"strategies": "strategy", "batches": "batch"}.get(unknown.name, unknown.name.removesuffix("s"))
-    # an identical name is no typo: `targets` is a setting of `lora`, and not a misspelt `target`
+    # an identical name is not a typo: `targets` is a setting of `lora`, and not a misspelt `target`
     setting = any(row.name == unknown.name for row in schema.TABLE)
     if plural != unknown.name and plural in schema.CLAUSES and plural != "train" and not setting:
         return plural

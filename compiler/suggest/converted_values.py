@@ -87,7 +87,7 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
         return _percent(name, text)
     if kind in ("text", "path", "name", "text_or_file", "repository"):
         if not isinstance(node, String) and text.lower() in SWITCHES:
-            return None  # `true` is no text for such a setting: `output_dir = true` names no folder
+            return None  # `true` is not a text for such a setting: `output_dir = true` names no folder
         return typed if isinstance(node, String) else _quoted(text) if isinstance(node, Ref | Number) else None
     if kind == "weighted":
         if isinstance(node, String) and _is_known(row, Ref(node.span, node.value)):

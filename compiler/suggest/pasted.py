@@ -35,7 +35,7 @@ YAML = re.compile(
     rf"[ \t]*(?:- )?(?P<name>[A-Za-z][\w.-]*(?:/[\w.-]+)?|{ROWS}):[ \t]*(?P<one>\d+ x [\w.-]+|{VALUE})?[ \t]*(?:#.*)?$", re.M
 )
 KWARG = re.compile(rf"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?")
-"""A pattern for `name = value` as in Python, TOML or Hydra. Such text is no setting if it ends with a comma, or has
+"""A pattern for `name = value` as in Python, TOML or Hydra. Such text is not a setting if it ends with a comma, or has
 single quotes or a path without quotes.
 """
 AFTER_NAME = re.compile(r"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]+(?P<one>\[[^\]\n]*\]),?[ \t]*(?:#.*)?")

@@ -80,8 +80,8 @@ def missing(path: str, step: int, world: int, states: States) -> str | None:
         return "trainer_state.json is of another step"
     for name in sorted(os.listdir(path)):
         # Each process writes its own random state. Process 0 does not wait for these files before it writes
-        # trainer_state.json. So a missing one is no error: transformers warns and continues, and without a shared file
-        # system each machine has only the files of its own processes. A truncated file is an error.
+        # trainer_state.json. So a missing one is not an error: transformers warns and continues, and without a shared
+        # file system each machine has only the files of its own processes. A truncated file is an error.
         if (name.startswith("rng_state") or name == "scaler.pt") and not archive_complete(os.path.join(path, name)):
             return f"{name} is cut off"
     return states(path, world)

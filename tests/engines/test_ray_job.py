@@ -101,8 +101,8 @@ def test_the_status_of_launch_sh_comes_back(bundle: str, tmp_path: Path, status:
 
 @pytest.mark.slow
 def test_killed_worker_stops_the_run(bundle: str):
-    """Ray kills a worker and the worker's children with SIGKILL. launch.sh is no child of the worker, but it must stop
-    when the worker is killed.
+    """Ray kills a worker and the worker's children with SIGKILL. launch.sh is not a child of the worker, but it must
+    stop when the worker is killed.
     """
     one = worker(bundle)
     until(lambda: launched_lines(bundle))

@@ -117,7 +117,7 @@ sys.meta_path.insert(0, Finder())
 
 def test_ctrl_c_counts_while_a_library_runs_a_program_of_its_own(runs: Callable[[str], Runs], tmp_path: Path) -> None:
     """A library has started a helper program as a child of the launcher. Ctrl-C must stop the run although this child
-    is no training process.
+    is not a training process.
     """
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES["accelerate"], "interrupt-accelerate")

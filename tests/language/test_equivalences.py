@@ -132,7 +132,7 @@ def test_a_bare_choice_takes_the_settings_of_its_clause():
 
 
 def test_settings_after_a_name_of_the_sentence_belong_to_it():
-    """In `with lora rank=8`, `rank` is a setting of `lora`. A word that is no setting of `lora` ends the settings of
+    """In `with lora rank=8`, `rank` is a setting of `lora`. A word that is not a setting of `lora` ends the settings of
     `lora`.
     """
     lines = [

@@ -124,8 +124,8 @@ def node_lines(folder: Path, node: int) -> list[list[str]]:
 def test_a_stop_is_no_failure_and_a_failure_is_tried_again(
     stand_in: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
-    """Ray may retry the job once. At its first start the run stops on request (status 75), which is no failure and uses
-    up no retry. Then it fails twice, so the job ends with the status of the second failure.
+    """Ray may retry the job once. At its first start the run stops on request (status 75), which is not a failure and
+    uses up no retry. Then it fails twice, so the job ends with the status of the second failure.
     """
     assert stand_in("75", "fail", "fail", "0").wait(900) == 3, log(tmp_path)
     one, other = node_lines(tmp_path, 0), node_lines(tmp_path, 1)

@@ -175,7 +175,7 @@ def test_locked_refuses_what_is_stale(locked, served, old, new, why):
     status, out = run(locked, served, "compile", "x.xp", "--locked")
     assert (status, why in out) == (1, True), out
     assert not (locked / "x.bundle").exists()
-    assert run(locked, served, "compile", "x.xp")[0] == 0  # without --locked, the stale lock is no error
+    assert run(locked, served, "compile", "x.xp")[0] == 0  # without --locked, the stale lock is not an error
 
 
 def test_locked_refuses_a_spec_without_a_lock_and_a_file_that_changed(tmp_path, served):

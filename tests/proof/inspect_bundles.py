@@ -351,7 +351,7 @@ def many(folders: list[str]) -> dict[str, list[str]]:
 
 def main() -> None:
     """Read folder names from standard input; print a JSON object per folder, with an exception as a problem."""
-    import deepspeed  # noqa: F401  # imported early: its warnings at import are no problems of a bundle
+    import deepspeed  # noqa: F401  # imported early: its warnings at import are not problems of a bundle
     from transformers.utils import logging
 
     logging.set_verbosity_error()

@@ -1,4 +1,4 @@
-"""`xpc diff` shows every difference between the meanings of two specs, and nothing that is no difference."""
+"""`xpc diff` shows every difference between the meanings of two specs, and nothing else."""
 
 import json
 import os

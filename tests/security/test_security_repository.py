@@ -230,7 +230,7 @@ def test_the_nearest_repository_is_the_one(tmp_path: Path) -> None:
     outer = two_commits(tmp_path / "outer")
     inner = two_commits(outer / "inner")
     put(inner, {"a.xp": AFTER.replace("256", "512")})
-    # `.git` is here, but is no repository, so git would search in the folders above.
+    # `.git` is here, but is not a repository, so git would search in the folders above.
     (inner / "folder" / ".git").mkdir(parents=True)
     for folder in (inner, inner / "folder"):
         found = find(str(folder))

@@ -165,7 +165,7 @@ def test_each_kind_is_found_where_it_stands(kind: str) -> None:
     assert not suspect("# see https://host/a@b and me@host.org")
     ((start, end, what),) = find(f"a {secret} b")
     assert (start, what) == (2, kind)
-    assert end == 2 + len(secret.partition("host")[0])  # a host name is no secret
+    assert end == 2 + len(secret.partition("host")[0])  # a host name is not a secret
     assert masked(f"a {secret} b") == f"a {secret.replace(secret[: end - 2], '*' * (end - 2))} b"
     found = checked(spec(f'track wandb(name="{secret}")'))
     (one,) = of(found, "XP790")

@@ -277,7 +277,7 @@ OWN_NAMES = {
 def _abbreviated(entries: Mapping[str, Entry], script_text: str) -> dict[str, str]:
     """Map names of arguments that are not TRL's to TRL's names: the names in OWN_NAMES, and abbreviations with which
     only one name of TRL begins, such as `--learning_r` for `--learning_rate`. A name that the script itself declares is
-    no abbreviation.
+    not an abbreviation.
     """
     from xpc.compiler.importing.python.interpreter.parsed_classes import argument_names
 

@@ -128,7 +128,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     """Set the adapter and the quantization of its base model. `native` is the default rank, alpha and dropout."""
     use = named.get("use_peft")
     four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
-    # `adapter.kind` and `lora.init_lora_weights` are no keys of TRL: the importer of Python scripts makes them
+    # `adapter.kind` and `lora.init_lora_weights` are not keys of TRL: the importer of Python scripts makes them
     kind = named.get("adapter.kind")
     if use is None or use.off:
         _without_adapter(draft, named)

@@ -37,7 +37,7 @@ class FileChange:
 
 
 def is_prose(name: str) -> bool:
-    """Whether the file is Markdown, the manifest or the spec. Changes of such a file are no changes of the run. Values
+    """Whether the file is Markdown, the manifest or the spec. Changes of such a file are not changes of the run. Values
     in the spec are compared elsewhere.
     """
     return name in (MANIFEST, "spec.xp") or (name.endswith(".md") and not name.startswith(CONTENT))

@@ -1,4 +1,4 @@
-"""Rules about rows that show that their file was made wrongly: control tokens, speakers' names, values that are no
+"""Rules about rows that show that their file was made wrongly: control tokens, speakers' names, values that are not
 texts, unfinished reasoning and conversations, and one answer for all rows (XP179 to XP183, XP185, XP187, XP189).
 """
 
@@ -99,7 +99,7 @@ def _begin_tokens(spec: Spec) -> Iterator[Finding]:
 
 
 def _foreign(spec: Spec, token: str) -> bool:
-    """Whether xpc knows that `token` is no control token of the model."""
+    """Whether xpc knows that `token` is not a control token of the model."""
     # Llama 2's vocabulary lacks `[INST]` and `<<SYS>>`, so look in the template
     if "INST" in token or "SYS" in token:
         template = spec.chat_template or ""

@@ -240,7 +240,7 @@ def _singular(case: Inside) -> Suggestion | None:
 
 
 def _legal_nowhere(case: Inside) -> Suggestion | None:
-    """Handle a name that is no setting, choice or clause of xpc: `evry` in `save`."""
+    """Handle a name that is not a setting, choice or clause of xpc: `evry` in `save`."""
     legal = case.rows or case.name in schema.bare_choices() or case.name in schema.CLAUSES
     return None if legal else search(case.unknown)
 

@@ -23,7 +23,7 @@ READ = frozenset((*TRAINED, *MASKED))
 learned."""
 ANSWERS = ("completion", "chosen", "rejected")
 PASSED = ("id", "index", "type", "tool_call_id", "content", "tool_calls", "function_call", *KEPT)
-"""Keys of a turn that are not reported as unread: the run reads them, or their values are no text to learn."""
+"""Keys of a turn that are not reported as unread: the run reads them, or their values are not text to learn."""
 PHRASES = {
     "weight": "an answer with a weight other than 0 and 1, which counts as 1",
     "key": "a key of a turn that is not read, although it seems to say whether the turn is learned",

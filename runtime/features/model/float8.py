@@ -2,7 +2,7 @@
 
 accelerate replaces linear layers by torchao's Float8Linear when it wraps the model, which is after the trainer is made.
 The weights keep their dtype, so everything that is saved is the same as without fp8. accelerate skips the first and the
-last linear layer of the model, and layers whose sizes are no multiples of 16 (accelerate 1.15 `utils/ao.py`).
+last linear layer of the model, and layers whose sizes are not multiples of 16 (accelerate 1.15 `utils/ao.py`).
 """
 
 import logging

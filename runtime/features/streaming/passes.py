@@ -32,7 +32,7 @@ class Passes(Iterable):  # type: ignore[misc]  # torch is not installed where ty
     order.
 
     Because of its length, the run's N steps are one epoch of transformers, and a resumed run skips exactly what it has
-    trained on. It is no class of the datasets library: accelerate would divide the files of such a dataset among the
+    trained on. It is not a class of the datasets library: accelerate would divide the files of such a dataset among the
     processes. Here, each process gets a part of every batch.
     """
 

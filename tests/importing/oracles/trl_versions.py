@@ -53,8 +53,8 @@ def classes(path: str) -> Classes:
 
 
 def default(value: ast.expr | None) -> Any:
-    """The default of a field as JSON. A default that is no literal becomes a text such as `<function>`, and a missing
-    one `<required>`.
+    """The default of a field as JSON. A default that is not a literal becomes a text such as `<function>`, and a
+    missing one `<required>`.
     """
     if isinstance(value, ast.Call):
         words = {one.arg: one.value for one in value.keywords}

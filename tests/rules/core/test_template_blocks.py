@@ -27,7 +27,7 @@ def test_parts_of_a_template():
     ("text", "code"),
     [
         (r"{{ 'a\'b' ~ c }}", "  ~ c "),  # an escaped quote does not end the text
-        (r"{{ 'a\\' ~ c }}", "  ~ c "),  # an escaped backslash is no escape of the quote
+        (r"{{ 'a\\' ~ c }}", "  ~ c "),  # an escaped backslash is not an escape of the quote
         ("{{ '}}' }}{{ d }}", "  \n d "),
         ("{{ 'it' }} it's {{ d }}", "  \n d "),  # outside of blocks, a quotation mark does not begin a string
         ("{{ 'open }} {{ d }}", ""),

@@ -34,7 +34,7 @@ def _if(machine: Machine, node: ast.If) -> str:
     if truth is None and not condition(tested):
         truth = machine.assumed_truth(node, unparsed(node.test))
     if truth is None and machine.row_loops and _is_empty_line(node.test):
-        # for a condition such as `not line`, the line is assumed to contain text, because an empty line is no row of
+        # for a condition such as `not line`, the line is assumed to contain text, because an empty line is not a row of
         # data
         truth = not isinstance(node.test, ast.UnaryOp)
     if truth is not None:

@@ -147,7 +147,7 @@ def _without_magic(code: str) -> str:
     for line in code.split("\n"):
         magic = inside or (not quoted and MAGIC.match(line) is not None)
         if not magic and (line.count('"""') + line.count("'''")) % 2:
-            # a string over several lines begins or ends here; inside of it, a line that begins with `!` is no command
+            # a string over several lines begins or ends here; inside it, a line that begins with `!` is not a command
             quoted = not quoted
         inside = magic and line.rstrip().endswith("\\")
         out.append(f"{line[: len(line) - len(line.lstrip())]}pass" if magic else line)
