@@ -51,7 +51,7 @@ def suspect(text: str) -> bool:
 
 
 def find(text: str) -> list[tuple[int, int, str]]:
-    """The start, end and kind of each part of a text that looks like a secret, in order."""
+    """The start, end and kind of each part of a text that looks like a secret, in the order of the text."""
     if not suspect(text):
         return []
     import re

@@ -26,7 +26,7 @@ class Coloured:
 
 
 def coloured(text: str) -> Iterator[Coloured]:
-    """Yield every word, quoted text and comment of a spec with its kind, in order."""
+    """Yield every word, quoted text and comment of a spec with its kind, in the order of the text."""
     seen = {one.token.start: one for one in locations(text)}
     for token in tokens(text):
         location = seen.get(token.start)

@@ -177,8 +177,8 @@ def _least_choice(candidate: Candidate, room: float) -> Choice | None:
 
 
 def _groups(spec: Spec, unset: Collection[Path]) -> Iterator[tuple[Settings, ...]]:
-    """Yield groups of strategies to try, in order: for bf16, first ddp, then zero1 and zero2, then zero3. If the spec
-    states a strategy, only this one is tried.
+    """Yield groups of strategies in the order in which to try them: for bf16, first ddp, then zero1
+    and zero2, then zero3. If the spec states a strategy, only this one is tried.
 
     The strategies of one group compute the same numbers, except for the order in which sums are computed
     (`changes.alike`).

@@ -4,9 +4,9 @@ can have. Write the result as a table.
     .venv/bin/python tests/stacks/write_modules.py trl-1.16 [-o FILE]
 
 A tiny model of each family is built on the meta device, in each form that its configuration can have (dense layers next
-to experts, queries of low rank). PEFT then makes an adapter on each module separately; a module that it refuses is not a
-target. A path in the table is a name of `named_modules` with N instead of each number. Some experts are stacked in one
-parameter by transformers. Their old names are targets if PEFT converts these names.
+to experts, queries of low rank). PEFT then makes an adapter on each module separately; a module that it refuses is not
+a target. A path in the table is a name of `named_modules` with N instead of each number. Some experts are stacked in
+one parameter by transformers. Their old names are targets if PEFT converts these names.
 """
 
 from __future__ import annotations

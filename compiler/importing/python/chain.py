@@ -31,8 +31,8 @@ OPENED = (
 
 @mutable
 class Chain:
-    """The origin of a dataset in a script: the call that loads it, the later operations (`steps`) in order, and values
-    that cannot be traced (`unknown`). `parts` are the datasets of a concatenation.
+    """The origin of a dataset in a script: the call that loads it, the operations after it (`steps`, in their order),
+    and values that cannot be traced (`unknown`). `parts` are the datasets of a concatenation.
     """
 
     loaded: Object | None = None

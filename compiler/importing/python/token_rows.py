@@ -88,7 +88,7 @@ def _cut(value: object) -> Argument | None:
 
 
 def _pieces(value: object) -> list[object] | None:
-    """The parts of a row's tokens, in order."""
+    """The parts that a script joins to the tokens of a row, in their order in the row."""
     found = _uncut(value)
     if not isinstance(found, Object) or found.path != TOKENS:
         return None

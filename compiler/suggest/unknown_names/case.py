@@ -1,4 +1,4 @@
-"""The class `Case`, an unknown name with its context, and a function that asks several steps in order for an answer."""
+"""The class `Case`, an unknown name with its context, and a function that calls steps until one returns an answer."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ SomeCase = TypeVar("SomeCase", bound=Case)
 
 
 def first_answer(case: SomeCase, steps: Iterable[Callable[[SomeCase], Suggestion | None]]) -> Suggestion | None:
-    """Call the steps in order, and return the first suggestion. None if no step returns a suggestion."""
+    """Call the steps one after another until one returns a suggestion. None if no step returns one."""
     return next((found for step in steps if (found := step(case)) is not None), None)
 
 

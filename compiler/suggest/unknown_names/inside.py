@@ -30,7 +30,7 @@ from xpc.grammar.tree import Ref
 
 
 def inside(unknown: UnknownName) -> Suggestion:
-    """The suggestion for a name in a clause. The steps are tried in order, and the first suggestion is returned."""
+    """The suggestion for a name in a clause. The steps are tried one after another until one returns a suggestion."""
     steps = (
         _first_line_in_a_clause,
         _about_data,

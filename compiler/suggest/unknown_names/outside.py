@@ -29,8 +29,8 @@ HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 
 
 def outside(unknown: UnknownName) -> Suggestion:
-    """The suggestion for a name outside of all clauses. The steps are tried in order, and the first suggestion is
-    returned.
+    """The suggestion for a name outside of all clauses. The steps are tried one after another until one returns a
+    suggestion.
     """
     steps = (
         _first_line_again,

@@ -39,8 +39,8 @@ def of_guess(unknown: UnknownName, guess: Meaning) -> Suggestion:
 
 
 def _of_setting(case: Guessed) -> Suggestion:
-    """The suggestion for a setting. First, the value may show that another setting is meant than the guessed one. Then
-    the steps are tried in order, and the first suggestion is returned.
+    """The suggestion for a guessed setting. First, the value may show that the user meant a different setting. Then the
+    steps are tried one after another until one returns a suggestion.
     """
     for other in (
         _named_repository,

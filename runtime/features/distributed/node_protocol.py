@@ -110,7 +110,7 @@ class Node:
 
 
 def gather(listener: socket.socket, rendezvous: Rendezvous, mine: Node) -> tuple[list[Node], list[str]]:
-    """Wait for the other nodes. Returns a pair: the connected nodes in order, and problems with this set of nodes.
+    """Wait for the other nodes. Returns a pair: the connected nodes by rank, and problems with this set of nodes.
 
     It returns when all nodes are connected, or at the timeout, or immediately if a node cannot belong to the run.
     """

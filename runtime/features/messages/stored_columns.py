@@ -134,7 +134,7 @@ def visible(value: object) -> bool:
 
 
 def other_system(row: Mapping[str, object], names: Sequence[str]) -> bool:
-    """Whether a column with a name other than `system` has the row's system prompt, and the first turn has not."""
+    """Whether the first turn is not a system prompt, but a column that is not called `system` has one."""
     first = next((row[one][0] for one in names if isinstance(row.get(one), list) and row[one]), None)  # type: ignore
     spoken = isinstance(first, dict) and "system" in (first.get("role"), first.get("from"))
     return not spoken and any(SYSTEM.fullmatch(column) and visible(value) for column, value in row.items())

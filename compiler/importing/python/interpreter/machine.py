@@ -174,7 +174,7 @@ class Machine:
             self.block(part.tree.body)
 
     def block(self, body: list[ast.stmt]) -> str:
-        """Interpret statements in order. Returns how the block ends early, such as RETURN, or ""."""
+        """Interpret statements one after another. Returns how the block ends early, such as RETURN, or ""."""
         for one in body:
             self.count(one)
             statement = self.semantics.statements.get(type(one))
