@@ -40,7 +40,7 @@ _AS_UTF_8 = "save the file as UTF-8, for example with iconv -f utf-16 -t utf-8"
 
 
 def hidden_characters(text: str) -> list[Span]:
-    """The spans of forbidden characters, from the first on. Several consecutive bytes that are not UTF-8 are one span."""
+    """The spans of forbidden characters, sorted. Several consecutive bytes that are not UTF-8 are one span."""
     return [Span(*match.span()) for match in _HIDDEN.finditer(text)]
 
 

@@ -164,7 +164,7 @@ def _decided(one: Change) -> Settings:
 
 def _written_micros(spec: Spec, most: int | None = None) -> Sequence[int]:
     """The micro-batches to try. If the spec does not state the micro-batch, only the current one: the plan of each
-    changed run chooses another one where it is better.
+    changed run chooses a better micro-batch itself, if there is one.
     """
     return [spec.integer("batch.micro")] if "batch.micro" in unset(spec) else micros(spec, most)
 

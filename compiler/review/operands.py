@@ -107,7 +107,7 @@ class Run:
 
     @property
     def stale(self) -> tuple[str, ...]:
-        """Files that contradict the manifest: their digest is another one, they are missing on disk, or the manifest
+        """Files that contradict the manifest: their digest differs, they are missing on disk, or the manifest
         does not list them.
         """
         if self.tree is None:

@@ -180,7 +180,7 @@ def snapshot(commit: Commit) -> Iterator[Callable[[str], tuple[bytes, str, Works
             root = os.path.join(mirror, os.path.dirname(inside)).rstrip("/")
             os.makedirs(root, exist_ok=True)
             space = RevisionWorkspace(root, commit=commit, mirror=mirror, paths=paths)
-            if f"{inside}.lock" in commit.files:  # the commit's lock is used, even if the working tree has another one
+            if f"{inside}.lock" in commit.files:  # the commit's lock is used, not that of the working tree
                 space.lock = os.path.basename(inside) + ".lock"
             return data, os.path.basename(inside), space
 

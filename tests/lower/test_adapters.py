@@ -36,7 +36,7 @@ def test_adapters_under_zero3_have_the_type_in_which_deepspeed_makes_their_base(
     strategy: str, target: str, precision: str, dtype: str
 ) -> None:
     """Under ZeRO-3, DeepSpeed's zero.Init creates the base model in the dtype of `precision`, even if `model.dtype` is
-    another one. The adapters get the dtype of the base model.
+    different. The adapters get the dtype of the base model.
     """
     made = plan("lora", f"target {target}", strategy=strategy, precision=precision)
     assert made["lora"]["adapter_dtype"] == dtype

@@ -375,7 +375,7 @@ def test_states_of_adapters_are_those_of_their_own_parameters(
 
 def test_a_faster_change_says_what_the_plan_then_chooses() -> None:
     """After a change, the compiler chooses the settings again that the spec leaves open. The text and the JSON output
-    list those whose value is now another one.
+    list those whose value has changed.
     """
     text = written(model="qwen2.5-0.5b-instruct", hardware="1 x h100-80gb", batch="gbs=64 seq=2048")
     spec = spec_of(text)

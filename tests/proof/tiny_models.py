@@ -26,7 +26,7 @@ SIZES: dict[str, Any] = {
 """Sizes for the configurations of families. A family gets only those sizes that its configuration class knows."""
 
 TEMPORARY = tempfile.gettempdir()
-"""The machine's temporary folder. It is read once, because small_run.py gives runs of several processes another one."""
+"""The machine's temporary folder. It is read once, because small_run.py changes it for runs of several processes."""
 
 
 def _location() -> str:

@@ -111,7 +111,7 @@ def test_it_trains(tmp_path: Path, stacks: Stacks, target: str, world: int, zero
     events = metrics(cwd)
     assert [event["step"] for event in events] == list(range(1, 9))
     assert events[-1]["loss"] < events[0]["loss"] - 1
-    # 28 tokens in every row, so no rank trains on rows of another one
+    # 28 tokens in every row, so no rank trains on rows of another rank
     assert events[-1]["tokens"] == 8 * 8 * world * 28
     left = stacks.program(target, LEFT, folder, cwd, stacks.tiny(target), os.path.join(cwd, "out"))
     assert left.strip() == "True torch.float32 True True True"

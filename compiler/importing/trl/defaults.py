@@ -1,4 +1,4 @@
-"""A TRL configuration relies on TRL's defaults for keys that it leaves out. Where xpc's default is another one, state
+"""A TRL configuration relies on TRL's defaults for keys that it leaves out. Where xpc's default differs, state
 TRL's default in the spec.
 """
 
@@ -49,7 +49,7 @@ a TRL trainer gets a TrainingArguments, because the trainer copies all its value
 
 def stated(draft: Draft, native: Stack) -> dict[str, Json]:
     """The argument defaults of the TRL version that the file was written for. They are the defaults of the nearest
-    stack, `native`, except for arguments whose default is another one in this TRL version.
+    stack, `native`, except for arguments whose default differs in this TRL version.
     """
     out = native.base_arguments(native.config(draft.method))
     out["bf16"] = native.fields(native.config(draft.method))["bf16"].effective is True
