@@ -118,10 +118,12 @@ def resolved(text: str, python: str, uv: str) -> str:
 
 def table(results: Mapping[tuple[str, str], Mapping[str, str]]) -> str:
     """The table of docs/requirements.md, and the reasons below it."""
-    lines = ["| stack | in addition to its base | " + " | ".join(PYTHONS) + " |", "|---|---|" + "---|" * len(PYTHONS)]
+    versions = " | ".join(f"Python {one}" for one in PYTHONS)
+    lines = [f"| stack | in addition to its base | {versions} |", "|---|---|" + "---|" * len(PYTHONS)]
     reasons = []
     for (stack, what), by_python in results.items():
-        lines.append(f"| {stack} | {what} | " + " | ".join("no" if by_python[one] else "yes" for one in PYTHONS) + " |")
+        cells = ["does not resolve" if by_python[one] else "resolves" for one in PYTHONS]
+        lines.append(f"| {stack} | {what} | {' | '.join(cells)} |")
         for python, reason in by_python.items():
             if reason:
                 reasons.append(f"- {stack} with {what}, Python {python}: {reason}")

@@ -91,8 +91,8 @@ def _differences(stack: Stack) -> str:
         apart = [one.name for one in others if getattr(one.facts, name) != here]
         if apart and isinstance(here, bool | str):
             value = {True: "yes", False: "no", "": "none"}.get(here, f"`{here}`")
-            rows.append((f"{doc.rstrip('.')} (`{name}`)", value, ", ".join(apart)))
-    return "## What differs from the other stacks\n\n" + _table(("what", "here", "different on"), *rows)
+            rows.append((f"{doc.rstrip('.')} (`{name}`)", value, f"differs on {', '.join(apart)}"))
+    return "## What differs from the other stacks\n\n" + _table(("what", "here", "other stacks"), *rows)
 
 
 def _documented() -> dict[str, str]:
@@ -111,13 +111,13 @@ def _refused(stack: Stack) -> str:
         (
             f"[{one.code}](rules.md#{one.code.lower()})",
             first_sentence(one.explanation),
-            ", ".join(sorted({*stacks.names()} - {*holds[one.code]})),
+            f"does not apply on {', '.join(sorted({*stacks.names()} - {*holds[one.code]}))}",
         )
         for one in every()
         if stack.name in holds.get(one.code, ()) and len(holds[one.code]) < len(stacks.names())
     ]
     text = "## Rules of this stack that do not apply on every stack\n\n" + _table(
-        ("rule", "what it checks", "does not apply on"), *rows
+        ("rule", "what it checks", "other stacks"), *rows
     )
     missing = [
         (f"`{name}`", "it has no replacement" if why == "no equivalent" else why) for name, why in stack.removed.items()
