@@ -23,9 +23,9 @@ the outcomes. Any other key is an error, except that files of axolotl and LLaMA-
 
 
 TOOLS = (
-    ("axolotl", "axolotl", "Other names for arguments of TRL", "TRL's name", "renamed"),
-    ("llamafactory", "LLaMA-Factory", "Other names for arguments of TRL", "TRL's name", "renamed"),
-    ("torchtune", "torchtune", "Other names for settings of xpc", "setting", "setting"),
+    ("axolotl", "axolotl", "Other names for arguments of TRL", "TRL's `{}`", "renamed"),
+    ("llamafactory", "LLaMA-Factory", "Other names for arguments of TRL", "TRL's `{}`", "renamed"),
+    ("torchtune", "torchtune", "Other names for settings of xpc", "xpc's `{}`", "setting"),
 )
 
 
@@ -34,14 +34,14 @@ def page() -> str:
     out = [HEAD]
     for source, tool, title, other, column in TOOLS:
         table = keys.load(f"{source}/keys.toml")
-        out += [f"\n## {tool}\n\n### {title}\n\n", *_table(other, table.column(column))]
+        out += [f"\n## {tool}\n\n### {title}\n\n", *_table("the same as", table.column(column), other)]
         names = ", ".join(f"`{key}`" for key in _read(source, table))
         out.append(f"\n### Also read\n\n{names}\n")
-        for heading, outcome in (("Without effect in a bundle", "irrelevant"),
-                              ("Kept as a comment in the spec", "comment"),
-                              ("Refused unless switched off", "refused")):  # fmt: skip
+        for heading, outcome, form in (("Without effect in a bundle", "irrelevant", "no effect: {}"),
+                                       ("Kept as a comment in the spec", "comment", "kept as a comment: {}"),
+                                       ("Refused unless switched off", "refused", "refused: {}")):  # fmt: skip
             if rows := table.column(outcome):
-                out += [f"\n### {heading}\n\n", *_table("why", rows)]
+                out += [f"\n### {heading}\n\n", *_table("what the import does, and why", rows, form)]
     return "".join(out)
 
 
@@ -55,14 +55,16 @@ def _read(source: str, table: keys.KeyTable) -> list[str]:
     return sorted((draft.seen - others - {*table}) | stated)
 
 
-def _table(what: str, keys: Mapping[str, str]) -> Iterator[str]:
-    """A Markdown table with a row for each reason; the row lists all keys with this reason."""
+def _table(what: str, keys: Mapping[str, str], form: str) -> Iterator[str]:
+    """A Markdown table with a row for each reason; the row lists all keys with this reason. `form` has braces in the
+    place of the reason.
+    """
     by_reason: dict[str, list[str]] = {}
     for key, why in keys.items():
         by_reason.setdefault(why, []).append(key)
     yield f"| key | {what} |\n|---|---|\n"
     for why, names in sorted(by_reason.items()):
-        yield f"| {', '.join(f'`{key}`' for key in sorted(names))} | {why.replace('|', chr(92) + '|')} |\n"
+        yield f"| {', '.join(f'`{key}`' for key in sorted(names))} | {form.format(why).replace('|', chr(92) + '|')} |\n"
 
 
 if __name__ == "__main__":
