@@ -58,7 +58,7 @@ def _read(tail: Callable[[int], bytes], make: Callable[[Schema, int], T]) -> T |
 
 
 def _keys(schema: Schema, rows: int) -> tuple[str, ...]:
-    """The columns with the keys inside them."""
+    """The names of a file's columns, with nested keys, such as `id` and `messages[].role`."""
     found, at = dict[str, None](), 1
     for _ in range(schema[0][CHILDREN]):
         at = _add_keys(schema, at, "", 0, found)

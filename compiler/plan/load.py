@@ -103,7 +103,7 @@ class Load:
 
     @property
     def tokens(self) -> int:
-        """The tokens of a micro-batch."""
+        """The number of tokens in a micro-batch."""
         return self.micro * self.length
 
     @property

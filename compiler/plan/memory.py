@@ -164,7 +164,7 @@ class States:
 
 
 def _states(load: Load) -> States:
-    """Model states on one process, after sharding."""
+    """The bytes of weights, gradients and optimizer states on one process, after sharding."""
     facts, shard = load.facts, max(1, load.shard)
     spread = {stage: (shard if load.stage >= stage else 1) for stage in (1, 2, 3)}
     adapters = load.adapters

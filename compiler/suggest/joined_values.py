@@ -116,7 +116,7 @@ _SECOND = ("XP022", "XP023", "XP024", "XP025", "XP101", "XP102")
 
 @cache
 def _settings() -> dict[str, list[Setting]]:
-    """The settings whose value follows `=`, by name."""
+    """Map each name to the settings with this name whose value is written after `=`, as in `gbs = 8`."""
     out: dict[str, list[Setting]] = {}
     for row in TABLE:
         if not row.head:

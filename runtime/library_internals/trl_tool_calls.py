@@ -14,7 +14,7 @@ turns), because an untrained model may call none.
 
 
 class ToolCallingTrainer:
-    """The loop of tool calls of trl's GRPO trainer."""
+    """Extends the loop in which trl's GRPO trainer calls the tools of its completions."""
 
     dropped_reported = False
 

@@ -102,7 +102,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """The rank and the host name."""
+        """The node's name in messages: `node 1 (host-a)`."""
         return f"node {self.rank} ({self.facts['host']})"
 
 

@@ -39,7 +39,7 @@ class Adapters(Feature):
         logging.getLogger("transformers.trainer").addFilter(lambda record: LABELS not in record.getMessage())
 
     def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:
-        """Add the quantization of the base."""
+        """Add the quantization of the base model to the arguments with which it is loaded."""
         quantized = quantization(bundle)
         options |= {} if quantized is None else {"quantization_config": quantized}
 

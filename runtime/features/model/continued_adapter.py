@@ -35,7 +35,7 @@ class ContinuedAdapter(Feature):
     """Hooks for a run that continues the adapter of another run."""
 
     def check_access(self, bundle: Bundle) -> list[str]:
-        """Findings about the adapter's folder."""
+        """Report if the folder of the adapter to continue is not found, or cannot be used."""
         try:
             find(bundle)
         except RunError as error:

@@ -17,7 +17,7 @@ class RewardHead(Feature):
     """Hooks for a run that trains a reward model with its score head."""
 
     def model_class(self, bundle: Bundle, kind: Any) -> Any:
-        """The class for sequence classification."""
+        """The class with which to load the model: the one for sequence classification, because it has a score head."""
         from transformers import AutoModelForSequenceClassification
 
         return AutoModelForSequenceClassification
