@@ -23,7 +23,7 @@ def marked(source: Mapping[str, Any], part: Any) -> Any:
 
 
 class MixedShapesTrainer(Prepared):
-    """Trainer methods for a run with a mixture of shapes."""
+    """Trainer methods for a run whose rows have several formats."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Call trl's constructor. It asks of the first row whether it is a conversation. For a row of a mixture, the
