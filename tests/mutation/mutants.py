@@ -205,7 +205,7 @@ class Copies:
         os.utime(path, (self.mine.clock, self.mine.clock))
 
     def close(self) -> None:
-        """Delete the copies."""
+        """Delete all copies of the repository."""
         shutil.rmtree(self.root, ignore_errors=True)
 
 

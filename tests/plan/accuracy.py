@@ -101,7 +101,7 @@ def head_load(row: Row, length: int) -> Load | None:
 
 
 def heads() -> list[str]:
-    """The section about TRL's fused head."""
+    """The section about runs whose loss TRL's fused output head computes: measured and predicted memory."""
     out = ["| model | trainer, loss | tokens | measured GiB | predicted | |", "|---|---|---|---|---|---|"]
     for row in points.rows("fused_head_points.jsonl"):
         measured, length = row["peak_gib"], row.get("seq", 2048)
@@ -202,7 +202,7 @@ def long_rows() -> tuple[float, float]:
 
 
 def _time() -> list[str]:
-    """The section about speeds."""
+    """The section about measured and predicted tokens per second."""
     speeds = utilisation.excluded()
     off = sorted(abs(value / row["tok_s_gpu"] - 1) for row, value in speeds)
     low, high = range_of(())

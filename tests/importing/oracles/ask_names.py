@@ -40,7 +40,7 @@ def plugins() -> list[ModuleType]:
 
 
 def main() -> None:
-    """Write the names."""
+    """Write the names of all keys to the file `OUT.txt` of the command line."""
     names = fields(config.AxolotlConfigWCapabilities) | fields(config.AxolotlInputConfig)
     for module in plugins():
         for one in vars(module).values():
