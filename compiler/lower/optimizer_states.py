@@ -61,8 +61,8 @@ def algorithm(name: str) -> str:
 
 
 def _unquantized(spec: Spec, facts: ModelFacts) -> int:
-    """The number of parameters whose states bitsandbytes keeps in 32 bits. These are the embeddings (transformers
-    registers them so) and small matrices (trainer.py; `min_8bit_size` of bitsandbytes' Optimizer2State).
+    """The number of parameters whose states bitsandbytes keeps in 32 bits. These are small matrices and embeddings,
+    for which transformers requests 32 bits (trainer.py; `min_8bit_size` of bitsandbytes' Optimizer2State).
     """
     saved = {one.rpartition(".")[2] for one in spec.names("lora.modules_to_save")}
     embedding = facts.vocab * facts.hidden if not spec.lora or saved & {*TOKEN_EMBEDDINGS} else 0

@@ -180,7 +180,7 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
         texts = _shown(path, before), _shown(path, after)
         change = Change(path, *texts, why, (_scalar(before), _scalar(after)))
         (settings if stated else follows).append(change)
-    # if no setting in READING has changed, the changes in `read` are stated settings of single data sources
+    # if no setting in READING has changed, the spec states the changes in `read` in the block of a data source
     if READING.isdisjoint(each.name for each in settings):
         return [*settings, *read], follows
     return settings, [*read, *follows]

@@ -197,7 +197,7 @@ def measure(
 ) -> dict[str, list[int]]:
     """The bytes of one period (the second of two) in each mode at each of the lengths."""
     out: dict[str, list[int]] = {}
-    # a built model is reused for several modes, except in families whose attention cannot be replaced in a built model
+    # one model serves several modes, except in families whose attention cannot be replaced after the model is built
     whole: dict[str, Any] = {}
     for mode in sorted(requested, key=lambda name: ("lora" in requested[name], "bf16" in name)):
         how = requested[mode]

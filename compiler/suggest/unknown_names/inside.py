@@ -82,8 +82,8 @@ class Inside(Case):
 
 
 def _is_vague(case: Inside, found: Suggestion) -> bool:
-    """Whether a suggestion only lists the settings of the clause, or is about a setting of another clause that cannot
-    have the value, or that is only guessed from a name that no setting and no argument has.
+    """Whether another step may replace the suggestion. This is so in three cases: it only lists the settings of the
+    clause; or it names a setting of another clause, and this setting cannot have the value, or is only guessed.
     """
     if _only_lists(case, found) or (found.refusing and not is_in(found.refusing, case.clause)):
         return True
