@@ -39,7 +39,7 @@ def properties() -> list[str]:
 
 
 def pieces(seed: int) -> dict[str, list[str]]:
-    """For a seed, the command of each piece. The commands run in the root of the repository."""
+    """The commands for this seed by the name of their piece, such as "fuzz". They run in the root of the repository."""
     test = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     drawn = f"--hypothesis-seed={seed}"
     return {
@@ -78,7 +78,7 @@ def main() -> int:
 
 
 def piece(name: str, seed: int, out: str, number: int) -> int:
-    """Run one piece and record it in soak.jsonl; returns 1 if it failed, else 0."""
+    """Run the command of one piece (see `pieces`) and record it in soak.jsonl. Returns 1 if it failed, otherwise 0."""
     command, log = pieces(seed)[name], os.path.join(out, f"{number:04d}-{name}.log")
     if name == "differential":
         command += ["--out", os.path.abspath(os.path.join(out, f"{number:04d}-differential"))]

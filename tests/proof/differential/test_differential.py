@@ -102,9 +102,9 @@ def test_a_claim_is_an_exception_of_the_text_alone() -> None:
     assert tf32.constructs
     assert tf32.shown(["ValueError: --tf32 requires Ampere or a newer GPU arch"])
     assert not tf32.shown([])
-    # XP126 claims no exception: its proof adds the violation to a legal text, so the text alone raises no exception
+    # there is no claim for XP126: its proof adds the violation to a legal text, so the text alone raises no exception
     assert ("XP126", DEFAULT) not in found
-    # XP201 claims no exception: its proof measures a silent effect (a batch of another size)
+    # there is no claim for XP201: its proof measures a silent effect (a batch of another size)
     assert ("XP201", DEFAULT) not in found
 
 
