@@ -264,7 +264,9 @@ def complete_cards(
     for name, card in cards.items():
         known = licence(card) or "its README.md names none" if card else "unknown: no README.md of this source is here"
         licences.append(f"| `{name}` | {known} |")
-    verify = f"`xpc verify {shlex.quote(os.path.basename(bundle))} --run DIR` compares this folder, DIR, with its bundle."
+    verify = (
+        f"`xpc verify {shlex.quote(os.path.basename(bundle))} --run DIR` compares this folder, DIR, with its bundle."
+    )
     for below, up in (("", ""), ("merged", "../")):
         if os.path.isfile(path := os.path.join(folder, below, "README.md")):
             shown = [f"![the curves of the run]({up}{PICTURE})", ""] * os.path.isfile(os.path.join(folder, PICTURE))

@@ -32,7 +32,8 @@ VALUE = r"\"[^\"\n]*\"|'[^'\n]*'|\{[^{}\n]*\}|\[[^\]\n]*\]|(?!--?[A-Za-z])[^\s#\
 FLAG = re.compile(rf"--?(?P<name>[A-Za-z][\w.-]*)(?:=(?P<one>{VALUE})|(?P<many>(?:[ \t]+(?:{VALUE}))*))")
 ROWS = r"\"[^\"\n]+\.(?:jsonl?|csv|parquet|arrow|txt)\""
 YAML = re.compile(
-    rf"[ \t]*(?:- )?(?P<name>[A-Za-z][\w.-]*(?:/[\w.-]+)?|{ROWS}):[ \t]*(?P<one>\d+ x [\w.-]+|{VALUE})?[ \t]*(?:#.*)?$", re.M
+    rf"[ \t]*(?:- )?(?P<name>[A-Za-z][\w.-]*(?:/[\w.-]+)?|{ROWS}):[ \t]*(?P<one>\d+ x [\w.-]+|{VALUE})?[ \t]*(?:#.*)?$",
+    re.M,
 )
 KWARG = re.compile(rf"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?")
 """A pattern for `name = value` as in Python, TOML or Hydra. Such text is not a setting if it ends with a comma, or has
@@ -52,7 +53,9 @@ COMMAND = re.compile(
 """A pattern for the beginning of a line of a shell script."""
 SHELL = "a spec has no commands of a shell"
 NAMES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)+")
-BARE = re.compile(r"[A-Za-z][\w.-]*|\d+ x [\w.-]+|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?|\[.*\]|\".*\"")
+BARE = re.compile(
+    r"[A-Za-z][\w.-]*|\d+ x [\w.-]+|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?|\[.*\]|\".*\""
+)
 JSON = r"\"[^\"\n]*\"|'[^'\n]*'|\[[^\]\n]*\]|[^\s,{}\"']+"
 LINE = re.compile(
     rf"[ \t]*(?P<quote>[\"'])(?P<name>\w+)(?P=quote):[ \t]*(?P<one>\{{[^{{}}\n]*\}}|{JSON}),?[ \t]*(?:#.*)?$", re.M
@@ -103,7 +106,7 @@ def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _in_several_words(found: Diagnostic) -> Diagnostic | None:
-    """The finding about a setting whose name is written as several words: `learning rate = 1e-5`. None for any other."""
+    """The finding about a setting whose name has several words: `learning rate = 1e-5`. None for any other."""
     assert found.primary is not None
     source = found.primary.source
     start, end = line_bounds(source.text, found.primary.span.start, found.primary.span.start)

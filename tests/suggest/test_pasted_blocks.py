@@ -1,5 +1,5 @@
-"""Every setting is typed in its block in the notation of YAML, JSON, TOML, Python and command lines. The suggested edits
-lead to the setting in this block.
+"""Every setting is typed in its block in the notation of YAML, JSON, TOML, Python and command lines. The suggested
+edits lead to the setting in this block.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def values(text: str) -> dict[str, str]:
     assert problems == []
     spec = expand(file)
     assert [one.message for one in spec.problems] == []
-    return {path: text[item.node.span.start : item.node.span.end] if item.node else "" for path, item in spec.items.items()}
+    return {
+        path: text[item.node.span.start : item.node.span.end] if item.node else "" for path, item in spec.items.items()
+    }
 
 
 def after_edits(text: str) -> str:
@@ -101,7 +103,11 @@ def test_a_pasted_line_becomes_a_setting_of_its_block(form):
 @pytest.mark.slow
 @pytest.mark.parametrize("form", BLOCKS)
 def test_a_pasted_block_becomes_a_block(form):
-    rows = [row for row in settings(False) if form not in ("JSON", "TOML", "a mapping", "a dictionary") or heads(row)[0].isalpha()]
+    rows = [
+        row
+        for row in settings(False)
+        if form not in ("JSON", "TOML", "a mapping", "a dictionary") or heads(row)[0].isalpha()
+    ]
     texts = [LINE + BLOCKS[form].format(head=heads(row)[0], name=row.name, value=value_of(row)) for row in rows]
     assert len(rows) >= 60
     assert [found for row, text in zip(rows, texts, strict=True) if (found := differs(text, row))] == []

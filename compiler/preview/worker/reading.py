@@ -78,7 +78,11 @@ class Capture:
                 self.tokenized = rows.with_format(None)
             out = real(rows, *args, **kwargs)
             names = out.column_names
-            if self.tokenized is None and part not in names and any(name in names for _, them in ANSWERS for name in them):
+            if (
+                self.tokenized is None
+                and part not in names
+                and any(name in names for _, them in ANSWERS for name in them)
+            ):
                 self.tokenized = out
             return out
 

@@ -91,7 +91,7 @@ def _is_vague(case: Inside, found: Suggestion) -> bool:
 
 
 def _only_lists(case: Inside, found: Suggestion) -> bool:
-    """Whether a suggestion only lists the settings of the clause, or several of them that share a word with the name."""
+    """Whether a suggestion only lists the settings of the clause, or several that share a word with the name."""
     shared = with_shared_word(case.name, case.unknown.clause)
     return found.help == settings_of(case.clause) or (len(shared) > 1 and found.help == f"write {either(shared)}")
 
@@ -141,7 +141,9 @@ def _switch_of_the_block(case: Inside) -> Suggestion | None:
     if case.name.lower() not in ("enabled", "enable") or meaning(f"{case.block} {case.name}", exact=True) is not None:
         return None
     off = case.typed.strip('"').lower() in NO
-    return case.says("leave the block out, which turns it off" if off else f"leave `{case.name}` out: the block turns it on")
+    return case.says(
+        "leave the block out, which turns it off" if off else f"leave `{case.name}` out: the block turns it on"
+    )
 
 
 def _choice_of_the_clause(case: Inside) -> Suggestion | None:
