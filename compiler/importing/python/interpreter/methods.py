@@ -85,8 +85,8 @@ def _with_columns(machine: Machine, text: object, keywords: dict[str, Argument],
              for name in FIELD.findall(part)]  # fmt: skip
     for one in (one for key, one in keywords.items() if key.startswith("**")):
         row = one.value.hidden if isinstance(one.value, Unknown) else one.value
-        for name in names if isinstance(row, Row | dict) else ():
-            if isinstance(row, Row) or name in row:
+        for name in names:
+            if isinstance(row, Row) or (isinstance(row, dict) and name in row):
                 out.setdefault(name, Argument(item(machine, row, name, node), one.location))
     return out
 
