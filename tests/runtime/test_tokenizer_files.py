@@ -47,7 +47,7 @@ def bundle(folder: str, **plan: Any) -> Any:
 
 
 def of(folder: str, **files: Any) -> str:
-    return put(folder, {f"{name}.json": json.dumps(content) for name, content in files.items()})
+    return put(folder, {"vocab.txt": "", **{f"{name}.json": json.dumps(content) for name, content in files.items()}})
 
 
 def test_control_tokens_that_are_split_are_reported() -> None:
@@ -131,3 +131,12 @@ def test_a_tokenizer_that_is_loaded_otherwise_is_reported(tmp_path: Any, part: s
     found = differs(str(tmp_path), PreTrainedTokenizerFast(tokenizer_object=loaded, unk_token="[UNK]"), ["It is 4"])
     assert (f"whose {part} differs from tokenizer.json: a row begins to differ with the tokens " in found) == bool(part)
     assert bool(found) == bool(part)
+
+
+def test_a_model_without_a_tokenizer_is_named(tmp_path: Any) -> None:
+    folder = str(tmp_path)
+    put(folder, {"config.json": json.dumps({"vocab_size": 6})})
+    (found,) = TokenizerFiles().before_rows(bundle(folder), Words())
+    assert found.startswith("model has no tokenizer: copy tokenizer.json and tokenizer_config.json")
+    put(folder, {"vocab.txt": "It"})
+    assert TokenizerFiles().before_rows(bundle(folder), Words()) == []

@@ -211,6 +211,10 @@ def without(bundle: Bundle, tokenizer: Any, ids: Sequence[int], most: int) -> st
     return f"the token {name!r} ({max(ids)}), which has no embedding: {bundle.base} has {most} embeddings"
 
 
+VOCABULARIES = ("vocab", "merges", "spiece", "sentencepiece", "tekken")
+"""The beginnings of names of files with a vocabulary."""
+
+
 class TokenizerFiles(Feature):
     """Hooks for a run with a local model."""
 
@@ -220,7 +224,7 @@ class TokenizerFiles(Feature):
             folder = bundle.model_path
         except RunError:  # a missing folder is reported when the tokenizer is loaded
             return []
-        many, stored, found = embeddings(folder), stored_embeddings(folder), []
+        many, stored, found = embeddings(folder), stored_embeddings(folder), _missing(bundle.base, folder)
         if many is not None and stored is not None and many != stored[1]:
             found.append(
                 f"config.json of {bundle.base} has vocab_size = {many}, and its weights have {stored[1]} embeddings "
@@ -252,3 +256,12 @@ class TokenizerFiles(Feature):
                 for number, row in enumerate(rows[name]):
                     if row and max(row) >= most:
                         raise RunError(f"row {number} of the prepared rows has {without(bundle, tokenizer, row, most)}")
+
+
+def _missing(base: str, folder: str) -> list[str]:
+    """A finding if a folder with weights has no file of a tokenizer. transformers 5 then makes a tokenizer without
+    tokens."""
+    names = os.listdir(folder)
+    if any("token" in name or name.startswith(VOCABULARIES) for name in names) or "config.json" not in names:
+        return []
+    return [f"{base} has no tokenizer: copy tokenizer.json and tokenizer_config.json of the model into {folder}"]
