@@ -77,12 +77,8 @@ class Capture:
             if self.tokenized is None and "input_ids" in rows.column_names and part not in rows.column_names:
                 self.tokenized = rows.with_format(None)
             out = real(rows, *args, **kwargs)
-            names = out.column_names
-            if (
-                self.tokenized is None
-                and part not in names
-                and any(name in names for _, them in ANSWERS for name in them)
-            ):
+            names = {*out.column_names}
+            if self.tokenized is None and part not in names and any(names & {*answers} for _, answers in ANSWERS):
                 self.tokenized = out
             return out
 
