@@ -61,8 +61,9 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
             at += 1
             continue
         after, between = _value_after(options[at + length :])
-        is_switch = isinstance(after, Ref) and after.name in ("true", "false")
-        value = after if isinstance(after, Number | String) or is_switch else None
+        if isinstance(after, Ref) and after.name not in ("true", "false"):
+            after = None
+        value = after if isinstance(after, Number | String | Ref) else None
         name = "_".join(one.name for one in words[:length])
         span = Span(node.span.start, words[length - 1].span.end)
         number = kept[-1] if kept and _is_alone(kept) else None
