@@ -11,9 +11,9 @@
 const THEME = new URL("assets/javascripts/workers/" + new URL(self.location).searchParams.get("theme"), self.location);
 const SETUP = 0, QUERY = 2, RESULT = 3;
 // Weights of a section's fields; WHOLE is the factor of an identifier.
-const TITLE = 8, NAME = 6, ASK = 1.5, PAGE = 1, TEXT = 1, WHOLE = 3;
+const TITLE = 8, NAME = 6, ASK = 2, PAGE = 1, TEXT = 1, WHOLE = 3;
 // How a part of a question counts: see scores().
-const SATURATION = 6, LENGTH = 0.75, COVERAGE = 0.6, HEADING = 0.8, MIX = 0.75, MOST = 2, LESS = 0.85, FAINT = 0.5, LIKE = 1;
+const SATURATION = 6, LENGTH = 0.75, COVERAGE = 0.6, HEADING = 0.8, MIX = 0.75, MOST = 2, LESS = 0.85, FAINT = 0.5, LIKE = 1, CLOSE = 1.5;
 // Weights of what a word of a question is searched as; PART and INNER are those of the words of a phrase or identifier.
 const SYNONYM = 0.4, PREFIX = 0.6, MISSPELT = 0.5, PART = 0.2, INNER = 0.2;
 const ASKED = new Set(("how what which where when why who do does did done can could should would will is are be am was " +
@@ -145,7 +145,7 @@ function resembling(question, all) {
   }
   for (const [phrase, [asks, has]] of shared) {
     const { at, total } = asked[phrase];
-    best.set(at, Math.max(best.get(at) || 0, (asks / all) * Math.min(1, has / total)));
+    best.set(at, Math.max(best.get(at) || 0, (asks / all) ** CLOSE * Math.min(1, has / total)));
   }
   return best;
 }
