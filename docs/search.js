@@ -167,7 +167,7 @@ function variants(name, typing) {
   for (const other of synonyms.get(name) || []) found.set(other, SYNONYM);
   if (!postings.has(name) && !synonyms.has(name) || typing && name.length < 4)
     for (const other of postings.keys()) {
-      if (found.has(other) || other.includes(" ")) continue;
+      if (found.has(other) || /[ _]/.test(other)) continue;
       if (name.length > 1 && other.startsWith(name)) found.set(other, PREFIX);
       else if (!postings.has(name) && name.length > 3 && near(name, other)) found.set(other, MISSPELT);
     }

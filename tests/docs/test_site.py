@@ -70,7 +70,7 @@ def test_specs_have_colours(site):
 
 
 MISSED = 0.065
-"""The share of the questions whose first result may be another section; 0.062 was measured. It is lower than for new
+"""The share of the questions whose first result may be another section; 0.064 was measured. It is lower than for new
 questions: of 120 in the words of other tools' users, whose results had not been seen, 38 were missed.
 """
 
@@ -127,7 +127,7 @@ def test_the_search_answers_questions(site, tmp_path):
         pytest.param("per_gpu_train_batch_size", "batch.micro", id="a key of another tool"),
         pytest.param("enospc", "What happens when the disk is full?", id="a word that no page shows"),
         pytest.param("ran for 1800000 milliseconds before timing out", "NCCL error: unhandled", id="a phrase"),
-        pytest.param("kubern", "Kubernetes and SkyPilot", id="still typing"),
+        pytest.param("kubern", "Slurm, Kubernetes, SkyPilot", id="still typing"),
     ],
 )
 def test_the_search_finds_other_words(site, tmp_path, question, title):
