@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from itertools import zip_longest
 from math import isnan
 from typing import Any
@@ -195,7 +196,30 @@ def weights(folder: str, base: str | None, adapters: Mapping[str, Any] | None) -
     return place + (f"\nmerged     {os.path.join(folder, 'merged')}" if adapters and adapters.get("merge") else "")
 
 
-def usage(folder: str, scores: bool, chat: bool, settings: Mapping[str, Any], written: str = "") -> list[str]:
+def ending(
+    facts: Mapping[str, Any], results: str, adapters: Mapping[str, Any] | None, picture: str, metrics: str,
+    use: Sequence[str], bundle: str,
+) -> str:  # fmt: skip
+    """The lines that a run prints at its end.
+
+    ``facts`` are those of summary.json, ``results`` the lines of the metrics, ``adapters`` as in `weights`, ``picture``
+    and ``metrics`` the paths of two files (no picture: ""), ``use`` the lines of `usage`, and ``bundle`` the path of
+    the bundle's folder.
+    """
+    folder, tokens = facts["weights"], facts["tokens"]
+    lines = [
+        f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {timedelta(seconds=int(facts['seconds']))}",
+        f"{results}seen       {facts['sequences']:,} sequences" + ("" if tokens is None else f", {tokens:,.0f} tokens"),
+        f"weights    {weights(folder, facts['adapter_of'], adapters)}",
+        *([f"picture    {picture}"] if picture else []),
+        f"metrics    {metrics}",
+        "use        " + "\n           ".join(use),
+        f"verify     xpc verify {shlex.quote(bundle)} --run {shlex.quote(os.path.relpath(folder))}",
+    ]
+    return "\n".join(lines)
+
+
+def usage(scores: bool, chat: bool, settings: Mapping[str, Any], folder: str, written: str = "") -> list[str]:
     """Lines of Python that load the weights in ``folder`` and use them; for adapters, they also load the base, with
     these ``settings`` of its configuration. A folder with a processor contains a model that reads images. ``written``
     is the folder as the lines name it.
@@ -245,33 +269,26 @@ def _loading(folder: str, written: str, task: str, scores: bool, settings: Mappi
 
 
 def complete_cards(
-    folder: str,
-    facts: Mapping[str, Any],
-    bundle: str,
-    sources: Sequence[Mapping[str, Any]],
-    written: str,
-    scores: bool,
-    chat: bool,
-    settings: Mapping[str, Any],
-) -> None:
+    folder: str, facts: Mapping[str, Any], bundle: str, sources: Sequence[Mapping[str, Any]], written: str,
+    use: Callable[[str, str], list[str]],
+) -> None:  # fmt: skip
     """Append to the model card, and to that of merged weights: the picture, the results of summary.json, the licences
-    of the ``sources`` (model and data of trainer_args.json), and the lines of `usage`. Raises OSError.
+    of the ``sources`` (model and data of trainer_args.json), and the lines that ``use`` returns. Raises OSError.
 
-    ``written`` is the folder as the card names it; ``scores``, ``chat`` and ``settings`` are those of `usage`.
+    ``written`` is the folder as the card names it; ``use`` is `usage` of this run.
     """
     cards = {one["id"] or one["path"]: _card_of(one, bundle) for one in sources}
     licences = ["", "## Licences", "", "| source | licence |", "|---|---|"]
     for name, card in cards.items():
         known = licence(card) or "its README.md names none" if card else "unknown: no README.md of this source is here"
         licences.append(f"| `{name}` | {known} |")
-    verify = (
-        f"`xpc verify {shlex.quote(os.path.basename(bundle))} --run DIR` compares this folder, DIR, with its bundle."
-    )
+    compiled = shlex.quote(os.path.basename(bundle))
+    verify = f"`xpc verify {compiled} --run DIR` compares this folder, DIR, with its bundle."
     for below, up in (("", ""), ("merged", "../")):
         if os.path.isfile(path := os.path.join(folder, below, "README.md")):
             shown = [f"![the curves of the run]({up}{PICTURE})", ""] * os.path.isfile(os.path.join(folder, PICTURE))
-            use = usage(os.path.dirname(path), scores, chat, settings, os.path.join(written, below).rstrip("/"))
-            parts = [*shown, *_rows(facts), *licences, "", "## Use", "", "```python", *use, "```", "", verify, ""]
+            lines = use(os.path.dirname(path), os.path.join(written, below).rstrip("/"))
+            parts = [*shown, *_rows(facts), *licences, "", "## Use", "", "```python", *lines, "```", "", verify, ""]
             with open(path, "a", encoding="utf-8") as handle:
                 handle.write("\n".join(["", "## Result", "", *parts]))
 

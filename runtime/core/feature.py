@@ -251,8 +251,7 @@ class Feature:
         """Called after the final model is saved."""
 
     def base_settings(self, bundle: "Bundle", trainer: Any) -> dict[str, Any]:
-        """Settings of the base's configuration that the run has changed. The saved adapter needs them, too, but its
-        folder has no config.json, so the model card sets them."""
+        """The changed settings of the base's configuration, which the lines that load a saved adapter must set."""
         return {}
 
     def last_evaluation(

@@ -6,9 +6,9 @@ import os
 import runpy
 import time
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 from itertools import chain
-from shlex import quote
 from typing import Any
 
 from transformers import TrainerCallback
@@ -77,10 +77,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.started = self.last_time = time.monotonic()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """At the first step, check the wrapped model. At each step, record the learning rate.
-
-        transformers' schedule steps after the log, and DeepSpeed's before it, so DeepSpeed's logged rate would be one
-        step ahead.
+        """At the first step, check the wrapped model. At each step, record the learning rate: DeepSpeed's schedule steps
+        before the log, so the logged rate would be one step ahead.
         """
         if state.global_step == self.first_step:
             for feature in self.bundle.features:
@@ -214,21 +212,13 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "files": {},  # the digests are set below, when all files are complete
         }
         picture = result["draw"](folder, say)
-        settings = [feature.base_settings(bundle, trainer).items() for feature in bundle.features]
-        use = bundle.plan["method"]["scores"], bundle.conversational, dict(chain(*settings))
+        changed = [feature.base_settings(bundle, trainer).items() for feature in bundle.features]
+        use = partial(result["usage"], bundle.plan["method"]["scores"], bundle.conversational, dict(chain(*changed)))
         sources, written = [bundle.model, *bundle.sources()], bundle.arguments["output_dir"]
-        result["complete_cards"](folder, facts, bundle.folder, sources, written, *use)
+        result["complete_cards"](folder, facts, bundle.folder, sources, written, use)
         facts["files"] = final_files(folder)
         text = json.dumps(facts, indent=2, allow_nan=False, default=str)
         # the seal is the digest of the text before the seal is added
         replace(target, [f'{text[:-2]},\n  "seal": "sha256:{sha256(text.encode()).hexdigest()}"\n}}\n'])
-    processed = f"{facts['sequences']:,} sequences" + ("" if tokens is None else f", {tokens:,.0f} tokens")
-    put(
-        f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {timedelta(seconds=int(total))}\n"
-        f"{result['lines'](found)}{evaluation_lines}seen       {processed}\n"
-        f"weights    {result['weights'](folder, facts['adapter_of'], bundle.lora)}\n"
-        f"{picture and f'picture    {picture}{chr(10)}'}"
-        f"metrics    {path}\n"
-        f"use        {f'{chr(10)}           '.join(result['usage'](folder, *use))}\n"
-        f"verify     xpc verify {quote(os.path.relpath(bundle.folder))} --run {quote(os.path.relpath(folder))}"
-    )
+    results = result["lines"](found) + evaluation_lines
+    put(result["ending"](facts, results, bundle.lora, picture, path, use(folder), os.path.relpath(bundle.folder)))

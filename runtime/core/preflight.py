@@ -83,9 +83,8 @@ def caches() -> list[str]:
     """Findings about cache folders without write access, which Hugging Face's own errors would not name."""
     found = []
     stated = {one: os.environ[one] for one in ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE") if os.environ.get(one)}
-    default = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     if not {"HF_HOME", "HF_DATASETS_CACHE"} & stated.keys():
-        stated["HF_HOME"] = default
+        stated["HF_HOME"] = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     for name, written in stated.items():
         place = Path(written).expanduser().absolute()
         there = next(one for one in (place, *place.parents) if one.exists())

@@ -195,10 +195,9 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
         trainer.remove_callback(printer)
     by = {"NO": "", "DEEPSPEED": ", DeepSpeed", "FSDP": ", FSDP"}.get(bundle.run["distributed_type"], ", DDP")
     processes = "one process" if args.world_size == 1 else f"{args.world_size} processes"
-    prepared, packed = len(trainer.train_dataset), bool(bundle.arguments.get("packing"))
-    many = len(rows) - losses.left_out if packed else max(len(rows) - losses.left_out, prepared)  # texts may be split
-    packs = f"{many:,} rows to train on, packed into {prepared:,} sequences" if packed else f"{many:,} rows to train on"
-    say(f"{packs}, {processes}{by}")
+    many, made = len(rows) - losses.left_out, len(trainer.train_dataset)
+    packed = f", packed into {made:,} sequences" if bundle.arguments.get("packing") else ""
+    say(f"{many if packed else max(many, made):,} rows to train on{packed}, {processes}{by}")  # texts may be split
     return trainer, tokenizer
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
+from functools import partial
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -211,7 +212,7 @@ def test_a_picture_that_fails_ends_no_run(tmp_path: Path) -> None:
 def test_the_lines_of_use_are_python() -> None:
     for scores in (True, False):
         for chat in (True, False):
-            first, second, third = lines = result.usage('a "folder"', scores, chat, {})
+            first, second, third = lines = result.usage(scores, chat, {}, 'a "folder"')
             compile("\n".join(lines), "use", "exec")
             assert "text-classification" in second if scores else "text-generation" in second
             assert ('"role"' in third) == (chat and not scores)
@@ -224,7 +225,7 @@ def test_the_lines_of_use_load_adapters_with_their_tokenizer(tmp_path: Path) -> 
     (tmp_path / "adapter_config.json").write_text(named)
     for scores, loader in ((False, "CausalLM"), (True, "SequenceClassification")):
         for settings in ({}, {"x_scaling": {"factor": 4.0}}):
-            text = "\n".join(result.usage(str(tmp_path), scores, False, settings, "out/x"))
+            text = "\n".join(result.usage(scores, False, settings, str(tmp_path), "out/x"))
             compile(text, "use", "exec")
             assert 'tokenizer=AutoTokenizer.from_pretrained("out/x")' in text
             assert ("num_labels=1" in text) == scores
@@ -234,7 +235,7 @@ def test_the_lines_of_use_load_adapters_with_their_tokenizer(tmp_path: Path) -> 
 
 
 def test_the_lines_of_use_name_a_folder_as_it_is_written() -> None:
-    assert '"/out/Käse"' in result.usage("/out/Käse", False, False, {})[1]
+    assert '"/out/Käse"' in result.usage(False, False, {}, "/out/Käse")[1]
 
 
 @pytest.mark.parametrize(
@@ -270,7 +271,9 @@ def test_cards_get_picture_numbers_licences_and_use(tmp_path: Path, monkeypatch:
     facts = {"results": {"loss": {name: str(one) if one != one else one for name, one in found["loss"].items()}},
              "tokens": 1234.0, "steps": 2, "sequences": 16, "seconds": 3.0, "measured": {"starts": 2}}  # fmt: skip
     sources = [{"id": None, "path": "model", "revision": None}, {"id": None, "path": "rows.jsonl", "split": "train"}]
-    result.complete_cards(str(out), facts, str(tmp_path / "my x.bundle"), sources, "out", False, True, {})
+    result.complete_cards(
+        str(out), facts, str(tmp_path / "my x.bundle"), sources, "out", partial(result.usage, False, True, {})
+    )
     card = (out / "README.md").read_text()
     assert "| `model` | gemma |\n| `rows.jsonl` | unknown: no README.md of this source is here |" in card
     assert card.startswith("# x\n\n## Result\n\n![the curves of the run](picture.svg)\n")
