@@ -77,8 +77,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.started = self.last_time = time.monotonic()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """At the first step, check the wrapped model. At each step, record the learning rate: DeepSpeed's schedule steps
-        before the log, so the logged rate would be one step ahead.
+        """At the first step, check the wrapped model. At each step, record the learning rate: DeepSpeed's schedule
+        steps before the log, so the logged rate would be one step ahead.
         """
         if state.global_step == self.first_step:
             for feature in self.bundle.features:
