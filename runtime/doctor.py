@@ -10,8 +10,10 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 
 if not __package__:
     _folder = os.path.dirname(os.path.abspath(__file__))
@@ -35,6 +37,8 @@ SWITCHES = (
     "TORCH_CUDA_ARCH_LIST",
 )
 """Variables that change where a run looks for files. They are not secret."""
+COMPILING = 0.5
+"""Hours after which the compilation of an extension is taken to be dead. It takes minutes."""
 LOW = 20.0
 """GiB that should be free for downloads or results: weights and one checkpoint of a model with 1B parameters."""
 
@@ -54,10 +58,11 @@ def main() -> int:
 
 
 def inspect(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[Entry]:
-    """All entries, in the order of the report: interpreter, packages, torch, folders, variables."""
+    """All entries, in the order of the report: interpreter, packages, torch, locks, folders, variables."""
     yield python()
     yield from packages(pins, optional)
     yield from torch()
+    yield from locks()
     yield from folders()
     yield from variables()
 
@@ -111,6 +116,19 @@ def torch() -> Iterator[Entry]:
         yield ("compiler", NOTE, f"{'; '.join(missing)}: DeepSpeed cannot compile its Adam for GPUs")
     else:
         yield ("compiler", FINE, "ninja and a C++ compiler" + (", nvcc" if library.cuda.is_available() else ""))
+
+
+def locks() -> Iterator[Entry]:
+    """Entries about locks that a killed compilation of an extension left. torch waits for them forever
+    (torch/utils/file_baton.py).
+    """
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or os.path.join(cache, "torch_extensions"))
+    for one in sorted(root.glob("**/lock")):
+        hours = (time.time() - one.stat().st_mtime) / 3600 if one.exists() else 0.0
+        if hours > COMPILING:
+            what = f"runs wait for {one}, the lock of a compilation that began {hours:.1f} hours ago"
+            yield ("compiler", WRONG, f"{what}; if none is running, remove the file")
 
 
 def _build(library: object) -> str:

@@ -10,6 +10,8 @@ import socket
 import subprocess
 import sys
 import textwrap
+import time
+from pathlib import Path
 
 import pytest
 from interpreters import stack_of
@@ -168,3 +170,20 @@ def test_this_environment_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.fail(str(error))
     assert [one for one in entries if one["state"] == "wrong"] == []
     assert next(one["says"] for one in entries if one["what"] == "torch").startswith(stack.pins["torch"])
+
+
+def test_a_lock_that_a_killed_compilation_left_is_reported(
+    interpreter: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "extensions"))
+    for name, age in (("cpu_adam", 3 * 3600), ("fused_adam", 60)):
+        lock = tmp_path / "extensions" / "py311_cpu" / name / "lock"
+        lock.parent.mkdir(parents=True)
+        lock.touch()
+        os.utime(lock, (time.time() - age,) * 2)
+    assert cli.main(["doctor", "--python", interpreter]) == 1
+    output = " ".join(capsys.readouterr().out.split())
+    assert (
+        f"runs wait for {tmp_path}/extensions/py311_cpu/cpu_adam/lock, the lock of a compilation that began" in output
+    )
+    assert "fused_adam/lock" not in output
