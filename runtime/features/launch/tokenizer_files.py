@@ -261,7 +261,7 @@ class TokenizerFiles(Feature):
 def _missing(base: str, folder: str) -> list[str]:
     """A finding if a folder with weights has no file of a tokenizer. transformers 5 then makes a tokenizer without
     tokens."""
-    names = os.listdir(folder)
+    names = os.listdir(folder) if os.path.isdir(folder) else []  # no folder: the model is on the hub
     if any("token" in name or name.startswith(VOCABULARIES) for name in names) or "config.json" not in names:
         return []
     return [f"{base} has no tokenizer: copy tokenizer.json and tokenizer_config.json of the model into {folder}"]

@@ -174,8 +174,8 @@ def test_a_mixture_packed_held_out_and_templated(train: Callable[..., Run], loca
     ]  # fmt: skip
     text = spec(*more, data="mix", batch=" packing(isolate=mask)", save='save "out" every=3 keep=1')
     run = train(text, "mixture")
-    # 40 + 32 rows, 8 in the holdout; packed into rows of 64 tokens
-    assert "64 rows to train on, one process" in run.done.stdout
+    # 40 + 32 rows, 8 in the holdout; packed into sequences of 64 tokens
+    assert "64 rows to train on, packed into " in run.done.stdout
     evaluated = [event for event in run.metrics if "eval_loss" in event]
     assert [event["step"] for event in evaluated] == [3, 6]
     assert evaluated[-1]["eval_loss"] < evaluated[0]["eval_loss"]
