@@ -33,8 +33,8 @@ HEAD = 2**20
 """How many bytes at the beginning of a data file are read to find the columns of its first row."""
 BASES = (".xp",)
 OURS = (*BASES, ".jinja", ".jinja2", ".j2")
-"""Endings of specs and templates. Outside the spec's folder, only files with these endings may be in a hidden
-folder.
+"""Endings of specs and templates. A spec may name a file in a hidden folder outside of its own folder only if the file
+has one of these endings.
 """
 TEXTS = (*OURS, ".txt", ".md", ".json", ".jsonl", ".yaml", ".yml", ".py", ".csv", ".tsv", ".parquet", ".arrow")
 """Endings of the files that a spec may name outside of its own folder. Files with keys or passwords do not have these

@@ -23,7 +23,7 @@ GETTERS = {
     "Other": ("block", "file", "model", "rope", "sources", "template", "text_or_file"),
 }
 """For each typed getter of `Spec`, such as `spec.flag`: the kinds of settings that it can read."""
-HEAD = '''"""The paths of all settings, by the getter of `Spec` that reads them.
+HEAD = '''"""For each getter of `Spec`, the type of the paths that it can read.
 
 Generated from the table of settings (schema.py) by `make docs`. Imported for its types alone.
 """

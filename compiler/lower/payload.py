@@ -193,9 +193,9 @@ def _data(spec: Spec) -> Data:
 
 
 def _words(spec: Spec) -> Words:
-    """Those keys of the section `data` that are written only if the spec uses their settings: the prompt template, the
-    column of system prompts, the roles of speakers, what happens when a source of a mixture with shares is used up,
-    what the chat template may leave out, and how the rows are streamed.
+    """The optional keys of the section `data`, each written only if the spec uses its setting: the prompt template, the
+    column of system prompts, the speakers' roles, what happens when a source of a weighted mixture has no more rows,
+    what the chat template may omit, and the options of a stream.
     """
     out: Words = {}
     if spec.get("data.long") == "chunk":

@@ -17,9 +17,10 @@ def flops(spec: Spec) -> Flops | None:
     """The operations per token, and the GPU's peak. None if the model's sizes are unknown.
 
     In the forward pass, a token costs 2 operations for each active parameter, and 4 x layers x width x length
-    operations for attention. In the backward pass, a gradient costs as much in each layer that it passes through (for
-    attention, twice as much), and 2 more operations for each parameter that gets a gradient. Adapters are small and not
-    counted. The peak of a run in fp8 is unknown, because its attention and its first and last layer compute in bf16.
+    operations for attention. In the backward pass, each layer that a gradient passes through costs as much as in the
+    forward pass (its attention twice as much), and each parameter that gets a gradient 2 more operations. Adapters are
+    small and not counted. The peak of a run in fp8 is unknown, because its attention and its first and last layer
+    compute in bf16.
     """
     facts = spec.model.facts
     if facts is None:

@@ -34,7 +34,7 @@ def now(name: str) -> None:
 
 @contextmanager
 def phase(name: str) -> Iterator[None]:
-    """A context for a phase inside of another phase, which then continues: ``with phase("evaluating"):``."""
+    """A context for a phase inside another one: after ``with phase("evaluating"):``, the outer phase continues."""
     before = Phase.name
     now(name)
     try:

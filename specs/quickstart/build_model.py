@@ -55,7 +55,7 @@ WRITTEN = REQUIRED | {"generation_config.json", "special_tokens_map.json", "chat
 
 
 def train_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE with single digits, so that 347 becomes 3, 4, 7, and so do unseen numbers."""
+    """A byte-level BPE that splits every number into digits, also one that it has not seen: 347 becomes 3, 4, 7."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

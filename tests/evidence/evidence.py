@@ -86,7 +86,7 @@ def effect(proof: Proof) -> str:
         return f"{proof.raises} in {measure}, which the proof calls {{after}}"
     if proof.raises or proof.warns:
         return (proof.raises or "a library's warning") + " {}"
-    return f"no error {{}}, but the rejected and the accepted spec give different results of {measure}"
+    return f"no error {{}}; the proof's measurement {measure} differs between the rejected and the accepted spec"
 
 
 def proof_of(outcome: TableRow, code: str) -> str:

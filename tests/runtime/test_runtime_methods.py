@@ -65,7 +65,7 @@ def made(
     return read(write(str(tmp_path), facts))
 
 
-# -- rewards of a file ------------------------------------------------------------------------------------------------
+# -- reward functions of a Python file --------------------------------------------------------------------------------
 
 
 def test_functions_of_one_file_come_in_the_order_of_the_bundle(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def _set_columns(frame: Object) -> dict[str, object]:
 
 
 def _column_name(attribute: str) -> str | None:
-    """The key of an item, such as `text` for `['text']`; None for other attributes."""
+    """The column that a subscript reads: `text` for `['text']`. None for any other attribute."""
     return attribute[2:-2] if attribute.startswith("['") and attribute.endswith("']") else None
 
 

@@ -149,7 +149,7 @@ def other_bits(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP934", "reference-without-the-adapter", "warning", reads=("method.beta", "method.reference_free"))
 def reference_without(spec: Spec) -> Iterator[Finding]:
-    """Before trl 1, an adapter that continues from another run has the wrong reference model. The reference of a method
+    """Before trl 1, a run that continues an adapter compares with the wrong reference model. The reference of a method
     such as dpo is then the base without any adapter, instead of the base with the initial adapter. trl 1.16 keeps a
     frozen copy of the initial adapter as the reference.
 

@@ -192,8 +192,8 @@ def _without_general_guess(case: Case) -> Case:
 
 
 def _misspelt_other_name(case: Case) -> Suggestion | None:
-    """Handle a misspelt name of another tool, if the correct name is an argument for `extra` or has no equivalent:
-    `ddp_timout`.
+    """The suggestion for a misspelt argument of another tool, such as `ddp_timout` for `ddp_timeout`, if the correct
+    argument belongs into `extra` or has no equivalent.
     """
     guess = case.guess
     other, likeness = (None, 0.0) if case.exact else nearest_other_name(case.name)
