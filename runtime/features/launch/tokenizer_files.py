@@ -211,7 +211,7 @@ def without(bundle: Bundle, tokenizer: Any, ids: Sequence[int], most: int) -> st
     return f"the token {name!r} ({max(ids)}), which has no embedding: {bundle.base} has {most} embeddings"
 
 
-VOCABULARIES = ("vocab", "merges", "spiece", "sentencepiece", "tekken")
+VOCABULARIES = ("vocab", "merges", "spiece", "sentencepiece", "spm", "tekken")
 """The beginnings of names of files with a vocabulary."""
 
 
