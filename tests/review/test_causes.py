@@ -110,7 +110,7 @@ def test_each_sweep_of_a_group_shows_its_totals(repository: Path) -> None:
 
 
 def test_a_newly_silenced_warning_is_in_the_first_line(repository: Path) -> None:
-    """Once, the comment said `No run changes.`, and `xpc diff` said `the same run`, with `- warning XP410`."""
+    """Once, the comment what `No run changes.`, and `xpc diff` what `the same run`, with `- warning XP410`."""
     fsdp1 = LEAF.replace("NAME", "a") + "strategy fsdp1\n"
     put(repository, {"specs/a.xp": fsdp1})
     git(repository, "add", "-A")
@@ -140,7 +140,7 @@ def test_a_warning_that_a_base_silences_is_one_group(repository: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said", "meaning"),
+    ("line", "what", "meaning"),
     [
         (
             "precision bf16 { nan = allow }",
@@ -152,13 +152,13 @@ def test_a_warning_that_a_base_silences_is_one_group(repository: Path) -> None:
     ],
 )
 def test_settings_that_turn_off_a_check_are_in_the_first_line(
-    repository: Path, line: str, said: str, meaning: str
+    repository: Path, line: str, what: str, meaning: str
 ) -> None:
     text = LEAF.replace("NAME", "a") + f"seed 1\nbatch gbs=64 micro=2\nmemory(liger=true)\n{line}\n"
     found, _ = changed(repository, {"specs/a.xp": text, "specs/new.xp": text})
-    assert found["specs/a.xp"].line.endswith(f"; newly allowed: {said}"), found["specs/a.xp"].line
+    assert found["specs/a.xp"].line.endswith(f"; newly allowed: {what}"), found["specs/a.xp"].line
     assert f"Newly allowed\n  {meaning}" in found["specs/a.xp"].text
-    assert found["specs/new.xp"].line.endswith(f"; allowed: {said}")
+    assert found["specs/new.xp"].line.endswith(f"; allowed: {what}")
 
 
 def test_a_silence_of_some_members_is_in_the_first_line_of_a_sweep(tmp_path: Path) -> None:

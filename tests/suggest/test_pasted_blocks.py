@@ -66,11 +66,12 @@ def in_block(row: schema.Setting, line: str) -> str:
 
 def values(text: str) -> dict[str, str]:
     file, problems = parse(Source("t.xp", text))
-    assert problems == []
+    assert problems == ()
     spec = expand(file)
     assert [one.message for one in spec.problems] == []
     return {
-        path: text[item.node.span.start : item.node.span.end] if item.node else "" for path, item in spec.items.items()
+        path: text[item.node.span.start : item.node.span.end].strip('"') if item.node else ""
+        for path, item in spec.items.items()
     }
 
 
@@ -107,6 +108,8 @@ def test_a_pasted_block_becomes_a_block(form):
         row
         for row in settings(False)
         if form not in ("JSON", "TOML", "a mapping", "a dictionary") or heads(row)[0].isalpha()
+        # a mapping on one line whose text has braces gets a help without an edit
+        if form not in ("a mapping", "a dictionary") or "{" not in value_of(row)
     ]
     texts = [LINE + BLOCKS[form].format(head=heads(row)[0], name=row.name, value=value_of(row)) for row in rows]
     assert len(rows) >= 60

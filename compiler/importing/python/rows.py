@@ -108,9 +108,9 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
 
 def _answered(ids: Object, labels: Object) -> MappedColumns:
     """The prompt and the answer of a row whose first labels are -100, as many as the prompt has tokens."""
-    call, asked = tokenizer_call(ids), tokenizer_call(labels.attributes[MASKED_START])
+    call, masked = tokenizer_call(ids), tokenizer_call(labels.attributes[MASKED_START])
     text = None if call is None else call.argument("text", 0)
-    question = None if asked is None else asked.argument("text", 0)
+    question = None if masked is None else masked.argument("text", 0)
     if text is not None and question is not None and rendered(text.value) is not None and call is not None:
         return _answered_turns(call, text.value, question.value, labels)
     found = None if text is None else divided(text.value)
@@ -123,18 +123,18 @@ def _answered(ids: Object, labels: Object) -> MappedColumns:
     return MappedColumns(columns, made.why, made.length, ended=bool(found[2]))
 
 
-def _answered_turns(call: Object, text: object, asked: object, labels: Object) -> MappedColumns:
+def _answered_turns(call: Object, text: object, question: object, labels: Object) -> MappedColumns:
     """The prompt and the answer of a rendered conversation whose first labels are -100, as many as the tokens of the
     conversation without its last turn.
     """
-    turns, before = turns_of(text), turns_of(asked)
+    turns, before = turns_of(text), turns_of(question)
     given = text.argument("conversation", 0) if isinstance(text, Object) else None
     messages = given.value if given is not None else None
     same = turns is not None and before is not None and turns.user == before.user and before.generation
     if not same or not isinstance(messages, list) or turns is None or turns.generation or not _copied(labels, call):
         return MappedColumns(why="the script makes the labels itself")
     made = _tokenized(call, False)
-    return MappedColumns({"prompt": asked, "completion": messages[-1:]}, made.why, made.length, ended=True)
+    return MappedColumns({"prompt": question, "completion": messages[-1:]}, made.why, made.length, ended=True)
 
 
 def keeps_cut_rows(machine: Machine, function: object, length: object) -> bool:
