@@ -1,4 +1,4 @@
-"""The paths of all settings, by the getter of `Spec` that reads them.
+"""For each getter of `Spec`, the type of the paths that it can read.
 
 Generated from the table of settings (schema.py) by `make docs`. Imported for its types alone.
 """
