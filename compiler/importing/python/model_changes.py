@@ -5,12 +5,13 @@ weights.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python import program
 from xpc.compiler.importing.python.entries import Entries, entry
 from xpc.compiler.importing.python.interpreter.control_flow import PARAMETERS
+from xpc.compiler.importing.python.interpreter.functions import lineage, origin
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
@@ -35,58 +36,28 @@ LORA_DEFAULTS = {"lora.rank": 8, "lora.alpha": 8.0, "lora.dropout": 0.0}
 UNSLOTH_DEFAULTS = {"lora.rank": 16, "lora.alpha": 16.0, "lora.dropout": 0.0}
 UNSLOTH_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 LIBRARIES = (
-    "trl",
-    "transformers",
-    "peft",
-    "datasets",
-    "torch",
-    "unsloth",
-    "accelerate",
-    "wandb",
-    "os",
-    "json",
-    "logging",
-    "sys",
-    "print",
-    "len",
-    "str",
-    "evaluate",
-    "gc",
-    "time",
-    "torchinfo",
-    "getattr",
-    "type",
-    "isinstance",
-    "huggingface_hub",
-    "mlflow",
-    "swanlab",
-    "clearml",
-    "id",
-    "repr",
-    "display",
-    "hasattr",
-    "super",
-    "copy",
-    "next",
-    "sum",
-    "list",
-)
+    "trl", "transformers", "peft", "datasets", "torch", "unsloth", "accelerate", "wandb", "os", "json", "logging",
+    "sys", "print", "len", "str", "evaluate", "gc", "time", "torchinfo", "getattr", "type", "isinstance",
+    "huggingface_hub", "mlflow", "swanlab", "clearml", "id", "repr", "display", "hasattr", "super", "copy", "next",
+    "sum", "list",
+)  # fmt: skip
 
 
-def _rooted(value: object, own: set[Location]) -> bool:
-    """Whether a value may be the trained model or a part of it: the value is unknown, or its chain of calls leads to a
-    call in `own`.
+def _leads_to(calls: Iterable[Object], own: set[Location]) -> bool | None:
+    """Whether a chain of calls, the latest first, leads to the trained model, whose calls are in `own`. False if it
+    leads to another model; None if it leads to neither.
     """
+    first = next((one for one in calls if one.location in own or one.last in LOADS), None)
+    return None if first is None else first.location in own
+
+
+def _origins(value: object) -> Iterator[Object]:
+    """An object, and the objects from which it was made, the latest first."""
     for _ in range(20):
         if not isinstance(value, Object):
-            return True
-        if value.location in own:
-            return True
-        if value.last in LOADS:
-            return False
-        first = value.positional[0].value if value.positional else None
-        value = value.receiver if isinstance(value.receiver, Object) else first
-    return True
+            return
+        yield value
+        value = origin(value)
 
 
 def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine: Machine) -> None:
@@ -118,7 +89,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     changed = [
         location
         for location, loop in machine.parameters
-        if not isinstance(loop.receiver, Object) or not own or _rooted(loop.receiver, own)
+        if not own or _leads_to(_origins(loop.receiver), own) is not False
     ]
     for location in changed[:3]:
         draft.error(
@@ -192,15 +163,9 @@ def _way(value: object) -> str:
     return name if re.search("flash|xformers", f"{name} {label}".lower()) else ""
 
 
-def _part_of(value: object, own: set[Location]) -> bool:
-    """Whether a value is the trained model or a part of it: its chain of receivers leads to a call in `own`."""
-    for _ in range(20):
-        if not isinstance(value, Object) or value.last in LOADS:
-            break
-        if value.location in own:
-            return True
-        value = value.receiver
-    return isinstance(value, Object) and value.location in own
+def _part_of(value: Object, own: set[Location]) -> bool:
+    """Whether a value is the trained model or a part of it."""
+    return _leads_to(lineage(value), own) is True
 
 
 def _continued(draft: Draft, model: Model, trainer: Object, read: Callable[[str], bytes | None]) -> None:

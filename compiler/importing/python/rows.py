@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from xpc.compiler.importing.python.interpreter.assignment import IGNORED, MASKED_PADDING, MASKED_START
 from xpc.compiler.importing.python.interpreter.attributes import item
+from xpc.compiler.importing.python.interpreter.functions import origin
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
@@ -208,8 +209,7 @@ def _copied(labels: object, call: Object) -> bool:
         keys = keys or any(one.value == "input_ids" for one in at.positional) or at.last == "input_ids"
         if _has_other_items(at):
             return False
-        first = at.positional[0].value if at.positional else None
-        at = at.receiver if isinstance(at.receiver, Object) else first
+        at = origin(at)
     return at is call and keys
 
 

@@ -5,6 +5,7 @@ end token. The labels of the question's tokens are -100.
 from __future__ import annotations
 
 from xpc.compiler.importing.python.interpreter.assignment import MASKED_PADDING, MASKED_START, ignored
+from xpc.compiler.importing.python.interpreter.functions import origin
 from xpc.compiler.importing.python.interpreter.operators import LESS, MASKED, TOKENS, is_tokens
 from xpc.compiler.importing.python.interpreter.values import Argument, Column, Object, Text, Unknown
 from xpc.grammar.record import record
@@ -140,7 +141,7 @@ def bare(value: object) -> object:
             return ids
         if value.last not in TENSORS and not (key == 0 and type(key) is int):
             break
-        below = inner or (value.positional[0].value if value.positional else None)
+        below = origin(value)
         if isinstance(below, Object):
             for name in MARKS & set(value.attributes):
                 below.attributes.setdefault(name, value.attributes[name])
@@ -151,13 +152,12 @@ def bare(value: object) -> object:
 def tokenizer_call(value: object) -> Object | None:
     """The call of a tokenizer from which tokens or their number come; None if there is none."""
     for _ in range(20):
-        if isinstance(value, Object) and value.path.endswith("()"):
-            return value
-        if isinstance(value, Object) and value.path == LESS:
-            return None
         if isinstance(value, Object):
-            first = value.positional[0].value if value.positional else None
-            value = value.receiver if isinstance(value.receiver, Object) else first
+            if value.path.endswith("()"):
+                return value
+            if value.path == LESS:
+                return None
+            value = origin(value)
         else:
             value = value.hidden if isinstance(value, Unknown) else None
     return None

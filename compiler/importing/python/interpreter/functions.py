@@ -347,6 +347,15 @@ def lineage(value: Object) -> list[Object]:
     return out
 
 
+def origin(value: Object) -> object:
+    """The value from which a call made an object: the object whose method was called, otherwise the first argument.
+    None without either.
+    """
+    if isinstance(value.receiver, Object):
+        return value.receiver
+    return value.positional[0].value if value.positional else None
+
+
 def is_data(value: Object) -> bool:
     """Whether an object is the result of a call that loads a dataset."""
     return value.last in ("load_dataset", "load_from_disk", "read_json", "read_csv", "read_parquet")
