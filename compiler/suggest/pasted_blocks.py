@@ -14,7 +14,7 @@ from xpc.compiler.language.expand import expand
 from xpc.grammar.diagnostic import Edit
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
-from xpc.grammar.record import record
+from xpc.grammar.record import field, mutable, record
 from xpc.grammar.source import Source, Span
 
 WORDS = r"(?P<name>[A-Za-z][\w.-]*)(?P<quote>[\"']?)(?P<more>(?:[ \t]+(?:[\w./-]+|\"[^\"\n]*\"))*)"
@@ -152,40 +152,58 @@ def _has_settings(name: str) -> bool:
 
 def _of_yaml(text: str) -> Iterator[PastedBlock]:
     """Blocks of clauses such as `lora:`, with indented lines below, and lists with an item on each line."""
-    opened: list[tuple[re.Match[str], list[int], list[str]]] = []
-    for start, end in [*_lines(text), (len(text), len(text))]:
-        if start < len(text) and EMPTY.fullmatch(text, start, end):
+    opened: list[OpenBlock] = []
+    for start, end in _lines(text):
+        if EMPTY.fullmatch(text, start, end):
             continue
         indent = len(text[start:end]) - len(text[start:end].lstrip())
         item = ITEM.fullmatch(text, start, end)
-        while opened and start < len(text) and item is not None and indent == len(opened[-1][0]["indent"]):
-            break  # the items of a list may have the indentation of its name
-        else:
-            while opened and (start == len(text) or indent <= len(opened[-1][0]["indent"])):
-                yield from _closed(*opened.pop())
-        for _, ends, _ in opened[:4]:
-            ends[:] = [end]
-        if opened and item is not None:
-            opened[-1][2].append(item["item"])
-        elif opened:
-            opened[-1][2].append("")
+        # the items of a list may have the indentation of its name
+        if not opened or item is None or indent != opened[-1].indent:
+            while opened and indent <= opened[-1].indent:
+                yield from _closed(opened.pop())
+        for one in opened:
+            one.end = end
+        if opened:
+            opened[-1].items.append("" if item is None else item["item"])
         match = YAML.fullmatch(text, start, end)
         if match is not None and len(opened) < 4:
-            opened.append((match, [], []))
+            opened.append(OpenBlock(match, match.end()))
+    for one in reversed(opened):
+        yield from _closed(one)
 
 
-def _closed(match: re.Match[str], ends: list[int], items: list[str]) -> Iterator[PastedBlock]:
+@mutable
+class OpenBlock:
+    """A line of YAML that may begin a block, the end of the last line below it that belongs to it, and these lines: the
+    text of each item of a list, and "" for any other line.
+    """
+
+    match: re.Match[str]
+    end: int
+    items: list[str] = field(factory=list)
+
+    @property
+    def indent(self) -> int:
+        """The number of characters before the name."""
+        return len(self.match["indent"])
+
+
+def _closed(block: OpenBlock) -> Iterator[PastedBlock]:
     """The block of a line of YAML, if lines that belong to it follow."""
+    match, end, items = block.match, block.end, block.items
     first = Span(match.start("name"), match.end())
-    if ends and match["name"] == "hardware":
-        yield PastedBlock("hardware", Span(first.start, ends[0]), ends[0], True, ("",))
-    elif ends and items and all(items) and not match["more"]:
-        yield PastedBlock(match["name"], Span(first.start, ends[0]), ends[0], True, tuple(items))
-    elif ends and not any(items) and _has_settings(match["name"]):
+    if end == first.end:
+        return
+    if match["name"] == "hardware":
+        yield PastedBlock("hardware", Span(first.start, end), end, True, ("",))
+    elif items and all(items) and not match["more"]:
+        yield PastedBlock(match["name"], Span(first.start, end), end, True, tuple(items))
+    elif not any(items) and _has_settings(match["name"]):
         colon = match.string.rfind(":", first.start, first.end) + 1
-        yield PastedBlock(_head(match), Span(first.start, colon), ends[0], False)
-    elif ends and letters(match["name"]) in EVERYTHING:
-        yield PastedBlock("", first, ends[0], False)
+        yield PastedBlock(_head(match), Span(first.start, colon), end, False)
+    elif letters(match["name"]) in EVERYTHING:
+        yield PastedBlock("", first, end, False)
 
 
 CALL = re.compile(r"(?P<clause>\w+)\((?P<settings>.*)\)")
