@@ -182,8 +182,9 @@ class _Resolver:
         return Sets(self.loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
 
     def _wrong(self, data: tuple[DataSource, ...]) -> frozenset[str]:
-        """The settings with wrong values. `data` is one of them if a source or its columns are
-        unknown, or a source has no name."""
+        """The settings with wrong values. `data` is one of them if a source or its columns are unknown, or a source has
+        no name.
+        """
         wrong = frozenset(path for path in {*self.loaded.items, *self.loaded.intended} if path not in self.values)
         unknown = any(one.code in ("XP110", "XP124") for one in self.problems) or any(one.id == "" for one in data)
         return wrong | {"data"} if unknown else wrong

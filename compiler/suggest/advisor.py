@@ -43,8 +43,9 @@ class Suggestions(Advisor):
 
         message = f"`{name.text}` takes one value, not a block" if body else f"`{name.text}` needs a value"
         if row.path == "hardware" and not body:
-            help = "write `hardware N x GPU`, with the number and the name of your GPUs: `xpc list gpus` prints names"
-            return message, name.span, help, None
+            from xpc.compiler.suggest.registry_names import YOUR_GPUS
+
+            return message, name.span, f"{YOUR_GPUS}: `xpc list gpus` prints names", None
         form = f"{name.text}{'' if row.head and not body else ' ='} {example(row)}"
         if body:
             return message, span, f"a value follows `=`, such as `{form}`", None

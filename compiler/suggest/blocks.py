@@ -21,9 +21,9 @@ from xpc.compiler.suggest.joined_values import join_values
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.numbers import rewrite_number
-from xpc.compiler.suggest.pasted import BODY, SHELL, as_value, rewrite_options, rewritten
+from xpc.compiler.suggest.pasted import BODY, SHELL, as_value, no_block, rewrite_options, rewritten
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, joined, of_one_clause
-from xpc.compiler.suggest.registry_names import either
+from xpc.compiler.suggest.registry_names import YOUR_GPU, YOUR_GPUS, either
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
@@ -66,7 +66,6 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
 
 IN_A_NODE = 8
 """The largest usual number of GPUs in a node."""
-YOUR_GPU = "with the name of your GPU: `xpc list gpus` prints the names"
 NODE = r"[ \t]*(?:nodes?|machines?|hosts?)"
 GPU = r"[A-Za-z][\w.-]*"
 MACHINES = re.compile(
@@ -258,11 +257,7 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
     help = ", ".join(f"`{form}`" for form in forms)
     rest = "; ".join(dict.fromkeys(help for form, help in advised if form is None))
     known, name = block.name in schema.CLAUSES, block.name[:60]
-    message = (
-        f"`{name}` takes its value on the same line, not in a block of settings"
-        if known
-        else f"`{name}` is not a block of the language"
-    )
+    message = no_block(name) if known else f"`{name}` is not a block of the language"
     message = "a call of Python becomes settings" if block.python else message
     code = "XP102" if known else "XP101"
     return evolve(
@@ -304,7 +299,7 @@ def _hardware(block: Block) -> list[tuple[str | None, str]]:
     if gpu or count:
         form += f"{count or 'N'} x {gpu or 'GPU'}"
         return [(None, f"write `{form}`, with the {'GPU' if count else 'number'} that you have"), *out]
-    return out or [(None, "write `hardware N x GPU`, with the number and the name of your GPUs")]
+    return out or [(None, YOUR_GPUS)]
 
 
 def _as_call(block: Block) -> list[tuple[str | None, str]]:

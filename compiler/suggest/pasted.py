@@ -21,6 +21,7 @@ from xpc.compiler.suggest.first_line import without_punctuation
 from xpc.compiler.suggest.legal import answer
 from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.pasted_blocks import PastedBlock, block_at, heads
+from xpc.compiler.suggest.registry_names import YOUR_GPUS
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label, applied
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
@@ -176,6 +177,11 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
     )
 
 
+def no_block(name: str) -> str:
+    """The message about a clause with a block, although it takes a single value."""
+    return f"`{name}` takes its value on the same line, not in a block of settings"
+
+
 def _block_rewritten(found: Diagnostic, block: PastedBlock, before: str) -> Diagnostic:
     """The finding about the first line of a pasted block, or about a list of YAML."""
     assert found.primary is not None
@@ -185,9 +191,7 @@ def _block_rewritten(found: Diagnostic, block: PastedBlock, before: str) -> Diag
         message = f"`{line}` is not a block of the language"
         return evolve(found, message=message, primary=label, help="leave the line out", edits=block.edits)
     if block.head == "hardware":
-        message = "`hardware` takes its value on the same line, not in a block of settings"
-        help = "write `hardware N x GPU`, with the number and the name of your GPUs"
-        return evolve(found, message=message, primary=label, help=help, edits=())
+        return evolve(found, message=no_block("hardware"), primary=label, help=YOUR_GPUS, edits=())
     if not block.items:
         message = "a block of xpc begins with its name and `{`, and ends with `}`"
         return evolve(found, message=message, primary=label, help=f"write `{block.head} {{`", edits=block.edits)

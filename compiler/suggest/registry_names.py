@@ -23,6 +23,8 @@ PART = re.compile(r"\d+(?:\.\d+)?(?:x\d+)?(?:[bmk](?![a-z]))?|[a-z]+|\d+")
 CHAT = ("instruct", "chat", "it", "instruction", "inst")
 BASE = ("base", "pretrained", "pt", "foundation")
 IGNORED = ("hf", "meta", "google", "microsoft", "facebook", "fp16", "bf16", "model", "unsloth", "the", "dataset")
+YOUR_GPU = "with the name of your GPU: `xpc list gpus` prints the names"
+YOUR_GPUS = "write `hardware N x GPU`, with the number and the name of your GPUs"
 MOST = 4
 TYPO = 0.8
 """The least similarity of two words with which one counts as a misspelling of the other."""
@@ -230,7 +232,7 @@ def gpu(name: str) -> tuple[Guess, str]:
     if typos:
         return Guess(tuple(typos[:MOST])), ""
     if name.lower().removesuffix("s") in ("gpu", "card", "device", "cuda", "accelerator", "nvidia"):
-        return Guess(()), "write `hardware N x GPU`, with the name of your GPU: `xpc list gpus` prints the names"
+        return Guess(()), f"write `hardware N x GPU`, {YOUR_GPU}"
     return Guess(()), "`xpc list gpus` prints the GPUs of the registry"
 
 

@@ -286,18 +286,9 @@ def _warn_of_more(named: Draft, script: Draft) -> None:
 
 
 ADDED = (
-    "model.chat_template",
-    "batch.",
-    "data.",
-    "optimizer",
-    "schedule",
-    "precision",
-    "memory",
-    "lora",
-    "qlora",
-    "method.",
-    "seed",
-)
+    "model.chat_template", "batch.", "data.", "optimizer", "schedule", "precision", "memory", "lora", "qlora",
+    "method.", "seed",
+)  # fmt: skip
 """Settings that are copied from the draft of the script if the script changes the values of its arguments."""
 
 

@@ -17,6 +17,7 @@ from xpc.compiler.suggest.converted_values import expected, methods_with, plain
 from xpc.compiler.suggest.legal import ALREADY, AUTO, answer, example, leave_out, unset_advice
 from xpc.compiler.suggest.likeness import words
 from xpc.compiler.suggest.meaning import SAME, Meaning, choice, meaning
+from xpc.compiler.suggest.registry_names import YOUR_GPU
 from xpc.compiler.suggest.sentence import named_by_value, output_folder, sentence
 from xpc.compiler.suggest.typed_form import clause_line, decided_value, typed
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in
@@ -192,7 +193,7 @@ def _number_of_gpus(case: Guessed) -> Suggestion | None:
         return None
     count = node.value if isinstance(node, Number) and isinstance(node.value, int) and node.value > 0 else "N"
     form = f"hardware{'=' if case.unknown.header else ' '}{count} x GPU"
-    return case.says(f"write `{form}`, with the name of your GPU: `xpc list gpus` prints the names")
+    return case.says(f"write `{form}`, {YOUR_GPU}")
 
 
 def _clause_as_a_call(case: Guessed) -> Suggestion | None:
@@ -372,5 +373,5 @@ def _hardware_help(text: str) -> str:
     cards = re.fullmatch(r"(?:gpu:)?(?:(?P<name>[A-Za-z][\w.-]*)[:=])?(?P<count>\d+)", text)
     named = registry.find_gpu(cards["name"]) if cards is not None and cards["name"] else None
     form = f"{cards['count'] if cards is not None else 'N'} x {'GPU' if named is None else named.name}"
-    which = "" if named is not None else ", with the name of your GPU: `xpc list gpus` prints the names"
+    which = "" if named is not None else f", {YOUR_GPU}"
     return f"write `hardware {form}`{which}"
