@@ -150,8 +150,9 @@ def _gpu(library: object, index: int) -> Entry:
 
 
 def home() -> str:
-    """The folder in which huggingface_hub keeps its downloads and the user's login."""
-    return os.path.expanduser(os.environ.get("HF_HOME") or "~/.cache/huggingface")
+    """The folder in which huggingface_hub keeps its downloads and the user's login, without `~`."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return os.path.expanduser(os.environ.get("HF_HOME") or os.path.join(cache, "huggingface"))
 
 
 def folders() -> Iterator[Entry]:

@@ -23,8 +23,13 @@ def private_folder(kind: str) -> str | None:
     """
     if os.environ.get("XPC_CACHE") == "off":
         return None
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    base = cache_folder()
     return os.path.join(base, "xpc", kind) if os.path.isabs(base) else None
+
+
+def cache_folder() -> str:
+    """The folder of the user's caches, XDG_CACHE_HOME or `~/.cache`."""
+    return os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
 
 
 def read(folder: str, name: str) -> dict[str, Any] | None:
