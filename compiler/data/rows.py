@@ -84,7 +84,7 @@ def count(source: DataSource) -> int | None:
 
 
 def columns(source: DataSource) -> tuple[str, ...]:
-    """The names of the columns that the format needs, as the dataset calls them. The order is that of `SHAPES`."""
+    """The dataset's own names for the columns that the format needs, in the order of `SHAPES`."""
     given = source.columns or SHAPES.get(source.shape, ())
     return tuple(name for name in given if name not in KEPT)
 

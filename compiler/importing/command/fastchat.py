@@ -31,10 +31,9 @@ COMMENT = re.compile(r"#[^\n]*")
 
 
 def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides) -> bool:
-    """Whether a program is one of FastChat's scripts, or a copy of one. It is one if its path contains `fastchat`. It
-    also is one if the command has an argument of FastChat; but if the program's source is in the repository, the source
-    must use a FastChat conversation, too. The argument `data_path` does not count as FastChat's, because many other
-    scripts have it.
+    """Whether a program is one of FastChat's scripts, or a copy of one: its path contains `fastchat`, or the command
+    has an argument of FastChat and the program's source, if it can be read, uses a FastChat conversation. Many scripts
+    have the argument `data_path`, so it does not count.
     """
     text = programs.found(program, overrides)[1]
     return "fastchat" in program or (

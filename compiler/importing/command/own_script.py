@@ -293,8 +293,8 @@ ADDED = (
 
 
 def _add(named: Draft, script: Draft) -> None:
-    """Add settings from the draft `script`, which was read from the code of the script, to the draft `named`. Each
-    added setting gets a warning. The names of columns are copied, too.
+    """Copy settings and the names of columns from `script`, the draft that was read from the code, to `named`, the
+    draft that was read from the arguments. Each copied setting gets a warning.
     """
     _columns(named, script)
     for path, written in script.settings.items():

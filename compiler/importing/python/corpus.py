@@ -337,7 +337,9 @@ PADDING = ("pad_sequence", "tuple", "dict", "zip", "ne", "tensor", "LongTensor",
 
 
 def _only_pads(kind: Class) -> bool:
-    """Whether a collator of the script only pads tokens and labels, the labels by -100, as that of Stanford Alpaca."""
+    """Whether a collator of the script only pads: tokens with any token, and labels with -100. Stanford Alpaca has
+    such a collator.
+    """
     method = kind.find("__call__")
     if not isinstance(method, Function):
         return False

@@ -236,7 +236,7 @@ class Machine:
         return Unknown(why, self.location(node), hidden)
 
     def inherited(self, node: ast.AST, why: str, value: object) -> Unknown:
-        """Make an unknown value that was derived from `value`. The reason is that of `value` if it is unknown."""
+        """Make an unknown value that was derived from `value`. If `value` is unknown, its reason replaces `why`."""
         return (
             Unknown(value.why, value.location, value) if isinstance(value, Unknown) else self.unknown(node, why, value)
         )

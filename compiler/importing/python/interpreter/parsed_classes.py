@@ -316,7 +316,7 @@ def _block(last: str) -> str:
 
 @cache
 def defaults(path: str) -> Mapping[str, object]:
-    """The defaults of a library's configuration class, but only those that all versions of the class have in common."""
+    """The defaults of a library's configuration class. A default that differs between its versions is left out."""
     last = path.rpartition(".")[2]
     block = _block(last)
     if block == "mixture":
