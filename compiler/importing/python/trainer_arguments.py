@@ -48,8 +48,6 @@ DATA = (
 )
 """Arguments of trainers that this module skips, because other modules of the importer read them."""
 PLAIN = ("Trainer", "Seq2SeqTrainer")
-
-
 CONSTANT_LENGTH = {"dataset_text_field": 2, "formatting_func": 3}
 """Arguments of ConstantLengthDataset that trainers have, too, with their positions."""
 
@@ -90,9 +88,7 @@ def _each_row(machine: Machine, given: Argument) -> Argument:
     if isinstance(row, Object) and row.path.endswith("()"):
         labels = row.attributes.get("['labels']")
         row = {"input_ids": item(machine, row, "input_ids", method.node)} | ({"labels": labels} if labels else {})
-    if isinstance(row, dict):
-        return Argument(row, location)
-    if isinstance(row, Row | Unknown):
+    if isinstance(row, dict | Row | Unknown):
         return Argument(row, location)
     why = "the import cannot read the rows of this class"
     return Argument(Unknown(why, Location(method.label, method.node.lineno), row), location)

@@ -23,8 +23,6 @@ from xpc.compiler.importing.python.interpreter.values import (
 
 MASKED_PADDING = "<padding>"
 """The attribute of a row's labels that states the label of the padding, such as -100."""
-
-
 MASKED_START = "<start>"
 """The attribute of a row's labels that states how many labels at the beginning are -100."""
 IGNORED = -100
@@ -37,10 +35,13 @@ def ignored(value: object) -> bool:
     return value == IGNORED or (isinstance(value, Name) and value.last.lower().endswith("ignore_index"))
 
 
-def _is_start(index: ast.expr) -> bool:
-    """Whether an index selects the beginning of a list, as in `labels[:count]`."""
-    start = isinstance(index, ast.Slice) and (index.lower is None or ast.unparse(index.lower) == "0")
-    return start and isinstance(index, ast.Slice) and index.upper is not None and index.step is None
+def _from_the_start(index: ast.expr) -> ast.expr | None:
+    """How many items an index selects from the beginning of a list, such as `count` in `labels[:count]`. None for any
+    other index.
+    """
+    if not isinstance(index, ast.Slice) or index.step is not None:
+        return None
+    return index.upper if index.lower is None or ast.unparse(index.lower) == "0" else None
 
 
 def assign(machine: Machine, target: ast.expr, value: object) -> None:
@@ -51,9 +52,8 @@ def assign(machine: Machine, target: ast.expr, value: object) -> None:
         set_attribute(machine, machine.evaluate(target.value), target.attr, value, machine.location(target))
     elif isinstance(target, ast.Subscript) and _is_padding(target.slice):
         set_attribute(machine, machine.evaluate(target.value), MASKED_PADDING, value, machine.location(target))
-    elif isinstance(target, ast.Subscript) and _is_start(target.slice) and ignored(value):
-        end = target.slice.upper if isinstance(target.slice, ast.Slice) else None
-        owner, masked = machine.evaluate(target.value), None if end is None else machine.evaluate(end)
+    elif isinstance(target, ast.Subscript) and (end := _from_the_start(target.slice)) is not None and ignored(value):
+        owner, masked = machine.evaluate(target.value), machine.evaluate(end)
         set_attribute(machine, owner, MASKED_START, masked, machine.location(target))
     elif isinstance(target, ast.Subscript):
         set_item(

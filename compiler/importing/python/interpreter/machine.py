@@ -158,12 +158,12 @@ class Machine:
         self.replaced: list[Replaced] = []
         self.inner_changes: list[Location] = []
 
-    def changed_inside(self, node_location: Location) -> None:
+    def changed_inside(self, location: Location) -> None:
         """Record that a function over rows changes a part of a column in place, as in `row["chosen"][0]["content"] =
         text`. The interpreter does not know the parts of a column.
         """
         if self.row_functions or self.row_loops:
-            self.inner_changes.append(node_location)
+            self.inner_changes.append(location)
 
     def walk(self, parts: list[Part], scope: dict[str, object]) -> None:
         """Interpret a file, or the cells of a notebook, in one scope."""
