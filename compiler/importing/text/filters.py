@@ -139,14 +139,13 @@ def _finder(pattern: str, extended: bool) -> Callable[[str, int], Found | None] 
     if found is None or bool(found["open"]) != bool(found["close"]):
         return None
     head = re.sub(r"\\(.)", r"\1", found["text"])
-    start = head + (found["next"] or "")
+    start, tail, stays = head + (found["next"] or ""), found["tail"] or "", found["kind"] == "."
+    kind, end = "[^\n]" if stays else found["kind"] or "", r"\Z" if found["end"] else ""
     try:
-        kind = None if found["kind"] is None else re.compile("[^\\n]" if found["kind"] == "." else found["kind"])
+        whole = re.compile(f"{re.escape(start)}{kind}{found['many'] or ''}{re.escape(tail)}{end}")
+        if not start or (tail and kind and not stays and re.match(kind, tail)):
+            return None
     except re.error:  # such as `[z-a]`
-        return None
-    tail, stays = found["tail"] or "", found["kind"] == "."
-    run = None if kind is None else re.compile(f"(?:{kind.pattern})*")
-    if not start or (tail and kind is not None and not stays and kind.match(tail)):
         return None
 
     def find(line: str, after: int) -> Found | None:
@@ -157,20 +156,9 @@ def _finder(pattern: str, extended: bool) -> Callable[[str, int], Found | None] 
             first = at
             while found["space"] and first > after and line[first - 1] in " \t":
                 first -= 1
-            end = at + len(start)
-            group = line[first : at + len(head)] if found["open"] else ""
-            if run is not None and not stays and (passed := run.match(line, end)) is not None:
-                end = passed.end()
-            if stays:
-                last = line.rfind(tail, end) if tail else len(line)
-                end = last + len(tail) if last >= 0 else -1
-            elif line.startswith(tail, end):
-                end += len(tail)
-            else:
-                end = -1
-            few = found["many"] == "+" and end - len(tail) <= at + len(start)
-            if end >= 0 and not few and not (found["begin"] and first) and not (found["end"] and end < len(line)):
-                return first, end, group
+            match = None if found["begin"] and first else whole.match(line, at)
+            if match is not None:
+                return first, match.end(), line[first : at + len(head)] if found["open"] else ""
             if found["begin"] or stays:
                 return None
             at = line.find(start, at + 1)
