@@ -178,7 +178,7 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
         stated = any(each is not None and each.origin.kind in (SPEC, BASE) for each in (before, after))
         why = "" if after is None or after.origin.kind in (SPEC, BASE) else after.origin.name
         texts = _shown(path, before), _shown(path, after)
-        change = Change(path, *texts, why, (_scalar(before), _scalar(after)))
+        change = Change(path, *texts, why, (_scalar(before, texts[0]), _scalar(after, texts[1])))
         (settings if stated else follows).append(change)
     # if no setting in READING has changed, the spec states the changes in `read` in the block of a data source
     if READING.isdisjoint(each.name for each in settings):
@@ -190,8 +190,8 @@ def _value(value: Value | None) -> object:
     return None if value is None else plain(value.value)
 
 
-def _scalar(value: Value | None) -> Scalar:
-    return None if value is None else scalar(value.value)
+def _scalar(value: Value | None, text: str) -> Scalar:
+    return None if value is None else scalar(value.value, text)
 
 
 def _shown(path: str, value: Value | None) -> str:

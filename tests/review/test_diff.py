@@ -182,6 +182,18 @@ def test_a_spec_and_its_bundle_are_the_same_run(tmp_path):
     assert "max_grad_norm  1.0 -> 2.0" in found
 
 
+def test_json_has_a_value_of_a_type_of_its_own_as_a_spec_has_it(tmp_path):
+    text = "xpc 1\ntrain qwen2.5-0.5b-instruct on infinity-instruct with gbs=8\nhardware 1 x a100-80gb\n"
+    before, after = (
+        f"{text}data(holdout={share})\nmodel(chat_template={template})\n"
+        for share, template in (("1%", "qwen3(enable_thinking=false)"), ("2%", "chatml"))
+    )
+    _, group = table(tmp_path, before, after)
+    found = named(group["settings"])
+    assert found["data.holdout"] == ("1%", "2%")
+    assert found["model.chat_template"] == ("qwen3(enable_thinking=false)", "chatml")
+
+
 # -- stacks ---------------------------------------------------------------------------------------------------------
 
 

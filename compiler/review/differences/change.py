@@ -22,6 +22,8 @@ MEMBER = "MEMBER"
 """Replaces a member's own name in the values of its folders and run names, so that values which differ only by this
 name are equal.
 """
+DATA = (bool, int, float, str, list, tuple, Mapping)
+"""The types of JSON's values, apart from null."""
 WIDE = 60
 """The largest number of characters of an old or new value in the first line of a comparison."""
 AROUND = 16
@@ -43,9 +45,10 @@ class Change:
     values: tuple[Scalar, Scalar] | None = None
 
 
-def scalar(value: object) -> Scalar:
-    """Convert a value for JSON: numbers and counts become numbers, everything else becomes a text. JSON has no infinite
-    numbers and no NaN, which an edited bundle may have, so these become texts, too.
+def scalar(value: object, text: str = "") -> Scalar:
+    """Convert a value for JSON: numbers and counts stay numbers, and a value of xpc's own types, such as a share or a
+    chat template, becomes `text`, which has it as a spec does: `10%`. JSON has no infinite numbers and no NaN, which an
+    edited bundle may have, so these become texts, too.
     """
     if isinstance(value, float) and not isfinite(value):
         return json.dumps(value)
@@ -53,11 +56,11 @@ def scalar(value: object) -> Scalar:
         return value
     if isinstance(value, Amount) and value.unit == "count":
         return value.value
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and all(one is None or isinstance(one, DATA) for one in value):
         return tuple(scalar(one) for one in value)
     if isinstance(value, Mapping):
         return tuple(f"{name}={scalar(one)}" for name, one in value.items())
-    return str(value)
+    return text or str(value)
 
 
 def short(before: str, after: str) -> tuple[str, str]:
