@@ -12,6 +12,7 @@ from xpc.compiler.language.schema import BY_PATH, OF_A_BLOCK
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.resolve.sources import Reading, find_source, roles_of
+from xpc.compiler.resolve.training_data import report_no_source
 from xpc.compiler.spec.resources import DataSource, EvalSet
 from xpc.compiler.spec.values import Value, text_of
 from xpc.grammar.diagnostic import Label
@@ -65,12 +66,7 @@ class Sets:
             return EvalSet(_title(node), location, (self._source(Row(node, location), self._alone()),))
         assert isinstance(node, Ref)
         if not block.rows:
-            self.problems.report(
-                "XP110",
-                f"the data block `{node.name[:60]}` names no source",
-                block.label,
-                help="write a source on a line of the block: a registered name, `org/name` or a quoted file",
-            )
+            report_no_source(block.label, self.loaded.problems, self.problems)
         written = {path: self._written(block, path) for path in OF_A_BLOCK}
         shape, prompt, context = (
             value if isinstance(value := written[path], str) else None

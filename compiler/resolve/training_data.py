@@ -14,13 +14,13 @@ from xpc.compiler.resolve.sources import Reading, find_source, roles_of
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.spec.values import Value, text_of
 from xpc.grammar.checks import WORDS
-from xpc.grammar.diagnostic import Label
+from xpc.grammar.diagnostic import Diagnostic, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 def find_data(
@@ -76,13 +76,24 @@ def _rows(loaded: MergedSpec, data: Ref | String, label: Label, problems: Proble
             rows = loaded.rows
         elif _is_unknown(data) and not loaded.broken:
             explained = True
-            problems.report(
-                "XP110",
-                f"the data block `{title[:60]}` names no source",
-                block,
-                help="write a source on a line of the block: a registered name, `org/name` or a quoted file",
-            )
+            report_no_source(block, loaded.problems, problems)
     return rows, explained or (loaded.broken and _begins_block(data, loaded))
+
+
+def report_no_source(block: Label, known: Sequence[Diagnostic], problems: Problems) -> None:
+    """Report a `data` block without a source. A block with an unknown setting, such as `path = "rows.jsonl"`, is not
+    reported: the setting is one of the `known` findings, and is probably the source.
+    """
+    end = block.source.text.find("}", block.span.end)
+    settings = [one.primary for one in known if one.code == "XP101" and one.primary is not None]
+    if any(one.source is block.source and block.span.end <= one.span.start < end for one in settings):
+        return
+    problems.report(
+        "XP110",
+        f"the data block `{block.typed[:60]}` names no source",
+        block,
+        help="write a source on a line of the block: a registered name, `org/name` or a quoted file",
+    )
 
 
 def _reading(values: Mapping[Path, Value], workspace: Workspace, several: bool) -> Reading:
