@@ -43,6 +43,8 @@ MEMBERS = 64
 """The largest number of a sweep's members that are checked while somebody types. Each member takes milliseconds, so
 only `xpc check` checks all.
 """
+FINDINGS = 500
+"""The largest number of findings of a document that an editor gets."""
 SEVERITIES = {ERROR: types.DiagnosticSeverity.Error, WARNING: types.DiagnosticSeverity.Warning}
 
 
@@ -108,7 +110,11 @@ def as_protocol(document: TextDocument, one: Diagnostic) -> types.Diagnostic:
 def publish(uri: str) -> None:
     """Check a document and send its findings to the editor."""
     document = SERVER.workspace.get_text_document(uri)
-    found = [as_protocol(document, one) for one in checked(document).problems]
+    problems = checked(document).problems
+    found = [as_protocol(document, one) for one in problems[:FINDINGS]]
+    if len(problems) > FINDINGS:
+        top, text = types.Position(0, 0), f"{len(problems) - FINDINGS:,} more findings; `xpc check` shows all"
+        found.append(types.Diagnostic(types.Range(top, top), text, types.DiagnosticSeverity.Information, source="xpc"))
     SERVER.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, document.version))
 
 
@@ -215,7 +221,7 @@ def actions(server: LanguageServer, params: types.CodeActionParams) -> list[type
     """The edits that the findings in a range suggest, as quick fixes."""
     document = server.workspace.get_text_document(params.text_document.uri)
     out = []
-    for one in checked(document).problems:
+    for one in checked(document).problems[:FINDINGS]:
         finding = as_protocol(document, one)
         touched = finding.range.start <= params.range.end and params.range.start <= finding.range.end
         if one.edits and touched and _own(document, one):

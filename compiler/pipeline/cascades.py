@@ -10,6 +10,7 @@ that was hidden before, the error is reported in the same round: in `sweep { war
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
 from xpc.compiler.rules import FIRST_RULE
@@ -58,7 +59,8 @@ def in_one_round(
     edits: list[Edit] = [edit for one in mistakes for edit in one.edits]
     after = findings(applied(source.text, edits))
     remaining = {(one.code, one.message) for one in after}
-    kept = [one for one in found if one in mistakes or one.code == MORE or (one.code, one.message) in remaining]
+    own = set(mistakes)
+    kept = [one for one in found if one in own or one.code == MORE or (one.code, one.message) in remaining]
     known = {(one.code, one.message) for one in found}
     later = [one for one in after if _is_cause(one, name) and (one.code, one.message) not in known]
     return tuple(_with_later(kept, later, source, sorted(edits, key=lambda one: one.span)))
@@ -70,34 +72,57 @@ def _with_later(
     """Add the errors of the changed text (`later`) to the findings about the original text (`source`). An error inside
     of an inserted text corrects the edit that inserts this text; any other is reported at its place in the original.
     """
+    places, out = _Places(edits), [*found]
     for one in later:
-        inside = [number for number, edit in enumerate(edits) if _is_inside(one, _placed(edits, number), edit)]
+        inside = places.around(one.edits)
         if len(inside) == 1:
-            edit, start = edits[inside[0]], _placed(edits, inside[0])
+            edit, start = edits[inside[0]], places.starts[inside[0]]
             moved = [Edit(Span(each.span.start - start, each.span.end - start), each.text) for each in one.edits]
             text = applied(edit.text, moved)
-            found = [_corrected(each, edit, text) for each in found]
-            edits = [Edit(edit.span, text) if each == edit else each for each in edits]
-            return found  # the places of further errors are those before this correction
-        at = None if one.primary is None else _original(one.primary.span, edits)
-        moved_edits = [(_original(each.span, edits), each.text) for each in one.edits]
+            # the places of further errors are those before this correction
+            return [_corrected(each, edit, text) for each in out]
+        at = None if one.primary is None else places.original(one.primary.span)
+        moved_edits = [(places.original(each.span), each.text) for each in one.edits]
         if at is None or any(span is None for span, _ in moved_edits):
             continue
         placed = tuple(Edit(span, text) for span, text in moved_edits if span is not None)
         label = None if one.primary is None else evolve(one.primary, source=source, span=at)
-        found = [*found, evolve(one, primary=label, related=(), edits=placed)]
-    return found
+        out.append(evolve(one, primary=label, related=(), edits=placed))
+    return out
 
 
-def _placed(edits: Sequence[Edit], number: int) -> int:
-    """The offset in the changed text at which the inserted text of an edit begins."""
-    before = edits[:number]
-    return edits[number].span.start + sum(len(one.text) - (one.span.end - one.span.start) for one in before)
+class _Places:
+    """The places of edits in the changed text. The edits are sorted, and do not overlap."""
 
+    def __init__(self, edits: Sequence[Edit]) -> None:
+        """`starts` and `ends` are the offsets of the inserted texts in the changed text. `shifts` has for each number
+        of edits by how many characters they make the text longer.
+        """
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.shifts = [0]
+        for edit in edits:
+            self.starts.append(edit.span.start + self.shifts[-1])
+            self.ends.append(self.starts[-1] + len(edit.text))
+            self.shifts.append(self.ends[-1] - edit.span.end)
 
-def _is_inside(one: Diagnostic, start: int, edit: Edit) -> bool:
-    end = start + len(edit.text)
-    return bool(edit.text) and all(start <= each.span.start and each.span.end <= end for each in one.edits)
+    def around(self, edits: Sequence[Edit]) -> list[int]:
+        """The numbers of the inserted texts that contain all of these further edits."""
+        first, last = min(each.span.start for each in edits), max(each.span.end for each in edits)
+        number = bisect_right(self.starts, first) - 1
+        out: list[int] = []
+        while number >= 0 and self.ends[number] >= first:
+            if self.starts[number] < self.ends[number] >= last:
+                out.append(number)
+            number -= 1
+        return out
+
+    def original(self, span: Span) -> Span | None:
+        """The place in the original text of a place in the changed text. None if an edit changed something there."""
+        before = bisect_left(self.starts, span.end)
+        if before and span.start < self.ends[before - 1]:
+            return None
+        return Span(span.start - self.shifts[before], span.end - self.shifts[before])
 
 
 def _corrected(one: Diagnostic, edit: Edit, text: str) -> Diagnostic:
@@ -106,17 +131,3 @@ def _corrected(one: Diagnostic, edit: Edit, text: str) -> Diagnostic:
         return one
     help = one.help.replace(f"`{edit.text}`", f"`{text}`") if one.help else one.help
     return evolve(one, help=help, edits=tuple(Edit(edit.span, text) if each == edit else each for each in one.edits))
-
-
-def _original(span: Span, edits: Sequence[Edit]) -> Span | None:
-    """The place in the original text of a place in the changed text. None if an edit changed something there."""
-    shift = 0
-    for number, edit in enumerate(edits):
-        start = _placed(edits, number)
-        end = start + len(edit.text)
-        if span.end <= start:
-            break
-        if span.start < end:
-            return None
-        shift += len(edit.text) - (edit.span.end - edit.span.start)
-    return Span(span.start - shift, span.end - shift)

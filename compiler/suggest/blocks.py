@@ -7,7 +7,9 @@ count = 8 ... }` becomes `hardware 8 x GPU`. Imported only for a wrong spec.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from xpc.compiler import registry
 from xpc.compiler.language import schema
@@ -85,7 +87,7 @@ def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     line. Other findings are returned unchanged.
     """
     out: list[Diagnostic] = []
-    lines: list[tuple[str, int]] = []
+    lines: set[tuple[str, int]] = set()
     for found in problems:
         label = found.primary
         if label is None or found.code not in (*CODES, "XP023", "XP025", "XP030", "XP043", "XP104", "XP112"):
@@ -96,14 +98,19 @@ def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         if machines is None:
             out.append(found)
         elif (label.source.name, start) not in lines:
-            lines.append((label.source.name, start))
+            lines.add((label.source.name, start))
             message = "`hardware` takes the GPUs of one node: a count, `x` and a GPU"
             help, form = _machines(machines)
-            words = [line.partition("#")[0].split()[:1] for line in label.source.text.split("\n")]
-            twice = "\nnodes " in form and ["nodes"] in words
+            twice = "\nnodes " in form and _states_nodes(label.source.text)
             edits = (Edit(Span(start, machines.end()), form),) if form and not twice else ()
             out.append(evolve(found, message=message, help=help, edits=edits))
     return out
+
+
+@lru_cache(maxsize=1)
+def _states_nodes(text: str) -> bool:
+    """Whether a line of a spec begins with `nodes`."""
+    return any(line.partition("#")[0].split()[:1] == ["nodes"] for line in text.split("\n"))
 
 
 def _machines(machines: re.Match[str]) -> tuple[str, str]:
@@ -142,22 +149,36 @@ def _machines(machines: re.Match[str]) -> tuple[str, str]:
     return f"write `{form}`, and `nodes {nodes}` on its own line", lines
 
 
+MOST = 100
+"""The largest number of blocks that get a help. It takes 10 ms a block, and a language server does it at each key."""
+
+
 def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
     """Replace the findings inside each unknown block by one finding about the block. Returns a pair: all findings, and
     the paths of the settings that the blocks stand for.
     """
-    out = list(found)
+    out: list[Diagnostic | None] = list(found)
     intended: set[str] = set()
-    for source in {one.primary.source.name: one.primary.source for one in found if one.primary is not None}.values():
+    rewritten_blocks = 0
+    sources: dict[str, tuple[Source, list[tuple[int, int]]]] = {}
+    for at, one in enumerate(found):
+        if one.primary is not None:
+            label = one.primary
+            sources.setdefault(label.source.name, (label.source, []))[1].append((label.span.start, at))
+    for source, starts in sources.values():
+        starts.sort()
         for block in _blocks(source):
-            inside = [one for one in out if _is_in(one, source, block.span)]
-            known = all(one.code not in CODES for one in inside) and letters(block.name) not in EVERYTHING
-            if inside and (block.python or (not known and _is_foreign(block))):
-                first = out.index(inside[0])
-                out = [one for one in out if one not in inside]
-                out.insert(first, _rewritten(inside[0], source, block))
-                intended |= _paths(out[first], block)
-    return out, intended
+            first, after = (bisect_left(starts, (bound, 0)) for bound in (block.span.start, block.span.end))
+            inside = sorted(at for _, at in starts[first:after])
+            known = all(found[at].code not in CODES for at in inside) and letters(block.name) not in EVERYTHING
+            if inside and rewritten_blocks < MOST and (block.python or (not known and _is_foreign(block))):
+                rewritten_blocks += 1
+                made = _rewritten(found[inside[0]], source, block)
+                intended |= _paths(made, block)
+                for at in inside:
+                    out[at] = None
+                out[inside[0]] = made
+    return [one for one in out if one is not None], intended
 
 
 def _paths(found: Diagnostic, block: Block) -> set[str]:
@@ -167,14 +188,6 @@ def _paths(found: Diagnostic, block: Block) -> set[str]:
     forms = "\n".join(edit.text.replace(" ", "\n") if block.header else edit.text for edit in found.edits)
     paths = set(expand(parse(Source("block.xp", f"{BODY}{forms}\n"))[0]).items)
     return {path for path in paths if not path.startswith("train.")} or {block.name}
-
-
-def _is_in(one: Diagnostic, source: Source, span: Span) -> bool:
-    return (
-        one.primary is not None
-        and one.primary.source.name == source.name
-        and span.start <= one.primary.span.start < span.end
-    )
 
 
 def _is_foreign(block: Block) -> bool:

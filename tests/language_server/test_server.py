@@ -236,3 +236,12 @@ def test_of_a_large_sweep_only_the_first_members_are_checked(tmp_path):
     text += f"sweep {{\n  seed = [{values}]\n  lr = [{', '.join(f'{n}e-6' for n in range(1, 101))}]\n}}\n"
     document = SimpleNamespace(uri=f"file://{tmp_path}/x.xp", source=text)
     assert len(server.checked(document).members) == server.MEMBERS
+
+
+@pytest.mark.asyncio
+async def test_an_editor_gets_the_first_of_very_many_findings(client, tmp_path):
+    text = RIGHT + "".join(f"optimizr{number} {{ lrr = 1 }}\n" for number in range(600))
+    uri = await opened(client, tmp_path, text)
+    found = client.diagnostics[uri]
+    assert len(found) == 501
+    assert found[-1].message.endswith(" more findings; `xpc check` shows all")

@@ -276,6 +276,13 @@ INPUTS: dict[str, Callable[[int], Work]] = {
     "parquet: lists": footer(lambda n: bytes([0x29, 0x19]) * n),
     "spec: settings": specs(settings),
     "spec: unknown settings": specs(lambda n: spec("".join(f"sed{one} {one}\n" for one in range(n)))),
+    "spec: blocks of another tool": specs(
+        lambda n: spec("".join(f"optimizr{one} {{ lrr = 1e-5 }}\n" for one in range(n)))
+    ),
+    "spec: machines": specs(lambda n: spec("".join(f"hardware 2 nodes x {one} h100-80gb\n" for one in range(n)))),
+    "spec: an error that a correction shows": specs(
+        lambda n: spec("".join(f"optimzer(lrr{one}=a)\nlora(rnk={one})\n" for one in range(n)))
+    ),
     "spec: a setting again and again": specs(lambda n: spec("seed 1\n" * n)),
     "spec: a block again and again": specs(lambda n: spec("memory {\n  liger = true\n}\n" * n)),
     "spec: sources": specs(lambda n: spec("data mix {\n" + "".join(f"  org/x{one}\n" for one in range(n)) + "}",
