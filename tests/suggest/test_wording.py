@@ -136,7 +136,7 @@ def test_a_data_block_under_another_name_or_without_a_source_is_one_mistake():
     assert errors(checked("xpc 1\ntrain qwen2.5-3b on mix\ndata mixx {\n  smoltalk\n}\n")) == ["XP119"]
     message, _ = message_and_help("xpc 1\ntrain qwen2.5-3b on mix\ndata mix {\n  workers = 4\n}\n")
     assert message == "the data block `mix` names no source"
-    for evaluated in ("", "eval(data=test)\ndata test {\n  path = \"test.jsonl\"\n}\n"):
+    for evaluated in ("", 'eval(data=test)\ndata test {\n  path = "test.jsonl"\n}\n'):
         text = f'xpc 1\ntrain qwen2.5-3b on mix\ndata mix {{\n  path = "rows.jsonl"\n}}\n{evaluated}'
         assert errors(checked(text)) == ["XP101"] * text.count("path")
 
