@@ -79,8 +79,8 @@ def _run(words: list[str], folder: str) -> tuple[int, str, str]:
     is stopped, too. Raises OSError and subprocess.SubprocessError.
     """
     with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
-        process_group=0,
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        errors="replace", cwd=folder, process_group=0,
     ) as process:  # fmt: skip
         held, process.stdin = process.stdin, None  # not `communicate`, which would close standard input
         try:

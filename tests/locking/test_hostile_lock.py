@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from compile_support import CONFIG, put
+from compile_support import CONFIG, put, xpc
 from patience import HUNG
 
 from xpc.compiler.files.inputs import UsageError, read_spec
@@ -283,6 +283,22 @@ def test_pip_ends_with_the_lock_that_started_it(tmp_path):
     while any(map(alive, pids)) and time.monotonic() < end:
         time.sleep(0.05)
     assert not any(map(alive, pids))
+
+
+def test_an_answer_of_pip_that_is_no_text_is_one_sentence(tmp_path):
+    answers = r"""import os
+os.write(1, b'\xff{')
+os.write(2, b'ERROR: \xff\x1b[31m from versions: none\n')
+raise SystemExit(int(os.environ["STATUS"]))
+"""
+    put(tmp_path, {"x.xp": SPEC, "fake/pip/__init__.py": "", "fake/pip/__main__.py": answers})
+    fake = f"{tmp_path / 'fake'}:{os.environ.get('PYTHONPATH', '')}"
+    for status, sentence in (("1", b"cannot resolve the requirements: "), ("0", b"gives no report")):
+        words = ("lock", "x.xp", "--update", "environment", "--python", sys.executable)
+        done = xpc(*words, cwd=str(tmp_path), env={"PYTHONPATH": fake, "STATUS": status})
+        assert done.returncode not in (0, 70)
+        assert sentence in done.stderr
+        assert b"\x1b" not in done.stderr
 
 
 SPEC = "xpc 1\ntrain qwen2.5-3b on alpaca for 10 steps\nhardware 1 x h100-80gb\n"
