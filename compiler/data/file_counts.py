@@ -15,7 +15,7 @@ CONSTANT = "constant:"
 `question`.
 """
 ANSWER = "answer"
-"""The name that stands after `CONSTANT` if the last turn is the same in all conversations: `constant:answer`."""
+"""The end of the property `constant:answer`: the last turn is the same in all conversations."""
 LONGEST, MANY = 64, 4096
 """The largest number of columns that are compared, and of different last tokens that are counted."""
 LINE = range(50, 101)
@@ -97,7 +97,7 @@ class FileCounts:
         - `constant:COLUMN`, `constant:answer`: the file has at least two rows, and all have the same text or turns in
           this column
         - `prompt_again`: rows with the same prompt as an earlier row
-        - `various_ends`: the tokenized rows have different lengths, and no token is the last one of a tenth of them
+        - `various_ends`: the tokenized rows have different lengths, and no token ends a tenth of them or more
         - `wrapped`: lines whose sentence continues on the next line, which begins with a lowercase letter
         - `objects`: every text is a JSON object
         """

@@ -29,7 +29,9 @@ SCHEMA, ROWS = 2, 3
 NAME, CHILDREN, CONVERTED = 4, 5, 6
 """The numbers of three fields of SchemaElement: the name, the number of children, and the converted type."""
 LISTS = (1, 2, 3)
-"""The converted types of maps and lists. Their elements' fields are two levels below, after an extra level."""
+"""The converted types of maps and lists. Between such a type and the fields of its elements, the schema has an extra
+level, such as `list`.
+"""
 
 
 def footer(tail: Callable[[int], bytes]) -> tuple[list[str], int] | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xpc.grammar.diagnostic import Diagnostic
 
 KIND = "previews"
-"""The name of the folder for these entries, inside the cache folder."""
+"""The folder, inside the cache folder, with the counts of previews."""
 DECISIVE = ("train", "model", "data", "method", "batch", "seed", "target")
 """Clauses whose settings affect rows, tokens or steps."""
 
@@ -40,7 +40,7 @@ def keep(spec: Spec, workspace: Workspace, counts: Mapping[str, Any]) -> None:
 
 
 def recall(spec: Spec, workspace: Workspace) -> Mapping[str, Any] | None:
-    """The stored counts for the same rows and the same settings, or None."""
+    """The counts that a preview of the spec's rows has stored. None if the rows or settings were different then."""
     from xpc.compiler.files.private_folder import private_folder, read
 
     folder = private_folder(KIND)

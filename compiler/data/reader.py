@@ -15,8 +15,8 @@ from xpc.runtime.features.launch.csv_texts import NULLS
 
 Row = Mapping[str, object]
 MOST_ROWS = 4_000_000
-"""The largest number of rows that are read from a file. If a file that is small enough to be copied had more, each row
-would have only a few characters.
+"""The largest number of rows that are read from a file. A file with more rows than this is either too large to be
+copied, or its rows have only a few characters each.
 """
 CHECKED = 8 * 2**20
 """The number of characters at the beginning of a file in which objects that contain a name twice are reported. This

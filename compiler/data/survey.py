@@ -51,7 +51,7 @@ def survey(
 
 
 class _Pass:
-    """The counts of the rows that were given to `add`, in their order. `cells` is true for the rows of a CSV file."""
+    """Counts the rows of a file: `add` is called with one row after the other. `cells` is true for a CSV file."""
 
     def __init__(self, shape: str, names: tuple[str, ...], context: str, cells: bool) -> None:
         self.shape, self.names, self.context, self.rows = shape, names, context, 0

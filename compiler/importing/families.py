@@ -77,7 +77,7 @@ def _replace(draft: Draft, path: str, value: object, why: str, name: str, differ
     entry = None if old is None else old.entry
     derived = path == "model.dtype" and any(
         map(draft.has, ("qlora", "lora.bits"))
-    )  # also written if it is the default: for a quantized base, xpc would otherwise derive another dtype
+    )  # for a quantized base, the spec states even the default dtype, because xpc would otherwise derive another one
     if BY_PATH[path].default != value or derived:
         draft.put(path, value, entry, why)
     elif entry is not None:

@@ -32,8 +32,8 @@ def adapter(draft: Draft, overrides: Overrides) -> None:
 
 
 def architecture(draft: Draft, overrides: Overrides) -> None:
-    """Write a config.json next to the spec, with a warning, if the model's folder does not exist here and its name
-    contains the name of a registered model. The config.json is that of the registered model.
+    """If the model's folder does not exist here, and its name contains the name of a registered model, write the
+    registered model's config.json next to the spec, and warn.
     """
     folder = _folder(draft.model)
     if not folder or draft.has("model.config") or overrides.read(f"{folder}/config.json") is not None:

@@ -83,7 +83,7 @@ class Advisor:
 
     def length(self, amount: str, word: str) -> tuple[str, str | None]:
         """For a run's length with an unknown unit, such as `for 500 iters`, return the help and the unit to write
-        instead. None if no unit is known to be meant.
+        instead. The unit is None if it is unclear which one the user intended.
         """
         return "write `for 3 epochs` or `for 1000 steps`", None
 

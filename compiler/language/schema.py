@@ -46,7 +46,7 @@ MAX_PROCESSES = 1024
 
 
 def _of_methods(path: Path, kind: k.Kind, doc: str, **more: Any) -> Setting:
-    """Make a setting that only some methods read: those in whose list `reads` its path is."""
+    """Make a setting that only some methods read: those that list its path in `Method.reads`."""
     return Setting(path, kind, doc, methods=readers(path), **more)
 
 

@@ -82,8 +82,8 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
 
 
 def _finding(node: Ref, label: Label, message: str, typed: str, near: str, why: str) -> Diagnostic:
-    """Make a finding whose help is the same reference, with `near`, a legal part of the split, in place of the illegal
-    part.
+    """Make a finding about an illegal part of a split, such as `name[train:0.2]`. Its help is the same reference with
+    the legal part `near`, such as `20%`, in place of the illegal part `typed`.
     """
     text = label.source.slice(node.span)
     head, _, tail = text.partition("[")

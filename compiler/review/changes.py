@@ -94,9 +94,9 @@ def compare_operands(one: Operand, other: Operand, prices: Mapping[str, float] |
 
 
 def allowed(one: Operand, other: Operand, groups: Sequence[Group] = ()) -> tuple[Allowed, ...]:
-    """The silenced warnings and the like that only the second argument has.
+    """The silenced warnings and other permissions that only the second argument of `xpc diff` has.
 
-    Checking every member on disk would take too long, so only the first member of each of the `groups` counts there.
+    Of a compiled sweep, only the first member of each of the `groups` counts, because it takes too long to check all.
     """
     first = {group.members[0] for group in groups if group.members}
     before, after = (
@@ -252,8 +252,8 @@ def _run_and_sweep(one: Operand, other: Operand, prices: Mapping[str, float] | N
 
 
 def _swept(name: str, members: Sequence[Mapping[str, Change]]) -> Change | None:
-    """The change of a setting from the run to the values of all members: `1e-05 -> 1e-06, 1e-05`. None if all members
-    have the same value. `members` has the changes of each member by setting.
+    """The change of a setting between a run and a sweep: from the run's value to the values of all members, as in
+    `1e-05 -> 1e-06, 1e-05`. None if all members have the same value. `members` has each member's changes by setting.
     """
     first = next(one[name] for one in members if name in one)
     before = _typed(first, 0)

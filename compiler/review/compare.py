@@ -180,7 +180,8 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
         texts = _shown(path, before), _shown(path, after)
         change = Change(path, *texts, why, (_scalar(before, texts[0]), _scalar(after, texts[1])))
         (settings if stated else follows).append(change)
-    # if no setting in READING has changed, the spec states the changes in `read` in the block of a data source
+    # `read` has the changes in how sources are read. They follow from a changed setting in READING; without one, the
+    # spec states them at the sources
     if READING.isdisjoint(each.name for each in settings):
         return [*settings, *read], follows
     return settings, [*read, *follows]

@@ -102,7 +102,9 @@ class Run:
 
     @cached_property
     def models(self) -> Mapping[str, str]:
-        """Map each file of a local model to its digest in the bundle's manifest (`sha256:...`), or to its path."""
+        """Map each file of a local model to its digest in the bundle's manifest (`sha256:...`). For a run that is not
+        on disk, map it to its path.
+        """
         return self.model_paths if self.tree is None else self.tree.weights
 
     @property

@@ -49,8 +49,8 @@ class Trace:
         return list({**out, **dict.fromkeys(self._table_arguments(path))})
 
     def _table_arguments(self, path: str) -> Iterator[str]:
-        """The bundle's trainer arguments that the table of settings lists for this setting. They are needed if no other
-        value of the setting can be tried, so that nothing can be compared.
+        """The bundle's trainer arguments that the table of settings lists for this setting. If the spec cannot be
+        lowered with any other value of the setting, these are the only keys that are found.
         """
         for name in BY_PATH[path].args:
             here = self.spec.stack.rename(name) or name

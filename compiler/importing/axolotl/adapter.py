@@ -13,7 +13,7 @@ BEYOND = ("lm_head", "embed_tokens", "embed_out", "wte", "wpe", "output", "embed
 """Modules that are not among the layers of `lora_target_linear`, but can be added to them by `lora_target_modules`."""
 READ = ("lora_model_dir", "lora_r", "lora_alpha", "lora_dropout", "lora_target_linear", "lora_target_modules",
         "peft_init_lora_weights")  # fmt: skip
-"""Keys about adapters that functions of this module import one by one. ADAPTER_OPTIONS lists the simple ones."""
+"""Keys about adapters that functions of this module import one by one. ADAPTER_OPTIONS lists the other keys."""
 ADAPTER_OPTIONS = {
     "peft_use_rslora": "lora.rslora", "peft_use_dora": "lora.dora", "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters", "loraplus_lr_ratio": "lora.lr_ratio",

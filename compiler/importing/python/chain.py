@@ -150,7 +150,7 @@ def _set_columns(frame: Object) -> dict[str, object]:
 
 
 def _column_name(attribute: str) -> str | None:
-    """The column that a subscript reads: `text` for `['text']`. None for any other attribute."""
+    """The column that an access reads: `text` for the subscript `['text']`. None for an attribute such as `.shape`."""
     return attribute[2:-2] if attribute.startswith("['") and attribute.endswith("']") else None
 
 

@@ -79,7 +79,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
         if step.last == "merge_and_unload" and model.continued is not None:
             draft.error(
                 evolve(entry(found.key, model.continued), line=found.line),
-                "the script merges this adapter into the model before it trains; a spec trains a model as it is saved",
+                "the script merges this adapter into the model before it trains; a spec cannot change a saved model",
                 "merge it first, and name the merged model: `--model NAME`",
             )
         else:

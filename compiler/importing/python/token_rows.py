@@ -29,7 +29,7 @@ class TokenRow:
 
 
 def token_row(ids: object, labels: object) -> TokenRow | None:
-    """The question and the answer of a row's tokens (`ids`); None if its labels are not the tokens of the answer."""
+    """The question and the answer in a tokenized row (`ids`); None if its labels are not the tokens of the answer."""
     cut, length, other = _is_cut(ids), _cut(ids), _cut(labels)
     same = length is not None and other is not None and length.value == other.value
     if (cut or _is_cut(labels)) and not same:

@@ -83,7 +83,7 @@ def generation_batch(draft: Draft, named: Entries) -> None:
     world = int(devices or 1) * int(draft.settings["nodes"].text) * int("8" if micro is None else micro.text)
     value = integer(entry)
     if value is None or value < 1 or value % world:
-        draft.error(entry, f"it is not a multiple of {world}, the rows of a micro-batch of all processes",
+        draft.error(entry, f"it is not a multiple of {world}, the number of rows in one micro-batch on all processes",
                     "`--hardware` and `--nodes` name the machines of the run")  # fmt: skip
     else:
         draft.put("method.steps_per_generation", value // world, entry)

@@ -44,7 +44,7 @@ ADAPTER_OPTIONS = {
     "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters",
 }
-"""The setting for each key of TRL's ModelConfig about adapters that needs no code of its own."""
+"""The keys of TRL's ModelConfig about adapters that have the same meaning as a setting, each with this setting."""
 
 
 CACHE = {"model": "models--", "dataset": "datasets--"}

@@ -25,7 +25,7 @@ def belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
         return isinstance(node, Setting) and isinstance(node.value, List)
     unknown = inner not in clauses.outer and inner not in schema.CLAUSES and f"lora.{inner}" not in schema.BY_PATH
     if name in schema.ADAPTERS and isinstance(node, Setting) and unknown:
-        return clauses.advisor().is_known(f"lora_{inner}")  # `lora r=16`, by another tool's name
+        return clauses.advisor().is_known(f"lora_{inner}")  # in `lora r=16`, `r` is PEFT's name for `rank`
     choice = clauses.choices.get(name)
     if choice and isinstance(node, Ref) and clauses.outer.get(inner, "train") in schema.BY_PATH:
         return False  # `warmup` in `cosine warmup 3%` is legal without the clause, too

@@ -302,8 +302,8 @@ class Clauses(Collector):
         self, row: schema.Setting, heads: list[Value], rest: list[Operand | Clause]
     ) -> list[Operand | Clause]:
         """Read a clause's own value, such as `"out"` in `save "out" keep=2`. `heads` are the items after the clause's
-        name that could be its value. Return the clause's settings: those items of `heads` that are settings after all,
-        and then `rest`.
+        name that could be its value, and `rest` the items after them. Return the clause's settings: those items of
+        `heads` that turn out to be settings, and then `rest`.
         """
         if row.path == "track" and len(heads) > 1 and isinstance(heads[-1], String):
             typed = self.typed(heads[-1].span)

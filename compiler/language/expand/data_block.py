@@ -78,9 +78,9 @@ class _DataBlock:
         self.sources(body if title is None else body[1:])
 
     def is_named(self, name: str, others: list[Operand | Clause]) -> bool:
-        """Whether the first name after `data` is legal. A setting, a dataset, and the title of a block that the header
-        or `eval` names are legal. Any other name is probably a typing error. Such a name is a title only if the block
-        has sources among its contents (`others`), or if the header may be in a base.
+        """Whether the first name after `data` is legal. It is if it is a setting, a registered dataset, or the title by
+        which the header or `eval` names the block. Any other name is probably a typing error; it counts as a title only
+        if `others`, the rest of the block, has sources, or if the header may be in a base.
         """
         if f"data.{name}" in schema.BY_PATH or name in self.evaluated or registry.find_dataset(name) is not None:
             return True

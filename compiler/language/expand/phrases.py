@@ -146,8 +146,8 @@ def _words(options: tuple[Operand, ...]) -> list[Ref]:
 
 
 def _value_after(items: tuple[Operand, ...]) -> tuple[Operand | None, int]:
-    """Return a pair: the item after a phrase, or the number after a word such as `of` (`batch size of 64`), and the
-    number of items between.
+    """Return the value after a phrase such as `batch size`, and the number of items before it: 0 for `batch size 64`, 1
+    for `batch size of 64`.
     """
     first, second = (*items[:2], None, None)[:2]
     if isinstance(first, Ref) and first.name in OF and isinstance(second, Number):

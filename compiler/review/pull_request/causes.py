@@ -62,8 +62,8 @@ def cause(path: str, was: Operand, now: Operand) -> Cause:
 
 
 def _lines(path: str, was: Run, now: Run) -> tuple[str, ...] | None:
-    """Each changed setting of a run, with the file and the line that states it. Empty if nothing has changed, and None
-    if files, packages, or values that no line states have changed.
+    """Each changed setting of a run, with the file and the line that states it. Empty if nothing has changed. None if a
+    file, a package or a derived value has changed, because no line of a spec states these.
     """
     one, other = was.spec, now.spec
     files, lists = zip(*(_bundled(spec) for spec in (one, other)), strict=True)

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 BROKEN, CHANGED, NEW, GONE, RENAMED, COPIES = "broken", "changed", "new", "gone", "renamed", "copies"
 SILENCED = "silenced"
-"""The kinds of entries. `COPIES` are the changed copies of specs in bundles, which are not compared. A spec of kind
-`SILENCED` has the same run as before, and a comment in it newly silences a warning.
+"""The kinds of entries of the comment on a pull request. `COPIES` are the changed copies of specs in bundles, which are
+not compared. A spec of kind `SILENCED` has the same run as before, but a new comment in it silences a warning.
 """
 GIB = 2**30
 SIMILAR = 0.7
@@ -234,8 +234,8 @@ class _Comparer:
             return evolve(one, title=path).check(name or one.name)
 
     def compared(self, old: str, new: str, shown: dict[tuple[str, ...], str]) -> Iterator[Entry]:
-        """Yield the entry of a spec that exists at both commits, if it was renamed or its run has changed. `shown`
-        maps the causes of earlier entries to their kinds; the full text for a cause is shown only once.
+        """For a spec that exists at both commits, yield an entry if it was renamed or its run has changed. `shown` maps
+        the causes of earlier entries to their kinds: an entry with the same cause as an earlier one has no full text.
         """
         now = self.after(new, os.path.basename(old) if old != new else "")
         if not now.runs:

@@ -72,8 +72,8 @@ def as_text(lines: Sequence[Line]) -> tuple[str, int]:
 
 
 def bundle_lines(wanted: FolderContents, found: FolderContents, verify: Verify, verify_run: Verify) -> Iterator[Line]:
-    """The lines about the bundles and runs `wanted`. The specs of these bundles, and the bundles of these runs, are
-    searched for in `found`.
+    """Verify the bundles and runs in `wanted`, and yield a line for each. A bundle is compared with its spec, and a run
+    with its bundle; the specs and bundles to compare with are taken from `found`.
     """
     specs = by_name(found.specs)
     for bundle in wanted.bundles:

@@ -58,7 +58,7 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
         if (value or None) != (found or None):
             yield Finding(
                 spec.location(path, f"the adapter has {_shown(found)}"),
-                f"the adapter in {adapter.path[:80]} has a different `{name}`",
+                f"the adapter in {adapter.path[:80]} was trained with another `{name}` than the spec states",
                 f"leave `{name}` out: the adapter's own value is used",
                 (spec.label("lora.from", "the adapter"),),
             )

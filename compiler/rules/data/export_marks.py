@@ -42,7 +42,7 @@ def _share(found: Survey, kind: str) -> float:
 
 
 def _different(found: Survey) -> int:
-    """The number of different rows in a file."""
+    """The number of distinct rows in a file."""
     return found.rows - found.count("repeated")
 
 

@@ -267,9 +267,10 @@ DAMAGED = {
         "make the file again from its source: these characters are lost",
     ),
 }
-"""The words and the help for each kind of damage."""
+"""For each kind of damage to a text: the words for a damaged text in messages, and the help."""
 FEW_DAMAGED = 0.01
-"""If a smaller share of the rows is damaged, the finding is only a note: texts about encodings contain such characters.
+"""If a smaller share of the rows seems damaged, the finding is only a note: correct texts about encodings quote damaged
+ones.
 """
 
 

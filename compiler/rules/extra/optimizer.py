@@ -147,7 +147,7 @@ def noise_below_zero(spec: Spec) -> Iterator[Finding]:
     if isinstance(strength, int | float) and strength < 0:
         yield Finding(
             spec.extra_location("trl", "neftune_noise_alpha", f"from {-strength:g} to {strength:g}"),
-            "the strength of noise is negative",
+            "the strength of NEFTune's noise is negative",
             write("neftune_noise_alpha = 5"),
         )
 

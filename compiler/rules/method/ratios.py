@@ -148,7 +148,7 @@ def upper_below_lower(spec: Spec) -> Iterator[Finding]:
     if spec.written("method.epsilon_high") and high < low and spec.get("method.level") != "sequence":
         yield Finding(
             spec.location("method.epsilon_high", f"`epsilon` is {low:g}"),
-            f"ratios may rise by {high:g} and fall by {low:g}",
+            f"importance ratios may rise by {high:g} and fall by {low:g}",
             write(f"epsilon_high = {1.4 * low:g}", ", or leave it out"),
             (spec.label("method.epsilon", "the lower range"),),
         )

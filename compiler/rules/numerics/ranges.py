@@ -38,8 +38,8 @@ class Range:
 
     The range applies to the methods in `methods`, the optimizers in `optimizers`, the losses in `losses` and the kinds
     of adapters in `adapters` (all, if empty; "" stands for a run without adapters), and to models with at least `least`
-    parameters. Values up to `handled` and values from `refused` on are left to other rules. If the spec does not write
-    the setting and `default_of` names another setting, the default is checked and reported at that other setting.
+    parameters. Other rules check values up to `handled` and values from `refused` on. A default is checked only if
+    `default_of` names another setting; the finding then stands at that setting.
     """
 
     path: Path

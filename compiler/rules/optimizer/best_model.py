@@ -43,8 +43,8 @@ is higher.
 SHOWN = 12
 """The maximal number of metrics that a label lists."""
 FUNCTIONS = {"cosine": "cosine_scaled_reward", "length": "len_reward"}
-"""The names of some rewards in metrics. For all other rewards, this name is the name of the reward with the ending
-`_reward`.
+"""Rewards with an unusual name in metrics: `cosine` is reported as `cosine_scaled_reward`. Any other reward is reported
+under its own name and the ending `_reward`.
 """
 
 

@@ -227,7 +227,7 @@ def save_place(spec: Spec) -> Iterator[Finding]:
 
 
 OWN = ("/tmp", "/var/tmp", "/dev/shm")
-"""Folders that every machine has for itself. A scheduler often empties them after a job."""
+"""Folders that are local to a machine. A scheduler often empties them after a job."""
 
 
 @rule("XP712", "folder-of-one-machine", "warning")
