@@ -215,7 +215,7 @@ def _of_preview(checked: Checked, workspace: Workspace) -> list[Diagnostic]:
             return found
     if all(one.content is not None and not (one.path or "").lower().endswith(".parquet") for one in spec.data):
         return []
-    from xpc.compiler.data import unread_rows  # imported late, because most data is read
+    from xpc.compiler.data import unread_rows  # imported late, because `check` reads most data
 
     return unread_rows.note(spec)
 

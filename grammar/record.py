@@ -89,7 +89,7 @@ def evolve(value: _T, **changes: Any) -> _T:
 
 
 def fields(cls: type) -> list[str]:
-    """The names of the fields of a record class, in order."""
+    """The names of the fields of a record class, in the order of their declaration."""
     return list(cls.__fields__)  # type: ignore[attr-defined]
 
 

@@ -21,7 +21,7 @@ class Engine:
     engine does not pass `extra_args` on.
     """
     volume: str = ""
-    """What the shared folder of this engine is, such as a PersistentVolumeClaim. Empty if nodes of the engine keep
+    """The kind of this engine's shared folder, such as a PersistentVolumeClaim. Empty if nodes of the engine keep
     their own files.
     """
     mounted: str = ""
@@ -61,7 +61,7 @@ class Engine:
 
     def sweep_files(self, members: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, str]:
         """Files that the engine adds next to a sweep's `launch.sh`. `name` is the sweep's name, and `pins` has the
-        digest of each member's `run.sha256`, in order.
+        digest of each member's `run.sha256`, in the order of the members.
         """
         return {}
 

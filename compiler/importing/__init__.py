@@ -1,4 +1,4 @@
-"""`xpc import`: convert another tool's configuration to a spec, and report what became of every key.
+"""`xpc import`: convert another tool's configuration to a spec, and report how every key was imported.
 
 Each kind of source has a folder: `trl`, `axolotl`, `llamafactory`, `torchtune`, `accelerate` (with DeepSpeed), `python`
 (training scripts) and `command` (command lines and shell scripts). `bundle.py` reads bundles of xpc. All of them use

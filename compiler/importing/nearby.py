@@ -49,7 +49,7 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
             # tested first, because a name is looked for in several folders and is missing in most
             if not os.path.exists(path):
                 continue
-            with suppress(OSError, ValueError):  # paths that are missing, too large, or not names of files are skipped
+            with suppress(OSError, ValueError):  # skip files that are unreadable or too large
                 foreign = os.path.isabs(name) and name not in typed
                 refused = name.endswith(".py") or foreign or Workspace(one).outside_fault(name)
                 if _inside(root, path) or not refused:

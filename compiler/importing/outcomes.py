@@ -54,8 +54,8 @@ class Message:
 
 @record
 class Decision:
-    """What a person must decide after `--partial`: a sentence, the files and lines that it is about, and what
-    to write.
+    """A question that a person must decide after `--partial`: a sentence, the files and lines that it is about, and the
+    text to write.
     """
 
     text: str

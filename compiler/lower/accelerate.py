@@ -142,7 +142,7 @@ def _fsdp(spec: Spec) -> dict[str, Json]:
     out: dict[str, Json] = {
         "fsdp_activation_checkpointing": False,
         "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-        # off with fp8, because accelerate 1.15 refuses this option if torchao computes in fp8
+        # accelerate 1.15 refuses `fsdp_cpu_ram_efficient_loading` if torchao computes in fp8
         "fsdp_cpu_ram_efficient_loading": spec.text("precision") != "fp8",
         "fsdp_offload_params": spec.text("strategy.offload") == "cpu",
         "fsdp_state_dict_type": "FULL_STATE_DICT" if full else "SHARDED_STATE_DICT",

@@ -26,9 +26,7 @@ VARIABLES = {
     "OMP_WAIT_POLICY": "whether waiting threads spin (ACTIVE) or sleep (PASSIVE)",
     "PYTORCH_ALLOC_CONF": "settings of torch's GPU allocator (expandable_segments:True)",
 }
-"""Descriptions of the environment variables that the script reads. The first comment of the script lists them in this
-order.
-"""
+"""Descriptions of the environment variables that launch.sh reads. Its first comment lists them in this order."""
 
 LAUNCHER = '"$python" "$here/trainer/launcher.py" '
 

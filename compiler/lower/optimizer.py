@@ -135,8 +135,8 @@ def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
                 kwargs["min_lr_ratio"] = _share(spec, "schedule.min_lr")
             return "warmup_stable_decay", kwargs
         case "polynomial":
-            # transformers' own defaults, but an end of 0.0 if the peak is not above 1e-7: transformers refuses an end
-            # above the peak
+            # transformers' default for the final learning rate is 1e-7. It refuses a final rate that is not below the
+            # peak, so for a peak of at most 1e-7 the final rate is 0.0
             power = spec.get("schedule.power")
             end = 1e-7 if spec.real("optimizer.lr") > 1e-7 else 0.0
             if isinstance(floor, Amount):

@@ -94,8 +94,8 @@ def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> floa
 
 
 def _matrices(spec: Spec, facts: ModelFacts) -> Iterator[Linear]:
-    """The linear modules of a layer that the run trains, and the head, whose `site` is "". For a run with adapters, the
-    matrices of the adapters.
+    """The linear modules of a layer, and the output head (its `site` is ""). For a run with adapters, the adapters'
+    matrices instead.
     """
     if not spec.lora:
         yield from linear_layers(facts)

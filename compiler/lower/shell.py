@@ -37,7 +37,7 @@ def start(name: str, done: str, flags: Mapping[str, str], several: Sequence[str]
 
 
 def command(words: list[str], program: str) -> str:
-    """Shell code that sets the array `command` to the groups of words in `words`, one group per line, and a last word:
-    the path of the file `program` in the bundle's trainer/.
+    """Shell code that sets the array `command`: the texts in `words`, one per line, and then the path of the file
+    `program` in the bundle's trainer/.
     """
     return "\ncommand=(\n" + "".join(f"  {word}\n" for word in words) + f'  "$here/trainer/{program}"\n)\n'

@@ -76,8 +76,8 @@ def _clauses() -> dict[str, list[Setting]]:
 
 
 def _clause_of(spec: Spec, location: Label | None) -> str:
-    """The first word of the line above which a comment silences a finding: the clause at the finding's location. If no
-    setting is there, the result is `train `.
+    """A comment that silences a finding stands above a line of spec.xp; return the first word of this line. It is the
+    clause of the setting at the finding's location, or `train ` if no setting is there.
     """
     if location is None:
         return "train "

@@ -2,7 +2,7 @@
 these bundles.
 
 `members/NAME/` is a complete bundle, and can be run without the other files of the sweep. Next to `members/` are
-`launch.sh`, which starts one member or all of them; `members.txt` with the names of the members in order; `sweep.toml`;
+`launch.sh`, which starts one member or all of them; `members.txt`, which lists the names of the members; `sweep.toml`;
 and README.md.
 """
 

@@ -79,7 +79,7 @@ def _with_later(
             edit, start = edits[inside[0]], places.starts[inside[0]]
             moved = [Edit(Span(each.span.start - start, each.span.end - start), each.text) for each in one.edits]
             text = applied(edit.text, moved)
-            # the places of further errors are those before this correction
+            # this correction moves the text, so the positions of the remaining errors are out of date
             return [_corrected(each, edit, text) for each in out]
         at = None if one.primary is None else places.original(one.primary.span)
         moved_edits = [(places.original(each.span), each.text) for each in one.edits]

@@ -60,7 +60,7 @@ class Change:
 
     @property
     def also(self) -> list[str]:
-        """A phrase for each setting in `follows`, such as `checkpointing goes off`."""
+        """A phrase for each setting that changes as a consequence, such as `checkpointing goes off`."""
         return [_followed(path, value) for path, value in self.follows.items()]
 
 

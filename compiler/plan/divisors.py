@@ -11,7 +11,7 @@ LARGEST = 2**16
 
 
 def divisors(most: int, *numbers: int) -> list[int]:
-    """The divisors of the product of `numbers` up to `most`, from 1 upwards."""
+    """All divisors of the product of `numbers` that are at most `most`, in ascending order."""
     powers: dict[int, int] = {}
     for number in numbers:
         for prime in factors(number):

@@ -106,8 +106,8 @@ def _layer(load: Load, attention: str) -> float | str:
     if attention == "flash" and _row(load, f"full/{precision}", attention) is None:
         # flash attention was not measured for this family; it saves as much as torch's fused kernel without a mask
         return _layer(load, "sdpa")
-    # With adapters, only one kind of attention was measured, here `measured`. The bytes of another kind are these
-    # bytes, plus what the two kinds differ by in full training.
+    # With adapters, only the kind of attention `measured` was measured. For another kind, take its bytes, and add the
+    # difference between the two kinds that was measured in full training.
     for measured in ("sdpa", "eager"):
         tuned, before = _row(load, load.mode, measured), _row(load, f"full/{precision}", measured)
         after = _row(load, f"full/{precision}", attention)

@@ -37,8 +37,8 @@ SURVEYED = "0" * 64
 
 
 def findings(spec: CheckedSpec, folder: str, written: Mapping[str, int]) -> list[dict[str, Any]]:
-    """What the rules find in the rows of these sources, in addition to what `xpc check` reports for the spec. `written`
-    maps the index of a source to the number of its rows in the file that `path` names.
+    """The findings of the rules about the rows of these sources, without those that `xpc check` reports for the spec.
+    `written` maps the index of a source to the number of its rows in the file that `path` names.
     """
     data = list(spec.data)
     for index, many in written.items():

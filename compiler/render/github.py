@@ -17,7 +17,7 @@ _COMMAND = {ERROR: "error", WARNING: "warning"}
 
 
 def render(diagnostics: Sequence[Diagnostic]) -> str:
-    """One workflow command per line. A finding without a position is shown for the complete run."""
+    """One workflow command per line. GitHub shows a finding without a position on the page of the workflow's run."""
     return "".join([_command(diagnostic) + "\n" for diagnostic in diagnostics])
 
 

@@ -25,8 +25,8 @@ class Position:
 
 
 def clamp(source: Source, span: Span) -> Span:
-    """The part of a span that is inside of the text. With it, a message can be shown even if its span is too long by
-    one character.
+    """The part of a span that is inside of the text, so that a finding can be printed even if its span ends one
+    character after the text.
     """
     start = min(max(span.start, 0), len(source.text))
     return Span(start, min(max(span.end, start), len(source.text)))

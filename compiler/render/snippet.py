@@ -13,7 +13,7 @@ the span is shown.
 """
 
 BEFORE = 60
-"""The number of code points that a window shows before the span."""
+"""The number of code points before the span that are shown of a line that is longer than `WIDEST`."""
 
 _CUT = "..."
 

@@ -125,7 +125,7 @@ def _listed(
         if saved is not None and _remembered(memory, name, stamp) == sha256(saved).hexdigest():
             return _list(name, saved)
     data = b"".join(_lines(locations))
-    if len(data) > LARGEST:  # a larger list could not be written into a bundle
+    if len(data) > LARGEST:  # such a large list of images cannot be written into a bundle
         return UNREAD
     made = _list(name, data)
     if memory is not None and changed < time.time() - SETTLED and _stamp(locations)[0] == stamp:

@@ -127,7 +127,7 @@ class Stack:
         return {choice: str(name) for choice, name in self._policy("optimizers").items()}
 
     def lacking(self, what: str) -> Mapping[str, str]:
-        """What the stack lacks of `what`, which is `optimizers` or `schedules`. Maps each name to the reason."""
+        """The optimizers or schedules (`what`) that the stack lacks, by name, each with the reason."""
         return {choice: str(reason) for choice, reason in self._policy(f"{what}_lacking").items()}
 
     def config(self, method: str) -> str:

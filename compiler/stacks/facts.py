@@ -65,7 +65,7 @@ class Facts:
     masks of other families read them.
     """
     fused_head_fails: Names
-    """Families that fail with the fused head, with which the trainer computes the loss."""
+    """Families whose models fail in the trainer's loss if it uses the fused head (`fused_head`)."""
     image_families: Names
     """Families that the stack's trainer is known to train on rows with images."""
     renames_saved: Names
@@ -201,8 +201,8 @@ class Facts:
     set it to true.
     """
     label_smoothing: Literal["extra_forward", "not_divided"]
-    """What is wrong with label smoothing in sft: "extra_forward" (it needs a second forward pass) or "not_divided" (the
-    loss is not divided by the accumulation).
+    """The fault of label smoothing in sft: "extra_forward" (it needs a second forward pass) or "not_divided" (the loss
+    is not divided by the accumulation).
     """
     ld_alpha_counts: Literal["answer", "row"]
     """Where DPOConfig.ld_alpha starts to count tokens with full weight: at the beginning of the answer, or of the

@@ -88,7 +88,7 @@ def _fields(cls: Any) -> dict[str, Any]:
             declared = field.default_factory()
         record: dict[str, Any] = {"type": _type_text(hints[field.name]), "default": _plain(declared)}
         effective = _plain(getattr(requested if field.name == "bf16" else plain, field.name))
-        if effective == "out":  # the class computes this default from output_dir, as it does for run_name
+        if effective == "out":  # the class takes this default, such as that of `run_name`, from output_dir
             effective = _plain(declared)
         elif field.name in MACHINE or (field.name == "report_to" and declared is None):
             record["machine"] = True

@@ -203,7 +203,7 @@ def _block_rewritten(found: Diagnostic, block: PastedBlock, before: str) -> Diag
 
 
 def _command_help(command: re.Match[str]) -> str:
-    """What to write instead of a line of a shell script."""
+    """The help for a line of a shell script: the setting to write instead."""
     if command["variable"] is not None:
         return (
             f'write `launch(env=["{command["variable"][:60]}={command["value"][:60]}"])`, if the run needs the variable'

@@ -16,7 +16,7 @@ from xpc.compiler.files.workspace import read_file
 from xpc.compiler.plan.calibration import Reading
 
 VERSION = 1
-"""The version of the file's format. It must increase with each change after which older readers fail."""
+"""The version of the calibration file's format. It must increase with each change that older readers cannot read."""
 LIMIT = 64 * 2**20
 """Maximum size in bytes of a calibration file."""
 

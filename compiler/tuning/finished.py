@@ -61,7 +61,7 @@ def reading(spec: Spec, files: Mapping[str, bytes], out: str, source: str) -> Re
 
 
 def events(out: str) -> list[dict[str, Any]]:
-    """The events that a run logged at its steps, in order. Raises UsageError."""
+    """The events with a loss and a time that a run logged, from the first step to the last. Raises UsageError."""
     found = []
     try:
         for line in filter(None, read(os.path.join(out, METRICS), LARGEST_METRICS).decode().split("\n")):

@@ -65,7 +65,7 @@ class Slurm(Engine):
         return [
             (f"sbatch {JOB}", "all members, each a task of an array"),
             (f"sbatch --array=0-{len(members) - 1}%8 {JOB}", "all, at most 8 at a time"),
-            (f"sbatch --array=0 {JOB}", "the first one; members.txt has them in order, from 0"),
+            (f"sbatch --array=0 {JOB}", "the first one; members.txt lists them, the member 0 first"),
             (f"sbatch {MEMBERS}/{members[0]}/{JOB}", "the same, as a separate job"),
         ]
 

@@ -55,7 +55,7 @@ def learned(draft: Draft, named: Entries) -> TrainedTurns:
         return TrainedTurns(EVERYONE, any(one.every_end for one in found), everyone)
     for other in found[1:]:
         if (other.roles, other.every_end) != (found[0].roles, found[0].every_end):
-            draft.error(other.entry or found[0].entry or named["datasets"], "another data set trains on other turns",
+            draft.error(other.entry or found[0].entry or named["datasets"], "the data sets train on different turns",
                         "a spec trains on the same turns in all sources")  # fmt: skip
     return found[0] if found else TrainedTurns()
 
@@ -172,7 +172,7 @@ def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
         else:
             draft.mark(one, "mapped", "model.chat_template")
     if shared is not None and shared is not given[0]:
-        draft.note(shared, "each data set names a template")
+        draft.note(shared, "the data sets name their own templates")
     return given[0]
 
 

@@ -132,7 +132,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
         stated = shape and (
             shape != METHODS[draft.method].shapes[0]
             or (columns and draft.method == "sft")
-            # state the format, because a local file may be missing here, so that xpc cannot see it
+            # state the format of a local file, because xpc cannot read it from a file that is missing here
             or found.ref.startswith('"')
         )
         ref = axolotl_evaluation.revised(draft, found.ref, table["revision"]) if "revision" in table else found.ref

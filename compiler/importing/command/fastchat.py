@@ -26,7 +26,8 @@ is called `conversation` shows nothing.
 """
 IMPORTED = re.compile(r"from[ \t]+fastchat[\w.]*[ \t]+import[ \t]+(?:\([^)]{0,1000}\)|[^\n]*)")
 ROWS = re.compile(r"\b(?:make_supervised_data_module|preprocess|\w*SupervisedDataset)\b")
-"""Matches the names of FastChat that make the rows. A script that imports only its arguments has rows of its own."""
+"""Matches FastChat's functions and classes that make the rows. A script that imports none of them makes its own rows.
+"""
 COMMENT = re.compile(r"#[^\n]*")
 
 

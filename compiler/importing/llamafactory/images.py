@@ -55,9 +55,9 @@ def keys(draft: Draft, named: Entries, stage: str, overrides: Overrides) -> None
                     "is not imported: a spec trains it by sft and dpo", "write the spec by hand")  # fmt: skip
     for key in FROZEN:
         if key in named and boolean(named[key]) is False:
-            draft.error(named[key], "a run of a spec never trains the part that reads images", f"write `{key}: true`")
+            draft.error(named[key], "a bundle never trains the part that reads images", f"write `{key}: true`")
         else:
-            draft.note(named.get(key), "a run of a spec freezes the part that reads images")
+            draft.note(named.get(key), "a bundle always freezes the part that reads images")
     _pixels(draft, named)
     for key in MEDIA[2:]:
         draft.note(named.get(key), "it concerns videos, sound, or other models")

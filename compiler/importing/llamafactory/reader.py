@@ -261,7 +261,8 @@ def _megatron(draft: Draft, named: Entries) -> None:
         if one is not None and integer(one) in (None, 0, 1):
             draft.note(one, "nothing is split")
         elif one is not None:
-            draft.error(one, "the stack has no Megatron", "name a sharding file by `--deepspeed` or `--accelerate`")
+            draft.error(one, "the stack has no Megatron",
+                        "name a DeepSpeed file by `--deepspeed`, or accelerate's YAML by `--accelerate`")  # fmt: skip
 
 
 def _kernels(draft: Draft, named: Entries) -> None:

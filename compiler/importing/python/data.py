@@ -30,7 +30,7 @@ UNCHANGED = (
 
 @mutable
 class Data:
-    """What a script's operations on a dataset amount to: which split and which rows are used, which rows are held out,
+    """The result of a script's operations on a dataset: which split and which rows are used, which rows are held out,
     and which columns are computed.
     """
 
@@ -50,7 +50,7 @@ class Data:
     """Whether the script removes columns."""
     length: Argument | None = None
     end: str = ""
-    """What the script appends to the tokens of an answer, as in `MappedColumns.end`."""
+    """The token that the script appends to the tokens of an answer, as in `MappedColumns.end`."""
     ended: bool = False
     """Whether each row ends with the end token, because the script adds it, or because the trainer packs texts."""
     columns: dict[str, object] = field(factory=dict)

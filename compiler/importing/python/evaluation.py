@@ -55,7 +55,7 @@ def write(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: D
     chain = chain_of(given.value)
     other = understood(machine, chain)
     if other.holdout is not None and data.holdout is not None and other.held in ("test", "validation"):
-        draft.note(found, "the rows that are held out")
+        draft.note(found, "the spec evaluates on the held-out rows, as the script does")
         some = other.take or other.limit
         if some is not None and isinstance(some.value, int):
             why = (

@@ -18,7 +18,7 @@ POSITIONS = {
     "GKDTrainer": ("model", "teacher_model", "args"),
     "Trainer": ("model", "args", "data_collator", "train_dataset", "eval_dataset"),
 }
-"""The names of the positional arguments of each trainer, in order."""
+"""The names of each trainer's positional arguments, from the first to the last."""
 OTHERS = (
     ("PPOTrainer", "PPO, which the language does not have"),
     ("Seq2SeqTrainer", "a model with an encoder, and the language trains decoders"),

@@ -97,8 +97,8 @@ def _folder(trainer: Object) -> str:
 
 
 def _settings(trainer: Object) -> list[object]:
-    """The known values from which a trainer is made, in order: its arguments, those of its configuration, and those of
-    the calls that make its model and its rows. Unknown values are left out.
+    """The known values from which a trainer is made, in this sequence: its arguments, those of its configuration, and
+    those of the calls that make its model and its rows. Unknown values are left out.
     """
     out: list[object] = []
     left: list[object] = [trainer]

@@ -27,7 +27,9 @@ SELF = re.compile(
 PIPED = re.compile(r"echo\s([^|]*)\|(?!\|)(.+)", re.S)
 """Matches a pipeline that begins with `echo`, such as `echo $NAME | cut -d/ -f2`."""
 CACHED = re.compile(r"(?:find|ls)\s.*/models--([\w.-]+?)--([\w.-]+)/snapshots\b.*", re.S)
-"""Matches a search for the folder of a model in the hub's cache; the folder's name has the model's name."""
+"""Matches a command that searches the hub's cache for a model, such as `ls ~/hub/models--org--name/snapshots`. The path
+contains the model's name.
+"""
 HOSTS = re.compile(r"scontrol\s+show\s+hostnames?\b[^|;&]*")
 """Matches `scontrol show hostnames $SLURM_JOB_NODELIST`, which prints the name of each node on a line."""
 HOSTS_COUNTED = re.compile(HOSTS.pattern + r"\|\s*wc\s+-[lw]\s*")

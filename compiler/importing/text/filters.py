@@ -80,14 +80,15 @@ OLD = re.compile(
     r"(?P<begin>\^?)(?P<open>\(?)(?P<space>(?:\\s|\[\[:space:\]\]| )\*)?(?P<text>(?:[^][*^$+?(){}|\\]|\\[-./\"'$*])*)"
     r"(?:(?P<close>\))(?P<next>[^][*^$+?(){}|\\.]*))?(?:(?P<kind>\.|\\S|\[[^][]{1,40}\])(?P<many>[*+])(?P<tail>[^][*^$+?(){}|\\.]*))?(?P<end>\$?)"
 )
-"""Matches the patterns of sed that are followed, such as `^\\(lr:\\).*`: a text, and then one repeated class of
-characters, which another text may end. A group may only contain the beginning.
+"""Matches the patterns of sed that the import understands, such as `^\\(lr:\\).*`. Such a pattern is a plain text, then
+perhaps one repeated character class such as `.*`, and then perhaps another plain text. Only the beginning may be in a
+group.
 """
 
 
 def replaced(command: str, text: str, extended: bool = False) -> str | None:
-    """Apply the command `s/OLD/NEW/g` of sed to a text, or delete lines by `/OLD/d`. OLD is a pattern that `OLD`
-    matches; None for anything else. `extended` is the option -E.
+    """Apply sed's command `s/PATTERN/NEW/g` or `/PATTERN/d` (delete lines) to a text. None for any other command, and
+    for a PATTERN that the regular expression `OLD` does not match. `extended` is the option -E.
     """
     deletes = command.startswith("/") and command.endswith("/d") and len(command) > 3
     mark = "/" if deletes else command[1:2]
@@ -187,4 +188,4 @@ PRINTED: Mapping[str, Callable[[list[str]], str | None]] = {
     "basename": _name, "dirname": lambda words: posixpath.dirname(words[0].rstrip("/")) or ".", "expr": _result,
     "seq": _numbers, "echo": " ".join, "realpath": " ".join,
 }  # fmt: skip
-"""What commands with known arguments print; None if it is not known."""
+"""For each of these commands, a function that returns its output for known arguments; None for an unknown output."""

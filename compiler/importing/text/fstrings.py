@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 BEGIN = re.compile(r"""#[^\n]*|(?<![\w])([rbfuRBFU]{0,2})(\'\'\'|\"\"\"|\'|\")""")
-"""Matches a comment, or for the beginning of a string."""
+"""Matches a comment, or the beginning of a string."""
 
 
 def requoted(text: str) -> str:

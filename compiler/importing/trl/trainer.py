@@ -107,7 +107,7 @@ def _length(draft: Draft, named: Entries) -> None:
     count = integer(steps) if steps is not None and not steps.empty else None
     if steps is not None:
         if steps.empty or (count is not None and count <= 0):
-            draft.note(steps, "no number of steps: the length of the run is in epochs")
+            draft.note(steps, "it states no number of steps, so the number of epochs decides")
         elif count is None:
             draft.error(steps, "it takes a whole number")
         else:

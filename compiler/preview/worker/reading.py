@@ -63,8 +63,8 @@ class Capture:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """A context that stores the tokenized data before truncation. This is the first dataset with tokens that
-        `Dataset.map` gets or returns. In a mixture of shapes, it is the first one with the rows of all shapes.
+        """A context that stores the tokenized data before truncation: the first dataset with token ids that
+        `Dataset.map` gets or returns. For a mixture of shapes, it is the first one that has the rows of all shapes.
         """
         import importlib
         import sys

@@ -175,7 +175,7 @@ class Scan:
 
     def _mixed_numbers(self, order: Any) -> list[int] | None:
         """The numbers of the rows of a mixture of shapes. `order` has the places of the rows in the joined table."""
-        if self.by_shape is None or len(self.by_shape) != len(self.tokenized):  # not a mixture, or texts are split
+        if self.by_shape is None or len(self.by_shape) != len(self.tokenized):  # no mixture, or a text is several rows
             return None
         return self.by_shape if order is None else [self.by_shape[one.as_py()] for one in order.column(0)]
 

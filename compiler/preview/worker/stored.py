@@ -16,7 +16,7 @@ FIRST_OF_HUB = 1000
 
 
 def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the stored rows in order, as Arrow tables of at most `BATCH` rows. Raises RunError."""
+    """Yield the stored rows from the first to the last, as Arrow tables of at most `BATCH` rows. Raises RunError."""
     import datasets
 
     sources, bundle = session.core("data_sources"), session.bundle

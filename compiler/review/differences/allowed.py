@@ -1,5 +1,5 @@
-"""What a spec newly allows: warnings that a comment silences, and settings that turn off a check of the run or let
-foreign code run.
+"""Find the permissions that a spec newly gives: comments that silence warnings, and settings that turn off a check of
+the run or let foreign code run.
 
 A reviewer must see these, because nothing else of the run may change: `# xpc: allow XP410 the reason` only removes a
 warning.
@@ -46,7 +46,9 @@ class Allowed:
 
 
 def newly_allowed(before: Iterable[CheckedSpec], after: Iterable[CheckedSpec]) -> tuple[Allowed, ...]:
-    """What the specs in `after` allow, and those in `before` do not. Several specs are the members of a sweep."""
+    """The permissions that the specs in `after` give and those in `before` do not. Several specs are the members of a
+    sweep.
+    """
     was, now = _counts(before), _counts(after)
     return tuple(one for key, (count, one) in now.items() if count > was.get(key, (0, None))[0])
 

@@ -8,7 +8,7 @@ from xpc.grammar.codes import CODES as SYNTAX
 
 
 def all_codes() -> dict[str, tuple[str, str, str]]:
-    """For every code, in order: its slug, severity and explanation."""
+    """The slug, severity and explanation of every code, sorted by code."""
     found = {code: (slug, severity, explanation(code)) for code, (slug, severity) in CODES.items()}
     found |= {
         code: (one.slug, "note" if one.slug == "more-errors" else "error", explanation(code))

@@ -72,7 +72,7 @@ def _misplaced(spec: Spec, source: DataSource, given: list[str]) -> Finding | No
     if number is not None and source.shape != "tokens":
         return Finding(
             source.label,
-            f"`columns` of {name} uses `{number}`, which usually numbers the rows, as a text",
+            f"`columns` of {name} uses `{number}` as a text, but a column of this name usually numbers the rows",
             "name the column with the text, such as `question`",
         )
     if spec.text("method") == "sft" and given and given[-1].lower() in WORSE:

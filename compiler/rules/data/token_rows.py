@@ -179,7 +179,9 @@ MARKS = {
         "add the end token to the ids (and labels), or write the rows as texts, which get one",
     ),
 }
-"""What is probably wrong in tokenized rows (`data/export_marks.py`, `data/file_counts.py`), and what to write."""
+"""For each suspicious property of tokenized rows (`data/export_marks.py`, `data/file_counts.py`): the message and the
+help.
+"""
 
 
 @rule("XP157", "tokens-learned-otherwise", "warning")

@@ -162,24 +162,26 @@ def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
     location, clip = spec.extra_location("deepspeed", name), spec.real("optimizer.clip")
     sums = str(spec.extra_value("deepspeed", "data_types.grad_accum_dtype")).lower()
     if spec.zero_stage == 3:
-        why, help, label = "zero3 always computes it", "write `strategy zero2`", spec.label("strategy", "the strategy")
+        why, help = "zero3 always computes the norm", "write `strategy zero2`"
+        label = spec.label("strategy", "the strategy")
     elif clip > 0:
         why, help, label = (
-            f"clipping at {clip:g} needs it",
+            f"clipping at {clip:g} needs the norm",
             "write `clip = 0`",
             spec.label("optimizer.clip", "the clipping"),
         )
     elif spec.text("strategy.offload") != "none":
-        why, help = "an offloaded optimizer needs it", "leave `offload` out"
+        why, help = "an offloaded optimizer needs the norm", "leave `offload` out"
         label = spec.label("strategy.offload", "the offload")
     elif spec.zero_stage == 1 and spec.text("precision") == "bf16" and sums == "fp32":
-        why, help = "zero1 needs it where bf16 gradients are summed in fp32", "leave `data_types.grad_accum_dtype` out"
+        why = "zero1 needs the norm if it sums bf16 gradients in fp32"
+        help = "leave `data_types.grad_accum_dtype` out"
         label = spec.extra_location("deepspeed", "data_types.grad_accum_dtype")
     else:
         return
     yield Finding(
         location,
-        f"the gradient's norm cannot be turned off: {why}",
+        f"`{name}` cannot be false: {why}",
         write(f"{name} = true", f", or {help}"),
         (label,),
     )

@@ -55,7 +55,7 @@ def variable(text: str) -> str:
 
 
 def _instead(name: str) -> str:
-    """What to write instead of a variable that the launch sets."""
+    """The help for a variable that the launch sets: the setting to write instead."""
     return f"remove the variable: {OWNERS.get(name, 'the launch sets it')}"
 
 

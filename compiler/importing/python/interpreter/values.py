@@ -98,7 +98,7 @@ class Row:
 
 @record
 class Text:
-    """A string that contains columns of a row: its parts in order, such as `("Q: ", Column("question"))`."""
+    """A string that contains columns of a row, as a sequence of its parts, such as `("Q: ", Column("question"))`."""
 
     parts: tuple[object, ...]
 
