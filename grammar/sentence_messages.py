@@ -35,9 +35,13 @@ FORMS = (
 )
 """Patterns for a wrong text after the dataset in the first line, such as `epochs=3`. Each has the text of the help."""
 COUNT = re.compile(r"\b(for\s+(\d[\d_]*)([A-Za-z]*))\s*(?:with\s+|#.*)?$")
-"""The end of a first line up to an error: a length without its unit, before `with`, a comment or nothing."""
+"""Matches the end of the text before an error in the first line: a length without its unit, as in `for 3`. `with` or a
+comment may follow it.
+"""
 NO_DATA = re.compile(r"\bon[ \t]+(?:for|with)[ \t]+$")
-"""The end of a first line up to an error: `for` or `with`, which the parser reads as the name of the dataset."""
+"""Matches the end of the text before an error in the first line: `on for` or `on with`. The parser reads `for` or
+`with` as the name of the dataset.
+"""
 INSTEAD_OF_ON = ("using", "over", "from", "against", "to", "at", "in")
 """Words that users write before the dataset instead of `on`."""
 
@@ -72,7 +76,7 @@ def _missing_data(location: ParserPosition) -> Diagnostic | None:
 def _length(location: ParserPosition, since: list[str]) -> Diagnostic | None:
     """The error for a length without its unit, such as `for 3 with lora`, or without a space, such as `for 3epochs`.
 
-    `since` lists the kinds of what the parser has read since `train`.
+    `since` lists the kinds of the tokens that the parser has read after `train`.
     """
     # in `for 3epochs with lora`, the parser reads `with` as the unit of the length
     count = COUNT.search(location.source.text[: location.span.start]) if location.word == "with" else None

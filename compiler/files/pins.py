@@ -40,8 +40,8 @@ class Pin:
 
 @record
 class Environment:
-    """The packages of one pip command: `requirements` are the requirements in the command, and the other packages are
-    all that pip installs for them.
+    """The packages of one pip command: `requirements` are those that the command names, and `resolved` are all packages
+    that pip installs for them, each with its version.
     """
 
     requirements: tuple[str, ...]

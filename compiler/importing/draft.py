@@ -263,7 +263,7 @@ class Draft:
             return
         value = typed(path, entry)
         if value is None:
-            self.error(entry, f"it takes {BY_PATH[path].kind.phrase}")
+            self.error(entry, f"the value must be {BY_PATH[path].kind.phrase}")
             return
         self.put(path, value, entry, weak=weak)
 

@@ -175,7 +175,7 @@ def _row(row: object, location: str) -> Key:
         if not isinstance(value, kind):
             raise MalformedTable(f"{location}: `{column}` takes a {kind.__name__}, not {value!r}")
     if not any(row.get(column) for column in OUTCOMES):
-        raise MalformedTable(f"{location} has no outcome: it takes one of {', '.join(OUTCOMES)}")
+        raise MalformedTable(f"{location} has no outcome: it needs one of {', '.join(OUTCOMES)}")
     if "usual" in row and not row.get("irrelevant"):
         raise MalformedTable(f"{location} has `usual` and no `irrelevant`, which states why the value changes nothing")
     return Key(**{**row, **({"usual": tuple(row["usual"])} if "usual" in row else {})})

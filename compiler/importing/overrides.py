@@ -164,7 +164,7 @@ def machine(text: str) -> str:
     """
     found = re.fullmatch(r"\s*(?:(\d{1,4})\s*x\s*)?([\w.-]+)\s*", text)
     if found is None or not 0 < int(found[1] or 1) <= 1024:
-        raise ValueError("it takes a count and a GPU, such as `8 x h100-80gb`, or `cpu`")
+        raise ValueError("the value must be a count and a GPU, such as `8 x h100-80gb`, or `cpu`")
     count, gpu = found.groups()
     if gpu != "cpu" and registry.find_gpu(gpu) is None:
         # imported only here, because only an unknown name needs it

@@ -43,7 +43,7 @@ def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int |
     elif (integer(buffer) or 0) > 1:
         draft.put("data.shuffle_buffer", integer(buffer), buffer)
     else:
-        draft.error(buffer, "it takes a number of rows, at least 2", f"write `{buffer.key}: {usual}`")
+        draft.error(buffer, "the value must be a number of rows, at least 2", f"write `{buffer.key}: {usual}`")
 
 
 def _why_complete(draft: Draft) -> str:

@@ -18,7 +18,7 @@ HEADS: Mapping[str, tuple[int, int]] = {
     "in_place": (8, 8),  # a Triton cross entropy that overwrites the fp32 logits with the gradient
     # scaled logits and log-softmax of both the student and the teacher, the divergence, and its gradients (trl 0.24)
     "divergence": (22, 44),
-    # the tensors of "divergence" and, for `beta` between 0 and 1, those of the mixture of both models' probabilities
+    # as "divergence", and for `beta` between 0 and 1 also the tensors of the mixture of both models' probabilities
     "mixture": (36, 72),
     "fused": (0, 0),  # this head computes logits in chunks; `_fused` counts its bytes
     "trl_fused": (0, 0),

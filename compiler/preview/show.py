@@ -184,7 +184,7 @@ def _verdicts(verdicts: Sequence[Mapping[str, str]], paint: Paint) -> Iterator[s
 
 
 def surveyed(found: Mapping[str, Any]) -> str:
-    """A title for the findings about all rows that were read and that `xpc check` does not read."""
+    """A title for the findings about rows that only the preview has read, and not `xpc check`."""
     return f"in the {sum(found['written'].values()):,} rows that `xpc check` does not read:"
 
 

@@ -141,11 +141,13 @@ class Derivation(OpenSpec):
             state, typed = ("turns it on", "checkpointing") if value else ("leaves it off", "checkpointing = false")
             if not value or self._is_noted():
                 self.note(
-                    path, f"no checkpointing is written: xpc {state}, {why}", f"`memory({typed})` states this choice"
+                    path,
+                    f"the spec states no checkpointing: xpc {state}, {why}",
+                    f"`memory({typed})` states this choice",
                 )
         else:
             self.note(
-                path, f"no strategy is written: xpc takes {value}, {why}", f"`strategy {value}` states this choice"
+                path, f"the spec states no strategy: xpc takes {value}, {why}", f"`strategy {value}` states this choice"
             )
         return True
 
@@ -228,7 +230,7 @@ class Derivation(OpenSpec):
         if self.hardware.world > 1:
             self.note(
                 "strategy",
-                f"no strategy is written: xpc takes ddp on {self.hardware.world} processes",
+                f"the spec states no strategy: xpc takes ddp on {self.hardware.world} processes",
                 "`with zero2`, `zero3` or `fsdp` shards the model states",
             )
 
@@ -243,7 +245,7 @@ class Derivation(OpenSpec):
         reason = f"compute capability {gpu.compute_capability} {'has' if name == 'bf16' else 'has no'} bf16"
         self.set("precision", name, reason, DEFAULT)
         alone = "; `precision fp32(tf32)` computes in TF32 alone" if "precision.tf32" in self.values else ""
-        message = f"no precision is written: xpc takes {name} on {gpu.name} ({reason})"
+        message = f"the spec states no precision: xpc takes {name} on {gpu.name} ({reason})"
         self.note("precision", message, f"`precision {name}` states this choice{alone}")
 
     def _attention(self) -> None:
@@ -290,7 +292,7 @@ class Derivation(OpenSpec):
             longer = "longer rows are cut" + ("" if cut == "uncounted" else ", and the run counts them")
         self.note(
             "batch.seq",
-            f"no longest sequence is written: xpc takes seq={seq}; {longer}",
+            f"the spec states no longest sequence: xpc takes seq={seq}; {longer}",
             f"`seq={seq}` states this choice",
         )
 
@@ -309,7 +311,7 @@ class Derivation(OpenSpec):
         if self._is_noted():
             self.note(
                 "data.workers",
-                f"no workers are written: {workers} processes tokenize; {why}",
+                f"the spec states no `workers`: {workers} processes tokenize; {why}",
                 f"`data(workers={workers})` states this choice",
             )
 
@@ -339,7 +341,7 @@ class Derivation(OpenSpec):
         if "train.epochs" not in self.values and "train.steps" not in self.values:
             self.set("train.epochs", 3.0, "transformers' own", DEFAULT)
             self.note(
-                "train.epochs", "no length is written: the run lasts 3 epochs", "`for 3 epochs` states this choice"
+                "train.epochs", "the spec states no length: the run lasts 3 epochs", "`for 3 epochs` states this choice"
             )
         if "data.exhausted" not in self.values and any(one.share is not None for one in self.data):
             self.set("data.exhausted", "stop", "", DEFAULT)

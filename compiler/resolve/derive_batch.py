@@ -53,7 +53,9 @@ def _derived_gbs(of: OpenSpec, world: int, micro: int | None, accum: int | None)
     gbs = max(1, round(DEFAULT_GBS / unit)) * unit
     why = f"the multiple of {unit} nearest to {DEFAULT_GBS}"
     of.set("batch.gbs", gbs, why, DEFAULT)
-    of.note("batch.gbs", f"no global batch is written: xpc takes gbs={gbs}, {why}", f"`gbs={gbs}` states this choice")
+    of.note(
+        "batch.gbs", f"the spec states no global batch: xpc takes gbs={gbs}, {why}", f"`gbs={gbs}` states this choice"
+    )
     return gbs
 
 
@@ -62,7 +64,7 @@ def _derived_micro(of: OpenSpec, gbs: int, world: int, planned: plan.Micro | Non
     if of.model.model_type in IMAGE_FAMILIES:
         of.set("batch.micro", 1, "the memory of images is not known")
         if gbs % world == 0:
-            known = "no micro-batch is written: xpc takes micro=1, because the memory of images is not known"
+            known = "the spec states no micro-batch: xpc takes micro=1, because the memory of images is not known"
             of.note("batch.micro", known, "`micro=1` states this choice")
         return 1
     strategy = str(of.get("strategy"))
@@ -84,7 +86,7 @@ def _derived_micro(of: OpenSpec, gbs: int, world: int, planned: plan.Micro | Non
     if gbs % world == 0:
         of.note(
             "batch.micro",
-            f"no micro-batch is written: xpc takes micro={chosen.value}, {chosen.why}",
+            f"the spec states no micro-batch: xpc takes micro={chosen.value}, {chosen.why}",
             f"`micro={chosen.value}` states this choice",
         )
     return chosen.value

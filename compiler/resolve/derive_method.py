@@ -90,7 +90,7 @@ def note_frozen_dtype(of: OpenSpec) -> None:
     fp32 = "model.dtype" not in of.values or of.values["model.dtype"].origin.kind == DEFAULT
     rounds = of.get("strategy") == "zero3"  # under ZeRO-3, DeepSpeed loads weights in the run's precision
     if fp32 and not rounds and of.get("precision") == "bf16" and "lora.bits" not in of.values:
-        message = "no dtype is written for the frozen base: xpc takes fp32; each linear layer computes with a bf16 copy"
+        message = "the spec states no dtype of the frozen base: xpc takes fp32; linear layers compute with bf16 copies"
         help = (
             "`model(dtype=fp32)` states this choice; `model(dtype=bf16)` keeps one copy, and adds the layers' outputs "
         )

@@ -27,7 +27,7 @@ def find_hardware(loaded: MergedSpec, values: dict[Path, Value], model: Model, p
         if "hardware" not in loaded.items:
             problems.report(
                 "XP190",
-                f"no hardware is written, so {DEFAULT_GPUS} x {DEFAULT_GPU} is assumed",
+                f"the spec states no hardware, so {DEFAULT_GPUS} x {DEFAULT_GPU} is assumed",
                 model.label,
                 help=f"`hardware {DEFAULT_GPUS} x {DEFAULT_GPU}` states this choice",
             )

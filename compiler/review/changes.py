@@ -46,7 +46,7 @@ class Comparison:
     argument is a sweep and the other a single run. `axes` are the swept settings of each argument with their numbers of
     values, if these are not the same in both. `launchers` are changes in the files that start a sweep. `counts` are the
     numbers of runs, and `totals` are the changes in GPU-hours, disk space and cost, summed over all members that
-    differ. `allowed` are silenced warnings and the like that only the second argument has.
+    differ. `allowed` are the permissions that only the second argument gives.
     """
 
     before: str

@@ -18,7 +18,7 @@ def below(names: Sequence[str], path: str) -> Sequence[str]:
     """Select the paths below a folder from sorted paths, by binary search."""
     if path in ("", "."):
         return names
-    return names[bisect_left(names, path + "/") : bisect_left(names, path + "0")]  # "0" is the character after "/"
+    return names[bisect_left(names, path + "/") : bisect_left(names, path + "0")]  # "0" follows "/" in ASCII
 
 
 def followed(path: str, link: Callable[[str], str | None]) -> Iterator[str]:

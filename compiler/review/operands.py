@@ -276,7 +276,7 @@ def _members(folder: str) -> Operand:
         raise UsageError(f"{folder} is a sweep without members")
     others = [f"members/{name}" for name in {*os.listdir(os.path.join(folder, "members"))} - {*names}]
     others += [name for name in os.listdir(folder) if name != "members"]
-    # the file comes first if a manifest entry has the same name
+    # if a file and an entry of the manifest have the same name, the file counts
     launchers = dict.fromkeys(others, f"{UNLISTED} {folder}") | files_at_top(folder)
     return Operand(folder, tuple(runs), sweep=True, axes=_axes_on_disk(folder), launchers=launchers)
 

@@ -18,7 +18,8 @@ from xpc.grammar.record import field, mutable, record
 SETTINGS = (
     "safe.bareRepository=explicit",
     "protocol.allow=never",
-    # "" turns the file monitor off in every version of git; before 2.36, git would start a program named `false`
+    # "" turns the file monitor off in every version of git; with the value `false`, git before 2.36 starts a program of
+    # this name
     "core.fsmonitor=",
     f"core.hooksPath={os.devnull}",
 )
@@ -26,7 +27,7 @@ SETTINGS = (
 ignore settings that they do not know.
 """
 VARIABLES = {
-    "GIT_ALLOW_PROTOCOL": "",  # overrides the `protocol.NAME.allow` of every configuration file
+    "GIT_ALLOW_PROTOCOL": "",  # overrides `protocol.NAME.allow` in git's configuration files
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_NO_LAZY_FETCH": "1",

@@ -19,7 +19,7 @@ STOPPED = (
         ", but only the one that a run writes when it is stopped: with `full_state = false`, others have only weights",
     ),
 )  # fmt: skip
-"""Keys of the previous run, their values, and what these mean for its checkpoints: the end of the sentence."""
+"""Values with which the previous run may have few checkpoints: the key, its value, and the end of the sentence."""
 DIVISION = f"{HEAD}run.division."
 FILES = ("accelerate.yaml", "deepspeed.json")
 

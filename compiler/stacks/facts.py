@@ -213,7 +213,7 @@ class Facts:
     row, although no token predicts it.
     """
     losses_not_divided: Names
-    """Methods whose loss nobody divides by the accumulation, neither transformers nor the trainer."""
+    """Methods whose loss is divided by the accumulation neither in transformers nor in the trainer."""
     dapo_counts_a_round: bool
     """Whether grpo's loss `dapo` is divided by the tokens of a complete round of generation, instead of the tokens of
     one step.

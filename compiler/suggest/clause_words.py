@@ -23,7 +23,7 @@ LEAST = 4
 MOST = 7
 """The largest number of words of a name that is compared with descriptions."""
 ENDING = 3
-"""The largest number of letters in which two such words may differ at the end."""
+"""Two words count as the same word if they differ in at most this many letters at their ends."""
 
 
 @record
@@ -120,6 +120,6 @@ def _names(path: str) -> frozenset[str]:
 
 @cache
 def _description(path: str) -> frozenset[str]:
-    """The words of a setting's description that say something about it."""
+    """The words of a setting's description, without words such as `the` that say nothing about the setting."""
     text = " ".join(one for one in parts(schema.BY_PATH[path].doc) if one not in fillers())
     return frozenset(word for word in words(text) if weight(word) == 1.0)

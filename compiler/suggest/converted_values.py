@@ -142,8 +142,8 @@ def _flag(row: Setting, text: str) -> str | None:
 
 
 def _is_ratio(name: str, text: str) -> bool:
-    """Whether a number after a name is a ratio. A learning rate is none, although its setting also accepts a share:
-    `min_learning_rate = 0.1`, `end_rate = 1e-6`.
+    """Whether a number after a name is a ratio. A learning rate, as in `end_rate = 1e-6`, is not a ratio, although its
+    setting also accepts a share.
     """
     if "learning" in name.lower() or (name.lower().endswith("rate") and abs(float(text)) < 1e-3):
         return False

@@ -65,7 +65,7 @@ def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -
 
 def offloaded(at: Label, near: str | None) -> str | None:
     """The choice of `offload` for `offload = true`. ZeRO 1 and 2 keep the weights whole on each GPU, so they offload
-    the optimizer's states alone. `near` is the choice for the other strategies; it stays for any other value.
+    the optimizer's states alone. `near` is the choice for the other strategies; any other value gets it, too.
     """
     before = at.source.text[max(0, at.span.start - 200) : at.span.start]
     return "optimizer" if near == "cpu" and at.typed in SWITCHES and re.search(r"\bzero[12]\b[^}]*$", before) else near

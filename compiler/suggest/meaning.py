@@ -35,7 +35,7 @@ ENOUGH = 0.62
 SAME = 0.99
 """The similarity of two names with the same words."""
 OWN = 0.15
-"""Is added to the similarity of two names if one is a setting's own name in xpc and the other misspells it."""
+"""The bonus for the similarity of a name and a setting if the name misspells xpc's own name of the setting."""
 
 
 @record

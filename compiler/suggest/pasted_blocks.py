@@ -210,8 +210,8 @@ CALL = re.compile(r"(?P<clause>\w+)\((?P<settings>.*)\)")
 
 
 def of_one_clause(advised: list[tuple[str | None, str]]) -> list[tuple[str | None, str]]:
-    """Decide between several clauses by the other settings of the block: beside `lora(alpha=32)`, `rank = 16` is
-    `lora(rank=16)`, and not `optimizer(rank=16)`.
+    """If a setting of a pasted block may belong to several clauses, let the block's other settings decide: next to
+    `lora(alpha=32)`, `rank = 16` is `lora(rank=16)`, and not `optimizer(rank=16)`.
     """
     heads = {call["clause"] for form, _ in advised if form is not None and (call := CALL.fullmatch(form))}
     out: list[tuple[str | None, str]] = []

@@ -1,4 +1,4 @@
-"""Guess which model, dataset or GPU a name stands for that the registry does not have.
+"""For a name that the registry does not have, guess which model, dataset or GPU it stands for.
 
 A name is parsed into words and sizes: `llama3.1-8b-it` is llama, 3.1 and 8b, and a chat model. A suggestion has the
 same sizes. For the name of a base model, no chat model is suggested.

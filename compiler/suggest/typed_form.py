@@ -123,7 +123,7 @@ def written(row: Setting, unknown: UnknownName) -> str:
 
 
 def clause_line(name: str, unknown: UnknownName) -> str:
-    """A clause as a line with the value that the user wrote after its name: `save(every=5)` for `save=5` in `eval`."""
+    """A line with a clause and the user's value: if a user writes `save=5` in `eval`, the line is `save(every=5)`."""
     row, times = schema.BY_PATH.get(name), schema.BY_PATH.get(f"{name}.every")
     if times is not None and _takes(times, unknown) and (row is None or not _takes(row, unknown)):
         return f"{name}(every={unknown.typed})"

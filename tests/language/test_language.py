@@ -257,7 +257,7 @@ def test_assumed_length_is_reported(method, batch, words):
     text = spec(f"method {method}", batch=f"gbs=128 micro=16{batch}").replace(" seq=1024", "")
     notes = [one for one in of(checked(text), "XP190") if "longest sequence" in one.message]
     assert [one.message for one in notes] == (
-        [f"no longest sequence is written: xpc takes seq=1024; {words}"] if words else []
+        [f"the spec states no longest sequence: xpc takes seq=1024; {words}"] if words else []
     ), shown(checked(text))
     stated = checked(text.replace("gbs=128", "seq=1024 gbs=128"))
     assert not [one for one in of(stated, "XP190") if "longest sequence" in one.message]

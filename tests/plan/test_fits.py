@@ -224,7 +224,7 @@ def test_a_micro_batch_that_nobody_wrote_is_one_that_fits() -> None:
     assert spec.get("eval.micro") == spec.integer("batch.micro")
     more = changes.changed(spec, {"batch.micro": 2 * spec.integer("batch.micro")})
     assert plan(more).verdict != FITS
-    notes = [one.message for one in checked(text).problems if "micro-batch is written" in one.message]
+    notes = [one.message for one in checked(text).problems if "states no micro-batch" in one.message]
     assert len(notes) == 1
     assert chosen.origin.why in notes[0]
 

@@ -116,7 +116,7 @@ def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
     """
     value = integer(entry)
     if value is None or value < 1:
-        draft.error(entry, "it takes a whole number above 0")
+        draft.error(entry, "the value must be a whole number above 0")
         return
     setattr(found, slot, value)
     found.entries.append(entry)

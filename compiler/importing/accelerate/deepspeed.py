@@ -232,7 +232,7 @@ def _level(draft: Draft, level: Entry | None) -> int | None:
     if found is not None and found in STAGES:
         draft.put("strategy", STAGES[found], level)
     else:
-        draft.error(level, "it takes 0, 1, 2 or 3")
+        draft.error(level, "the value must be 0, 1, 2 or 3")
     return found
 
 

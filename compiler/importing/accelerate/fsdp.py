@@ -127,7 +127,7 @@ def _sharding(draft: Draft, entry: Entry) -> tuple[str, bool | None] | None:
         draft.put("strategy.offload", "cpu", entry)
     unexpected = [one for one in terms if one not in (*old, "auto_wrap", "offload")] or old[1:]
     if unexpected:
-        legal = "it takes one sharding strategy, and with it `auto_wrap` and `offload`"
+        legal = "the value may contain one sharding strategy, `auto_wrap` and `offload`"
         draft.error(entry, f"{legal}, but not `{unexpected[0]}`")
         return None
     return SHARDING[(old or ["full_shard"])[0].upper()]

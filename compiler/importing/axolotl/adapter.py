@@ -19,8 +19,8 @@ ADAPTER_OPTIONS = {
     "lora_target_parameters": "lora.parameters", "loraplus_lr_ratio": "lora.lr_ratio",
     "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""The setting for each key about adapters that needs no code of its own. `loraplus_lr_ratio` stands before
-`loraplus_lr_embedding`, because the learning rate of the embeddings is only legal with the ratio.
+"""The keys about adapters that have the same meaning as a setting, each with this setting. `loraplus_lr_ratio` stands
+before `loraplus_lr_embedding`, because the learning rate of the embeddings is only legal with the ratio.
 """
 
 

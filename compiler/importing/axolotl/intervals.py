@@ -35,7 +35,7 @@ def intervals(draft: Draft, named: Entries) -> None:
             continue
         times = number(one) if one is not None and not one.off else None
         if one is not None and not one.off and (times is None or times < 0):
-            draft.error(one, "it takes a number that is not negative")
+            draft.error(one, "the value must be a number that is not negative")
         elif one is not None and times and has_needed(named, steps):
             draft.error(one, f"`{steps}` on line {named[steps].line} is set, too", "keep one of the two")
         elif one is not None and times and times * epochs > 1:

@@ -21,7 +21,7 @@ def precision(draft: Draft, named: Entries) -> None:
     given = {key: named[key] for key in keys if key in named}
     for one in given.values():
         if boolean(one) is None and not one.empty and not (one.key == "bf16" and one.value in ("auto", "full")):
-            draft.error(one, "it takes true, false, auto or full")
+            draft.error(one, "the value must be true, false, auto or full")
     on = [key for key, one in given.items() if boolean(one) or one.value in ("auto", "full")]
     if "fp16" in on and "bf16" in on and given["bf16"].value == "auto":
         on.remove("bf16")

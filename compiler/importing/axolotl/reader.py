@@ -359,7 +359,7 @@ def _defaults(draft: Draft, named: Entries) -> None:
         draft.settings.pop("schedule", None)
         draft.put("schedule", "constant", floor, "a cosine that never falls")
     elif floor is not None:
-        draft.error(floor, "it takes a number from 0 to 1, the lowest rate as a share of the peak")
+        draft.error(floor, "the value must be a number from 0 to 1, the lowest rate as a share of the peak")
     square, shape = named.get("lr_quadratic_warmup"), draft.settings.get("schedule")
     if square is not None and not square.off and shape is not None and shape.text == "cosine":
         why = "axolotl's rate rises quadratically during warm-up, the spec's linearly"

@@ -30,7 +30,7 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
             draft.note(one, f"axolotl reads every row for {draft.method}")
         return None
     if number is None or number < 1:
-        draft.error(parts, "it takes a number of shards, at least 1")
+        draft.error(parts, "the value must be a number of shards, at least 1")
         return None
     merged, order = named.get("shuffle_merged_datasets"), named.get("curriculum_sampling")
     if (merged is not None and boolean(merged) is False) or (order is not None and not order.off):
@@ -95,4 +95,4 @@ def long(draft: Draft, named: Entries) -> None:
         if way is not None and word == "raise":
             draft.differs("excess_length_strategy", "axolotl stops at a longer row; the spec drops it", way)
     elif way is not None:
-        draft.error(way, "it takes drop, truncate or raise")
+        draft.error(way, "the value must be drop, truncate or raise")

@@ -27,7 +27,7 @@ PROCESSES, NODES = ("nproc_per_node", "num_processes", "num_gpus"), ("nnodes", "
 OPTIONS = {
     **dict.fromkeys(PROCESSES, "hardware"), **dict.fromkeys(NODES, "nodes"), "config_file": "the file was read",
 }  # fmt: skip
-"""Options of launchers that are imported, each with what it becomes."""
+"""The launchers' options that are imported, each with the setting that it becomes, or a note."""
 GPU = "h100-80gb"
 
 

@@ -32,7 +32,7 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
     if limit is not None and not limit.empty:
         most = integer(limit)
         if most is None or most < 1:
-            draft.error(limit, "it takes a whole number above 0")
+            draft.error(limit, "the value must be a whole number above 0")
         else:
             draft.mark(limit, "mapped", f"limit = {most}")
     draft.mark(folder, "mapped", "data")
@@ -98,7 +98,7 @@ def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
     if len(shares) != count or not all(shares) or abs(total - 1) > 0.0005:
         draft.error(
             stated,
-            f"it takes {count} probabilities, one for each data set, whose sum is 1",
+            f"the value must be {count} probabilities, one for each data set, whose sum is 1",
             "write a number for each data set",
         )
         return
@@ -217,7 +217,7 @@ def _of_the_file(draft: Draft, entry: Entry) -> None:
     if size is not None and size.empty:
         draft.note(size, "all rows")
     elif size is not None and (most is None or most < 1):
-        draft.error(size, "it takes a number of rows")
+        draft.error(size, "the value must be a number of rows")
     elif size is not None and found is not None:
         found = evolve(found, limit=most)
         draft.mark(size, "mapped", f"limit = {most}")

@@ -67,7 +67,7 @@ def _pixels(draft: Draft, named: Entries) -> None:
     entry, least = named.get("image_max_pixels"), named.get("image_min_pixels")
     most = MOST if entry is None or entry.empty else integer(entry)
     if most is None or most < 1:
-        draft.error(entry or least, "it takes a number of pixels")
+        draft.error(entry or least, "the value must be a number of pixels")
         return
     draft.put("data.max_pixels", most, entry, "LLaMA-Factory's default" if entry is None else "")
     draft.differs(

@@ -166,7 +166,7 @@ def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
     if layers is not None and layers.empty:
         draft.note(layers, "null: the last 2 layers")
     elif layers is not None and count is None:
-        draft.error(layers, "it takes a whole number")
+        draft.error(layers, "the value must be a whole number")
     elif layers is not None and count == 0 and "freeze_extra_modules" not in table:
         draft.error(layers, "nothing is trained: the value 0 trains no layer, and `freeze_extra_modules` is not set")
     elif layers is not None and count == 0:
@@ -201,7 +201,7 @@ def quantized(draft: Draft, entry: Entry | None) -> None:
         draft.note(name, "bitsandbytes, as a bundle quantizes")
     lora = draft.settings.pop("lora", None)
     if bit is None or bits not in (4, 8) or lora is None:
-        draft.error(bit or entry, "it takes 4 or 8 bits, and only with adapters")
+        draft.error(bit or entry, "the value must be 4 or 8, and the run must train adapters")
         return
     if bits == 8:
         draft.settings["lora"] = lora

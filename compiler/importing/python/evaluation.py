@@ -29,7 +29,7 @@ def hold_out(draft: Draft, data: Data) -> None:
         if 0 < number < LARGEST and (number < 1 or number == int(number)):
             draft.put("data.holdout", Amount("share", number) if number < 1 else Amount("count", int(number)), found)
         else:
-            why = value.why if isinstance(value, Unknown) else "it takes a share or a number of rows"
+            why = value.why if isinstance(value, Unknown) else "the value must be a share or a number of rows"
             draft.error(Entry(found.key, None, found.file, found.line), why)
     elif share is not None:
         draft.error(

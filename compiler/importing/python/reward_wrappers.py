@@ -97,7 +97,7 @@ def _expression(
             used.add(one.id)
     columns = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
     if prompt in columns or key == prompt:
-        # not possible with the prompt: a run passes the finished prompt, and not the column from which it was made
+        # a run passes the finished prompt and not the columns from which it was made, so a wrapper cannot compute this
         return None
     return f"(lambda {row}: {ast.unparse(node)})(row)", used & set(parts)
 

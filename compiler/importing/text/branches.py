@@ -16,7 +16,7 @@ from xpc.grammar.record import field, mutable
 MOST_BLOCKS = 200
 """How deeply conditions, loops and functions may be nested."""
 MOST_VALUES = 12
-"""How many values of a variable are named that decides which branch of a condition runs."""
+"""If a variable decides which branch of a condition runs, messages name at most this many of its values."""
 UNSET = re.compile(r"\$\w+")
 ALONE = re.compile(r"\$\w+|\$\{\w+(?::?\?[^}]*)?\}")
 """Matches a word that is nothing but one variable, such as `$1` or `${SIZE:?}`."""

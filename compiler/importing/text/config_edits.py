@@ -16,7 +16,7 @@ ARGUMENT = re.compile(r"\(?\s*\$(\w+)\s*(\|\s*tonumber\s*)?\)?")
 SWITCHES = re.compile(r"-[iyrMPcSe]+|--(?:in-?place|yaml-output|raw-output|compact-output|prettyPrint)")
 """Options of yq and jq that change neither the path nor the value of an assignment."""
 LONGEST = 2000
-"""The longest programs of yq and jq that are followed, in characters."""
+"""The length in characters of the longest program of yq or jq that the import interprets."""
 
 
 def split(texts: Sequence[str]) -> tuple[str, str, dict[str, str]] | None:

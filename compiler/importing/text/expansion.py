@@ -126,7 +126,7 @@ class Variables:
 
 def joined(branches: list[Variables], before: Variables, cause: str = "") -> Variables:
     """The variables after a condition whose outcome is unknown. A variable keeps its value if all branches agree on it;
-    otherwise it is unknown. `cause` is what the condition compares, as in `Block.decided`.
+    otherwise it is unknown. `cause` is the variable that the condition compares (`Block.decided`).
     """
     if not branches:
         return before

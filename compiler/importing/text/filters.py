@@ -17,7 +17,7 @@ FIELD = re.compile(r"\{\s*print\s+(?:\$(\d|NF)|(NF))\s*(?:\+\s*(\d+)\s*)?;?\s*\}
 `{print $2}`, `{print NF}`, `{print $1 + 1}`.
 """
 LONGEST = 500
-"""The longest filters that are followed, in characters."""
+"""The length in characters of the longest filter that the import interprets."""
 ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 
 
@@ -131,8 +131,9 @@ Found = tuple[int, int, str]
 
 
 def _finder(pattern: str, extended: bool) -> Callable[[str, int], Found | None] | None:
-    """A function that finds a pattern of sed in a line, from a given place on; None for a pattern that is not followed.
-    It returns the beginning and the end of what it finds, and the text of the group `\\1`.
+    """A function that searches a line for a pattern of sed, from a given position on. None for a pattern that the
+    import does not understand. The function returns the beginning and the end of the match, and the text of the group
+    `\\1`.
     """
     if len(pattern) > LONGEST or (not extended and re.search(r"(?<!\\)[(+?{|]", pattern)):
         return None

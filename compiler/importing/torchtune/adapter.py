@@ -64,7 +64,7 @@ def _targets(draft: Draft, inside: Entries, fused: bool) -> None:
         known = {**dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"), "output_proj": "o_proj"}
         layers = ("gate_up_proj", "down_proj")
     if attention is not None and not set(names) <= set(known):
-        draft.error(attention, "it takes q_proj, k_proj, v_proj and output_proj")
+        draft.error(attention, "the value must be a list of q_proj, k_proj, v_proj and output_proj")
         return
     on = [one for one in (mlp, output) if one is not None and boolean(one)]
     modules = [known[one] for one in names]

@@ -173,7 +173,7 @@ def _columns(draft: Draft, rows: Rows, inside: Entries) -> Rows:
     if style is not None:
         shape = {"openai": "messages", "sharegpt": "conversations"}.get(text(style) or "")
         if shape is None:
-            draft.error(style, "it takes sharegpt or openai")
+            draft.error(style, "the value must be sharegpt or openai")
         else:
             rows = evolve(rows, shape=shape)
             draft.mark(style, "mapped", f"data {{ format = {shape} }}")

@@ -166,8 +166,10 @@ def _run(draft: Draft, entries: Entries) -> None:
     """Set the number of steps, the seed and the precision, and import `resume_from_checkpoint`."""
     most, epochs, seed, dtype = (entries.get(key) for key in ("max_steps_per_epoch", "epochs", "seed", "dtype"))
     steps = integer(most) if most is not None and not most.empty else None
-    if most is not None and steps is None:
-        draft.note(most, "null: an epoch has all rows") if most.empty else draft.error(most, "it takes a whole number")
+    if most is not None and most.empty:
+        draft.note(most, "null: an epoch uses all rows")
+    elif most is not None and steps is None:
+        draft.error(most, "the value must be a whole number")
     elif most is not None and steps is not None:
         times = (integer(epochs) if epochs is not None else None) or 1
         old = draft.settings.pop("train.epochs", None)
@@ -212,7 +214,7 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
         if len(values) == 2 and None not in values:
             draft.put("optimizer.betas", tuple(values), betas)
         else:
-            draft.error(betas, "it takes two numbers")
+            draft.error(betas, "the value must be two numbers")
     # torch and bitsandbytes have the default 1e-3
     draft.default("optimizer.lr", 1e-3, NOT_SET)
     draft.default("optimizer.weight_decay", 0.0 if name == "sgd" else 0.01, NOT_SET)
@@ -222,7 +224,7 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
     elif clip is not None and text(clip) == "inf":
         draft.put("optimizer.clip", 0.0, clip, "nothing is clipped")
     elif clip is not None and most is None:
-        draft.error(clip, "it takes a number")
+        draft.error(clip, "the value must be a number")
     elif clip is not None:
         draft.put("optimizer.clip", most, clip)
     draft.default("optimizer.clip", 0.0, NOT_SET)
@@ -248,7 +250,7 @@ def _schedule(draft: Draft, entry: Entry | None) -> None:
     if warm is not None and steps is not None:
         draft.put("schedule.warmup", Amount("count", steps), warm)
     elif warm is not None:
-        draft.error(warm, "it takes a whole number")
+        draft.error(warm, "the value must be a whole number")
     if cycles is not None and number(cycles) == 0.5:
         draft.note(cycles, "half a cycle: the rate falls to zero and does not rise again")
     elif cycles is not None:
@@ -316,5 +318,5 @@ def _tracker(draft: Draft, entries: Entries) -> None:
     elif every is not None and integer(every):
         draft.put("track.every", Amount("count", integer(every) or 1), every)
     elif every is not None:
-        draft.error(every, "it takes a whole number")
+        draft.error(every, "the value must be a whole number")
     draft.default("track.every", Amount("count", 1), NOT_SET)

@@ -147,7 +147,7 @@ def _share(draft: Draft, entry: Entry | None) -> Amount | None:
     if entry.empty:
         draft.note(entry, NULL)
     elif value is None or not 0 < value <= 1:
-        draft.error(entry, "it takes a share above 0 and at most 1", "leave a source of weight 0 out")
+        draft.error(entry, "the value must be a share above 0 and at most 1", "leave a source of weight 0 out")
     else:
         draft.mark(entry, "mapped", f"take = {value:.10g}")
         return Amount("share", value)
@@ -168,7 +168,7 @@ def _mixture(draft: Draft, mixture: Entry) -> None:
         if found is not None:
             draft.sources.append(found)
     if "datasets" not in table:
-        draft.error(mixture, "it takes `datasets`, a list of parts with an `id`")
+        draft.error(mixture, "the value must have `datasets`, a list of parts with an `id`")
     draft.setting("data.seed", table.get("seed"))
     draft.default("data.seed", 0, "not set: the handbook's mixtures")
     if "test_split_size" in table:
@@ -181,7 +181,7 @@ def holdout(draft: Draft, entry: Entry) -> None:
     if entry.empty or value == 0:
         draft.note(entry, "nothing is held out")
     elif value is None or value < 0 or (value >= 1 and value != int(value)):
-        draft.error(entry, "it takes a number of rows, or a share below 1")
+        draft.error(entry, "the value must be a number of rows, or a share below 1")
     else:
         draft.put("data.holdout", Amount("share", value) if value < 1 else Amount("count", int(value)), entry)
 
@@ -357,7 +357,7 @@ def system_prompt(draft: Draft, entry: Entry) -> None:
     """Set the system prompt; a long one is written to a separate file."""
     body = text(entry)
     if body is None:
-        draft.error(entry, "it takes a text")
+        draft.error(entry, "the value must be a text")
     elif len(body) <= LONG:
         draft.put("data.system", body, entry)
     else:

@@ -36,7 +36,7 @@ def online(draft: Draft, named: Entries) -> None:
     if scaled is not None and draft.method == "grpo" and not scaled.empty:
         word = SCALED.get(str(text(scaled)).lower())
         if word is None:
-            draft.error(scaled, "it takes true, false, group, batch or none")
+            draft.error(scaled, "the value must be true, false, group, batch or none")
         else:
             draft.put("method.scale_rewards", word, scaled)
     level = named.get("importance_sampling_level")
@@ -44,7 +44,7 @@ def online(draft: Draft, named: Entries) -> None:
         if text(level) in BY_PATH["method.level"].choices:
             draft.put("method.level", text(level), level)
         else:
-            draft.error(level, "it takes " + " or ".join(BY_PATH["method.level"].choices))
+            draft.error(level, "the value must be " + " or ".join(BY_PATH["method.level"].choices))
     if METHODS[draft.method].grouped:
         _rewards(draft, named)
         _generation_arguments(draft, named.get("generation_kwargs"))
@@ -101,7 +101,7 @@ def _loss(draft: Draft, named: Entries) -> None:
             draft.error(entry, f"{draft.stack.name} has no loss `{unknown[0][:40]}` for {draft.method}",
                         "it has " + ", ".join(losses))  # fmt: skip
         elif given is not None and (len(given) != len(names) or None in given):
-            draft.error(weights or entry, "it takes a number for each loss")
+            draft.error(weights or entry, "the value must be a list with a number for each loss")
         else:
             found = [Weighted(theirs[name], weight) for name, weight in zip(names, given or [None] * len(names))]
             if rpo is not None and number(rpo) and "rpo_alpha" not in _fields(draft) and "sft" in losses:
@@ -147,7 +147,7 @@ def _blocks(draft: Draft, named: Entries) -> None:
                 if one.value in row.choices:
                     draft.put(row.path, one.value, one)
                 else:
-                    draft.error(one, "it takes server or colocate")
+                    draft.error(one, "the value must be server or colocate")
     _of_vllm(draft, named)
 
 

@@ -195,7 +195,7 @@ def adapter_options(draft: Draft, named: Entries, paths: Mapping[str, str]) -> N
         elif BY_PATH[path].kind is not NAMES:
             draft.setting(path, entry)
         elif not names:
-            draft.error(entry, "it takes a list of names")
+            draft.error(entry, "the value must be a list of names")
         elif any(re.search(r"[\\^$*+?()|]|\[", one) for one in names):
             draft.error(entry, "a spec names modules, and cannot match them by a pattern")
         else:
@@ -265,7 +265,7 @@ def new_tokens(draft: Draft, entries: list[Entry]) -> None:
     every = tuple(dict.fromkeys(one for _, names in lists for one in names or ()))
     for entry, names in lists:
         if names is None:
-            draft.error(entry, "it takes a list of tokens")
+            draft.error(entry, "the value must be a list of tokens")
         elif not names:
             draft.note(entry, "no token is added")
         else:
@@ -277,7 +277,7 @@ def targets(draft: Draft, entry: Entry | None, linear: tuple[str, ...] = ("all-l
     if entry is not None and not entry.empty:
         names = words(entry)
         if names is None:
-            draft.error(entry, "it takes a list of module names")
+            draft.error(entry, "the value must be a list of module names")
         elif [one.lower() for one in names] in [[one] for one in linear]:
             draft.put("lora.targets", "all-linear", entry)
         elif len(names) == 1 and PATTERN.fullmatch(names[0]):

@@ -33,7 +33,7 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
     if kwargs is not None and kwargs.empty:
         draft.note(kwargs, NULL)
     elif kwargs is not None and not kwargs.mapping:
-        draft.error(kwargs, "it takes a mapping such as {min_lr_rate: 0.1}")
+        draft.error(kwargs, "the value must be a mapping such as {min_lr_rate: 0.1}")
     elif kwargs is not None:
         for name, argument in kwargs.mapping.items():
             if name != "num_stable_steps":
@@ -78,7 +78,7 @@ def _argument(draft: Draft, name: str, entry: Entry) -> None:
     elif path == "schedule.decay_type":
         draft.put(path, "sqrt" if entry.value == "1-sqrt" else text(entry) or "", entry)
     elif value is None:
-        draft.error(entry, "it takes a number")
+        draft.error(entry, "the value must be a number")
     elif name == "num_cycles" and value == 0.5 and shape is not None and shape.text in ("cosine", "wsd"):
         draft.note(entry, "half a cosine is the default")
     elif path in ("schedule.min_lr", "schedule.warmup_lr", "schedule.max_lr"):
@@ -99,7 +99,7 @@ def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
         if one is not None and one.empty:
             draft.note(one, NULL)
         elif one is not None and (value is None or value < 0):
-            draft.error(one, "it takes a number that is not negative")
+            draft.error(one, "the value must be a number that is not negative")
             return
     if steps is not None and count:
         draft.put("schedule.warmup", Amount("share", count) if count < 1 else Amount("count", int(count)), steps)

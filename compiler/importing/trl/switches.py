@@ -30,7 +30,7 @@ def every(entry: Entry | None, steps: Entry | None, usual: Amount, draft: Draft,
         value = usual if steps is None or steps.empty else _amount(steps)
         if value is None:
             assert steps is not None
-            draft.error(steps, "it takes a number of steps, or a share below 1")
+            draft.error(steps, "the value must be a number of steps, or a share below 1")
             return
         for one in (entry, steps):
             if one is not None and not one.empty:
@@ -167,7 +167,7 @@ def checkpointing(draft: Draft, named: Entries) -> None:
         draft.setting("memory.checkpointing.reentrant", inside)
         draft.default("memory.checkpointing", True, "it has settings")
     elif not kwargs.mapping:
-        draft.error(kwargs, "it takes a mapping such as {use_reentrant: false}")
+        draft.error(kwargs, "the value must be a mapping such as {use_reentrant: false}")
 
 
 ACCELERATOR: Mapping[str, tuple[object, ...]] = {
@@ -195,7 +195,7 @@ def accelerator(draft: Draft, named: Entries) -> None:
     if entry.mapping:
         draft.note(entry, "each of its keys is imported separately")
     else:
-        draft.error(entry, "it takes a mapping such as {split_batches: false}")
+        draft.error(entry, "the value must be a mapping such as {split_batches: false}")
 
 
 def packing(draft: Draft, named: Entries) -> None:
@@ -242,7 +242,7 @@ def switches(draft: Draft, named: Entries) -> None:
     if only is not None and not only.empty:
         value = boolean(only)
         if value is None:
-            draft.error(only, "it takes true or false")
+            draft.error(only, "the value must be true or false")
         else:
             draft.put("save.full_state", not value, only)
     if resume is not None:
@@ -342,7 +342,7 @@ def hub(draft: Draft, named: Entries) -> None:
         if one is None:
             continue
         if path == "save.hub.strategy" and not one.empty and one.value not in BY_PATH[path].choices:
-            draft.error(one, "it takes " + ", ".join(BY_PATH[path].choices))
+            draft.error(one, "the value must be " + ", ".join(BY_PATH[path].choices))
         else:
             draft.setting(path, one)
 

@@ -109,7 +109,7 @@ def _length(draft: Draft, named: Entries) -> None:
         if steps.empty or (count is not None and count <= 0):
             draft.note(steps, "it states no number of steps, so the number of epochs decides")
         elif count is None:
-            draft.error(steps, "it takes a whole number")
+            draft.error(steps, "the value must be a whole number")
         else:
             draft.put("train.steps", count, steps)
     if epochs is not None and draft.has("train.steps"):
@@ -132,7 +132,7 @@ def _precision(draft: Draft, named: Entries) -> None:
             else:
                 draft.note(entry, "it is off")
         elif boolean(entry) is None:
-            draft.error(entry, "it takes true or false")
+            draft.error(entry, "the value must be true or false")
         else:
             draft.put("precision", name, entry)
 
@@ -153,7 +153,7 @@ def _optimizer(draft: Draft, named: Entries) -> None:
         ]
         for one in given:
             if number(one) is None:
-                draft.error(one, "it takes a number")
+                draft.error(one, "the value must be a number")
         if all(value is not None for value in values):
             why = "" if len(given) == 2 else "the other beta has its default"
             for one in given:

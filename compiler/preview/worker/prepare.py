@@ -32,7 +32,7 @@ def prepared(
         try:
             rows, _ = session.rows()
         except session.errors as error:
-            # the runtime may count the rows of this preview, which has only one
+            # the preview gives the runtime a single row, which the runtime may call row 0
             why = str(error).replace(f"{out['source']}, row 0:", f"{out['source']}, row {number}:")
             return {**out, "excluded": why, "verdicts": [*out["verdicts"], _refused(why)]}
         for at in range(len(rows)):

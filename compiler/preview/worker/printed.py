@@ -6,7 +6,7 @@ from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 OF_RUN = "[run] "
-"""The beginning of a line that the run prints."""
+"""The beginning of each line that the runtime prints."""
 COMPARED = "for parts that the chat template drops"
 """The end of the run's sentence about rows that it compared with their rendered text."""
 Say = Callable[[str], None]

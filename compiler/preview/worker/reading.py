@@ -36,7 +36,7 @@ class TokenSequence:
         if self.head < 0:
             self.full, self.head = self.ids, 0
         self.split = self.continued = False
-        """`split`: the sequence is a part of a row of which nothing is cut off; `continued`: another part follows."""
+        """`split`: the sequence is one part of a row whose parts lose no token; `continued`: another part follows."""
 
     @property
     def cut(self) -> int:

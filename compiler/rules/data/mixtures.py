@@ -120,8 +120,8 @@ def shares_of_split_texts(spec: Spec) -> Iterator[Finding]:
 
 
 OFTEN = 50
-"""From so many uses of a row in an epoch on, its source is too small for its share. Muennighoff et al. 2023
-(arXiv:2305.16264) measured no further gain from about 40 on.
+"""If an epoch uses each row of a source at least this many times, the source is too small for its share. Muennighoff et
+al. 2023 (arXiv:2305.16264) measured that more than about 40 repetitions of a row bring no further gain.
 """
 
 

@@ -78,7 +78,7 @@ def _misplaced(spec: Spec, source: DataSource, given: list[str]) -> Finding | No
     if spec.text("method") == "sft" and given and given[-1].lower() in WORSE:
         return Finding(
             source.label,
-            f"`columns` of {name} uses `{given[-1]}`, usually the worse answer of a pair, as the answer",
+            f"`columns` of {name} uses `{given[-1]}` as the answer, but this column usually has a pair's worse answer",
             "name the column with the better answer, such as `chosen`, or write `method dpo`, which compares the two",
         )
     return None

@@ -207,7 +207,7 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 source.label,
                 _in_words(again, found, source, "has", "have", "the prompt of an earlier row, which may be held out"),
-                "put all rows of some prompts into a file of their own, and write `eval(data=FILE)` for `holdout`",
+                "move all rows of some prompts to another file, and write `eval(data=FILE)` instead of `holdout`",
                 severity="warning",
             )
     if spec.flag("data.unique"):

@@ -87,10 +87,10 @@ def test_an_old_recipe_for_the_new_stack_keeps_its_defaults():
     ("key", "line", "output"),
     [
         ("learning_rte: 1e-5", 3, "did you mean `learning_rate`?"),
-        ("use_rslora: yes please\nuse_peft: true", 3, "it takes true or false"),
+        ("use_rslora: yes please\nuse_peft: true", 3, "the value must be true or false"),
         ("optim: adamw_anyprecision", 3, "the language has no such optimizer"),
         ("report_to: [mlfow]", 3, "wandb, trackio, tensorboard"),
-        ("learning_rate: fast", 3, "it takes a number"),
+        ("learning_rate: fast", 3, "the value must be a number"),
         ("save_strategy: best", 3, "steps, epochs and never"),
         ("deepspeed: ds.json", 3, "the file does not exist"),
         ("packing: true\npacking_strategy: magic", 4, "no version of TRL that xpc supports has this packing strategy"),

@@ -1,5 +1,5 @@
-"""Interpret calls. A function or class of the script is followed with its arguments. For a function of a library, the
-value is computed if the function is known; otherwise the call is recorded.
+"""Interpret calls. A function or class of the script is interpreted with its arguments. For a function of a library,
+the value is computed if the function is known; otherwise the call is recorded.
 """
 
 from __future__ import annotations
