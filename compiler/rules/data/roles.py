@@ -72,8 +72,8 @@ def without_turns(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP777", "roles-swapped", "warning", reads=PATHS)
 def swapped(spec: Spec) -> Iterator[Finding]:
-    """`user_roles` should not name a speaker that always answers, such as `gpt`. `assistant_roles` should not name a
-    speaker that always asks, such as `human`.
+    """`user_roles` should not name a speaker that always answers, such as `gpt`, and `assistant_roles` should not name
+    a speaker that always asks, such as `human`.
 
     Why it is bad: the model would learn to write the questions.
 
