@@ -174,5 +174,5 @@ def first_columns(path: str, head: bytes) -> list[str] | None:
     except RecursionError:
         return []
     except ValueError:
-        return None if len(head) == HEAD else []  # None: the row may be longer than HEAD
+        return None if len(head) == HEAD else []  # the first row may be longer than HEAD, so its keys are unknown
     return [str(key) for key in row]

@@ -112,7 +112,7 @@ def _clause(draft: Draft, clause: str, settings: str) -> list[str]:
     if head is not None and row is not None and (row.kind is not kinds.FLAG or head.text == "false"):
         title = f"{clause} {head.text}"
     elif row is not None and row.head and head is None and row.kind is not kinds.FLAG and row.default is not None:
-        # write no name after the clause if it is the default: `optimizer { lr = 1e-5 }`
+        # leave the clause's own value out if it is the default: `optimizer { lr = 1e-5 }`
         title = clause
     return [title, ""] if not inner else [f"{title} {{", *inner, "}", ""]
 

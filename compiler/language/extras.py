@@ -16,7 +16,7 @@ ONLY_FSDP1 = {
     "fsdp_use_orig_params": "FSDP2 always keeps the original parameters",
     "fsdp_sync_module_states": "FSDP2 needs no such copy",
 }
-"""Keys of accelerate that only FSDP1 reads. For each key, what FSDP2 does instead."""
+"""Keys of accelerate that only FSDP1 reads, each with the behaviour of FSDP2 in words."""
 OWNED = {
     "trl": {
         "use_cpu": "hardware", "ddp_backend": "hardware", "dataloader_pin_memory": "hardware",

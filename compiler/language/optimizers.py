@@ -69,9 +69,9 @@ MOMENTS = {
     "schedule_free_radam": 2, "ademamix": 3, "lion": 1, "adagrad": 1, "rmsprop": 1, "bnb_rmsprop": 1,
     "schedule_free_sgd": 1, "muon": 1,
 }  # fmt: skip
-"""How many states an optimizer keeps for each weight. Its 8-bit, 4-bit and paged variants keep as many. `momentum` adds
-one state. Muon keeps one state for each weight of a hidden matrix, and its AdamW keeps two for each of the other
-weights.
+"""How many states an optimizer keeps for each weight. Its 8-bit, 4-bit and paged variants have the same number.
+`momentum` adds one state. Muon keeps one state for each weight of a hidden matrix, and its AdamW keeps two for each of
+the other weights.
 """
 
 _MOMENTS = ("betas", "eps", "weight_decay", "clip")

@@ -322,7 +322,7 @@ class _Reader(Reporter):
 
     def pick(self, path: str, node: Value) -> Pick | None:
         """Read one value of a list, such as the `1e-6` of `lr = [1e-6, 2e-6]`, as if it were the setting's only value.
-        Return what a member with this value sets, or None if the value is wrong.
+        Return the settings of a member with this value, or None if the value is wrong.
         """
         label = self.label(node.span)
         if path == "model":

@@ -61,7 +61,7 @@ def _rows(loaded: MergedSpec, data: Ref | String, label: Label, problems: Proble
         named = isinstance(data, Ref) and data.name in (title, "")
         replaced = header is loaded.file.source and block.source is not header
         if title != "data" and not named and replaced:
-            pass  # the block belongs to an extended spec, whose `train` line this spec replaces by one with other data
+            pass  # the block is in a base; this spec has its own `train` line, which names other data
         elif title != "data" and not named:
             written = header.slice(data.span)
             problems.report(

@@ -273,7 +273,7 @@ def _others(found: Difference) -> str:
     lines = [*found.images, *map(_moved, (*found.models, *changes))] or [
         each.line.replace("  ", " ") for each in found.files
     ]
-    # a setting and its argument may have the same name; the file is named, because several files may have such a key
+    # a setting and its argument may have the same name, and give the same line twice
     lines = list({line.replace('"', ""): line for line in lines}.values())
     more = len(lines) - SHOWN
     return "; ".join(lines[:SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -103,8 +103,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             if valued and one.own and one.path not in schema.BY_PATH:
                 continue
             if number and (not inside or name_words.isdisjoint(one.words)):
-                # with the clause's name before it, a name counts only for a setting of this clause that shares a word
-                # with the name itself
+                # `save_limit`, made from `limit` in `save`, may stand only for a setting of `save` that has the word
+                # `limit` in its names
                 continue
             like = 1.0 if typed == one.letters else 0.99 * word_likeness(own, one.words)
             if like < SAME and not exact:

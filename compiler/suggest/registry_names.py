@@ -343,8 +343,8 @@ def _data_setting(node: Ref, label: Label) -> Diagnostic | None:
     row = BY_PATH.get(found.path) if found is not None and found.path.startswith("data.") else None
     message = f"`{name}` is not a setting of `data`"
     if row is not None and row.name == name:
-        # a legal setting is read as a source only for another reason: the `train` line names another block, or the
-        # setting stands outside of its block
+        # the name is a legal setting of `data`, and was read as a source because of another error: the `train` line
+        # names another block, or the setting stands outside of its block
         return None
     if row is not None:
         edits = (Edit(label.span, row.name),) if row.kind is FLAG else ()

@@ -185,7 +185,7 @@ def _shape(draft: Draft, table: Entries, word: str, location: Entry) -> tuple[st
         )
         shape = _messages(draft, table, word.startswith("sharegpt"), location)
         return shape, (name,) if (name,) != SHAPES[shape] else ()
-    if word in ("alpaca", "alpaca:instruct"):  # the spec's format `alpaca` has these prompts
+    if word in ("alpaca", "alpaca:instruct"):  # the spec's format `alpaca` makes the same prompts
         draft.differs(
             "datasets.type",
             "axolotl tokenizes the question and the answer separately; the spec tokenizes both together: the first "

@@ -108,7 +108,7 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
 
 
 def _answered(ids: Object, labels: Object) -> MappedColumns:
-    """The prompt and the answer of a row whose first labels are -100, as many as the prompt has tokens."""
+    """The prompt and the answer of a tokenized row in which the labels of the prompt's tokens are -100."""
     call, masked = tokenizer_call(ids), tokenizer_call(labels.attributes[MASKED_START])
     text = None if call is None else call.argument("text", 0)
     question = None if masked is None else masked.argument("text", 0)
@@ -125,8 +125,8 @@ def _answered(ids: Object, labels: Object) -> MappedColumns:
 
 
 def _answered_turns(call: Object, text: object, question: object, labels: Object) -> MappedColumns:
-    """The prompt and the answer of a rendered conversation whose first labels are -100, as many as the tokens of the
-    conversation without its last turn.
+    """The prompt and the answer of a rendered conversation in which the labels of all tokens before the last turn are
+    -100.
     """
     turns, before = turns_of(text), turns_of(question)
     given = text.argument("conversation", 0) if isinstance(text, Object) else None

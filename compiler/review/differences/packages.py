@@ -24,7 +24,7 @@ PINS = ("model", "dataset", "kernel")
 
 
 def installs(name: str) -> bool:
-    """Whether a file of a bundle decides what is installed."""
+    """Whether a file of a bundle lists packages to install, such as `requirements.txt`."""
     return LISTS.fullmatch(name) is not None
 
 

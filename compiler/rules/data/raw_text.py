@@ -1,4 +1,4 @@
-"""Rules about raw text: what a document is, and texts that are longer than a row (XP543, XP544)."""
+"""Rules about raw text: how a file is divided into documents, and texts that are longer than a row (XP543, XP544)."""
 
 from __future__ import annotations
 

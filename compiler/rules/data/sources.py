@@ -131,7 +131,7 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
 
         read = rows.survey(source)
         if read is not None and not {*rows.columns(source)} <= {*read.columns}:
-            return  # XP124 reports the columns; these rows may be no conversations
+            return  # XP124 reports the columns; perhaps the rows are no conversations
         yield Finding(
             spec.model.label,
             f"{spec.model.name} ships no chat template, but the data consists of conversations",

@@ -46,7 +46,7 @@ def _in_words(one: Tally, found: Survey, source: DataSource, has: str, have: str
     """
     name = f"`{source.name[:80]}`"
     if one.count == 1:
-        return f"row {one.first:,} of {name} {has} {what} (rows are counted from 0)"
+        return f"row {one.first:,} (counted from 0) of {name} {has} {what}"
     if _every(one, found):
         return f"every row of {name} {has} {what}"
     many = f"{one.count:,} of the {found.rows:,} rows of {name} {have} {what}"

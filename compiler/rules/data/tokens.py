@@ -312,8 +312,9 @@ def no_system(spec: Spec) -> Iterator[Finding]:
         if first is not None:
             yield Finding(
                 source.label,
-                f"row {first.first} of `{source.name[:80]}` has a system prompt, and the template {used} takes none",
-                "move it into the first question (rows are counted from 0), or write `chat_template = chatml`",
+                f"row {first.first} (counted from 0) of `{source.name[:80]}` has a system prompt, which the template "
+                f"{used} refuses",
+                "move it into the first question, or write `chat_template = chatml`",
                 (location,),
             )
             return

@@ -234,7 +234,7 @@ def punished(spec: Spec) -> Iterator[Finding]:
         if one.weight is not None and one.weight < 0 and one.file is None and one.name in REWARDS:
             yield Finding(
                 evolve(spec.location("method.rewards"), text=f"{one.name}: {REWARDS[one.name]}"),
-                f"the weight of `{one.name}` is negative, so what it rewards is unlearned",
+                f"the weight of `{one.name}` is negative, so the model learns to get a low reward",
                 f"write `{one.name}(weight={-one.weight:g})`",
             )
             return

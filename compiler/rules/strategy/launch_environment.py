@@ -33,7 +33,7 @@ OWNERS = {
     "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "`accum` decides it", "ACCELERATE_USE_DEEPSPEED": "`strategy` decides it",
     "ACCELERATE_USE_FSDP": "`strategy` decides it", "ACCELERATE_DYNAMO_BACKEND": "`model(compile)` decides it",
 }  # fmt: skip
-"""For variables that `env` cannot set: what decides them."""
+"""For variables that `env` cannot set: a phrase that names the setting to use instead."""
 STAGED = "XPC_STAGED"
 """The only variable with a reserved prefix that `env` may set. Its value is a folder that `launch.sh --stage` fills;
 the run reads this folder instead of the hub.
@@ -144,8 +144,8 @@ def against_the_spec(spec: Spec) -> Iterator[Finding]:
 
 
 def _contradicted(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
-    """Return a pair: what in the spec contradicts an environment variable, and the setting to write if the variable is
-    right. None if nothing contradicts it.
+    """If the spec contradicts an environment variable, return a pair: a phrase about the contradiction, and the setting
+    to write if the variable is right. Otherwise None.
     """
     return _of_the_gpus(spec, name, value) or _of_the_hub(spec, name, value) or _of_the_tracker(spec, name, value)
 

@@ -190,7 +190,7 @@ def _with_word_before(case: Inside, word: str, is_head: bool) -> Suggestion | No
     if is_head and plain and is_in(plain.path, case.clause) and guess and guess.likeness < 1.0:
         return None  # `learning_rate` in `optimizer adamw` stands for `lr`, and not for `adamw_lr` of muon
     clause = case.name in schema.CLAUSES and (case.node is None or case.name in schema.BY_PATH)
-    is_clause = clause and "." not in case.clause  # `packing(method=bfd)` is about no method
+    is_clause = clause and "." not in case.clause  # `packing(method=bfd)` does not mean a training method
     if guess is not None and is_in(guess.path, case.clause) and not is_clause:
         return of_guess(case.unknown, guess)
     return without_equivalent(case.message, joined, loosely=False)

@@ -119,7 +119,7 @@ def _isinstance(machine: Machine, positional: Arguments, keywords: Keywords, nod
         if isinstance(one, Name)
     }
     if isinstance(value, str) and names and all(one.startswith(("io.", "_io.")) for one in names):
-        return False  # a file that the script has not opened yet
+        return False  # the value is the name of a file, and not an open file
     if isinstance(value, (*Scalar, list, tuple, dict)) and names <= PLAIN_TYPES:
         own = "dict" if isinstance(value, dict) else type(value).__name__
         return own in names or (own == "bool" and "int" in names) if names else machine.unknown(node, "a type")

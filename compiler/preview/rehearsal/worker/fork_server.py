@@ -106,7 +106,7 @@ def forked(prepare: Callable[[], str]) -> int:
     pid = os.fork()
     if pid:
         return pid
-    status = 70  # this status remains if the program cannot be prepared or run
+    status = 70  # the exit status if the program cannot be prepared or run
     try:
         os.setsid()
         main = prepare()
@@ -147,7 +147,7 @@ def child(job: dict[str, Any], rank: int, port: int) -> int:
         os.environ.update(job["environ"])
         main = str(job["program"] or os.path.join(job["bundle"], "trainer", "main.py"))
         sys.argv = [main, *job["words"]]
-        sys.path.insert(0, os.path.dirname(main))  # set what Python sets when it runs a program from a file
+        sys.path.insert(0, os.path.dirname(main))  # as Python itself does when it runs a program from a file
         return main
 
     return forked(prepare)
