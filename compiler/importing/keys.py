@@ -120,8 +120,8 @@ class KeyTable(Mapping[str, Key]):
                 draft.error(entry, row.refused, row.help)
 
     def note_unneeded(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
-        """For each key that needs another key which is not on: record that it has no effect. LoRA's rank, for example,
-        has no effect without LoRA.
+        """If a key needs another key, and that other key is not on, record that the key has no effect. For example,
+        LoRA's rank has no effect without LoRA.
         """
         for key, needs in self.column("needs").items():
             if key in entries and not has_needed(entries, needs):

@@ -103,8 +103,8 @@ class Sets:
         return Reading(self.workspace, method, roles=roles_of(self.values), chat=chat, documents=documents)
 
     def _source(self, row: Row, block: Reading) -> DataSource:
-        """Find one source of an evaluation set. Its format is that of the spec, of the registry or of the first row,
-        whichever is known first, or otherwise that of the training data.
+        """Find one source of an evaluation set. Its format is the first of these that is known: the one that the spec
+        states, the registry's, the format of the first row, and the format of the training data.
         """
         known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
         if block.prompt is None and not known and not row.items:

@@ -257,8 +257,8 @@ def _words() -> frozenset[str]:
 
 
 def outcome(name: str) -> str:
-    """A key that is equal for two names if they get the same answer: the reason why xpc has no such setting, the advice
-    for the name, the path of the setting that it stands for, or else the name itself.
+    """A text that is equal for two names if they get the same answer. It is the reason why xpc has no such setting, the
+    advice for the name, the path of the setting that it stands for, or else the name itself.
     """
     guess = meaning(name, exact=True)
     return own_reason(name) or advice(name, "") or (guess.path if guess is not None else loose_reason(name) or name)

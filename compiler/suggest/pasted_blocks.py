@@ -175,8 +175,8 @@ def _of_yaml(text: str) -> Iterator[PastedBlock]:
 
 @mutable
 class OpenBlock:
-    """A line of YAML that may begin a block, the end of the last line below it that belongs to it, and these lines: the
-    text of each item of a list, and "" for any other line.
+    """A line of YAML that may begin a block. `end` is the end of the block's last line. `items` has an entry for each
+    line of the block below the first: the text of a list's item, or "" for any other line.
     """
 
     match: re.Match[str]

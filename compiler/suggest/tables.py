@@ -73,7 +73,7 @@ def contrary_words() -> frozenset[str]:
 
 @cache
 def fillers() -> frozenset[str]:
-    """Words such as `the` and `which`, which say nothing about the setting in whose description they are."""
+    """Words such as `the` and `which`. In a setting's description, they say nothing about the setting."""
     return frozenset(read_table(__file__, "synonyms.toml")["fillers"])
 
 

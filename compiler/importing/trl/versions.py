@@ -173,8 +173,8 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
 
 
 def moved(method: str, among: Collection[str], names: Collection[str], on: Collection[str]) -> dict[str, list[str]]:
-    """The arguments that affect training, that the file leaves out, and whose default is not the same in all versions
-    in `among`. Each argument is mapped to its defaults as texts, such as `0.04 (trl 0.14 to 0.18)`.
+    """Find arguments that affect training, and that the file leaves out although the versions in `among` have different
+    defaults. Map each of them to its defaults as texts, such as `0.04 (trl 0.14 to 0.18)`.
 
     `names` are the keys of the file, spelled as in the table of settings. `on` are the flags of the file that are true,
     such as `packing`.

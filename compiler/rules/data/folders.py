@@ -84,9 +84,9 @@ def two_kinds(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP579", "file-with-more-columns")
 def more_columns(spec: Spec) -> Iterator[Finding]:
-    """All Parquet files of a split must have only columns of the first file, and only keys of the first file inside the
-    columns, such as keys of messages. A later file may lack some of these columns and keys, which are then null, and
-    may have them in another order; but it may not have further ones. xpc compares the first 256 files of a folder.
+    """The first Parquet file of a split decides the columns, and the keys inside of columns, such as the keys of
+    messages. Another file of the split must not have further columns or keys. It may lack some, which are then null,
+    and may have them in another order. xpc compares the first 256 files of a folder.
 
     Why it is bad: the run ends when it reads the later file.
 

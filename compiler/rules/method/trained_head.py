@@ -1,4 +1,4 @@
-"""The rule that compares the class that saved a checkpoint with the head that a method needs (XP654)."""
+"""The rule that a checkpoint must have been saved with the head that the method needs (XP654)."""
 
 from __future__ import annotations
 

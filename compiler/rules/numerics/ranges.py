@@ -1,7 +1,7 @@
 """The table of plausible values: for each setting, the range around the values that recipes and papers publish (XP586).
 
 The published values are those in the recipes of the alignment handbook, open-r1, FastChat, axolotl and LLaMA-Factory,
-in the documentation of TRL (`paper_index.md`, `lora_without_regret.md`, `kto_trainer.md`) in the examples of peft, and
+in the documentation of TRL (`paper_index.md`, `lora_without_regret.md`, `kto_trainer.md`), in the examples of peft, and
 in the report of Tulu 3.
 """
 
