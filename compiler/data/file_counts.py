@@ -17,7 +17,7 @@ CONSTANT = "constant:"
 ANSWER = "answer"
 """The end of the property `constant:answer`: the last turn is the same in all conversations."""
 LONGEST, MANY = 64, 4096
-"""The largest number of columns that are compared, and of different last tokens that are counted."""
+"""The largest number of columns that are compared, and the largest number of different last tokens that are counted."""
 LINE = range(50, 101)
 """The lengths of lines in prose whose lines are broken at a fixed width."""
 MIDDLE = re.compile(r"[a-z,]\Z")

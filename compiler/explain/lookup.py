@@ -17,5 +17,5 @@ def setting_rows(name: str) -> list[Setting]:
 
 
 def source_setting(name: str) -> Setting | None:
-    """The setting of a data source whose name or path (`take` or `data.take`) the word is, or None."""
+    """The setting of a data source that has the word as its name (`take`) or its path (`data.take`), or None."""
     return SOURCE_SETTINGS.get(name.removeprefix("data."))

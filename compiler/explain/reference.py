@@ -20,8 +20,8 @@ TOGETHER = {
     "lora": ("qlora", "oft", "vera", "loha", "miss"),
     "hardware": ("nodes", "precision"),
 }
-"""Clauses that have no page of their own, because they have few settings. Each has the clause on whose
-page they are.
+"""Clauses without a page of their own, because they have few settings. Their settings are on the page of the clause
+that is the key.
 """
 SENTENCE = """\
 `train MODEL on DATA for LENGTH with ...` is the first line of a spec. [language.md](../language.md) describes it, and

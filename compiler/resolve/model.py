@@ -104,7 +104,7 @@ class _Search:
             self.problems.report("XP118", why, self.label, help=help)
 
     def by_name(self, node: Ref) -> Model:
-        """The model with a name of the registry or the hub, as in `train qwen2.5-3b on alpaca`."""
+        """Find a model by its name in the registry or on the hub, as in `train qwen2.5-3b on alpaca`."""
         self._check_parts(node)
         entry = registry.find_model(node.name)
         id, chat = (node.name, None) if entry is None else (entry.id, entry.chat)

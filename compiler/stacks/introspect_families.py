@@ -107,7 +107,7 @@ def _attention(real: Any) -> dict[str, bool]:
 
 
 def _is_layer(found: Any, kind: type) -> bool:
-    """Whether a class is a layer of the language model. The lists of some families also contain the layers of the
-    vision model.
+    """Whether a class is a layer of the language model. Some families also list the layers of their vision model among
+    their layers; for these, the result is False.
     """
     return isinstance(found, type) and issubclass(found, kind) and "Vision" not in found.__name__

@@ -1,8 +1,9 @@
 """Names of other tools that have no equivalent in xpc, with the reason (no_equivalent.txt). Imported only for an
 unknown name.
 
-The file lists names of four kinds. `none` have no equivalent. `instead` have advice on what to write instead. `left`
-are dropped by `xpc import`. `family` are beginnings of names that have no equivalent.
+The file lists names of four kinds. Names of the kind `none` have no equivalent. For names of the kind `instead`, there
+is advice on what to write instead. Names of the kind `left` are dropped by `xpc import`. The kind `family` lists
+beginnings of names that have no equivalent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules for Kubernetes: a pod needs an image and tokens, and names must be such that the API accepts them."""
+"""Rules for Kubernetes: a pod needs an image and tokens, and the API must accept the names in the manifests."""
 
 from __future__ import annotations
 

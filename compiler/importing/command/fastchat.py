@@ -21,8 +21,8 @@ KEYS = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
 
 
 CONVERSATION = re.compile(r"get_conv|conv_template|conversation_lib|default_conversation|SeparatorStyle")
-"""Matches words in a script that show that it formats its data with FastChat's conversation templates. A variable that
-is called `conversation` shows nothing.
+"""Matches words in a script that show that it formats its data with FastChat's conversation templates. The word
+`conversation` alone does not show this.
 """
 IMPORTED = re.compile(r"from[ \t]+fastchat[\w.]*[ \t]+import[ \t]+(?:\([^)]{0,1000}\)|[^\n]*)")
 ROWS = re.compile(r"\b(?:make_supervised_data_module|preprocess|\w*SupervisedDataset)\b")

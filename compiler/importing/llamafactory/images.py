@@ -22,7 +22,7 @@ MOST, LEAST = 768 * 768, 4 * 28 * 28
 """LLaMA-Factory's default for the most pixels of an image, and the fewest to which Qwen2.5-VL's processor enlarges an
 image."""
 TEMPLATE = "qwen2_vl"
-"""The template that renders conversations as the model's own."""
+"""LLaMA-Factory's template that renders conversations as Qwen2.5-VL's own template does."""
 FROZEN = ("freeze_vision_tower", "freeze_multi_modal_projector")
 TAGS = {"user_tag": ("human", "user"), "assistant_tag": ("gpt", "assistant"), "system_tag": ("system", "system")}
 """The default speakers of LLaMA-Factory, with their roles."""

@@ -333,7 +333,7 @@ def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entr
 
 
 PADDING = ("pad_sequence", "tuple", "dict", "zip", "ne", "tensor", "LongTensor", "as_tensor", "isinstance")
-"""The functions that a collator calls which only pads rows."""
+"""A collator that calls only these functions does nothing but pad rows."""
 
 
 def _only_pads(kind: Class) -> bool:

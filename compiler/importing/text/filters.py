@@ -22,8 +22,8 @@ ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 
 
 def filtered(text: str, commands: str) -> str | None:
-    """The output of the filters `commands`, which are joined by `|`, for the input `text`; None if one of them is not
-    followed.
+    """The output of the filters `commands`, which are joined by `|`, for the input `text`. None if this module cannot
+    compute the output of one of them.
     """
     out: str | None = text + "\n"
     if len(commands) > LONGEST:

@@ -20,7 +20,7 @@ VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 CONFIGURATIONS = (".yaml", ".yml", ".json")
 INLINE = "inline-"
-"""How the names of files with the Python code of a shell script begin."""
+"""The beginning of the names of files that get Python code out of a shell script."""
 INLINE_TRAINS = re.compile(r"Trainer|\.train\(")
 """A pattern for Python code in a shell script that may train. Other code, such as `print(torch.__version__)`, is not
 imported.
@@ -45,7 +45,7 @@ class Files:
     budget: Budget = field(factory=Budget)
 
     def command(self, found: list[Word], words: list[Word], body: str | None, state: Variables) -> None:
-        """Follow one command. `found` are its words, `words` those without redirections, and `body` is its
+        """Interpret one command. `found` are its words, `words` those without redirections, and `body` is its
         here-document.
         """
         first = next((n for n, one in enumerate(words) if not ASSIGNED.match(one.text)), 0)

@@ -348,8 +348,8 @@ def hub(draft: Draft, named: Entries) -> None:
 
 
 def precision(draft: Draft, why: str) -> None:
-    """Set the precision if the file states none, or fp32. For fp32 weights, it becomes fp32. For bf16 or fp16 weights,
-    it becomes their dtype, because transformers then computes in this dtype even without mixed precision.
+    """Set the precision, unless the file states bf16 or fp16. For fp32 weights, it becomes fp32. For bf16 or fp16
+    weights, it becomes their dtype, because transformers then computes in this dtype even without mixed precision.
     """
     dtype, stated = draft.settings.get("model.dtype"), draft.settings.get("precision")
     if dtype is None or dtype.text == "fp32" or (stated is not None and stated.text != "fp32"):

@@ -42,7 +42,7 @@ def _every(one: Tally, found: Survey) -> bool:
 
 def _in_words(one: Tally, found: Survey, source: DataSource, has: str, have: str, what: str) -> str:
     """A message that counts the rows with a property and names the first: "3 of the 90 rows of `a.jsonl` have no
-    answer; the first is row 7, from 0".
+    answer; the first is row 7, counted from 0".
     """
     name = f"`{source.name[:80]}`"
     if one.count == 1:

@@ -151,7 +151,9 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
 
 
 def _parameters(value: object) -> Object | None:
-    """The parameters or modules of a model through which a loop goes, also by number: `range(len(model.layers))`."""
+    """The parameters or modules of a model that a loop visits, also by their number, as in `range(len(model.layers))`.
+    None for any other loop.
+    """
     if isinstance(value, Object) and value.path == "range" and value.positional:
         value = value.positional[-1].value
     if isinstance(value, Unknown):
