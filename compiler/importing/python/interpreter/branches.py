@@ -29,7 +29,7 @@ class Journal:
     def __init__(self) -> None:
         self.branches: list[Writes] = []
         self.copied = 0
-        """The number of items in all changed lists together. It measures the cost, because each change copies a list."""
+        """The number of items in all changed lists together. It measures cost, because each change copies a list."""
 
     def write(self, container: MutableMapping[object, object], key: object, value: object) -> None:
         """Set a key of a scope, a dict or an object's attributes. Inside a branch, the old value is recorded."""
