@@ -94,8 +94,8 @@ class FileCounts:
     def tallies(self) -> dict[str, Tally]:
         """The properties that the rows together have, as tallies:
 
-        - `constant:COLUMN`, `constant:answer`: the file has at least two rows, and all have the same text or turns in
-          this column
+        - `constant:COLUMN`: the file has at least two rows, and all have the same text or turns in this column
+        - `constant:answer`: the file has at least two conversations, and all have the same last turn
         - `prompt_again`: rows with the same prompt as an earlier row
         - `various_ends`: the tokenized rows have different lengths, and no token ends a tenth of them or more
         - `wrapped`: lines whose sentence continues on the next line, which begins with a lowercase letter

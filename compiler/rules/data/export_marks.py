@@ -180,10 +180,11 @@ def one_answer(spec: Spec) -> Iterator[Finding]:
             continue
         names, count = rows.columns(source), 1 if source.shape != "preference" else 2
         answers = names[-count:] if source.shape != "unpaired" else names[-2:-1]
-        answers = (ANSWER,) if source.shape in ("messages", "conversations") else answers
+        turns = source.shape in ("messages", "conversations")
+        answers = (ANSWER,) if turns else answers
         same = next((name for name in answers if CONSTANT + name in found.tallies), None)
         if same is not None and found.count("empty_answer") < found.rows:
-            what = "last turn" if same == ANSWER and source.shape != "preference" else f"`{same}`"
+            what = "last turn" if turns else f"column `{same}`"
             yield Finding(
                 source.label,
                 f"the {what} is the same in all {found.rows:,} rows of `{source.name[:80]}`",

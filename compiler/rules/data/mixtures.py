@@ -73,7 +73,7 @@ def shares(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             last.share_label or last.label,
             f"the mixture cannot be drawn: {found}",
-            "name more rows of this source, or make its `share` or `data(holdout)` smaller",
+            "use more rows of this source, or make its `share` or `data(holdout)` smaller",
             severity=None if all(one.path is not None for one in spec.data) else "warning",
         )
 
@@ -169,12 +169,12 @@ def _most_repeated(sources: Sequence[DataSource], used: Sequence[int], held: Seq
 
 
 def _rows(source: DataSource, used: int, held: int) -> str:
-    """How many rows of a source an epoch uses, as text: "300 of `b.jsonl`, which has 5,000". If rows are repeated, the
-    text also says how often.
+    """How many rows of a source an epoch uses, as text: "300 of `b.jsonl` (which has 5,000)". If rows are repeated, the
+    text also says how often: "360 of `a.jsonl` (which has 2, so 180 times each)".
     """
     there = (available(source) or 0) - held
-    times = f" ({used / there:.3g} times each)" if used > there else ""
-    return f"{used:,} of `{source.name[:60]}`, which has {there:,}{times}"
+    times = f", so {used / there:.3g} times each" if used > there else ""
+    return f"{used:,} of `{source.name[:60]}` (which has {there:,}{times})"
 
 
 @rule("XP542", "source-named-twice", "note")

@@ -299,7 +299,7 @@ def no_system(spec: Spec) -> Iterator[Finding]:
     if talks and spec.get("data.system") is not None:
         yield Finding(
             spec.location("data.system", "not in this template"),
-            f"the template {used} takes no system prompt",
+            f"the template {used} refuses a system prompt",
             "leave `system` out, or write `chat_template = chatml`",
             (location,),
         )

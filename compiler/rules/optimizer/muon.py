@@ -67,7 +67,7 @@ def scale_of_another_muon(spec: Spec) -> Iterator[Finding]:
         spec.location("optimizer.adjust_lr", "DeepSpeed has no such scale")
         if written
         else spec.location("optimizer", "adjust_lr = match_rms_adamw by default"),
-        f"Muon under {spec.text('strategy')} always scales its updates as `adjust_lr = original`",
+        f"Muon under {spec.text('strategy')} always scales its updates as with `adjust_lr = original`",
         write("adjust_lr = original", more) if written else f"write `optimizer muon(adjust_lr=original)`{more}",
         (spec.label("strategy", "the strategy"),),
     )

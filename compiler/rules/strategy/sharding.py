@@ -294,7 +294,7 @@ def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
     if spec.sharded_by_fsdp and spec.get("strategy.state_dict") == "sharded" and not spec.flag("save.full_state"):
         yield Finding(
             spec.location("strategy.state_dict"),
-            "a sharded checkpoint cannot have the weights alone, as `full_state = false` asks",
+            "a sharded checkpoint cannot contain only the weights, as `full_state = false` requires",
             write("state_dict = full"),
             (spec.label("save.full_state", "set here"),),
         )
