@@ -25,6 +25,7 @@ if not __package__:
     del sys.path[0]  # a checked library must not import a module of this folder in place of its own
 
 from .core import machine
+from .core.cache_folders import hub_home, user_caches
 from .features.distributed import deepspeed, shared_folder
 
 FINE, NOTE, WRONG = "fine", "note", "wrong"
@@ -122,7 +123,7 @@ def locks() -> Iterator[Entry]:
     """Entries about locks that a killed compilation of an extension left. torch waits for them forever
     (torch/utils/file_baton.py).
     """
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    cache = os.path.expanduser(user_caches())
     root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or os.path.join(cache, "torch_extensions"))
     for one in sorted(root.glob("**/lock")):
         hours = (time.time() - one.stat().st_mtime) / 3600 if one.exists() else 0.0
@@ -149,15 +150,10 @@ def _gpu(library: object, index: int) -> Entry:
     return ("gpu", FINE, f"{what}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
 
 
-def home() -> str:
-    """The folder in which huggingface_hub keeps its downloads and the user's login, without `~`."""
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return os.path.expanduser(os.environ.get("HF_HOME") or os.path.join(cache, "huggingface"))
-
-
 def folders() -> Iterator[Entry]:
     """Entries about the folders that a run reads and writes: whether they are writable, and their free space."""
-    for what, place in (("here", os.getcwd()), ("HF_HOME", home()), ("temporary files", tempfile.gettempdir())):
+    home = os.path.expanduser(hub_home())
+    for what, place in (("here", os.getcwd()), ("HF_HOME", home), ("temporary files", tempfile.gettempdir())):
         standing, _ = shared_folder.nearest_existing(place)
         if not os.access(standing, os.W_OK):
             yield ("disk", WRONG, f"{what}: {place} cannot be written to")
@@ -171,7 +167,7 @@ def variables() -> Iterator[Entry]:
     """Entries about environment variables: which secrets are set (never their values), and variables with paths of
     files.
     """
-    login = os.environ.get("HF_TOKEN_PATH") or os.path.join(home(), "token")
+    login = os.environ.get("HF_TOKEN_PATH") or os.path.expanduser(os.path.join(hub_home(), "token"))
     for name in SECRETS:
         where = "set" if os.environ.get(name) else "not set"
         if name == "HF_TOKEN" and where == "not set" and os.path.isfile(login):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from xpc.compiler.data.rows import unread
-from xpc.compiler.files.private_folder import cache_folder
+from xpc.runtime.core.cache_folders import hub_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +30,5 @@ def note(spec: Spec) -> list[Diagnostic]:
 
 def _is_cached(source: DataSource) -> bool:
     """Whether the cache of the hub has a folder for the dataset."""
-    home = os.environ.get("HF_HOME") or os.path.join(cache_folder(), "huggingface")
-    folder = os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
+    folder = os.environ.get("HF_HUB_CACHE") or os.path.join(hub_home(), "hub")
     return os.path.isdir(os.path.expanduser(f"{folder}/datasets--{(source.id or '').replace('/', '--')}"))

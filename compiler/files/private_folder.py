@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import os
 
+from xpc.runtime.features.launch import private_entries
+from xpc.runtime.features.launch.private_entries import private_folder as private_folder
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -17,25 +20,8 @@ MOST = 256
 """Maximum number of entries in a folder."""
 
 
-def private_folder(kind: str) -> str | None:
-    """The folder for one kind of entries, `~/.cache/xpc/KIND`; None if XPC_CACHE=off, or if the home folder is
-    unknown.
-    """
-    if os.environ.get("XPC_CACHE") == "off":
-        return None
-    base = cache_folder()
-    return os.path.join(base, "xpc", kind) if os.path.isabs(base) else None
-
-
-def cache_folder() -> str:
-    """The folder of the user's caches, XDG_CACHE_HOME or `~/.cache`."""
-    return os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-
-
 def read(folder: str, name: str) -> dict[str, Any] | None:
     """Read an entry; None if it cannot be read or is not a JSON object."""
-    from xpc.runtime.features.launch import private_entries  # imported only here, because a plain check reads no entry
-
     try:
         entry = private_entries.read(folder, name)
     except (OSError, ValueError, RecursionError):
@@ -47,8 +33,6 @@ def write(folder: str, name: str, text: str) -> None:
     """Write an entry. If there are then more than MOST entries, delete the oldest ones. An entry larger than 1 MiB is
     not written. Never raises.
     """
-    from xpc.runtime.features.launch import private_entries
-
     if len(text) > private_entries.LARGEST:
         return
     try:

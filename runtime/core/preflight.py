@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import bundle_integrity, checkpoint_integrity, checkpoints, machine, output_folder
+from .cache_folders import hub_home
 from .errors import RunError, findings
 from .feature import Bundle
 from .first_rows import rows_and_tokens
@@ -84,7 +85,7 @@ def caches() -> list[str]:
     found = []
     stated = {one: os.environ[one] for one in ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE") if os.environ.get(one)}
     if not {"HF_HOME", "HF_DATASETS_CACHE"} & stated.keys():
-        stated["HF_HOME"] = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+        stated["HF_HOME"] = hub_home()
     for name, written in stated.items():
         place = Path(written).expanduser().absolute()
         there = next(one for one in (place, *place.parents) if one.exists())

@@ -60,7 +60,7 @@ def _name(path: str) -> str:
 
 def _folder() -> str:
     """The folder of the entries. Raises OSError if there is none."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    if os.environ.get("XPC_CACHE") == "off" or not os.path.isabs(base):
-        raise FileNotFoundError(base)
-    return os.path.join(base, "xpc", "data")
+    folder = private_entries.private_folder("data")
+    if folder is None:
+        raise FileNotFoundError
+    return folder
