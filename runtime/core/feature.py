@@ -225,12 +225,6 @@ class Feature:
 
     # Training
 
-    def evaluation_missed(self, bundle: "Bundle", args: Any, state: Any, metrics_path: str) -> bool:
-        """On process 0, at the start: return whether an evaluation was due at the step that training resumes from, and
-        metrics.jsonl lacks it.
-        """
-        return False
-
     def before_first_step(self, bundle: "Bundle", trainer: Any) -> None:
         """Called before the first step of this start, after the model is wrapped for its strategy. Raises RunError."""
 

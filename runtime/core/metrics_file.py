@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any
 
+METRICS = "metrics.jsonl"
+
 
 def events(path: str) -> Iterator[dict[str, Any]]:
     """The objects of metrics.jsonl. Truncated or damaged lines are skipped. Raises OSError."""
@@ -20,9 +22,10 @@ def events(path: str) -> Iterator[dict[str, Any]]:
 
 
 def trim(path: str, step: int) -> None:
-    """Drop an incomplete last line, and the events after ``step``, because the resumed run makes these steps again."""
-    if os.path.exists(path):
-        replace(path, [written(event) for event in events(path) if event["step"] <= step])
+    """Drop an incomplete last line, and the events after ``step``, because the resumed run makes these steps again. A
+    missing file is created."""
+    known = events(path) if os.path.exists(path) else ()
+    replace(path, [written(event) for event in known if event["step"] <= step])
 
 
 def replace(path: str, lines: Iterable[str]) -> None:

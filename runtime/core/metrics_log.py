@@ -1,6 +1,5 @@
 """The log of a run: metrics.jsonl, a printed line per log event, and a summary at the end."""
 
-import contextlib
 import json
 import os
 import runpy
@@ -8,9 +7,9 @@ import time
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
-from itertools import chain
 from typing import Any
 
+from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
@@ -20,9 +19,9 @@ from .checkpoint_integrity import final_files
 from .errors import put, say
 from .fault_tolerance import writing
 from .feature import Bundle
-from .metrics_file import events, number, replace, trim, written
+from .metrics_file import METRICS, events, number, replace, trim, written
 
-METRICS, SUMMARY = "metrics.jsonl", "summary.json"
+SUMMARY = "summary.json"
 NAMES = {"learning_rate": "lr", "num_tokens": "tokens"}
 EXCLUDED = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
 
@@ -39,9 +38,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.path = os.path.join(bundle.output_dir, METRICS)
         self.before = self.tokens_before = 0.0
         self.started = self.last_time = time.monotonic()
-        self.first_step = 0
+        self.first_step = self.logs = 0
         self.lr: float | None = None
-        self.logs = 0
         self.last_tokens: float | None = None
 
     def state(self) -> dict[str, Any]:
@@ -63,15 +61,15 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         if state.is_world_process_zero:
             with writing(METRICS, args.output_dir, [state.global_step] if state.global_step else []):
                 trim(self.path, state.global_step)
-                with open(self.path, "a", encoding="utf-8"):
-                    pass  # only creates the file
                 started = measurements.started(self.bundle, self.trainer, state.global_step)
                 measurements.append(args.output_dir, started)
             if done:
                 self.before, self.tokens_before = done["seconds"], done["tokens"]
         if "unlogged" in done:
             self.trainer.restore_unlogged(done["unlogged"])
-        self._catch_up(args, state)
+        shared = [sorted(step for step, _ in checkpoints.steps(self.bundle.output_dir) if step <= state.global_step)]
+        broadcast_object_list(shared)  # on other nodes, the folder may be missing
+        self.trainer.saved = shared[0]
         control.should_training_stop = state.global_step >= state.max_steps > 0
         signals.StopRequest.training = True
         self.started = self.last_time = time.monotonic()
@@ -101,25 +99,9 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         if (state.global_step - self.first_step).bit_count() == 1:  # the 1st, 2nd, 4th, 8th ... step
             measurements.exchange()
 
-    def on_prediction_step(self, args: Any, state: Any, control: Any, eval_dataloader: Any = None, **_: Any) -> None:
-        """Count the batches of an evaluation."""
-        progress.Phase.done += 1
-        with contextlib.suppress(TypeError):  # the length of a streamed evaluation set is unknown
-            progress.Phase.total = len(eval_dataloader)
-
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Tell the trainer that an epoch has ended: it saves the last step after it has logged and evaluated."""
         self.trainer.epoch_ended = True
-
-    def _catch_up(self, args: Any, state: Any) -> None:
-        """Tell all processes which checkpoints exist, and whether the evaluation due at this step was missed."""
-        from accelerate.utils import broadcast_object_list
-
-        steps = [step for step, _ in checkpoints.steps(self.bundle.output_dir) if step <= state.global_step]
-        missed = (one.evaluation_missed(self.bundle, args, state, self.path) for one in self.bundle.features)
-        shared = [sorted(steps), state.is_world_process_zero and any(missed)]
-        broadcast_object_list(shared)
-        self.trainer.saved, self.trainer.evaluate_first = shared
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         """Write one event and print its line. A failed write ends the run, because the event would be missing."""
@@ -212,8 +194,8 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "files": {},  # the digests are set below, when all files are complete
         }
         picture = result["draw"](folder, say)
-        changed = [feature.base_settings(bundle, trainer).items() for feature in bundle.features]
-        use = partial(result["usage"], bundle.plan["method"]["scores"], bundle.conversational, dict(chain(*changed)))
+        changed = {key: value for one in bundle.features for key, value in one.base_settings(bundle, trainer).items()}
+        use = partial(result["usage"], bundle.plan["method"]["scores"], bundle.conversational, changed)
         sources, written = [bundle.model, *bundle.sources()], bundle.arguments["output_dir"]
         result["complete_cards"](folder, facts, bundle.folder, sources, written, use)
         facts["files"] = final_files(folder)

@@ -6,13 +6,14 @@ import os
 import random
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ...core import progress, signals
 from ...core.errors import rank
 from ...core.fault_tolerance import FaultTolerant
 from ...core.feature import Bundle, Feature
-from ...core.metrics_file import events, replace, written
+from ...core.metrics_file import METRICS, events, replace, written
 from ...library_internals.transformers_evaluation import evaluate_now
 
 REPORTED = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
@@ -27,7 +28,6 @@ class EvaluatingTrainer(FaultTolerant):
     """Trainer methods for a run that evaluates."""
 
     prefix = "eval"
-    evaluate_first = False
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
         """Evaluate as trl does. With several sets, this is called for each, so record the prefix of the current set."""
@@ -46,7 +46,10 @@ class EvaluatingTrainer(FaultTolerant):
         if eval_dataset is None and isinstance(sets, dict):
             name = self.prefix.removeprefix("eval_")
             eval_dataset = name if name in sets else next(iter(sets))
-        return super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
+        loader = super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
+        with suppress(TypeError):  # the length of a streamed evaluation set is unknown
+            progress.Phase.total = len(loader)
+        return loader
 
     def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
         """Run trl's step, but raise Interrupted on all processes if any process has a stop request. The next start then
@@ -59,6 +62,7 @@ class EvaluatingTrainer(FaultTolerant):
             if self.largest(flag)[0]:
                 signals.ignore_end_signal()
                 raise Interrupted
+        progress.Phase.done += 1
         return super().prediction_step(*args, **kwargs)  # type: ignore[misc]
 
     def log_save_evaluate(self, follow: Callable[[], None]) -> None:
@@ -92,7 +96,6 @@ class EvaluatingTrainer(FaultTolerant):
 
     def catch_up(self) -> None:
         """Run the evaluation that was due when the run stopped, and that was not completed."""
-        self.evaluate_first = False
         try:
             evaluate_now(self)
         except Interrupted:  # another stop request interrupted the evaluation
@@ -171,13 +174,18 @@ def evaluated(path: str, step: int, sets: int = 1) -> bool:
 class Evaluation(Feature):
     """Hooks for a run that evaluates while it trains."""
 
-    def evaluation_missed(self, bundle: Bundle, args: Any, state: Any, path: str) -> bool:
-        """Whether an evaluation was due at the resumed step, and the checkpoint at ``path`` lacks results of it."""
-        return due(args, state) and not evaluated(path, state.global_step, len(losses_of(bundle)))
-
     def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
-        """If an evaluation is due at the step from which the run resumes, and its results are missing, run it."""
-        if trainer.evaluate_first:
+        """If an evaluation is due at the step from which the run resumes, and its results are missing, run it. Process
+        0 decides, because only its metrics file is complete.
+        """
+        from accelerate.utils import broadcast_object_list
+
+        state, path = trainer.state, os.path.join(bundle.output_dir, METRICS)
+        if not due(trainer.args, state):
+            return
+        missed = [rank() == 0 and not evaluated(path, state.global_step, len(losses_of(bundle)))]
+        broadcast_object_list(missed)
+        if missed[0]:
             trainer.catch_up()
 
     def log_line(self, bundle: Bundle, event: Mapping[str, Any]) -> str:
