@@ -43,7 +43,6 @@ from .features.model.compiled_layers import CompiledLayers
 from .features.model.continued_adapter import ContinuedAdapter
 from .features.model.float8 import Float8
 from .features.model.frozen_weights import FrozenWeights
-from .features.model.liger import Liger
 from .features.model.liger_family import LigerFamily
 from .features.model.merged_adapters import MergedAdapters
 from .features.model.newer_config import NewerConfig
@@ -84,6 +83,7 @@ from .library_internals.deepspeed_engine import DeepSpeedEngine
 from .library_internals.deepspeed_shards import DeepSpeedShards
 from .library_internals.epoch_order import EpochOrder
 from .library_internals.hub_kernels import HubKernels
+from .library_internals.liger_kernels import Liger
 from .library_internals.random_states import RandomStatesTrainer
 from .library_internals.renamed_weights import RenamedWeightsTrainer
 from .library_internals.repeated_prompts import RepeatedPromptsTrainer

@@ -1,10 +1,17 @@
-"""Call Liger's private function for a loaded model, because its public functions change the classes of a family."""
+"""Apply Liger's kernels to the layers of a loaded model. Liger's public functions change the classes of a family."""
 
 from typing import Any
 
+from ..core.feature import Bundle, Feature
 
-def put_into(model: Any) -> None:
-    """Apply Liger's layer kernels (norm, rope, gated MLP) to the model, but not its loss kernels."""
-    from liger_kernel.transformers import _apply_liger_kernel_to_instance
 
-    _apply_liger_kernel_to_instance(model=model, fused_linear_cross_entropy=False, cross_entropy=False)
+class Liger(Feature):
+    """Hooks for a run with Liger's kernels in the layers of the model."""
+
+    def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
+        """Apply Liger's layer kernels (norm, rope, gated MLP) to the model. Liger's fused loss is not used, because trl
+        1.16 has its own.
+        """
+        from liger_kernel.transformers import _apply_liger_kernel_to_instance
+
+        _apply_liger_kernel_to_instance(model=model, fused_linear_cross_entropy=False, cross_entropy=False)
