@@ -13,37 +13,35 @@ import runpy
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from .core.feature import Bundle
 
-LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 ENDINGS = ("failed (exitcode", "closing signal")
-STOPPING = "stopping; a run that has begun to train saves first. Press Ctrl-C again to quit at once"
-NEWEST = "from the newest complete checkpoint if there is one"
 RETRIES, ATTEMPT = "XPC_RETRIES", "XPC_ATTEMPT"
 """Environment variables: the remaining restarts after failures that may be temporary, and the attempt ("1 of 4")."""
 _command, _environment = [sys.executable, *sys.argv], dict(os.environ)
 """The command and the environment variables with which this launcher was started."""
-_stop_requested = False
-"""Whether this launcher received a stop request."""
-_interrupted = False
-"""Whether this launcher received a Ctrl-C."""
-_output_dir: str | None = None
-"""The run's output folder; None until the bundle is read."""
-_started: list[bool] = []
-"""Not empty once torchrun's agent has started the processes of the run. From then on, the agent decides when this
-launcher ends, because the nodes wait for each other at the end."""
-_process: Any = None
-"""psutil.Process. None until psutil is imported: a stop request may arrive before that."""
+
+
+class State:
+    """The state of this launcher, which its signal handlers read and change."""
+
+    stop_requested = False
+    interrupted = False
+    """Whether there was a Ctrl-C."""
+    output_dir: str | None = None
+    """The run's output folder; None until the bundle is read."""
+    started: ClassVar[list[bool]] = []
+    """Not empty once torchrun's agent has started the processes of the run. From then on, the agent decides when this
+    launcher ends, because the nodes wait for each other at the end."""
+    process: Any = None
+    """psutil.Process. None until psutil is imported: a stop request may arrive before that."""
 
 
 def main(folder: str, words: Sequence[str]) -> int:
     """The program; ``words`` are the launcher's module and its arguments. Returns the exit status."""
-    if not words or words[0] not in LAUNCHERS:
-        print(f"error: the first word names the launcher: {' or '.join(LAUNCHERS)}", file=sys.stderr)
-        return 2
     from .core import arguments, bundle, preflight, progress, signals
     from .core.errors import RunError, stop
     from .core.output_folder import Finished, finished
@@ -57,12 +55,11 @@ def main(folder: str, words: Sequence[str]) -> int:
     checked = os.environ.get(preflight.DONE)
     if os.environ.get("NODE_RANK", "0") == "0":
         # reported until a training process has started, because the training reports its own progress
-        progress.watch(lambda: not (_started or (_process and _process().children())))
+        progress.watch(lambda: not (State.started or (State.process and State.process().children())))
     progress.now("checking this machine")
-    global _output_dir
     try:
         read = bundle.read(folder, FEATURES)
-        _output_dir = read.output_dir
+        State.output_dir = read.output_dir
         arguments.prepare_environment(read)
         if not checked and (found := preflight.without_libraries(read)):
             preflight.check(read, 0, 0, found)  # raises one RunError with all findings
@@ -73,8 +70,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     progress.now("starting the processes")
     from psutil import Process  # type: ignore[import-untyped, unused-ignore]  # a requirement of accelerate
 
-    global _process
-    _process = Process
+    State.process = Process
     starters = [start for feature in read.features if (start := feature.process_starter(read, words[-1]))]
     if read.run["distributed_type"] == "NO":
         return _launched(starters[0], read)
@@ -89,7 +85,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     logging.getLogger(api.__name__).addFilter(lambda one: not any(words in one.getMessage() for words in ENDINGS))
     from .library_internals import torch_distributed
 
-    torch_distributed.adapt_agent(signals.END_SIGNAL, _exit_if_stopped, lambda: _started.append(True))
+    torch_distributed.adapt_agent(signals.END_SIGNAL, _exit_if_stopped, lambda: State.started.append(True))
     for feature in read.features:
         feature.before_launch(read, os.environ)
     sys.argv = list(words)
@@ -133,7 +129,7 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
             # reported
             rank, failure = min(error.failures.items(), key=lambda one: one[1].exitcode == BROKEN)
             codes = [one.exitcode for one in error.failures.values()]
-            return _ended(f"process {rank}", failure.exitcode, codes if _stop_requested else [failure.exitcode])
+            return _ended(f"process {rank}", failure.exitcode, codes if State.stop_requested else [failure.exitcode])
         if isinstance(error, SignalException):
             return _ended("the launcher", -int(error.sigval), [])
         raise
@@ -142,31 +138,29 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
 
 def _forward_signal(number: int, _: object) -> None:
     """Pass a stop request on to the processes of the run. If they are not started yet, exit immediately."""
-    global _stop_requested
-    _stop_requested = True
-    children = _process().children() if _process else []
-    if not children and not _started:
+    State.stop_requested = True
+    children = State.process().children() if State.process else []
+    if not children and not State.started:
         _exit_if_stopped()
     _signal(children, number)
 
 
 def _exit_if_stopped() -> None:
     """Exit if there was a stop request. It may have come while a library was running another program."""
-    if _stop_requested:
+    if State.stop_requested:
         _report(_stopped())
         os._exit(75)
 
 
 def _interrupt(*_: object) -> None:
     """Ctrl-C: the first is a stop request, the second kills every process of the run."""
-    global _interrupted
-    if _interrupted:
-        _signal(_process().children(recursive=True) if _process else [], signal.SIGKILL)
+    if State.interrupted:
+        _signal(State.process().children(recursive=True) if State.process else [], signal.SIGKILL)
         _report(f"quit at once; the newest checkpoint is {_newest() or 'none: nothing is saved'}")
         os._exit(130)
-    _interrupted = True
-    if _process and _process().children():
-        _report(STOPPING)
+    State.interrupted = True
+    if State.process and State.process().children():
+        _report("stopping; a run that has begun to train saves first. Press Ctrl-C again to quit at once")
     _forward_signal(signal.SIGTERM, None)
 
 
@@ -178,11 +172,11 @@ def _signal(processes: Iterable[Any], number: int) -> None:
 
 def _newest() -> str | None:
     """The name of the newest checkpoint."""
-    if _output_dir is None:
+    if State.output_dir is None:
         return None
     from .core.checkpoints import steps
 
-    found = steps(_output_dir)
+    found = steps(State.output_dir)
     return os.path.basename(found[0][1]) if found else None
 
 
@@ -207,7 +201,7 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
     from .core import signals
 
     # a process without a handler is killed by Ctrl-C, so its exit status is that of SIGINT
-    stops = (*signals.STOP_SIGNALS, signal.SIGINT) if _interrupted else signals.STOP_SIGNALS
+    stops = (*signals.STOP_SIGNALS, signal.SIGINT) if State.interrupted else signals.STOP_SIGNALS
     if any(code == signals.REQUEUE or -code in stops for code in codes):
         _report(_stopped())
         return signals.REQUEUE
@@ -218,9 +212,9 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
     left = int(os.environ.get(RETRIES, "0"))
     number, of, last = os.environ.get(ATTEMPT, f"1 of {1 + left}").partition(" of ")
     may_pass = status == signals.BROKEN or status > 128 + signal.SIGQUIT  # SIGHUP, SIGINT and SIGQUIT stop a run
-    again = may_pass and left > 0 and not _stop_requested
+    again = may_pass and left > 0 and not State.stop_requested
     message += f" (attempt {number} of {last})" if may_pass and last != "1" else ""
-    message += f"; started again, {NEWEST}" if again else ""
+    message += "; started again, from the newest complete checkpoint if there is one" if again else ""
     _report(message)
     if again:
         counted = {RETRIES: str(left - 1), ATTEMPT: f"{int(number) + 1}{of}{last}"}

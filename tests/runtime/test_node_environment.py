@@ -180,8 +180,8 @@ import os, signal, sys
 import psutil
 sys.path.insert(0, {root!r})
 from runtime import launcher
-launcher._process = psutil.Process
-launcher._started += [True] * {started}
+launcher.State.process = psutil.Process
+launcher.State.started += [True] * {started}
 signal.signal(signal.SIGTERM, launcher._forward_signal)
 os.kill(os.getpid(), signal.SIGTERM)
 print("it waits for the other nodes")
