@@ -49,9 +49,8 @@ def build_arguments(bundle: Bundle) -> Any:
         torch_distributed.one_timeout(timedelta(seconds=values.get("ddp_timeout", 1800)))
     for feature in bundle.features:
         feature.before_arguments(bundle, values)
-    make = load_class(bundle.config)
     try:
-        return make(**values)
+        return load_class(bundle.config)(**values)
     except TypeError as error:
         raise RunError(f"{bundle.config} does not take these arguments: {error}") from error
 

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from . import FORMAT
@@ -38,8 +39,7 @@ def read(folder: str, features: Sequence[Feature]) -> Bundle:
     folder = os.path.abspath(folder)
     path = os.path.join(folder, "trainer_args.json")
     try:
-        with open(path, encoding="utf-8") as handle:
-            plan = json.load(handle)
+        plan = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
@@ -83,16 +83,14 @@ def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
 def _digest(folder: str) -> str:
     total = sha256()
     for name in DECISIVE:
-        path = os.path.join(folder, name)
-        if os.path.exists(path):
-            with open(path, "rb") as handle:
-                total.update(name.encode() + b"\0" + sha256(handle.read()).digest())
+        path = Path(folder, name)
+        if path.exists():
+            total.update(name.encode() + b"\0" + sha256(path.read_bytes()).digest())
     return "sha256:" + total.hexdigest()
 
 
 def _pins(path: str) -> dict[str, str]:
     if not os.path.exists(path):
         return {}
-    with open(path, encoding="utf-8") as handle:
-        lines = [line.split("#")[0].partition("==") for line in handle]
+    lines = [line.split("#")[0].partition("==") for line in Path(path).read_text(encoding="utf-8").splitlines()]
     return {name.strip(): version.split(";")[0].strip() for name, equals, version in lines if equals}

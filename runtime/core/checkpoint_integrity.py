@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
+from .metrics_file import replace
+
 STAGING = "_saving"
 """Folder inside the output folder, for checkpoints that are being written or deleted."""
 RECORD = "xpc_files.json"
@@ -40,8 +42,7 @@ def clear(output_dir: str) -> None:
 
 def final_files(output_dir: str) -> dict[str, Seal]:
     """Sizes and digests of a finished run's files: weights, config, tokenizer, metrics. Raises OSError."""
-    chosen = [name for name in names(output_dir) if not name.startswith(NOT_FINAL)]
-    return dict(zip(chosen, _hashed(output_dir, chosen), strict=True))
+    return _hashed(output_dir, [name for name in names(output_dir) if not name.startswith(NOT_FINAL)])
 
 
 def seal(folder: str, rank: int) -> dict[str, Seal]:
@@ -58,16 +59,12 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
     if missing:
         raise FileNotFoundError(2, "a file of the checkpoint is missing", missing[0])
     set_default_mode(folder, present)
-    with open(os.path.join(folder, RECORD), "w", encoding="utf-8") as handle:
-        json.dump({"files": {one: list(known[one]) for one in sorted(known)}}, handle, indent=1)
-        handle.flush()
-        os.fsync(handle.fileno())
+    replace(os.path.join(folder, RECORD), [json.dumps({"files": dict(sorted(known.items()))}, indent=1)])
     for place in sorted({os.path.dirname(os.path.join(folder, one)) for one in known} | {folder}):
         _flush(place)
     target = os.path.join(output_dir, name)
-    if os.path.exists(target):
-        # this folder is an unusable checkpoint of the same step
-        move_aside(target)
+    if os.path.exists(target):  # an unusable checkpoint of the same step
+        os.rename(target, os.path.join(staging(output_dir), f"old-{name}"))
     os.rename(folder, target)
     _flush(output_dir)
     clear(output_dir)
@@ -83,14 +80,6 @@ def set_default_mode(folder: str, written: Iterable[str]) -> None:
             os.chmod(os.path.join(folder, name), 0o666 & ~mask)
 
 
-def move_aside(path: str) -> None:
-    """Move a checkpoint to the staging folder, where ``clear`` deletes it."""
-    aside = os.path.join(staging(os.path.dirname(path)), "old-" + os.path.basename(path))
-    os.makedirs(os.path.dirname(aside), exist_ok=True)
-    shutil.rmtree(aside, ignore_errors=True)
-    os.rename(path, aside)
-
-
 def broken(path: str, digests: bool) -> str | None:
     """Describe how a checkpoint differs from its record of digests. None if it is equal, or if it has no record. With
     ``digests``, all bytes are compared, otherwise only sizes.
@@ -98,8 +87,7 @@ def broken(path: str, digests: bool) -> str | None:
     Raises OSError.
     """
     try:
-        with open(os.path.join(path, RECORD), encoding="utf-8") as handle:
-            files = json.load(handle)["files"]
+        files = json.loads(Path(path, RECORD).read_text(encoding="utf-8"))["files"]
         known = {str(name): (int(size), str(digest)) for name, (size, digest) in files.items()}
     except FileNotFoundError:
         return None
@@ -112,10 +100,8 @@ def broken(path: str, digests: bool) -> str | None:
             return f"{name} is missing"
         if found != size:
             return f"{name} is cut off ({found:,} of {size:,} bytes)" if found < size else f"{name} has grown"
-    if not digests:
-        return None
-    for (name, (_, digest)), (_, other) in zip(known.items(), _hashed(path, list(known)), strict=True):
-        if other != digest:
+    for name, (_, digest) in _hashed(path, known).items() if digests else ():
+        if digest != known[name][1]:
             return f"{name} is corrupted (its sha256 differs from the recorded one)"
     return None
 
@@ -135,18 +121,19 @@ def _writer(name: str) -> int:
 def _sealed(folder: str, chosen: list[str]) -> dict[str, Seal]:
     for name in chosen:
         _flush(os.path.join(folder, name))
-    return dict(zip(chosen, _hashed(folder, chosen), strict=True))
+    return _hashed(folder, chosen)
 
 
-def _hashed(folder: str, chosen: list[str]) -> list[Seal]:
-    """Sizes and digests of files. A digest is the sha256 of the sha256 digests of the file's 64 MiB parts."""
+def _hashed(folder: str, chosen: Iterable[str]) -> dict[str, Seal]:
+    """Sizes and digests of files by name. A digest is the sha256 of the sha256 digests of the file's 64 MiB parts."""
     paths = [os.path.join(folder, name) for name in chosen]
     sizes = [os.path.getsize(path) for path in paths]
     parts = [(path, start) for path, size in zip(paths, sizes) for start in range(0, size, PART)]
     shared = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     with ThreadPoolExecutor(max(1, min(8, len(parts), (os.cpu_count() or 1) // shared))) as pool:
         digests = iter(list(pool.map(lambda one: _hash(*one), parts)))
-    return [(size, sha256(b"".join(next(digests) for _ in range(0, size, PART))).hexdigest()) for size in sizes]
+    whole = [sha256(b"".join(next(digests) for _ in range(0, size, PART))).hexdigest() for size in sizes]
+    return dict(zip(chosen, zip(sizes, whole)))
 
 
 def _hash(path: str, start: int) -> bytes:

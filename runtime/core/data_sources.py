@@ -33,10 +33,8 @@ def _of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bo
 
     if os.environ.get("XPC_STAGED"):  # for machines without a network, stage.py has put the rows into this folder
         return run_path(bundle.inside("stage.py"))["rows"](source, split, streaming)
-    cut = f"[:{source['slice']}]" if source["slice"] and not streaming else ""
-    return load_dataset(
-        source["id"], source["config"], split=split + cut, revision=source["revision"], streaming=streaming
-    )
+    split += f"[:{source['slice']}]" if source["slice"] and not streaming else ""
+    return load_dataset(source["id"], source["config"], split=split, revision=source["revision"], streaming=streaming)
 
 
 def unreadable(bundle: Bundle, source: Mapping[str, Any], split: str | None, error: BaseException) -> str:

@@ -32,7 +32,6 @@ class FaultTolerant(TrainerHooks):
     worst: Any = None
     data_facts: dict[str, int] | None = None
     model: Any
-    args: Any
     state: Any
     control: Any
     accelerator: Any

@@ -8,23 +8,15 @@ Features add their own rows.
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..library_internals.transformers_trainer import attention
 from .errors import RunError
-
-if TYPE_CHECKING:
-    from .feature import Bundle
+from .feature import Bundle
 
 Row = tuple[str, object, object]
 """A tuple: what is compared, the value that the bundle states, and the value of the built object."""
-OTHER_TASKS = (
-    "SequenceClassification",
-    "TokenClassification",
-    "QuestionAnswering",
-    "MultipleChoice",
-    "ImageClassification",
-)
+OTHER_TASKS = ("Classification", "QuestionAnswering", "MultipleChoice")
 """Endings of the class names of models that have a head for another task than text generation."""
 PRECISION_VARIABLE = "ACCELERATE_MIXED_PRECISION"
 
@@ -57,7 +49,7 @@ def trained(model: Any) -> set[str]:
     return {name for name, weight in model.named_parameters() if weight.requires_grad}
 
 
-def check(bundle: "Bundle", trainer: Any, stated: set[str]) -> None:
+def check(bundle: Bundle, trainer: Any, stated: set[str]) -> None:
     """Compare the trainer with the bundle. ``stated`` are the names of the weights that should be trained.
 
     Raises RunError with both values of each difference.
@@ -70,19 +62,12 @@ def check(bundle: "Bundle", trainer: Any, stated: set[str]) -> None:
         raise RunError(f"the libraries did not build the run as stated: {'; '.join(wrong)}{hint}")
 
 
-def compared(bundle: "Bundle", trainer: Any, stated: set[str]) -> Iterator[Row]:
-    """All rows (see `Row`) to compare: those of this module and those of the run's features."""
-    yield from _rows(bundle, trainer, stated)
-    for feature in bundle.features:
-        yield from feature.made(bundle, trainer)
-
-
-def _rows(bundle: "Bundle", trainer: Any, stated: set[str]) -> Iterator[Row]:
+def compared(bundle: Bundle, trainer: Any, stated: set[str]) -> Iterator[Row]:
+    """All rows (see `Row`) to compare: those of every run, then those of the run's features."""
     plan, run, args = bundle.arguments, bundle.run, trainer.args
     accelerator, model = trainer.accelerator, trainer.model
     precision = "bf16" if plan.get("bf16") else "fp16" if plan.get("fp16") else "fp8" if "fp8" in run else "no"
     yield "the mixed precision of accelerate", precision, str(accelerator.mixed_precision)
-    yield "the number of processes", run["world_size"], accelerator.num_processes
     yield "the device", run["device"], accelerator.device.type
     yield "the micro-batch", plan["per_device_train_batch_size"], args.train_batch_size
     yield "the gradient accumulation", plan["gradient_accumulation_steps"], args.gradient_accumulation_steps
@@ -99,3 +84,5 @@ def _rows(bundle: "Bundle", trainer: Any, stated: set[str]) -> Iterator[Row]:
         kinds = {str(one.dtype).removeprefix("torch.") for one in model.parameters() if one.requires_grad}
         kinds -= {"float32"} if len(kinds) > 1 else set()  # some models keep a few weights in float32
         yield "the dtype of trained weights", bundle.model["dtype"], ", ".join(sorted(kinds))
+    for feature in bundle.features:
+        yield from feature.made(bundle, trainer)

@@ -12,12 +12,10 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from . import machine, signals
-
-if TYPE_CHECKING:
-    from .feature import Bundle
+from .feature import Bundle
 
 MEASURED = "measured.jsonl"
 SAVING = ("writing checkpoint", "writing the final model")
@@ -115,7 +113,7 @@ def saved(folder: str, names: Iterable[str]) -> None:
     Measured.saved_bytes += sum(os.path.getsize(os.path.join(folder, name)) for name in names)
 
 
-def started(bundle: "Bundle", trainer: Any, step: int) -> dict[str, Any]:
+def started(bundle: Bundle, trainer: Any, step: int) -> dict[str, Any]:
     """The line of measured.jsonl for the start of training: time, step, device, versions and counts of the rows."""
     import torch
 

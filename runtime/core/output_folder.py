@@ -90,10 +90,7 @@ def lock(bundle: Bundle) -> None:
     global _locked
     try:
         os.makedirs(bundle.output_dir, exist_ok=True)
-        handle = open(os.path.join(bundle.output_dir, MARKER), "a", encoding="utf-8")  # noqa: SIM115
-        if not _lock(handle):
-            handle.close()
-            raise RunError(f"a run is training into {bundle.output_dir} now; end it, or name another output folder")
+        handle = _locked_marker(bundle.output_dir)
         check_unfinished(bundle)
         if difference(bundle) != "":
             handle.truncate(0)
@@ -152,11 +149,18 @@ def _lock(handle: IO[str]) -> bool:
             return True
 
 
+def _locked_marker(folder: str) -> IO[str]:
+    """Open and lock the marker. Raises RunError if another process keeps the lock; OSError."""
+    handle = open(os.path.join(folder, MARKER), "a", encoding="utf-8")  # noqa: SIM115
+    if _lock(handle):
+        return handle
+    handle.close()
+    raise RunError(f"a run is training into {folder} now; end it, or name another output folder")
+
+
 def _check_unlocked(folder: str) -> None:
     try:
-        with open(os.path.join(folder, MARKER), "a", encoding="utf-8") as handle:
-            if not _lock(handle):
-                raise RunError(f"a run is training into {folder} now; end it, or name another output folder")
+        _locked_marker(folder).close()
     except OSError as error:
         raise RunError(f"cannot write to {folder}: {error.strerror}") from error
 

@@ -26,11 +26,8 @@ PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]
 FIRST, SPREAD = 4, 200
 """Compared rows of each source: the first 4, 200 at equal distances, and the first with each role and set of keys."""
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
-NAMES = {
-    "content": "content", "part": "content", "tool_call": "tool_calls", "argument": "tool_calls",
-    "reasoning": "reasoning",
-}  # fmt: skip
-"""For each kind of lost piece: the value of `data(omit=[...])` that allows the loss. For a tool, it is `tools`."""
+NAMES = {"part": "content", "tool_call": "tool_calls", "argument": "tool_calls", "tool": "tools"}
+"""The values of `data(omit=[...])` that allow losses of pieces, by their kinds. For other kinds, it is the kind."""
 WORDS = {"content": "a text", "tool_calls": "tool calls", "reasoning": "reasoning", "tools": "tools"}
 
 
@@ -50,7 +47,7 @@ class Loss(NamedTuple):
     @property
     def name(self) -> str:
         """The value of the setting `omit` that permits to lose such a piece, for example "tool_calls"."""
-        return NAMES.get(self.kind, "tools")
+        return NAMES.get(self.kind, self.kind)
 
     def __str__(self) -> str:
         """A phrase for what the template does: "leaves out the tool call 'weather' of turn 1 (assistant)"."""
@@ -66,27 +63,22 @@ def check(
 ) -> list[str]:  # fmt: skip
     """Compare ``rows``, which maps numbers to rows. Return sentences about lost pieces that ``omit`` allows; raise
     RunError for any other lost piece."""
-    first: dict[str, tuple[int, Loss]] = {}
-    counts: dict[str, int] = {}
+    found: dict[str, dict[int, Loss]] = {}  # for each value of `omit`: the first such loss of each row
     for number, row in rows.items():
-        found: dict[str, Loss] = {}
         for loss in losses(row, tokenizer, conversations):
-            found.setdefault(loss.name, loss)
-        for lost, loss in found.items():
-            first.setdefault(lost, (number, loss))
-            counts[lost] = counts.get(lost, 0) + 1
-    refused = [lost for lost in first if lost not in omit]
+            found.setdefault(loss.name, {}).setdefault(number, loss)
+    refused = [lost for lost in found if lost not in omit]
     if refused:
-        number, loss = first[refused[0]]
+        many, (number, loss) = len(found[refused[0]]), next(iter(found[refused[0]].items()))
         also = f", and {' and '.join(WORDS[lost] for lost in refused[1:])}" if refused[1:] else ""
         raise RunError(
             f"{name}, row {number}: the chat template {loss}{also}, so the model would not learn what the row says "
-            f"({counts[refused[0]]:,} of {len(rows):,} compared rows); change the data, name another chat_template, or "
+            f"({many:,} of {len(rows):,} compared rows); change the data, name another chat_template, or "
             f"allow it with `data(omit=[{', '.join([*omit, *refused])}])`"
         )
     return [
-        f"{name}: {count:,} of {len(rows):,} compared rows lose {WORDS[lost]}, as `omit` allows"
-        for lost, count in counts.items()
+        f"{name}: {len(each):,} of {len(rows):,} compared rows lose {WORDS[lost]}, as `omit` allows"
+        for lost, each in found.items()
     ]
 
 

@@ -1,5 +1,6 @@
 """The progress bars of datasets, transformers and huggingface_hub, all of which are tqdm's."""
 
+import os
 import sys
 from typing import Any
 from weakref import WeakSet
@@ -11,26 +12,17 @@ from ..core import progress
 _bars: WeakSet[Any] = WeakSet()
 
 
-class NullStream:
-    """A file-like object that discards what is written to it."""
-
-    def write(self, text: str) -> None:
-        """Discard the text."""
-
-    def flush(self) -> None:
-        """Do nothing."""
-
-
 def capture(shown: bool) -> None:
     """Record new progress bars, so that the line about a long phase can show their counts. With ``shown``, the bars
     appear on a terminal while they run; without it, they write nothing."""
     made = std.tqdm.__init__
     seen = shown and sys.stderr.isatty()
+    nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
 
     def init(bar: Any, *args: Any, **options: Any) -> None:
         options["leave"] = False
         if not seen:
-            options["file"] = NullStream()
+            options["file"] = nowhere
         made(bar, *args, **options)
         _bars.add(bar)
 

@@ -12,8 +12,7 @@ def one_timeout(timeout: timedelta) -> None:
     """
     from torch.distributed import distributed_c10d
 
-    for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
-        setattr(distributed_c10d, name, timeout)
+    distributed_c10d.default_pg_timeout = distributed_c10d.default_pg_nccl_timeout = timeout
 
 
 def adapt_agent(number: int, before: Callable[[], None], started: Callable[[], None]) -> None:

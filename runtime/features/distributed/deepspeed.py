@@ -27,8 +27,7 @@ class DeepSpeed(Feature):
     def check_checkpoint(self, path: str, world: int) -> str | None:
         """Describe the fault of the shards of a checkpoint; None if there is no fault."""
         # DeepSpeed's own optimizer keeps the schedule in its shards (Trainer._save_optimizer_and_scheduler).
-        late = schedule(path) if os.path.exists(os.path.join(path, "scheduler.pt")) else None
-        if late is not None:
+        if os.path.exists(os.path.join(path, "scheduler.pt")) and (late := schedule(path)):
             return late
         try:
             with open(os.path.join(path, "latest"), encoding="utf-8") as handle:
@@ -59,8 +58,8 @@ class DeepSpeed(Feature):
         DeepSpeed 0.16 to 0.19 calls two collectives by deprecated names; torch attributes these warnings to
         `c10d_logger`.
         """
-        for module in (r"deepspeed\.", r"torch\.distributed\.c10d_logger"):
-            warnings.filterwarnings("ignore", category=FutureWarning, module=module)
+        module = r"deepspeed\.|torch\.distributed\.c10d_logger"
+        warnings.filterwarnings("ignore", category=FutureWarning, module=module)
 
     def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
         """Check that the model is wrapped in ZeRO of the planned stage. Raises RunError."""
@@ -102,19 +101,14 @@ def missing(cuda: bool) -> list[str]:
     compiler = os.environ.get("CXX") or "c++"
     if shutil.which(compiler) is None:
         found.append(f"there is no C++ compiler ({compiler} is not on PATH)")
-    if cuda:
-        found += _toolkit()
-    return found
-
-
-def _toolkit() -> list[str]:
-    """The finding if the installed CUDA compiler is one that DeepSpeed refuses for torch's CUDA version."""
+    if not cuda:
+        return found
     try:
         with redirect_stdout(StringIO()):  # the import prints the list of extensions that DeepSpeed could compile
             from deepspeed.ops.op_builder.builder import assert_no_cuda_mismatch
 
-            assert_no_cuda_mismatch("optimizer")
+            assert_no_cuda_mismatch("optimizer")  # refuses some CUDA compilers for torch's CUDA version
     except Exception as error:
         # DeepSpeed has two exception classes for this case, and a broken CUDA compiler may cause any other exception
-        return [f"there is no CUDA toolkit for that ({first_line(error)}): set CUDA_HOME to one"]
-    return []
+        found.append(f"there is no CUDA toolkit for that ({first_line(error)}): set CUDA_HOME to one")
+    return found

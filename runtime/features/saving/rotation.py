@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 
 from ...core import checkpoints
-from ...core.checkpoint_integrity import clear, move_aside
+from ...core.checkpoint_integrity import clear, staging
 from ...core.errors import rank
 from ...core.fault_tolerance import FaultTolerant
 
@@ -30,5 +30,7 @@ class RotatingTrainer(FaultTolerant):
 
 def remove(path: str) -> None:
     """Delete a checkpoint. The folder is renamed first, so that a partial checkpoint never has a checkpoint's name."""
-    move_aside(path)
-    clear(os.path.dirname(path))
+    folder, name = os.path.split(path)
+    os.makedirs(staging(folder), exist_ok=True)
+    os.rename(path, os.path.join(staging(folder), name))
+    clear(folder)
