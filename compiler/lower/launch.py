@@ -88,7 +88,10 @@ def launch(spec: Spec) -> str:
     elif _has_growing_segments(spec):
         parts.append(shell["segments"])
     parts.append(_torchrun(spec, multi) if torchrun else _accelerate(spec, multi, group))
-    return "".join([*parts, shared()["dry_run"], shell["preflight"], RUN])
+    parts.append(shared()["dry_run"])
+    if spec.zero_stage > 0:
+        parts.append(shell["locks"])
+    return "".join([*parts, shell["preflight"], RUN])
 
 
 def _variables(spec: Spec, again: int, ported: bool) -> str:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -174,3 +176,34 @@ def test_a_run_that_changed_while_the_job_waited_is_refused(tmp_path: Path) -> N
 def test_a_staged_folder_is_the_one_variable_of_the_launch_that_a_spec_may_state() -> None:
     assert variable("XPC_STAGED=/shared/staged") == ""
     assert variable("XPC_RETRIES=3") == "set by the launch itself"
+
+
+ZERO2 = on_cpu("")
+
+
+def locked(folder: Path, minutes: int) -> Path:
+    """Make the lock of a compilation in folder/cache, as torch does, with an age in minutes."""
+    lock = folder / "cache" / "torch_extensions" / "py312_cpu" / "cpu_adam" / "lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    os.utime(lock, (time.time() - 60 * minutes - 30,) * 2)
+    return lock
+
+
+@pytest.mark.parametrize(("text", "minutes", "held", "named"), [
+    (ZERO2, 7, False, True),
+    (ZERO2, 7, True, False),  # a process compiles
+    (ZERO2, 0, False, False),  # another machine may have begun to compile
+    (on_cpu("", strategy="ddp"), 7, False, False),  # a run without DeepSpeed compiles nothing
+])  # fmt: skip
+def test_the_lock_of_a_killed_compilation_is_named(
+    tmp_path: Path, text: str, minutes: int, held: bool, named: bool
+) -> None:
+    bundle, lock = written(tmp_path, text), locked(tmp_path, minutes)
+    given = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "TORCH_EXTENSIONS_DIR": "", "PYTHON": "true"}
+    with lock.open() if held else nullcontext():
+        done = launched(bundle, "launch.sh", **given)
+    assert done.returncode == 0, done.stderr
+    message = f"launch.sh: {lock} is 7 minutes old, and no process here compiles: "
+    assert (message in done.stderr) is named, done.stderr
+    assert (str(lock) in done.stderr) is named
