@@ -34,10 +34,10 @@ CALLED = {"conversations": [{"from": "human", "value": "1+1?"}, {"from": "functi
                             {"from": "observation", "value": "2"}, {"from": "gpt", "value": "It is 2."}]}  # fmt: skip
 
 
-def first(warm: Warm, name: str, row: dict[str, Any], target: str, *more: str) -> Any:
+def first(warm: Warm, name: str, row: dict[str, Any], target: str, *more: str, seq: int = 256) -> Any:
     """Preview a spec of one row in the stack's interpreter; return the row from the worker's answer."""
     put(warm.location, {f"{name}.jsonl": lines([row] * 4)})
-    text = spec(*more, data=f'"{name}.jsonl"', length="1 steps", target=target, sizes="gbs=4 micro=2 seq=256")
+    text = spec(*more, data=f'"{name}.jsonl"', length="1 steps", target=target, sizes=f"gbs=4 micro=2 seq={seq}")
     bundle, out = warm.compiled(text, name), os.path.join(warm.location, f"{name}.answer.json")
     done = warm.of(target).run(bundle, bundle, bundle, out, "1", "rows", program=os.path.join(HERE, "prepared.py"))
     assert done["status"] == [0], f"{done['out'][-2000:]}\n{done['err'][-4000:]}"
@@ -98,6 +98,36 @@ def test_reasoning_in_two_places_is_reported(warm: Warm) -> None:
     assert [(one["code"], one["severity"]) for one in row["verdicts"]] == [("XP599", "note")]
 
 
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
+CALLING = [ASK, {"role": "assistant", "content": None, "tool_calls": [
+    {"type": "function", "function": {"name": "add", "arguments": {"of": 1}}}]},
+    {"role": "tool", "content": "2"}, {"role": "tool", "content": "2"}, GOOD]  # fmt: skip
+THINKING = [ASK, {"role": "assistant", "content": "<think>One.</think>2"}, {"role": "user", "content": "And why?"}, BAD]
+
+
+@pytest.mark.parametrize(("name", "messages", "answers"), [
+    ("calling", CALLING, {1: ["<tool_call>", "</tool_call><|im_end|>"], 4: ["2<|im_end|>"]}),
+    ("thinking", THINKING, {1: ["2<|im_end|>"], 3: ["3<|im_end|>"]}),
+])  # fmt: skip
+def test_turns_are_told_apart_if_a_template_writes_the_last_one_differently(
+    warm: Warm, name: str, messages: list[dict[str, Any]], answers: dict[int, list[str]]
+) -> None:
+    """Qwen3's template writes an empty block of reasoning only into the last answer, and no reasoning of earlier ones:
+    no conversation that is rendered up to such an answer is a part of the whole one.
+    """
+    row = {"tools": [TOOL], "messages": messages} if name == "calling" else {"messages": messages}
+    more = ("chat_template = qwen3", "method sft(assistant_only)", "data(omit=[reasoning])")
+    (one,) = (shown := first(warm, name, row, DEFAULT, *more, seq=800))["sequences"]
+    texts = {turn: "".join(text for _, text, _, of in one["tokens"] if of == turn) for turn in range(len(messages))}
+    for turn, message in enumerate(messages):
+        assert bool(one["turns"][turn]["learned"]) is (message["role"] == "assistant"), one["turns"]
+        assert str(message["content"] or "")[-1:] in texts[turn], (one["turns"], texts)
+        assert all(part in texts[turn] for part in answers.get(turn, ())), texts
+    assert "XP597" not in [one["code"] for one in shown["verdicts"]]
+    lost = [one for one in shown["verdicts"] if one["code"] == "XP598"]
+    assert [(one["severity"], one["help"]) for one in lost] == ([("note", "")] if name == "thinking" else [])
+
+
 def test_a_weight_is_reported(warm: Warm) -> None:
     row = first(warm, "weight", {"messages": [ASK, {**GOOD, "weight": 0.5}]}, DEFAULT, "chat_template = qwen3")
     assert "XP549" in [one["code"] for one in row["verdicts"]]
@@ -136,7 +166,7 @@ def stored(warm: Warm, name: str, rows: list[dict[str, Any]], target: str, *more
     import pyarrow.parquet
 
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), os.path.join(warm.location, f"{name}.parquet"))
-    text = spec(*more, data=f'"{name}.parquet"', length="1 steps", target=target, sizes="gbs=4 micro=2 seq=256")
+    text = spec(*more, data=f'"{name}.parquet"', length="1 steps", target=target, sizes=f"gbs=4 micro=2 seq={seq}")
     bundle, out = warm.compiled(text, name), os.path.join(warm.location, f"{name}.answer.json")
     done = warm.of(target).run(bundle, bundle, bundle, out, "1", *words, program=os.path.join(HERE, "prepared.py"))
     assert done["status"] == [0], f"{done['out'][-2000:]}\n{done['err'][-4000:]}"

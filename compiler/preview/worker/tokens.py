@@ -54,14 +54,14 @@ def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str
 
     `texts` are the texts of the tokens, and `contents` the contents of the turns. `starts` has, for each turn, the
     conversation rendered up to the end of the turn. This entry is None if the template cannot render the conversation
-    up to there; the turn is then found by its content.
+    up to there; the turn is then found by its content. A template may also write a turn in another way if it is the
+    last one: Qwen3's drops the reasoning of earlier answers. Such a turn is found by its end.
     """
     joined, ends, location = "".join(texts), list[int](), 0
     for content, start in zip(contents, starts, strict=True):
         found = None if start is None else _end_of(joined, start, location)
-        if found is None and content.strip():
-            at = joined.find(content.strip(), location)
-            found = None if at < 0 else at + len(content.strip())
+        if found is None:
+            found = _end_of_changed(joined, start or "", content.strip(), location)
         location = location if found is None else max(location, found)
         ends.append(location)
     if ends:
@@ -87,6 +87,24 @@ def _end_of(joined: str, start: str, location: int) -> int | None:
         if 0 <= at < 64 and joined[at : at + len(start)] == start and at + len(start) >= location
         else None
     )
+
+
+def _end_of_changed(joined: str, start: str, content: str, location: int) -> int | None:
+    """The offset at which a turn ends whose rendered text is not that of `start`: behind the longest ending of `start`
+    that `joined` has after `location`, or behind `content` if this ending does not contain it. None if neither is there.
+    """
+    shared, longest = 0, len(start)
+    while shared < longest:  # each ending of an ending that is there is there, too
+        middle = (shared + longest + 1) // 2
+        if joined.find(start[-middle:], location) < 0:
+            longest = middle - 1
+        else:
+            shared = middle
+    ending = start[len(start) - shared :]
+    at, own = joined.find(ending, location), joined.find(content, location)
+    if content and own >= 0 and not at <= own <= at + shared - len(content):
+        return own + len(content)
+    return at + shared if ending.strip() else None
 
 
 def content_of(turn: Mapping[str, Any]) -> str:

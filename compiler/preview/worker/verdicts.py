@@ -229,9 +229,12 @@ def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
     omit, out = session.bundle.data.get("omit") or (), [*_notes(session, row), *_of_template(session, row)]
     for loss in comparison.losses(row, session.tokenizer, session.bundle.row_format().conversations):
         code = "XP598" if loss.how == "missing" else "XP599"
-        help = f"change the data, name another chat_template, or allow it with `data(omit=[{loss.name}])`"
-        found = verdict(code, f"the chat template {loss}", help)
-        out.append({**found, "severity": "note"} if loss.name in omit else found)
+        allowed = f"`data(omit=[{loss.name}])`"
+        if loss.name in omit:
+            out.append({**verdict(code, f"the chat template {loss}, as {allowed} allows"), "severity": "note"})
+            continue
+        help = f"change the data, name another chat_template, or allow it with {allowed}"
+        out.append(verdict(code, f"the chat template {loss}", help))
     return out
 
 
