@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 FILE, METRICS, MEASURED = "picture.svg", "metrics.jsonl", "measured.jsonl"
 REWARDS = "rewards"
 """The panel with a curve for each reward function, if there are several."""
-PANELS = ("reward", REWARDS, "margin", "loss", "learning rate", "tokens/s")
+PANELS = ("reward", REWARDS, "accuracy", "margin", "loss", "learning rate", "tokens/s")
 """The panels of a picture, in their order. A run has only the panels whose metrics it has logged."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b2df8a")
 """Colours that people with colour blindness tell apart (Okabe and Ito 2008), and two more."""
@@ -72,11 +72,16 @@ def _panel(key: str) -> str:
     evaluated = key.startswith("eval_")
     if key == "loss" or (evaluated and key.endswith("_loss")):
         return "loss"
+    if key.endswith(("min_reward", "mean_reward", "max_reward")):
+        return ""  # the scores of a reward model grow apart, which its margin shows
     if key == "reward" or (evaluated and key.endswith("_reward")):
         return "reward"
+    if key == "accuracy" or (evaluated and key.endswith("_accuracy") and not key.endswith("_token_accuracy")):
+        return "accuracy"
     if key.endswith("/mean") and (key.startswith("rewards/") or (evaluated and "rewards/" in key)):
         return REWARDS
-    return "margin" if key.endswith("rewards/margins") else "learning rate" if key == "lr" else ""
+    margin = key == "margin" or key.endswith("rewards/margins") or (evaluated and key.endswith("_margin"))
+    return "margin" if margin else "learning rate" if key == "lr" else ""
 
 
 def is_step(value: Any) -> bool:

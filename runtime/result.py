@@ -17,9 +17,9 @@ from itertools import zip_longest
 from math import isnan
 from typing import Any
 
-WORDS = {"loss": "loss", "reward": "reward", "rewards/margins": "margin"}
+WORDS = {"loss": "loss", "reward": "reward", "rewards/margins": "margin", "margin": "margin", "accuracy": "accuracy"}
 """Metrics of training that are printed at the end, with the word for each."""
-HIGHER = ("reward", "rewards/margins", "rewards/accuracies")
+HIGHER = ("reward", "rewards/margins", "rewards/accuracies", "margin", "accuracy")
 """Metrics for which a higher value is better. For all other metrics, such as a loss, a lower value is better."""
 PICTURE = "picture.svg"
 LARGEST_CARD = 2**16
@@ -29,6 +29,11 @@ CARD_SECONDS = 5
 IMAGE_QUESTION = (
     '[{"role": "user", "content": [{"type": "image", "path": "image.png"}, {"type": "text", "text": "What is this?"}]}]'
 )
+RATED = '[{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi!"}]'
+NO_RESULT = ("_min_reward", "_mean_reward", "_max_reward", "_token_accuracy")
+"""Endings of metrics that are no result: the scores of a reward model, which have no best value, and the share of
+tokens that a model predicts.
+"""
 COUNTS = ("waits", "saves", "saved_bytes", "real_tokens", "padded_tokens")
 Result = dict[str, float]
 
@@ -45,6 +50,7 @@ def results(events: Iterable[Mapping[str, Any]], rewarded: bool) -> dict[str, Re
     for event in events:
         for key, value in event.items():
             evaluated = key.startswith("eval_") and key.endswith(("_loss", *(f"_{one}" for one in HIGHER)))
+            evaluated = evaluated and not key.endswith(NO_RESULT)
             kept = values if evaluated or key in ("loss", *HIGHER) else functions if _function(key) else None
             if kept is not None and (number := _number(value)) is not None:
                 kept.setdefault(key, []).append((number, event["step"]))
@@ -227,13 +233,17 @@ def usage(scores: bool, chat: bool, settings: Mapping[str, Any], folder: str, wr
     images = os.path.exists(os.path.join(folder, "processor_config.json"))
     if images:
         task, call = "image-text-to-text", f"text={IMAGE_QUESTION}, max_new_tokens=64"
-    elif scores:
-        task, call = "text-classification", '"Hello"'
     else:
-        task, call = "text-generation", '[{"role": "user", "content": "Hello"}]' if chat else '"Hello"'
-        call += ", max_new_tokens=64"
+        task = "text-classification" if scores else "text-generation"
+        call = '[{"role": "user", "content": "Hello"}]' if chat and not scores else '"Hello"'
+        # without `function_to_apply`, a pipeline passes the score through a sigmoid
+        call += ', function_to_apply="none"' if scores else ", max_new_tokens=64"
+    asked = []
+    if scores and chat:
+        asked = [f"text = ask.tokenizer.apply_chat_template({RATED}, tokenize=False)"]
+        call = 'text, add_special_tokens=False, function_to_apply="none"'
     answer = '["score"]' if scores else '["generated_text"]' + '[-1]["content"]' * (chat or images)
-    return [*_loading(folder, written or folder, task, scores, settings), f"print(ask({call})[0]{answer})"]
+    return [*_loading(folder, written or folder, task, scores, settings), *asked, f"print(ask({call})[0]{answer})"]
 
 
 def _loading(folder: str, written: str, task: str, scores: bool, settings: Mapping[str, Any]) -> list[str]:

@@ -154,6 +154,26 @@ def test_the_best_loss_is_the_lowest_and_the_best_reward_the_highest() -> None:
     assert list(result.results([{"step": 1, "loss": 0.0}], rewarded=True)) == ["loss"]
 
 
+def test_the_results_of_a_reward_model_are_its_accuracy_and_margin() -> None:
+    """trl's reward trainer also logs the lowest, mean and highest score, which have no best value."""
+    logged = [
+        {"step": step, "loss": 1 / step, "accuracy": 0.4 * step, "margin": 1.0 * step, "mean_reward": 0.0,
+         "eval_loss": 1 / step, "eval_mean_reward": 0.0, "eval_max_reward": 2.0, "eval_accuracy": 0.9 - 0.1 * step,
+         "eval_hard_margin": 2.0, "eval_mean_token_accuracy": 0.5} for step in (1, 2)
+    ]  # fmt: skip
+    found = result.results(logged, rewarded=False)
+    best = {name: one["best_step"] for name, one in found.items()}
+    assert best == {
+        "loss": 2, "accuracy": 2, "margin": 2, "eval_loss": 2, "eval_accuracy": 1, "eval_hard_margin": 1
+    }  # fmt: skip
+    assert "accuracy   0.4000 -> 0.8000\n" in result.lines(found)
+    drawn = {panel: [*names] for panel, names in picture.curves(logged).items()}
+    assert drawn == {
+        "accuracy": ["accuracy", "eval_accuracy"], "margin": ["margin", "eval_hard_margin"],
+        "loss": ["loss", "eval_loss"],
+    }  # fmt: skip
+
+
 REWARDED = [
     {"step": step, "loss": 0.0, "reward": 0.5 * step, "rewards/accuracy/mean": 0.2 * step, "rewards/accuracy/std": 0.1,
      "rewards/short/mean": 0.3 * step, "eval_rewards/short/mean": 0.9} for step in (1, 2, 3)
@@ -212,10 +232,11 @@ def test_a_picture_that_fails_ends_no_run(tmp_path: Path) -> None:
 def test_the_lines_of_use_are_python() -> None:
     for scores in (True, False):
         for chat in (True, False):
-            first, second, third = lines = result.usage(scores, chat, {}, 'a "folder"')
+            first, second, *rest = lines = result.usage(scores, chat, {}, 'a "folder"')
             compile("\n".join(lines), "use", "exec")
             assert "text-classification" in second if scores else "text-generation" in second
-            assert ('"role"' in third) == (chat and not scores)
+            assert ('"role"' in rest[0]) == chat
+            assert ('function_to_apply="none"' in rest[-1]) == scores
             assert first == "from transformers import pipeline"
 
 
@@ -302,7 +323,8 @@ def points(found: ET.Element) -> list[list[tuple[float, float]]]:
 def test_a_picture_has_a_panel_for_what_was_logged() -> None:
     logged = [
         {"step": one, "loss": 4.0 / one, "lr": 1e-5, "tokens": 10.0 * one, "seconds": 2.0 * one, "reward": one,
-         "eval_loss": 3.0 / one, "rewards/margins": 0.5, "rewards/a/mean": one, "rewards/b/mean": 1}
+         "eval_loss": 3.0 / one, "rewards/margins": 0.5, "rewards/a/mean": one, "rewards/b/mean": 1,
+             "accuracy": 0.5}
         for one in range(1, 6)
     ]  # fmt: skip
     titles = [
