@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from xpc.compiler.data.shapes import IMAGE_PAIRS, IMAGES
 from xpc.compiler.engines import environment
 from xpc.compiler.engines.engine import engine
 from xpc.compiler.engines.install import install
@@ -18,6 +19,7 @@ from xpc.compiler.lower.drift import drift
 from xpc.compiler.lower.executes import executes
 from xpc.compiler.lower.launch import batch_readers
 from xpc.compiler.plan import DOES_NOT_FIT
+from xpc.compiler.resolve.weights import local_models
 from xpc.compiler.spec import CALLED, Spec
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.compiler.spec.resources import DataSource
@@ -55,6 +57,7 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         *_server(spec),
         *submit,
         *_start_weights(spec),
+        *_beside(spec),
         *STAGED,
         "",
         *_facts(spec),
@@ -187,6 +190,20 @@ def _start_weights(spec: Spec) -> list[str]:
         return []
     new = "The optimizer, the schedule, the step count, the order of rows and the random states start afresh."
     return ["", f"Training starts {what}", new]
+
+
+def _beside(spec: Spec) -> list[str]:
+    """Lines that name the local folders and files that the run reads and that are not in the bundle, because somebody
+    who takes the bundle to another machine must take them, too.
+    """
+    files = [one for one in spec.sources if one.path]
+    rows = [str(one.path) for one in files if not all(part.bundled for part in one.parts or (one,))]
+    pictures = [f"the images of {one.path}" for one in files if one.shape in (IMAGES, IMAGE_PAIRS)]
+    names = list(dict.fromkeys([*local_models(spec), *rows, *pictures]))
+    if not names:
+        return []
+    shown = f"{', '.join(map(cell, names))} {'are' if len(names) > 1 else 'is'} not in this bundle"
+    return ["", f"{shown}. On another machine, put a copy next to it, or into the folder in `XPC_DATA_ROOT`."]
 
 
 def _method(spec: Spec) -> str:

@@ -5,11 +5,12 @@ lines of spec.xp.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from case_support import spec
-from compile_support import checked, compiled, errors, put
+from case_support import ROW, spec
+from compile_support import CONFIG, checked, compiled, errors, put
 
 from xpc.compiler.language.schema import ADAPTERS
 
@@ -85,6 +86,15 @@ def test_the_readme_says_what_is_trained() -> None:
     assert "| trained parts | the last 2 layers (mlp), norm |" in readme(
         "freeze(except_last=2, layer_modules=[mlp], except_modules=[norm])"
     )
+
+
+def test_the_readme_names_what_is_not_in_the_bundle(tmp_path: Path) -> None:
+    """Who takes the bundle to another machine must take the folder of a local model, too, but not the copied rows."""
+    root = put(tmp_path, {"rows.jsonl": ROW, "models/my_m/config.json": json.dumps(CONFIG)})
+    local = compiled(spec(train='"models/my_m" on "rows.jsonl" for 1 epochs', batch="gbs=8 micro=1"), root)["README.md"].decode()
+    assert "\nmodels/my\\_m is not in this bundle. On another machine, put a copy next to it, or into " in local
+    hub = compiled(spec(train='qwen2.5-0.5b on "rows.jsonl" for 1 epochs', batch="gbs=8 micro=1"), root)["README.md"].decode()
+    assert "not in this bundle" not in hub
 
 
 @pytest.mark.parametrize("one", ADAPTERS)
