@@ -15,6 +15,8 @@ from xpc.runtime.features.messages.turn_names import CALLERS
 
 Row = Mapping[str, object]
 
+LABEL = 40
+"""The largest number of characters of a wrong label in a message."""
 UNLEARNED = -100
 """The label of a token that does not count in the loss (torch's cross_entropy)."""
 
@@ -61,7 +63,8 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
     def wrong(row: Row) -> str | None:
         label = row.get(names[-1])
         if shape == "unpaired" and (not isinstance(label, int) or label not in (0, 1)):
-            return f"`{names[-1]}` is not true or false"
+            value = json.dumps(label, ensure_ascii=False, default=str)[:LABEL]
+            return f"`{names[-1]}` is {value}, and a label is true or false, or 1 or 0"
         # a pair has no prompt column, so both answers must begin with the prompt
         there = parts[1:] if shape == "preference" and parts[0] == "prompt" and row.get("prompt") is None else parts
         why = next((why for name in there if (why := _wrong_part(row.get(name), name))), None)
