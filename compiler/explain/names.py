@@ -230,9 +230,12 @@ def _extra_target(name: str) -> str:
 def _foreign(name: str) -> str:
     """Explain a name of another tool: what a spec says instead, or why xpc has no equivalent."""
     from xpc.compiler.suggest.meaning import SAME, meaning
-    from xpc.compiler.suggest.no_equivalent import loose_reason, own_reason, reason
+    from xpc.compiler.suggest.no_equivalent import advice, loose_reason, own_reason, reason
 
     why = own_reason(name)
+    instead = advice(name, "VALUE")
+    if why is None and instead is not None:
+        return f"{name}: {instead}\n"
     intended = None if why is not None else meaning(name, exact=True)
     if intended is not None and intended.likeness >= SAME and intended.path in BY_PATH:
         value = f" ({intended.value})" if intended.value in bare_choices() else ""

@@ -57,6 +57,7 @@ def test_every_name_is_explained(names):
         ("qwen2.5-7b", "Qwen/Qwen2.5-7B on the Hub"),
         ("h100-80gb", "compute capability 9.0"),
         ("capybara", "trl-lib/Capybara"),
+        ("enable_thinking", "write `chat_template = qwen3(enable_thinking=VALUE)` in `model`"),
         ("accuracy", "method grpo(rewards=[accuracy])"),
         ("zero_optimization.sub_group_size", "`extra deepspeed` has"),
         ("warmup_ratio", "`warmup_steps` today"),

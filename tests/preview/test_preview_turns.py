@@ -128,6 +128,16 @@ def test_turns_are_told_apart_if_a_template_writes_the_last_one_differently(
     assert [(one["severity"], one["help"]) for one in lost] == ([("note", "")] if name == "thinking" else [])
 
 
+@pytest.mark.parametrize(("question", "codes"), [("1+1?", ["XP594"]), ("1+1? /no_think", [])])
+def test_an_empty_block_of_reasoning_is_reported_unless_the_question_asks_for_it(
+    warm: Warm, question: str, codes: list[str]
+) -> None:
+    row = {"messages": [{"role": "user", "content": question}, GOOD]}
+    shown = first(warm, f"empty{len(codes)}", row, DEFAULT, "chat_template = qwen3", "method sft(assistant_only)")
+    assert "<think>" in learned(shown["sequences"][0])
+    assert [one["code"] for one in shown["verdicts"]] == codes
+
+
 def test_a_weight_is_reported(warm: Warm) -> None:
     row = first(warm, "weight", {"messages": [ASK, {**GOOD, "weight": 0.5}]}, DEFAULT, "chat_template = qwen3")
     assert "XP549" in [one["code"] for one in row["verdicts"]]

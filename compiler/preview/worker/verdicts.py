@@ -10,6 +10,8 @@ from .reading import TokenSequence
 from .session import Session
 
 EMPTY_THOUGHTS = re.compile(r"<(think(?:ing)?)>\s*</\1>")
+UNTHINKING = "/no_think"
+"""With this word in a prompt, Qwen3 and SmolLM3 answer with an empty block of reasoning, so such a row may learn it."""
 Verdict = dict[str, str]
 """A finding as a dict with the keys `code`, `message` and `help`."""
 
@@ -167,6 +169,8 @@ def _thoughts(read: Read) -> Iterator[Verdict]:
     for text in texts:
         starts.append(at)
         at += len(text)
+    if UNTHINKING in joined:
+        return
     for found in EMPTY_THOUGHTS.finditer(joined):
         inside = [location for location, start in enumerate(starts) if found.start() <= start < found.end()]
         if any(learned[location] for location in inside):
