@@ -35,6 +35,7 @@ __all__ = [
     "gpu_names",
     "model_names",
     "multimodal",
+    "newer_family",
     "uncounted",
 ]
 
@@ -150,6 +151,14 @@ def dataset_names() -> tuple[str, ...]:
 def families() -> tuple[str, ...]:
     """Return every `model_type` of the registry, sorted."""
     return tuple(_table("families")["names"])
+
+
+def newer_family(model_type: str) -> str | None:
+    """The version of transformers that added this family, such as "5.24", if it is newer than that of every stack;
+    otherwise None.
+    """
+    version = _table("families")["newer"].get(model_type)
+    return None if version is None else str(version)
 
 
 def facts_from_config(

@@ -229,8 +229,12 @@ class Stack:
         return {name: value for name, value in mapping_of(found).items() if name != "type"}
 
     def lacks_family(self, model_type: str | None) -> bool:
-        """Whether a `model_type` is in the registry but not in the stack's transformers."""
-        return mapping_of(self.table["library"]["families"]).get(model_type or "", {}) is None
+        """Whether the stack's transformers has no class for a `model_type`. False for None, an unknown family."""
+        if model_type is None:
+            return False
+        library = self.table["library"]
+        known = mapping_of(library["families"])
+        return known[model_type] is None if model_type in known else model_type not in library["model_types"]
 
     @property
     def layers(self) -> frozenset[str]:

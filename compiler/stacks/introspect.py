@@ -43,6 +43,7 @@ def introspect(classes: Iterable[str]) -> dict[str, Any]:
             "configs": _configs(classes),
             "schedulers": _schedulers(),
             "families": _load("introspect_families.families")(),
+            "model_types": _load("introspect_families.model_types")(),
             "carrying": _load("introspect_families.carrying")(),
             "positions": _load("introspect_families.positions")(),
             # These modules are loaded from the script's folder, because the environment does not have the package xpc.

@@ -1,7 +1,7 @@
 """Read facts about the registry's model families from the installed transformers' classes, for `generate.py`.
 
-A family is a `model_type` in config.json. Only the families of the registry are examined; the compiler assumes nothing
-about other families.
+A family is a `model_type` in config.json. Only the families of the registry are examined; of other families, the
+compiler knows only whether transformers has them.
 """
 
 import os
@@ -43,6 +43,13 @@ def carrying() -> list[str]:
     found = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items()
     real = {kind: one if isinstance(one, str) else one[0] for kind, one in found}
     return sorted(kind for kind, one in real.items() if STATE.search(sources.get(one, "")))
+
+
+def model_types() -> list[str]:
+    """Every `model_type` that the installed transformers knows; AutoConfig refuses a config.json with another one."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    return sorted(CONFIG_MAPPING_NAMES)
 
 
 def families() -> dict[str, Any]:

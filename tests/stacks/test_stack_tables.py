@@ -14,6 +14,7 @@ from interpreters import stack_of
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.language.methods import METHODS
+from xpc.compiler.registry import build
 from xpc.compiler.stacks import generate
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -261,3 +262,16 @@ def test_the_sources_that_speak_of_a_state_are_those_of_families_that_have_one(n
     state = {*stack.facts.families_stateful, *stack.facts.families_convolving} & there
     assert set(stack.carrying) & there == state
     assert set(stack.carrying) - there
+
+
+def test_a_family_that_is_newer_than_every_stack_is_in_none_of_them() -> None:
+    """A stack knows every `model_type` of its transformers. If a stack gets a newer transformers, its families leave
+    the registry's table of newer families.
+    """
+    newer = build.read("families.toml")["newer"]
+    assert "sarvam_moe" in newer
+    for stack in stacks.every():
+        assert [one for one in newer if not stack.lacks_family(one)] == []
+        assert not stack.lacks_family("qwen2")
+    assert not stack_of("trl-1.16").lacks_family("youtu")  # not in the registry
+    assert stack_of("trl-0.18").lacks_family("youtu")

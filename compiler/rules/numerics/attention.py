@@ -12,7 +12,7 @@ from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.core.families import FLASH, has_attention, presumed_family, presumed_hint
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
-from xpc.compiler.stacks import able
+from xpc.compiler.stacks import able, every
 
 FIXED_POSITIONS = ("codegen", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "mpt", "opt")
 """Families that look up positions in a table as long as the context, so that longer rows raise an error. The families
@@ -275,26 +275,32 @@ def flash3_dropout(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP342", "family-not-in-the-target")
 def family_target(spec: Spec) -> Iterator[Finding]:
-    """The transformers of the chosen stack (`target`) must know the model's family. If the spec sets
-    `trust_remote_code`, this rule does not check the family, because the model's own code may define it. For a model
-    outside of the registry, the family is guessed from its name.
+    """The transformers of the chosen stack (`target`) must know the model's family (`model_type` in config.json). If
+    the spec sets `trust_remote_code`, this rule does not check the family, because the model's own code may define it.
+    For a model outside of the registry, the family is guessed from its name.
 
     Why it is bad: an older transformers cannot build a newer family.
 
     Without this rule: ValueError when the configuration is read.
 
-    Source: transformers 4.52.3 `CONFIG_MAPPING`; confirmed by running it.
+    Source: transformers 5.23.0 and 4.52.3 `CONFIG_MAPPING`; confirmed by running them.
     """
     kind = spec.model.model_type
     if kind is None and spec.model.id is not None:
         kind = registry.family_named(spec.model.id)
-    if spec.stack.lacks_family(kind) and not spec.flag("model.trust_remote_code"):
-        yield Finding(
-            spec.model.label,
-            f"transformers on {spec.stack.name} does not know {kind}",
-            f"write `target {able(lambda one: not one.lacks_family(kind))}`{presumed_hint(spec)}",
-            (spec.label("target", "the target"),),
-        )
+    if kind is None or not spec.stack.lacks_family(kind) or spec.flag("model.trust_remote_code"):
+        return
+    help = f"write `target {able(lambda one: not one.lacks_family(kind))}`"
+    if all(one.lacks_family(kind) for one in every()):
+        version = registry.newer_family(kind)
+        why = f"transformers {version} added it, and no target has that version" if version else "no target knows it"
+        help = f"{why}; if the model brings its own code, write `trust_remote_code` in `model`"
+    yield Finding(
+        spec.model.label,
+        f"transformers on {spec.stack.name} does not know {kind[:80]}",
+        help + presumed_hint(spec),
+        (spec.label("target", "the target"),),
+    )
 
 
 @rule("XP343", "family-without-the-fused-head")
