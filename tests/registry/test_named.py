@@ -36,6 +36,7 @@ from xpc.compiler import registry
         ("LGAI-EXAONE/EXAONE-3.5-7.8B-Instruct", "exaone"),
         ("sarvamai/sarvam-30b", "sarvam_moe"),
         ("swiss-ai/Apertus-v1.5-8B", "apertus1p5"),
+        ("tencent/Youtu-LLM-2B", "youtu"),
         ("baidu/ERNIE-4.5-0.3B-PT", "ernie4_5"),
         ("baidu/ERNIE-4.5-21B-A3B-PT", "ernie4_5_moe"),
         ("LiquidAI/LFM2-1.2B", "lfm2"),

@@ -273,5 +273,5 @@ def test_a_family_that_is_newer_than_every_stack_is_in_none_of_them() -> None:
     for stack in stacks.every():
         assert [one for one in newer if not stack.lacks_family(one)] == []
         assert not stack.lacks_family("qwen2")
-    assert not stack_of("trl-1.16").lacks_family("youtu")  # not in the registry
-    assert stack_of("trl-0.18").lacks_family("youtu")
+    assert not stack_of("trl-1.16").lacks_family("hy_v4")  # not in the registry
+    assert stack_of("trl-0.18").lacks_family("hy_v4")

@@ -35,14 +35,18 @@ models are short, because inputs are padded to a complete chunk.
 BEGIN = "<s>"
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 MOST_LAYERS = 8
+LATENT: dict[str, Any] = {
+    "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16,
+    "num_key_value_heads": 4,
+}  # fmt: skip
+"""Sizes of attention whose queries, keys and values are made from narrow latents."""
 OWN: dict[str, dict[str, Any]] = {
     "codegen": {"rotary_dim": 8},
     "gptj": {"rotary_dim": 8},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "num_layers": 2, "num_heads": 4},
     "mamba": {"state_size": 8, "time_step_rank": 4},
     "mamba2": {"state_size": 8, "num_heads": 8, "head_dim": 16, "n_groups": 1},
-    "deepseek_v3": {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
-                    "v_head_dim": 16, "first_k_dense_replace": 1, "num_key_value_heads": 4, "head_dim": 8},
+    "deepseek_v3": {**LATENT, "first_k_dense_replace": 1, "head_dim": 8},
     "jamba": {"use_mamba_kernels": False, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 8,
               "mamba_dt_rank": 4},
     "lfm2": {"layer_types": ["conv", "full_attention"]},
@@ -51,12 +55,10 @@ OWN: dict[str, dict[str, Any]] = {
     "nemotron_h": {"n_groups": 1},
     "kimi_linear": {"kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16,
                     "num_key_value_heads": 4},
-    "deepseek_v2": {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
-                    "v_head_dim": 16, "first_k_dense_replace": 1, "num_key_value_heads": 4},
-    "glm4_moe_lite": {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
-                      "v_head_dim": 16, "num_key_value_heads": 4},
-    "minicpm3": {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
-                 "v_head_dim": 16, "num_key_value_heads": 4},
+    "deepseek_v2": {**LATENT, "first_k_dense_replace": 1},
+    "glm4_moe_lite": LATENT,
+    "minicpm3": LATENT,
+    "youtu": LATENT,
     "dots1": {"n_shared_experts": 1, "first_k_dense_replace": 1},
 }  # fmt: skip
 """Sizes for families that have other names for the sizes in SIZES, or that use these names for something else."""
