@@ -187,6 +187,8 @@ ATTENTION: tuple[Proof, ...] = (
           variant="flash3", **KEPT),
     Proof("A39", "XP342", at="load", family="smollm3", legal_family="llama", legal=spec("target trl-0.18"),
           raises="KeyError", match="smollm3"),
+    Proof("A39", "XP342", case="XP342-newer-than-every-target", at="load", family="sarvam_moe", legal_family="llama",
+          legal=spec(), raises="KeyError", match="sarvam_moe", variant="newer"),
     Proof("A46", "XP148", measure="experts.computed", raises="ValueError", match="non-empty list",
           text=of("target trl-0.18"), legal=of("target trl-0.18").replace('"model"', '"other"'), files={
               **family("granitemoehybrid", **SIZES, num_local_experts=0),
