@@ -10,7 +10,15 @@ from itertools import takewhile
 from xpc.grammar import codes
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.lalr import END, UnexpectedToken
-from xpc.grammar.notations import block_of_yaml, of_another_notation, pinned_target, value_after_in, weight_after
+from xpc.grammar.notations import (
+    brace_below,
+    brackets,
+    colon,
+    of_another_notation,
+    pinned_target,
+    value_after_in,
+    weight_after,
+)  # fmt: skip
 from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
 from xpc.grammar.parser_position import ParserPosition
 from xpc.grammar.record import record
@@ -162,20 +170,9 @@ def _character(location: ParserPosition, text: str) -> Diagnostic:
     if character in ":*" and (weighted := weight_after(location, text)) is not None:
         return weighted
     if character == ":" and location.before and location.before.end == at:
-        name = location.word.strip('"')
-        remedy = block_of_yaml(text, at) or f"a setting is written `{name} = value`"
-        return location.error(code, "unexpected `:`", remedy)
+        return colon(location, text)
     if character == "%" and location.before and location.word.replace(".", "").isdecimal():
         return location.error(code, "unexpected `%`", f"a unit directly follows its number: write `{location.word}%`")
-    if character == ";" and location.one_line is not None:
-        edits = (Edit(location.span, ","),)
-        return location.error(
-            code, "unexpected `;`", "commas separate the settings of a block on one line", edits=edits
-        )
-    if character == ";":
-        return location.error(code, "unexpected `;`", "write each setting on its own line")
-    if text.startswith("//", at):
-        return location.error(code, "unexpected `//`", "comments begin with `#`")
     if character in _QUOTES:
         return location.error(code, f"`{character}` is not a quote here", 'write `"`', edits=_straight(location, text))
     if character.isspace():
@@ -212,6 +209,8 @@ def _token(location: ParserPosition, text: str) -> Diagnostic:
             remedy = "a spec has no variables: write the value itself"
         elif location.met == "LBRACE" and location.before is not None:
             edits = (Edit(Span(location.before.start, location.span.start), ""),)
+        elif location.met == "LPAR":
+            edits = brackets(location, text)
         remedy = remedy or "write a value after it, or leave the setting out"
         return location.error(codes.MISSING_VALUE, "expected a value after `=`", remedy, at_last=True, edits=edits)
     if last not in ("EQUAL", "LSQB", "LPAR", "COMMA") and location.met in ("LSQB", "NAME", "REF"):
@@ -299,7 +298,8 @@ def _in_statement(location: ParserPosition, text: str) -> Diagnostic:
         remedy = IN_A_BLOCK if last == "STRING" else "write `name = value`"
         return location.error(codes.UNEXPECTED, "`=` follows a plain name", remedy)
     if met == "LBRACE":
-        return location.error(codes.UNEXPECTED, "a block needs a name before its `{`", "write `batch {`")
+        message = "a block needs a name before its `{`"
+        return brace_below(location, text) or location.error(codes.UNEXPECTED, message, "write `batch {`")
     if met == "LSQB":
         # In `lora targets [q_proj]`, the setting `targets` lacks its `=`. The first word of a line is not reported,
         # because it may be a clause, which has no `=`.

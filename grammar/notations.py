@@ -1,4 +1,6 @@
-"""Report characters of other notations: `:=` and `=>`, variables, URLs, and a `:` or `@` without a name after it."""
+"""Report characters of other notations: `:=` and `=>`, `;` and `//`, variables, URLs, and a `:` or `@` without a name
+after it.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +24,10 @@ VARIABLE = re.compile(r"\$[\w{(]|%[A-Za-z_]+%|`")
 PINNED = re.compile(r"\btarget[ \t]+(?P<pin>(?P<package>[a-z]+)[ \t]*(?:==|>=|~=|<=)[ \t]*(?P<version>[\d.]+))")
 WEIGHT = re.compile(r"[ \t]{0,8}[:*][ \t]{0,8}(?P<weight>\d{1,9}(?:\.\d{1,9})?)(?=[ \t]{0,8}[,\]])")
 """A pattern for the weight of an item in a list, in another notation: `accuracy: 1`, `accuracy * 0.5`."""
+COMMENT = re.compile(r"//(?=/|[ \t]*(?:[A-Za-z]|$))|/\*(?P<text>[^*\n]*)\*/(?=[ \t]*$)", re.M)
+"""A pattern for a comment of C, `// tuned` or `/* tuned */`. In `64 // 8`, the sign divides."""
+COLON = re.compile(r"\"[^\"\n]*\"|#[^\n]*|(?<![\w.-])[A-Za-z_]\w*(?P<colon>[ \t]*:)(?=[ \t]*[^\s:,}\])])")
+"""A pattern for the colon after a name, as in `gbs: 64`; it also matches texts and comments, without a colon."""
 PART = re.compile(r"[:@][\w.\-]+")
 """A pattern for the configuration (`:NAME`) or the revision (`@NAME`) after the name of a dataset or a model."""
 
@@ -31,6 +37,9 @@ def of_another_notation(location: ParserPosition, text: str) -> Diagnostic | Non
     character.
     """
     code, character, at = codes.UNEXPECTED_CHARACTER, location.shown, location.span.start
+    other = _comment(location, text) if character == "/" else _semicolon(location, text) if character == ";" else None
+    if other is not None:
+        return other
     mark = MARK.match(text, at)
     if mark is not None and location.before and (mark[0] != ">" or location.word == "="):
         half = mark[0] == ">"  # the parser has already read the `=` of `=>`, so only `>` is left
@@ -48,6 +57,75 @@ def of_another_notation(location: ParserPosition, text: str) -> Diagnostic | Non
         remedy = f"write `{url['name']}`" if url["name"] else "data and models come from the hub or from this machine"
         return location.error(code, "an address is not a name", remedy, edits=named)
     return _reference(location, text) if character in ":@" and location.before is not None else None
+
+
+def _comment(location: ParserPosition, text: str) -> Diagnostic | None:
+    """The error for a comment in the notation of C. None for any other `/`."""
+    found = COMMENT.match(text, location.span.start)
+    if found is None:
+        double = text.startswith("//", location.span.start)
+        code = codes.UNEXPECTED_CHARACTER
+        return location.error(code, "unexpected `//`", "comments begin with `#`") if double else None
+    form = "#" if found["text"] is None else f"# {found['text'].strip()}"
+    edits = (Edit(Span(*found.span()), form),)
+    message = f"unexpected `{found[0][:2]}`"
+    return location.error(codes.UNEXPECTED_CHARACTER, message, "comments begin with `#`", edits=edits)
+
+
+def _semicolon(location: ParserPosition, text: str) -> Diagnostic:
+    """The error for a `;` after a setting. In a block on one line, it stands for a comma."""
+    code, message, at = codes.UNEXPECTED_CHARACTER, "unexpected `;`", location.span.start
+    if location.one_line is not None:
+        remedy = "commas separate the settings of a block on one line"
+        return location.error(code, message, remedy, edits=(Edit(location.span, ","),))
+    _, end = line_bounds(text, at, at)
+    rest = text[at + 1 : end]
+    if rest.strip()[:1] in ("", "#"):
+        remedy = "leave the `;` out: a setting ends with its line"
+        return location.error(code, message, remedy, edits=(Edit(location.span, ""),))
+    edits = (Edit(Span(at, end - len(rest.lstrip())), "\n"),)
+    return location.error(code, message, "write each setting on its own line", edits=edits)
+
+
+def colon(location: ParserPosition, text: str) -> Diagnostic:
+    """The error for a `:` directly after a name."""
+    name = location.word.strip('"')
+    remedy = _block_of_yaml(text, location.span.start) or f"a setting is written `{name} = value`"
+    return location.error(codes.UNEXPECTED_CHARACTER, "unexpected `:`", remedy, edits=_colons(location, text))
+
+
+def _colons(location: ParserPosition, text: str) -> tuple[Edit, ...]:
+    """The edits that write `=` for the colons between names and values in a call, or in a block on one line: `batch {
+    gbs: 64, micro: 2 }`. There are none outside of brackets.
+    """
+    opened = next((item.start for item in location.stack if item.kind == "LPAR"), location.one_line)
+    if opened is None or any(item.kind == "TRAIN" for item in location.stack):
+        return ()
+    _, end = line_bounds(text, location.span.start, location.span.start)
+    found = [one for one in COLON.finditer(text, opened, end) if one["colon"] is not None]
+    return tuple(Edit(Span(*one.span("colon")), " =") for one in found)
+
+
+def brackets(location: ParserPosition, text: str) -> tuple[Edit, ...]:
+    """The edits that write a tuple of Python as a list: `betas = (0.9, 0.95)`. There are none for other parentheses."""
+    at = location.span.start
+    _, end = line_bounds(text, at, at)
+    found = re.compile(r"\([^()\[\]\n=]*\)").match(text, at, end)
+    return () if found is None else (Edit(Span(at, at + 1), "["), Edit(Span(found.end() - 1, found.end()), "]"))
+
+
+def brace_below(location: ParserPosition, text: str) -> Diagnostic | None:
+    """The error for a `{` on the line below the block's name. None for a `{` without such a name."""
+    start, _ = line_bounds(text, location.span.start, location.span.start)
+    above = re.search(
+        r"(?:^|\n)[ \t]*(?!train\b)(?P<head>[A-Za-z][^\n={}#]*?)[ \t]*\n[ \t]*\Z",
+        text[max(0, start - 200) : location.span.start],
+    )
+    if above is None:
+        return None
+    edits = (Edit(Span(max(0, start - 200) + above.end("head"), location.span.start), " "),)
+    message = "the `{` of a block stands on the line of the block's name"
+    return location.error(codes.UNEXPECTED, message, f"write `{above['head']} {{`", edits=edits)
 
 
 def _reference(location: ParserPosition, text: str) -> Diagnostic | None:
@@ -68,7 +146,7 @@ def _reference(location: ParserPosition, text: str) -> Diagnostic | None:
     return location.error(code, f"unexpected `{mark}`", remedy, edits=(Edit(location.span, ""),))
 
 
-def block_of_yaml(text: str, at: int) -> str:
+def _block_of_yaml(text: str, at: int) -> str:
     """The help for a `:` at the end of a line, which begins a block in YAML: `optimizer adamw:`. "" for any other
     `:`.
     """

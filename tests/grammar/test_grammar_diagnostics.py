@@ -90,7 +90,7 @@ CASES = [
     ("a/b = 1", ("XP025", 1, 5, "`=` follows a plain name", "write `name = value`")),
     ("3 = 4", ("XP025", 1, 1, "a statement begins with a name, not with `3`", None)),
     ("gbs: 528", ("XP014", 1, 4, "unexpected `:`", "a setting is written `gbs = value`")),
-    ("a = 1;", ("XP014", 1, 6, "unexpected `;`", "write each setting on its own line")),
+    ("a = 1;", ("XP014", 1, 6, "unexpected `;`", "leave the `;` out: a setting ends with its line")),
     ("// no", ("XP014", 1, 1, "unexpected `//`", "comments begin with `#`")),
     (
         "größe = 1",
