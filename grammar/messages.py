@@ -203,7 +203,7 @@ def _token(location: ParserPosition, text: str) -> Diagnostic:
             help = f"write `target {pin.text}`"
             return location.error(codes.MISSING_VALUE, "a target is one word", help, edits=(pin,))
         remedies = {"LBRACE": "a block follows its name without `=`", "LPAR": "a list is written `[0.9, 0.95]`"}
-        edits = (Edit(location.span, ""),) if location.met == "EQUAL" else ()
+        edits: tuple[Edit, ...] = (Edit(location.span, ""),) if location.met == "EQUAL" else ()
         remedy = "write one `=` between a name and its value" if edits else remedies.get(location.met)
         if text.startswith("{{", location.span.start):
             remedy = "a spec has no variables: write the value itself"

@@ -9,28 +9,27 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import CODES as SLUGS
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.kinds import FLAG
-from xpc.compiler.suggest.converted_values import COUNTED
 from xpc.compiler.suggest.first_line import rewrite_first_line
 from xpc.compiler.suggest.flag_values import NAMED
 from xpc.compiler.suggest.joined_values import join_values
 from xpc.compiler.suggest.likeness import typo_of
+from xpc.compiler.suggest.lines.machines import rewrite_machines
+from xpc.compiler.suggest.lines.sentences import of_one_sentence, rewrite_sentences
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.numbers import rewrite_number
 from xpc.compiler.suggest.pasted import BODY, SHELL, as_value, no_block, rewrite_options, rewritten
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, joined, of_one_clause
-from xpc.compiler.suggest.registry_names import YOUR_GPU, YOUR_GPUS, either
+from xpc.compiler.suggest.registry_names import YOUR_GPUS, either
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
-from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Call, Clause, Ref, Setting, Value
 
@@ -61,92 +60,10 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
     findings, and the paths of the settings that are meant by blocks of other tools.
     """
     found = [
-        one if one.message == SHELL else rewrite_first_line(rewrite_number(one)) for one in rewrite_options(problems)
+        one if one.message == SHELL else rewrite_first_line(rewrite_number(one))
+        for one in rewrite_options(rewrite_sentences(problems))
     ]
-    return rewrite_blocks(join_values(rewrite_machines(found)))
-
-
-IN_A_NODE = 8
-"""The largest usual number of GPUs in a node."""
-NODE = r"[ \t]*(?:nodes?|machines?|hosts?)"
-GPU = r"[A-Za-z][\w.-]*"
-MACHINES = re.compile(
-    r"[ \t]*hardware[ \t]*=?[ \t]*(?:"
-    rf"(?P<before>{GPU})[ \t]+x[ \t]+(?P<number>\d+)|"
-    rf"(?P<nodes>\d+){NODE}(?:[ \t]*[x*,]|[ \t]+of|[ \t]+with)?[ \t]*(?P<each>\d+)[ \t]*(?:x[ \t]*)?(?P<gpu>{GPU})|"
-    rf"(?P<all>\d+)[ \t]*x?[ \t]*(?P<card>{GPU})(?:[ \t]*,|[ \t]+on|[ \t]+over|[ \t]+across)?[ \t]*(?P<over>\d+){NODE}|"
-    rf"(?:(?P<some>\d+)[ \t]*[X×][ \t]*|(?P<word>{'|'.join(COUNTED)})[ \t]+(?:x[ \t]+)?)(?P<which>{GPU})|"
-    rf"(?P<first>\d+)[ \t]*x[ \t]*(?P<type>{GPU})(?:[ \t]+x[ \t]+|[ \t]*\*[ \t]*)(?P<times>\d+)|"
-    r"(?P<count>\d+)[ \t]*x?[ \t]*(?:gpus?|cards?|devices?))[ \t]*(?:#.*)?$"
-)
-"""A pattern for lines about several machines, and for lines without the name of a GPU."""
-
-
-def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Replace all findings about a line such as `hardware 2 nodes x 8 h100-80gb` by a single finding about the complete
-    line. Other findings are returned unchanged.
-    """
-    out: list[Diagnostic] = []
-    lines: set[tuple[str, int]] = set()
-    for found in problems:
-        label = found.primary
-        if label is None or found.code not in (*CODES, "XP023", "XP025", "XP030", "XP043", "XP104", "XP112"):
-            out.append(found)
-            continue
-        start, end = line_bounds(label.source.text, label.span.start, label.span.start)
-        machines = MACHINES.fullmatch(label.source.text, start, end)
-        if machines is None:
-            out.append(found)
-        elif (label.source.name, start) not in lines:
-            lines.add((label.source.name, start))
-            message = "`hardware` takes the GPUs of one node: a count, `x` and a GPU"
-            help, form = _machines(machines)
-            twice = "\nnodes " in form and _states_nodes(label.source.text)
-            edits = (Edit(Span(start, machines.end()), form),) if form and not twice else ()
-            out.append(evolve(found, message=message, help=help, edits=edits))
-    return out
-
-
-@lru_cache(maxsize=1)
-def _states_nodes(text: str) -> bool:
-    """Whether a line of a spec begins with `nodes`."""
-    return any(line.partition("#")[0].split()[:1] == ["nodes"] for line in text.split("\n"))
-
-
-def _machines(machines: re.Match[str]) -> tuple[str, str]:
-    """Return a pair: the help for a line about several machines, and the lines to write, or "" if this is unclear. If a
-    line names no GPU, or a GPU that is not in the registry, the help contains the placeholder GPU instead of a name.
-    """
-    if machines["before"] is not None:
-        which = registry.find_gpu(machines["before"])
-        form = f"hardware {machines['number']} x {machines['before'] if which is None else which.name}"
-        return f"write `{form}`", form
-    if machines["which"] is not None:
-        some, which = machines["some"] or COUNTED[machines["word"]], registry.find_gpu(machines["which"])
-        if which is None:
-            return f"write `hardware {some} x GPU`, {YOUR_GPU}", ""
-        form = f"hardware {some} x {which.name}"
-        return f"write `{form}`", form
-    count, nodes = machines["each"] or machines["first"], machines["nodes"] or machines["times"]
-    name = machines["gpu"] or machines["card"] or machines["type"] or ""
-    if machines["all"] is not None:
-        total, nodes = int(machines["all"]), machines["over"]
-        each = total // int(nodes) if int(nodes) and total % int(nodes) == 0 else 0
-        # the number may count all GPUs, or only the GPUs of one node
-        if each and total <= IN_A_NODE and (known := registry.find_gpu(name)) is not None:
-            both = (
-                f"`hardware {one} x {known.name}` and `nodes {nodes}` for {one * int(nodes)} GPUs in all"
-                for one in (each, total)
-            )
-            return f"write {', or '.join(both)}", ""
-        count = str(each or "N")
-    known = registry.find_gpu(name)
-    if machines["count"] is not None or known is None:
-        gpus = f"write `hardware {machines['count'] or count} x GPU`, {YOUR_GPU}"
-        return gpus if nodes is None else f"{gpus}; and `nodes {nodes}` on its own line", ""
-    form = f"hardware {count} x {known.name}"
-    lines = f"{form}\nnodes {nodes}" if count.isdecimal() else ""
-    return f"write `{form}`, and `nodes {nodes}` on its own line", lines
+    return rewrite_blocks(join_values(rewrite_machines(of_one_sentence(found))))
 
 
 MOST = 100

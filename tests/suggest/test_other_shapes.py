@@ -118,7 +118,7 @@ def test_other_shape_is_corrected(typed: str, right: str) -> None:
         ("lora { rank = 0 }\n", "of at least 1 and at most 65536, such as `rank = 16`"),
         ("qlora { bits = 3 }\n", "write `bits = 4`, or `bits = 8`"),
         ("lr = [1e-5, 2e-5]\n", "write `sweep { lr = [1e-5, 2e-5] }`"),
-        ("train qwen2.5-3b on alpaca on 8 h100\n", "write `hardware 8 x h100` on a line of its own"),
+        ("train qwen2.5-3b on alpaca on 8 h100\n", "write `hardware 8 x h100-80gb`, `hardware 8 x h100-nvl-94gb` or"),
         ("train qwen2.5-3b on alpaca split train\n", "write `alpaca[train]`"),
         ("train qwen2.5-3b on alpaca with no liger\n", "leave `no liger` out"),
         ("method ppo\n", "it has no equivalent, because it trains a second model"),

@@ -1,0 +1,98 @@
+"""Rewrite lines about several machines, such as `hardware 2 nodes x 8 h100-80gb`, and lines without a GPU's name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from xpc.compiler import registry
+from xpc.compiler.suggest.converted_values import COUNTED
+from xpc.compiler.suggest.registry_names import YOUR_GPU
+from xpc.grammar.diagnostic import Diagnostic, Edit
+from xpc.grammar.record import evolve
+from xpc.grammar.scan import line_bounds
+from xpc.grammar.source import Span
+
+CODES = ("XP101", "XP102", "XP023", "XP025", "XP030", "XP043", "XP104", "XP112")
+IN_A_NODE = 8
+"""The largest usual number of GPUs in a node."""
+NODE = r"[ \t]*(?:nodes?|machines?|hosts?)"
+GPU = r"[A-Za-z][\w.-]*"
+MACHINES = re.compile(
+    r"[ \t]*hardware[ \t]*=?[ \t]*(?:"
+    rf"(?P<before>{GPU})[ \t]+x[ \t]+(?P<number>\d+)|"
+    rf"(?P<nodes>\d+){NODE}(?:[ \t]*[x*,]|[ \t]+of|[ \t]+with)?[ \t]*(?P<each>\d+)[ \t]*(?:x[ \t]*)?(?P<gpu>{GPU})|"
+    rf"(?P<all>\d+)[ \t]*x?[ \t]*(?P<card>{GPU})(?:[ \t]*,|[ \t]+on|[ \t]+over|[ \t]+across)?[ \t]*(?P<over>\d+){NODE}|"
+    rf"(?:(?P<some>\d+)[ \t]*[X×][ \t]*|(?P<word>{'|'.join(COUNTED)})[ \t]+(?:x[ \t]+)?)(?P<which>{GPU})|"
+    rf"(?P<first>\d+)[ \t]*x[ \t]*(?P<type>{GPU})(?:[ \t]+x[ \t]+|[ \t]*\*[ \t]*)(?P<times>\d+)|"
+    r"(?P<count>\d+)[ \t]*x?[ \t]*(?:gpus?|cards?|devices?))[ \t]*(?:#.*)?$"
+)
+"""A pattern for lines about several machines, and for lines without the name of a GPU."""
+
+
+def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Replace all findings about a line such as `hardware 2 nodes x 8 h100-80gb` by a single finding about the complete
+    line. Other findings are returned unchanged.
+    """
+    out: list[Diagnostic] = []
+    lines: set[tuple[str, int]] = set()
+    for found in problems:
+        label = found.primary
+        if label is None or found.code not in CODES:
+            out.append(found)
+            continue
+        start, end = line_bounds(label.source.text, label.span.start, label.span.start)
+        machines = MACHINES.fullmatch(label.source.text, start, end)
+        if machines is None:
+            out.append(found)
+        elif (label.source.name, start) not in lines:
+            lines.add((label.source.name, start))
+            message = "`hardware` takes the GPUs of one node: a count, `x` and a GPU"
+            help, form = _machines(machines)
+            twice = "\nnodes " in form and _states_nodes(label.source.text)
+            edits = (Edit(Span(start, machines.end()), form),) if form and not twice else ()
+            out.append(evolve(found, message=message, help=help, edits=edits))
+    return out
+
+
+@lru_cache(maxsize=1)
+def _states_nodes(text: str) -> bool:
+    """Whether a line of a spec begins with `nodes`."""
+    return any(line.partition("#")[0].split()[:1] == ["nodes"] for line in text.split("\n"))
+
+
+def _machines(machines: re.Match[str]) -> tuple[str, str]:
+    """Return a pair: the help for a line about several machines, and the lines to write, or "" if this is unclear. If a
+    line names no GPU, or a GPU that is not in the registry, the help contains the placeholder GPU instead of a name.
+    """
+    if machines["before"] is not None:
+        which = registry.find_gpu(machines["before"])
+        form = f"hardware {machines['number']} x {machines['before'] if which is None else which.name}"
+        return f"write `{form}`", form
+    if machines["which"] is not None:
+        some, which = machines["some"] or COUNTED[machines["word"]], registry.find_gpu(machines["which"])
+        if which is None:
+            return f"write `hardware {some} x GPU`, {YOUR_GPU}", ""
+        form = f"hardware {some} x {which.name}"
+        return f"write `{form}`", form
+    count, nodes = machines["each"] or machines["first"], machines["nodes"] or machines["times"]
+    name = machines["gpu"] or machines["card"] or machines["type"] or ""
+    if machines["all"] is not None:
+        total, nodes = int(machines["all"]), machines["over"]
+        each = total // int(nodes) if int(nodes) and total % int(nodes) == 0 else 0
+        # the number may count all GPUs, or only the GPUs of one node
+        if each and total <= IN_A_NODE and (known := registry.find_gpu(name)) is not None:
+            both = (
+                f"`hardware {one} x {known.name}` and `nodes {nodes}` for {one * int(nodes)} GPUs in all"
+                for one in (each, total)
+            )
+            return f"write {', or '.join(both)}", ""
+        count = str(each or "N")
+    known = registry.find_gpu(name)
+    if machines["count"] is not None or known is None:
+        gpus = f"write `hardware {machines['count'] or count} x GPU`, {YOUR_GPU}"
+        return gpus if nodes is None else f"{gpus}; and `nodes {nodes}` on its own line", ""
+    form = f"hardware {count} x {known.name}"
+    lines = f"{form}\nnodes {nodes}" if count.isdecimal() else ""
+    return f"write `{form}`, and `nodes {nodes}` on its own line", lines

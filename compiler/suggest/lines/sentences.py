@@ -1,0 +1,243 @@
+"""Rewrite a sentence that names GPUs, goes over several lines, or is written as a person speaks: `please train M on D,
+3 epochs, on 4 h100s`. Imported only for a wrong spec.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from xpc.compiler import registry
+from xpc.compiler.suggest.converted_values import COUNTED, FILES, REPOSITORY, unit_of
+from xpc.compiler.suggest.first_line import without_punctuation
+from xpc.compiler.suggest.likeness import words
+from xpc.compiler.suggest.registry_names import either
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.parse import parse
+from xpc.grammar.record import evolve, record
+from xpc.grammar.scan import line_bounds
+from xpc.grammar.source import Source, Span
+
+LONGEST = 160
+"""The largest number of characters of a sentence that a help shows."""
+NUMBERS = "|".join((*COUNTED, "single"))
+CARDS = re.compile(
+    rf"[ \t]+(?P<word>on|using|with|across|over)[ \t]+(?:a[ \t]+)?"
+    rf"(?:(?P<count>\d+|{NUMBERS})(?:[ \t]+|(?=x))(?:x[ \t]*)?)?"
+    r"(?P<gpu>[A-Za-z][\w.-]*)(?:[ \t]+gpus?)?(?=[ \t]*(?:$|#)|[ \t]+(?:with|for)\b)"
+)
+"""A pattern for GPUs in a sentence: `on 4 h100s`, `using 8xa100-80gb`."""
+SPOKEN = re.compile(r"[ \t]*(?P<before>(?:(?!train\b)[A-Za-z',]+[ \t]+){1,6})(?=train[ \t])")
+PAIR = re.compile(r"[ \t]+(?:--?)?(?P<name>[A-Za-z][\w.-]*)[ \t]*[= \t:][ \t]*(?P<value>\"[^\"\n]*\"|[^\s=\"]+)")
+GOES_ON = re.compile(r"[ \t]*(?:on|for|with)\b")
+EVERY = re.compile(
+    r"\b(?P<clause>evaluat(?:e|ing)|evals?|validate|sav(?:e|ing)|checkpoint|log(?:ging)?|track)[ \t]+"
+    r"(?:every|each)[ \t]+"
+    r"(?:(?P<count>\d+%?)(?:[ \t]+(?P<unit>steps?|epochs?))?|(?P<once>epoch))(?![\w.=])"
+)
+CLAUSES = {"e": "eval", "v": "eval", "s": "save", "c": "save", "l": "track", "t": "track"}
+"""The clauses of words for regular events, by the first letter of the word."""
+PARTS = (
+    re.compile(r"write `train (?P<named>\S+) on DATA`"),
+    re.compile(r"write `train MODEL on (?P<named>\S+)`"),
+    re.compile(r"write `(?P<named>for \d+ \w+)`"),
+)
+"""Patterns for a help that names the model, the data, or the length."""
+
+
+@record
+class Rewrite:
+    """A wrong sentence, rewritten: the message, the help, and the edits; without edits, the help only advises."""
+
+    message: str
+    help: str
+    edits: tuple[Edit, ...] = ()
+
+
+def rewrite_sentences(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Replace all findings about a sentence that these forms recognize by one finding about the sentence."""
+    out = list(problems)
+    for source, start, end in _lines(problems):
+        rewrite = next((found for form in FORMS if (found := form(source, start, end)) is not None), None)
+        if rewrite is None:
+            continue
+        inside = [one for one in out if one.primary is not None and start <= one.primary.span.start <= end]
+        label = Label(source, Span(start, end))
+        new = evolve(inside[0], message=rewrite.message, primary=label, help=rewrite.help, edits=rewrite.edits)
+        last = max((one.span.end for one in rewrite.edits), default=end)
+        gone = [one for one in out if one.primary is not None and start <= one.primary.span.start <= max(end, last)]
+        out = [new if one is inside[0] else one for one in out if one is inside[0] or one not in gone]
+    return out
+
+
+def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
+    """The lines with `train` that findings are about: the source, and the first and last position of each."""
+    seen: set[tuple[str, int]] = set()
+    for one in problems:
+        if one.primary is None or one.code[:3] not in ("XP0", "XP1") or len(seen) > 3:
+            continue
+        source, at = one.primary.source, one.primary.span.start
+        start, end = line_bounds(source.text, at, at)
+        if (source.name, start) not in seen and "train" in source.text[start : min(end, start + 200)].split():
+            seen.add((source.name, start))
+            yield source, start, end
+
+
+def _is_legal(sentence: str) -> bool:
+    return not parse(Source("line.xp", sentence + "\n"))[1]
+
+
+def _shown(form: str) -> str:
+    return f"write `{form[:LONGEST]}`"
+
+
+def _cards(source: Source, start: int, end: int) -> Rewrite | None:
+    """GPUs in the sentence: `train M on D with lora on 4 h100s`."""
+    line = source.text[start:end]
+    for found in CARDS.finditer(line, min(len(line), (line + " on ").find(" on ") + 4)):
+        name = found["gpu"].lower()
+        known = registry.find_gpu(name) or registry.find_gpu(name.removesuffix("s"))
+        kinds = (
+            []
+            if known is not None
+            else [one for one in registry.gpu_names() if one.startswith(f"{name.removesuffix('s')}-")]
+        )
+        # `with 8 h100` has a help of its own: the count and the GPU may stand after `with`
+        if (known is None and not kinds) or (found["count"] and found["word"] == "with"):
+            continue
+        count = str(COUNTED.get(found["count"] or "", "1" if found["count"] == "single" else found["count"] or "N"))
+        message = "GPUs are a clause of their own, and not a part of the sentence"
+        if known is None or count == "N":
+            names = kinds[:4] if known is None else [known.name]
+            forms = either([f"hardware {count} x {one}" for one in names])
+            return Rewrite(message, f"write {forms} on a line of its own")
+        form = f"hardware {count} x {known.name}"
+        edits = (Edit(Span(start + found.start(), start + found.end()), ""), Edit(Span(end, end), f"\n{form}"))
+        return Rewrite(message, f"write `{form}` on a line of its own", edits)
+    return None
+
+
+def _spoken(source: Source, start: int, end: int) -> Rewrite | None:
+    """Words before `train`: `please train M on D`."""
+    found = SPOKEN.match(source.text, start, end)
+    if found is None or not _is_legal(source.text[found.end() : end]):
+        return None
+    before = found["before"].strip()
+    edits = (Edit(Span(*found.span("before")), ""),)
+    return Rewrite("the sentence begins with `train`", f"leave `{before[:60]}` out", edits)
+
+
+def _pairs(source: Source, start: int, end: int) -> Rewrite | None:
+    """Names with values instead of the words of the sentence: `train --model M --dataset D`, `train model=M data=D`."""
+    text, at = source.text, start + len("train")
+    if not text.startswith("train", start):
+        return None
+    model = data = length = ""
+    options: list[str] = []
+    while text[at:end].partition("#")[0].strip():
+        found = PAIR.match(text, at, end)
+        if found is None:
+            return None
+        named, value = frozenset(words(found["name"])), found["value"]
+        named_as_data = not named.isdisjoint(("data", "dataset", "datasets"))
+        if not named.isdisjoint(("model", "base")) and not model and _is_name(value):
+            model = value
+        elif named_as_data and not data and _is_name(value):
+            data = value
+        elif not length and (unit := unit_of(found["name"])) is not None and value.isdecimal():
+            length = f" for {value} {unit}"
+        else:
+            options.append(f"{found['name'].replace('-', '_')}={value}")
+        at = found.end()
+    form = f"train {model} on {data}{length}" + (f" with {' '.join(options)}" if options else "")
+    if not model or not data or not _is_legal(form):
+        return None
+    return Rewrite("the sentence is `train MODEL on DATA`", _shown(form), (Edit(Span(start, end), form),))
+
+
+def _is_name(value: str) -> bool:
+    known = registry.find_model(value) is not None or registry.find_dataset(value) is not None
+    return known or REPOSITORY.fullmatch(value) is not None or value[:1] == '"'
+
+
+def _over_lines(source: Source, start: int, end: int) -> Rewrite | None:
+    """A sentence over several lines: `train M`, below it `on D`, and below it `for 3 epochs`."""
+    text = source.text
+    edits: list[Edit] = []
+    form, last = text[start:end].rstrip(), end
+    while len(edits) < 4 and last < len(text) and "#" not in form:
+        below, stop = line_bounds(text, last + 1, last + 1)
+        if not GOES_ON.match(text, below, stop):
+            break
+        line = text[below:stop].strip()
+        edits.append(Edit(Span(start + len(text[start:last].rstrip()), stop - len(text[below:stop].lstrip())), " "))
+        form, last = f"{form} {line}", stop
+    if not edits or not form.startswith("train ") or not _is_legal(form):
+        return None
+    return Rewrite("the sentence is one line", _shown(form), tuple(edits))
+
+
+def _without_with(source: Source, start: int, end: int) -> Rewrite | None:
+    """Settings after a comma: `train M on D, 3 epochs, lr 2e-5`."""
+    line = source.text[start:end].partition("#")[0].rstrip()
+    head, comma, rest = line.partition(",")
+    pieces = [one.strip() for one in re.split(r",|\band\b", rest)]
+    named = any(
+        registry.find_dataset(one) is not None or REPOSITORY.fullmatch(one) or FILES.fullmatch(one.strip('"'))
+        for one in pieces
+    )
+    if not comma or named or " with " in head or not re.fullmatch(r"train\s+\S+\s+on\s+\S+(\s+for\s+\d+\s+\w+)?", head):
+        return None
+    form = without_punctuation(f"{head} with {rest.strip()}")
+    if form is None:
+        return None
+    edits = (Edit(Span(start, start + len(line)), form),)
+    return Rewrite("choices and settings go after `with`", _shown(form), edits)
+
+
+def _regularly(source: Source, start: int, end: int) -> Rewrite | None:
+    """Regular events in words: `with eval every 100 steps` is `with eval(every=100)`."""
+    found = EVERY.search(source.text, start, end)
+    if found is None or " with " not in source.text[start : found.start()]:
+        return None
+    unit = (found["unit"] or "").removesuffix("s")
+    if unit == "epoch" and found["count"] != "1":
+        return None
+    form = f"{CLAUSES[found['clause'][0]]}(every={'epoch' if unit == 'epoch' or found['once'] else found['count']})"
+    edits = (Edit(Span(*found.span()), form),)
+    return Rewrite(f"`{found[0]}` is not a setting of the language", f"write `{form}`", edits)
+
+
+FORMS = (_over_lines, _spoken, _pairs, _cards, _regularly, _without_with)
+
+
+def of_one_sentence(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Join the findings about a model, its data and the length of the run that stand on lines of their own, as in YAML
+    (`model: M`, `dataset: D`, `epochs: 3`): together they are the first line.
+    """
+    out = list(problems)
+    parts = [next(((one, named) for one in out if (named := _part(one, pattern))), None) for pattern in PARTS]
+    if parts[0] is None or parts[1] is None:
+        return out
+    source = parts[0][0].primary.source if parts[0][0].primary is not None else None
+    found = [(one, named) for one, named in filter(None, parts) if one.primary and one.primary.source is source]
+    if source is None or len(found) < 2 or re.search(r"^[ \t]*train\b", source.text, re.MULTILINE):
+        return out
+    form = f"train {found[0][1]} on {found[1][1]}" + (f" {found[2][1]}" if len(found) > 2 else "")
+    lines = {
+        id(one): line_bounds(source.text, one.primary.span.start, one.primary.span.start)
+        for one, _ in found
+        if one.primary
+    }
+    first = min(lines.values())
+    for one, _ in found:
+        start, end = lines[id(one)]
+        edit = Edit(Span(start, end), form) if (start, end) == first else Edit(Span(start - 1, end), "")
+        out[out.index(one)] = evolve(one, help=f"{_shown(form)}, in one line", edits=(edit,))
+    return out
+
+
+def _part(found: Diagnostic, pattern: re.Pattern[str]) -> str:
+    """What a help names for a part of the first line: the model `qwen2.5-3b`. "" for any other help."""
+    part = pattern.match(found.help or "") if found.code in ("XP014", "XP101", "XP102", "XP104") else None
+    return "" if part is None else part["named"]
