@@ -11,6 +11,7 @@ import re
 from functools import cache
 
 from xpc.compiler.registry.tables import row, table
+from xpc.grammar.package_data import read_table
 from xpc.grammar.record import record
 
 VENDOR = (
@@ -128,3 +129,10 @@ def of_another_maker(name: str) -> bool:
     """Whether a name is that of an accelerator that does not run CUDA, such as `mi300x` or `tpu`."""
     words = re.split(r"[-_. ]+", name.lower())
     return words[0].startswith(OTHER_MAKERS) and all(OTHERS.fullmatch(word) for word in words)
+
+
+def rented(machine: str) -> str | None:
+    """The GPUs of a machine that a cloud rents: `8 x a100-40gb` for `p4d.24xlarge`. None for any other name."""
+    table, name = read_table(__file__, "machines.toml"), machine.lower()
+    found = table.get(name) or table.get(re.sub(r"\.\w+$", ".*", name))
+    return found if isinstance(found, str) else None

@@ -77,6 +77,8 @@ class Suggestions(Advisor):
         """
         from xpc.compiler import registry, stacks
 
+        if clause == "hardware" and (cards := _cards(parts)) is not None:
+            return cards
         joined = "-".join(parts)
         count, x, name = joined.rpartition(" x ")
         one = clause == "hardware" and (count.isdecimal() or not x)
@@ -97,3 +99,14 @@ class Suggestions(Advisor):
         from xpc.compiler.suggest.converted_values import converted
 
         return converted(SOURCE_SETTINGS["take"], name, value, typed)
+
+
+def _cards(parts: Sequence[str]) -> str | None:
+    """The count and the GPU for a GPU of several words without an `x`: `4 NVIDIA A100 80GB GPUs`. None for others."""
+    from xpc.compiler import registry
+
+    words = [
+        one.lower() for one in parts if one.lower() not in ("x", "nvidia", "tesla", "gpu", "gpus", "card", "cards")
+    ]
+    gpu = registry.find_gpu("-".join(words[1:])) if len(words) > 1 and words[0].isdecimal() else None
+    return None if gpu is None or len(words) == len(parts) == 2 else f"{words[0]} x {gpu.name}"

@@ -21,6 +21,7 @@ from xpc.compiler.suggest.joined_values import join_values
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.lines.machines import rewrite_machines
 from xpc.compiler.suggest.lines.sentences import of_one_sentence, rewrite_sentences
+from xpc.compiler.suggest.lines.twice import join_clauses
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.numbers import rewrite_number
 from xpc.compiler.suggest.pasted import BODY, SHELL, as_value, no_block, rewrite_options, rewritten
@@ -63,7 +64,7 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
         one if one.message == SHELL else rewrite_first_line(rewrite_number(one))
         for one in rewrite_options(rewrite_sentences(problems))
     ]
-    return rewrite_blocks(join_values(rewrite_machines(of_one_sentence(found))))
+    return rewrite_blocks(join_clauses(join_values(rewrite_machines(of_one_sentence(found)))))
 
 
 MOST = 100

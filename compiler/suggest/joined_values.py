@@ -30,6 +30,9 @@ ITEM = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)[A-Za-z_][\w.]*(?![\w.]*[ \t]*[=({])
 VALUED = re.compile(r"\b(?P<name>\w+)[ \t]*=[ \t]*(?P<value>[\w.-]+)")
 LISTS, TEXTS = ("names", "targets", "tasks", "reals"), ("text", "name")
 """Kinds of settings whose value is a list of names, or a text."""
+OF_ROWS, OF_TOKENS = ("gbs", "micro", "take", "holdout"), ("seq", "max_prompt", "max_completion", "max_tokens")
+COUNTED_BY = dict.fromkeys(("sequence", "sample", "example", "row", "item"), OF_ROWS) | {"tok": OF_TOKENS}
+"""For a noun after a number, the settings that count in this unit: `gbs = 64 sequences`."""
 NUMERALS = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)\d[\d.]*(?:[eE][+-]?\d+)?(?![\w.%]*[ \t]*[=({])")
 NUMERAL = re.compile(r"\d[\d.]*(?:[eE][+-]?\d+)?")
 NEAR = 300
@@ -184,6 +187,8 @@ def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
         help = f"write the tokens divided by `seq`: `{before['name']}` counts sequences"
         return evolve(found, message=message, help=help, edits=()), span
     exponent = re.fullmatch(r"[eE][+-]?\d+", rest[0])
+    if len(rest) == 1 and before["name"] in COUNTED_BY.get(rest[0].lower().removesuffix("s"), ()):
+        return evolve(found, message=message, help=f"write `{value}`", edits=(Edit(span, value),)), span
     if len(rest) > 1 or not (exponent or rest[0] in PERCENT):
         return evolve(found, message=message, help=f"leave `{' '.join(rest)}` out", edits=()), span
     form = value + rest[0] if exponent else f"{value}%"

@@ -65,6 +65,8 @@ AUTO = ("precision", "model.dtype")
 STAGE = re.compile(r"[ \t]*[({]\s*(?:zero_)?stage\s*=\s*(?P<stage>[123])\b")
 ZEROS = ("zero1", "zero2", "zero3")
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
+QUOTED = re.compile(r"[ \t]*(?P<count>\d[\d.]*)[ \t]+(?P<unit>[A-Za-z]+|%)[ \t]*")
+"""A pattern for a number and its unit in quotes: `"100 steps"`."""
 Help = tuple[str, *tuple[Edit, ...]]
 """The text of a help, and the edits that do what it says."""
 EXAMPLE = r"(\d+ x \S+|\[[^\]]*\]|\"[^\"]*\"|file\([^)]*\)|[^\s,(){]+)"
@@ -304,6 +306,11 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         return f"[{', '.join(parts)}]" if all(re.fullmatch(r"[\w.-]+", part) for part in parts) else None
     if isinstance(node, String) and not node.value.strip():
         return None
+    counted = QUOTED.fullmatch(node.value) if isinstance(node, String) and kind in ONE else None
+    if counted is not None and (counted["unit"] == "%" or units.is_unit(counted["unit"])):
+        if counted["unit"] == "%":
+            return f"{counted['count']}%"
+        return units.as_value(row.name, counted["count"], counted["unit"])  # `warmup = "100 steps"`
     if kind in ("names", "tasks") and isinstance(node, Ref | String) and typed not in SWITCHES:
         return f"[{typed}]"
     from xpc.compiler.suggest.meaning import choice

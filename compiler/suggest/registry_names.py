@@ -244,6 +244,15 @@ def either(names: Iterable[str]) -> str:
 
 def unknown_gpu(node: Ref, label: Label | None) -> Diagnostic:
     """The finding for an unknown GPU. It names the GPUs that may be meant."""
+    from xpc.compiler.registry.provider_names import rented
+
+    cards = rented(node.name)
+    if cards is not None and label is not None:  # a machine of a cloud, such as `p4d.24xlarge`
+        count = re.search(r"(\d+)[ \t]*x[ \t]*$", label.source.text[max(0, node.span.start - 20) : node.span.start])
+        nodes = "" if count is None or count[1] == "1" else f", and `nodes {count[1]}` on its own line"
+        message = f"`{node.name[:60]}` is a machine, and `hardware` takes its GPUs"
+        edits, help = (Edit(node.span, cards),) if count is None else (), f"write `hardware {cards}`{nodes}"
+        return report("XP112", message, Label(label.source, node.span), help=help, edits=edits)
     guess, why = gpu(node.name)
     near = guess.names[0] if guess.certain else ""
     location = None if label is None else Label(label.source, node.span, f"did you mean `{near}`?" if near else "")

@@ -366,7 +366,8 @@ class Clauses(Collector):
         joined = self.advisor().joined_value(clause, [self.typed(one.span) for one in heads])
         if joined is not None:
             span = Span(heads[0].span.start, heads[-1].span.end)
-            self.problem("XP104", f"`{joined}` is one word", span, help=f"write `{clause} {joined}`", edit=joined)
+            message = "`hardware` takes a count, `x` and a GPU" if " " in joined else f"`{joined}` is one word"
+            self.problem("XP104", message, span, help=f"write `{clause} {joined}`", edit=joined)
             return
         keep = f"keep `{self.typed(heads[0].span)}`"
         self.problem("XP104", f"`{clause}` takes one value", heads[1].span, "a second one", help=keep)

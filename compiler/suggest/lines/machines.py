@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from xpc.compiler import registry
 from xpc.compiler.suggest.converted_values import COUNTED
-from xpc.compiler.suggest.registry_names import YOUR_GPU
+from xpc.compiler.suggest.registry_names import YOUR_GPU, either
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
@@ -31,6 +31,28 @@ MACHINES = re.compile(
 """A pattern for lines about several machines, and for lines without the name of a GPU."""
 
 
+WITH_NOUN = re.compile(
+    rf"[ \t]*hardware[ \t]*=?[ \t]*(?P<count>\d+)[ \t]*(?:x[ \t]*)?(?P<gpu>{GPU})[ \t]+(?:gpus?|cards?)[ \t]*(?:#.*)?",
+    re.I,
+)
+"""A pattern for a GPU with a noun after it: `hardware 8 H100 GPUs`."""
+
+
+def _with_noun(line: str) -> tuple[str, str] | None:
+    """Return a pair for a line with a noun after the GPU: the help, and the line to write, or "" if the GPU is unclear.
+    None for any other line.
+    """
+    noun = WITH_NOUN.fullmatch(line)
+    name = "" if noun is None else noun["gpu"].lower().removesuffix("s")
+    known = registry.find_gpu(name)
+    kinds = [one for one in registry.gpu_names() if one.startswith(f"{name}-")][:4] if name else []
+    names = kinds if known is None else [known.name]
+    if noun is None or not names:
+        return None
+    forms = [f"hardware {noun['count']} x {one}" for one in names]
+    return f"write {either(forms)}", forms[0] if len(forms) == 1 else ""
+
+
 def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace all findings about a line such as `hardware 2 nodes x 8 h100-80gb` by a single finding about the complete
     line. Other findings are returned unchanged.
@@ -44,14 +66,15 @@ def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             continue
         start, end = line_bounds(label.source.text, label.span.start, label.span.start)
         machines = MACHINES.fullmatch(label.source.text, start, end)
-        if machines is None:
+        noun = _with_noun(label.source.text[start:end]) if machines is None else None
+        if machines is None and noun is None:
             out.append(found)
         elif (label.source.name, start) not in lines:
             lines.add((label.source.name, start))
             message = "`hardware` takes the GPUs of one node: a count, `x` and a GPU"
-            help, form = _machines(machines)
+            help, form = _machines(machines) if machines is not None else noun or ("", "")
             twice = "\nnodes " in form and _states_nodes(label.source.text)
-            edits = (Edit(Span(start, machines.end()), form),) if form and not twice else ()
+            edits = (Edit(Span(start, end), form),) if form and not twice else ()
             out.append(evolve(found, message=message, help=help, edits=edits))
     return out
 
