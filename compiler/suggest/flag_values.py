@@ -16,6 +16,10 @@ from xpc.grammar.tree import Call, Number, Value
 
 NAMED = ("name", "type", "kind")
 """Keys that other tools write for a clause's choice: `optimizer { name = adamw }`."""
+CLASSES = ("component", "_component_", "_target_", "class", "class_path", "class_name")
+"""Keys that other tools write for the Python class or function of a clause's choice."""
+AROUND = re.compile(r".*\.|^get_|_schedule(?:_with_warmup)?$|_?logger$|callback$", re.I)
+"""A pattern for what surrounds the choice in the name of a function or class: `get_cosine_schedule_with_warmup`."""
 BITS = re.compile(r"\b(?:int|nf|fp)([48])\b|\b([48])-?bits?\b")
 
 
@@ -52,6 +56,8 @@ def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -
     if head is None or not head.choices or f"{clause}.{name}" in schema.BY_PATH:
         return None
     text = (typed or "").strip('"').lower()
+    if name in CLASSES:
+        return choice(head, AROUND.sub("", AROUND.sub("", text)))
     if name in head.choices:
         return None if node is not None and f"{clause}.{name}s" in schema.BY_PATH else name
     if text in head.choices and not any(row.name == name for row in schema.TABLE):

@@ -33,7 +33,8 @@ VALUE = r"\"[^\"\n]*\"|'[^'\n]*'|\{[^{}\n]*\}|\[[^\]\n]*\]|(?!--?[A-Za-z])[^\s#\
 FLAG = re.compile(rf"--?(?P<name>[A-Za-z][\w.-]*)(?:=(?P<one>{VALUE})|(?P<many>(?:[ \t]+(?:{VALUE}))*))")
 ROWS = r"\"[^\"\n]+\.(?:jsonl?|csv|parquet|arrow|txt)\""
 YAML = re.compile(
-    rf"[ \t]*(?:- )?(?P<name>[A-Za-z][\w.-]*(?:/[\w.-]+)?|{ROWS}):[ \t]*(?P<one>\d+ x [\w.-]+|{VALUE})?[ \t]*(?:#.*)?$",
+    rf"[ \t]*(?:- )?(?P<name>[A-Za-z_][\w.-]*(?:/[\w.-]+)?|{ROWS}):[ \t]*"
+    rf"(?P<one>\d+ x [\w.-]+|{VALUE})?[ \t]*(?:#.*)?$",
     re.M,
 )
 KWARG = re.compile(rf"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?")
@@ -192,6 +193,11 @@ def _block_rewritten(found: Diagnostic, block: PastedBlock, before: str) -> Diag
         return evolve(found, message=message, primary=label, help="leave the line out", edits=block.edits)
     if block.head == "hardware":
         return evolve(found, message=no_block("hardware"), primary=label, help=YOUR_GPUS, edits=())
+    whole = None if block.items or block.brace is None else _of_pairs(found.primary.source.text, block, before)
+    if whole is not None and block.brace is not None:
+        span = Span(block.first.start, block.brace.end)
+        message = "in a spec, blocks of JSON become settings"
+        return evolve(found, message=message, primary=label, help=whole.help, edits=(Edit(span, whole.form or ""),))
     if not block.items:
         message = "a block of xpc begins with its name and `{`, and ends with `}`"
         return evolve(found, message=message, primary=label, help=f"write `{block.head} {{`", edits=block.edits)
@@ -200,6 +206,17 @@ def _block_rewritten(found: Diagnostic, block: PastedBlock, before: str) -> Diag
     edits = () if advised.form is None else (Edit(block.first, advised.form),)
     message = "in a spec, lists of YAML become settings with `=`"
     return evolve(found, message=message, primary=label, help=advised.help, edits=edits)
+
+
+def _of_pairs(text: str, block: PastedBlock, before: str) -> Rewritten | None:
+    """A block of JSON that is no clause, such as `"bf16": { "enabled": true }`, as a setting. None if that is not
+    possible.
+    """
+    inside = text[block.first.end : block.brace.start if block.brace is not None else block.end]
+    if block.head in schema.CLAUSES or not re.fullmatch(rf"(?:\s*[\"']\w+[\"']\s*:\s*(?:{JSON}),?)+\s*", inside):
+        return None
+    found = _mapping(Option(block.first, block.head, f"{{{' '.join(inside.split())}}}"), before)
+    return None if found.form is None else found
 
 
 def _command_help(command: re.Match[str]) -> str:

@@ -11,13 +11,15 @@ from functools import lru_cache
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.expand import expand
+from xpc.compiler.suggest.meaning import meaning
 from xpc.grammar.diagnostic import Edit
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
 from xpc.grammar.record import field, mutable, record
+from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
-WORDS = r"(?P<name>[A-Za-z][\w.-]*)(?P<quote>[\"']?)(?P<more>(?:[ \t]+(?:[\w./-]+|\"[^\"\n]*\"))*)"
+WORDS = r"(?P<name>[A-Za-z_][\w.-]*)(?P<quote>[\"']?)(?P<more>(?:[ \t]+(?:[\w./-]+|\"[^\"\n]*\"))*)"
 BRACE = re.compile(rf"[ \t]*[\"']?{WORDS}[ \t]*[:=][ \t]*(?P<open>\{{)[ \t]*(?:#.*)?")
 """A pattern for the first line of a block with braces, such as `"lora": {` and `launch slurm = {`."""
 YAML = re.compile(rf"(?P<indent>[ \t]*){WORDS}[ \t]*:[ \t]*(?:#.*)?")
@@ -33,13 +35,16 @@ EVERYTHING = (
     "parameters", "settings", "run", "experiment", "general", "common", "sftconfig",
 )  # fmt: skip
 """Names of other tools' blocks that contain settings of every kind, in lower case without separators."""
+UNWRAPPED = (*EVERYTHING, "zerooptimization")
+"""Names of blocks without which the settings in them stand alone."""
 UNKNOWN = ("XP101", "XP102", "XP106")
 
 
 @record
 class PastedBlock:
     """A pasted block: its first line in xpc's notation without the brace (`launch slurm`), the text that this line
-    replaces, the end of the block's last line, and whether no brace must be added there. A list of YAML has `items`.
+    replaces, the end of the block's last line, and whether no brace must be added there. A list of YAML has `items`. A
+    block with braces has the line of its last one (`brace`).
     The head is "" if xpc has no such block, and its settings stand alone, as those of `training:` do.
     """
 
@@ -48,12 +53,13 @@ class PastedBlock:
     end: int
     closed: bool
     items: tuple[str, ...] = ()
+    brace: Span | None = None
 
     @property
     def edits(self) -> tuple[Edit, ...]:
         """The changes of the first and the last line."""
         if not self.head:
-            return (Edit(self.first, ""),)
+            return (Edit(self.first, ""), *(() if self.brace is None else (Edit(self.brace, ""),)))
         opened = Edit(self.first, f"{self.head} {{")
         return (opened,) if self.closed else (opened, Edit(Span(self.end, self.end), "\n}"))
 
@@ -71,7 +77,7 @@ def heads(text: str, at: int) -> str:
     blocks, and in blocks that the language does not have.
     """
     around = [one.head for one in pasted_blocks(text) if one.head and not one.closed and one.first.end < at <= one.end]
-    found = around or _in_braces(text, at)
+    found = around or [one for one in _in_braces(text, at) if letters(one) not in UNWRAPPED]
     if not found or not all(HEAD.fullmatch(head) for head in found):
         return ""
     return _legal("".join(f"{head} {{\n" for head in found))
@@ -94,7 +100,7 @@ def _in_braces(text: str, at: int) -> list[str]:
     for piece in PIECES.finditer(text, 0, at):
         if piece[0] == "{":
             opened = BRACE.match(text, start, piece.end())
-            found.append(_head(opened) if opened is not None else text[start : piece.start()].strip())
+            found.append(_clause(opened) if opened is not None else text[start : piece.start()].strip())
         elif piece[0] == "}":
             del found[-1:]
         if piece[0] in ("{", "}", "\n"):
@@ -104,6 +110,16 @@ def _in_braces(text: str, at: int) -> list[str]:
 
 def _head(match: re.Match[str]) -> str:
     return f"{match['name']}{match['more']}"
+
+
+def _clause(match: re.Match[str]) -> str:
+    """The head of a block, with the clause for another tool's name of it: `schedule` for `lr_scheduler`."""
+    name = match["name"]
+    if name in schema.CLAUSES or match["more"] or letters(name) in UNWRAPPED:
+        return _head(match)
+    known = meaning(name, exact=True)
+    own = known is not None and not known.value and known.path in schema.CLAUSES and _has_settings(known.path)
+    return known.path if own and known is not None and known.path != "data" else _head(match)
 
 
 @lru_cache(maxsize=4)
@@ -127,7 +143,23 @@ def _with_braces(text: str) -> Iterator[PastedBlock]:
         match = BRACE.fullmatch(text, start, end)
         if match is not None and (match["name"] in schema.CLAUSES or not match["more"]):
             first = match.start("name") - (text[match.start("name") - 1 : match.start("name")] in ('"', "'"))
-            yield PastedBlock(_head(match), Span(first, match.end("open")), end, True)
+            brace = _closing(text, match.start("open"))
+            if letters(match["name"]) in UNWRAPPED and brace is not None:
+                yield PastedBlock("", Span(start, end), end, True, brace=brace)
+            else:
+                yield PastedBlock(_clause(match), Span(first, match.end("open")), end, True, brace=brace)
+
+
+def _closing(text: str, start: int) -> Span | None:
+    """The line of the `}` that closes the `{` at `start`, if nothing else but a comma is on it. None otherwise."""
+    depth = 0
+    for piece in PIECES.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(piece[0], 0)
+        if depth == 0:
+            first, last = line_bounds(text, piece.start(), piece.start())
+            alone = text[first : piece.start()].strip() == "" and text[piece.end() : last].strip() in ("", ",")
+            return Span(first, last) if alone else None
+    return None
 
 
 def _of_toml(text: str) -> Iterator[PastedBlock]:
@@ -199,10 +231,10 @@ def _closed(block: OpenBlock) -> Iterator[PastedBlock]:
         yield PastedBlock("hardware", Span(first.start, end), end, True, ("",))
     elif items and all(items) and not match["more"]:
         yield PastedBlock(match["name"], Span(first.start, end), end, True, tuple(items))
-    elif not any(items) and _has_settings(match["name"]):
+    elif not any(items) and _has_settings(_clause(match).partition(" ")[0]):
         colon = match.string.rfind(":", first.start, first.end) + 1
-        yield PastedBlock(_head(match), Span(first.start, colon), end, False)
-    elif letters(match["name"]) in EVERYTHING:
+        yield PastedBlock(_clause(match), Span(first.start, colon), end, False)
+    elif letters(match["name"]) in UNWRAPPED:
         yield PastedBlock("", first, end, False)
 
 
