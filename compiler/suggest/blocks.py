@@ -20,6 +20,7 @@ from xpc.compiler.suggest.flag_values import NAMED
 from xpc.compiler.suggest.joined_values import join_values
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.lines.choices import move_choices
+from xpc.compiler.suggest.lines.lists import rewrite_lists
 from xpc.compiler.suggest.lines.machines import rewrite_machines
 from xpc.compiler.suggest.lines.sentences import of_one_sentence, rewrite_sentences
 from xpc.compiler.suggest.lines.twice import join_clauses
@@ -33,7 +34,7 @@ from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
 from xpc.grammar.source import Source, Span
-from xpc.grammar.tree import Call, Clause, Ref, Setting, Value
+from xpc.grammar.tree import Call, Clause, Ref, Setting, String, Value
 
 CODES = ("XP101", "XP102")
 COUNTS = (
@@ -63,7 +64,7 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
     """
     found = [
         one if one.message == SHELL else rewrite_first_line(rewrite_number(one))
-        for one in rewrite_options(rewrite_sentences(problems))
+        for one in rewrite_options(rewrite_lists(rewrite_sentences(problems)))
     ]
     return rewrite_blocks(join_clauses(move_choices(join_values(rewrite_machines(of_one_sentence(found))))))
 
@@ -152,12 +153,20 @@ PYTHON = re.compile(r"(?P<name>[A-Z]\w*?)(?:Config|Arguments|Args)")
 """A pattern for the classes that contain a trainer's settings: `SFTConfig`, `TrainingArguments`, `LoraConfig`."""
 
 
+LOADED = re.compile(r"(?P<name>[\w.]+)\.(?:from_pretrained|get_peft_model)")
+"""A pattern for the functions that load a model: `FastLanguageModel.from_pretrained`."""
+
+
 def _call_of_python(node: Setting, source: Source) -> Iterator[Block]:
     """The block for `args = SFTConfig(packing=True)`, `peft_config = LoraConfig(r=16)` or `lora = dict(r=16)`."""
     call = node.value
-    if not isinstance(call, Call) or not call.args or not all(isinstance(one, Setting) for one in call.args):
+    if not isinstance(call, Call) or not call.args:
         return
-    match = PYTHON.fullmatch(call.name.text)
+    loaded = LOADED.fullmatch(call.name.text)
+    named = (("model_name", source.slice(call.args[0].span)),) if loaded and isinstance(call.args[0], String) else ()
+    if not all(isinstance(one, Setting) for one in call.args[len(named) :]):
+        return
+    match = PYTHON.fullmatch(call.name.text) or loaded
     if match is not None:
         known = meaning(match["name"], exact=True)
         name = match["name"].lower() if known is not None and known.path in schema.ADAPTERS else "training"
@@ -167,7 +176,7 @@ def _call_of_python(node: Setting, source: Source) -> Iterator[Block]:
     else:
         return
     span = Span(node.name.span.start, call.span.end)
-    settings = tuple((one, as_value(typed)) for one, typed in _settings(call.args, source))
+    settings = named + tuple((one, as_value(typed)) for one, typed in _settings(call.args, source))
     yield Block(name, span, span, settings, False, True)
 
 

@@ -238,7 +238,7 @@ def _closed(block: OpenBlock) -> Iterator[PastedBlock]:
         yield PastedBlock("", first, end, False)
 
 
-CALL = re.compile(r"(?P<clause>\w+)\((?P<settings>.*)\)")
+CALL = re.compile(r"(?P<clause>\w+(?: [\w-]+)?)\((?P<settings>.*)\)")
 
 
 def of_one_clause(advised: list[tuple[str | None, str]]) -> list[tuple[str | None, str]]:

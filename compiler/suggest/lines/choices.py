@@ -1,5 +1,5 @@
-"""Move a clause's choice from its block to the line of its name: `optimizer { type = adamw }` becomes `optimizer adamw {
-}`. Imported only for a wrong spec.
+"""Move a clause's choice from its block to the line of its name: `optimizer { type = adamw }` becomes `optimizer adamw
+{ }`. Imported only for a wrong spec.
 """
 
 from __future__ import annotations

@@ -24,10 +24,17 @@ suggestions take time.
 """
 
 
+OF_HYDRA = re.compile(r"(?:[\w-]+\.)*_(?:target|recursive|convert|partial|args)_")
+"""A pattern for the keys with which Hydra makes an object of a class: `actor._target_`."""
+
+
 def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
     """The suggestion for an unknown name; `count` is the number of earlier unknown names in the file."""
     if count >= MAX_SUGGESTED:
         return Suggestion("XP101", f"`{unknown.name[:60]}` is not a setting", help=REFERENCE)
+    if OF_HYDRA.fullmatch(unknown.name):
+        help = f"leave `{unknown.name[:60]}` out: a spec names no class of Python"
+        return Suggestion("XP101", f"`{unknown.name[:60]}` is not a setting", help=help)
     near = _known_name(unknown)
     if near is not None:
         found = unknown_name(evolve(unknown, name=near), count)

@@ -1,0 +1,63 @@
+"""Rewrite lists that other notations put elsewhere: `data mix = [alpaca, capybara]`, and the values of a sweep under a
+key, `lr: { values: [1e-5, 2e-5] }`. Imported only for a wrong spec.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.suggest.meaning import meaning
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.record import evolve
+from xpc.grammar.source import Span
+
+SOURCES = re.compile(
+    r"^[ \t]*data[ \t]+(?P<name>[A-Za-z][\w-]*)[ \t]*(?:=[ \t]*|:[ \t]*)?\[(?P<items>[^\[\]\n]*)\][ \t]*$", re.MULTILINE
+)
+"""A pattern for a mixture as a list: `data mix = [alpaca, capybara]`."""
+VALUES = re.compile(
+    r"^(?P<indent>[ \t]*)\"?(?P<name>[A-Za-z][\w.-]*)\"?[ \t]*[:=]?[ \t]*(?:\{[ \t]*|\n[ \t]+|\{[ \t]*\n[ \t]*)"
+    r"\"?values\"?[ \t]*[:=][ \t]*(?P<list>\[[^\[\]\n]*\])(?:[ \t\n]*\})?[ \t]*,?[ \t]*$",
+    re.MULTILINE,
+)
+"""A pattern for the values of a sweep as W&B writes them."""
+
+
+def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Replace all findings about such a list by one finding with an edit."""
+    out = list(problems)
+    sources = {one.primary.source.name: one.primary.source for one in problems if one.primary is not None}
+    for source in sources.values():
+        found = [*SOURCES.finditer(source.text), *(VALUES.finditer(source.text) if "sweep" in source.text else ())]
+        for match in found[:20]:
+            inside = [
+                one
+                for one in out
+                if one.primary is not None
+                and one.primary.source is source
+                and match.start() <= one.primary.span.start <= match.end()
+            ]
+            form = _form(match)
+            if not inside or not form:
+                continue
+            span = Span(*match.span())
+            message = "a mixture is a block of sources" if match.re is SOURCES else "a sweep lists a setting's values"
+            block = f"write a block: `{form.partition(chr(10))[0]}`, each source on a line of its own, and `}}`"
+            help = block if match.re is SOURCES else f"write `{form.strip()}`"
+            new = evolve(inside[0], message=message, primary=Label(source, span), help=help, edits=(Edit(span, form),))
+            out = [new if one is inside[0] else one for one in out if one is inside[0] or one not in inside]
+    return out
+
+
+def _form(match: re.Match[str]) -> str:
+    """The text to write for a list. "" if it is unclear."""
+    if match.re is SOURCES:
+        items = [one.strip() for one in match["items"].split(",") if one.strip()]
+        return f"data {match['name']} {{\n" + "".join(f"  {one}\n" for one in items) + "}" if items else ""
+    known = meaning(match["name"], exact=True)
+    row = None if known is None else BY_PATH.get(known.path)
+    if row is None:
+        return ""
+    return f"{match['indent']}{row.path if row.inner else row.name} = {match['list']}"
