@@ -190,8 +190,18 @@ PREPOSITION = re.compile(r"(?P<word>in|at|under)[ \t]+(?:(?P<rate>\d[\d.]*e-\d+)
 """A pattern for words that users write before a choice or a setting instead of `with`."""
 
 
+BITS = re.compile(r"(?:in|at)[ \t]+(?P<bits>[48])[ -]?bits?(?![\w.-])(?:[ \t]+(?:precision|mode))?(?:[ \t]+with\b)?")
+"""A pattern for a base in fewer bits: `in 4bit`, `in 8-bit precision`."""
+
+
 def _other_preposition(location: ParserPosition) -> Diagnostic | None:
     """The error for `in bf16`, `at lr=1e-5` and `at 1e-5` after the data. None for any other text."""
+    bits = BITS.match(location.source.text, location.span.start)
+    if bits is not None:
+        form = "with qlora" if bits["bits"] == "4" else "with lora(bits=8)"
+        message = f"`{bits[0]}` is not a form of the sentence"
+        edits = (Edit(Span(*bits.span()), form),)
+        return location.error(codes.INCOMPLETE_SENTENCE, message, f"write `{form}`", edits=edits)
     found = PREPOSITION.match(location.source.text, location.span.start)
     if found is None or (found["word"] != location.word and found["word"] != location.shown.strip("`")):
         return None

@@ -48,7 +48,7 @@ SPACED = re.compile(
 )
 NAMES_OF = ("XP014", "XP023", "XP101", "XP102", "XP104")
 COMMAND = re.compile(
-    r"[ \t]*(?:export[ \t]+(?P<variable>[A-Za-z_]\w*)=(?P<value>[^\s\"']*)"
+    r"[ \t]*(?:(?:export[ \t]+|(?=[A-Z_\d]{4,}=))(?P<variable>[A-Za-z_]\w*)=(?P<value>[^\s\"']*)"
     r"|(?P<setup>source|module[ \t]+load|conda[ \t]+activate)[ \t]+[\w./~$-]"
     r"|(?:srun|sbatch|torchrun|accelerate|deepspeed|python3?|pip|conda|bash)[ \t]+[\w./-])"
 )
@@ -222,6 +222,10 @@ def _of_pairs(text: str, block: PastedBlock, before: str) -> Rewritten | None:
 def _command_help(command: re.Match[str]) -> str:
     """The help for a line of a shell script: the setting to write instead."""
     if command["variable"] is not None:
+        from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, reason
+
+        if (why := reason(command["variable"])) is not None:
+            return f"{NO_EQUIVALENT}{why}"
         return (
             f'write `launch(env=["{command["variable"][:60]}={command["value"][:60]}"])`, if the run needs the variable'
         )

@@ -117,6 +117,9 @@ def _clause(match: re.Match[str]) -> str:
     name = match["name"]
     if name in schema.CLAUSES or match["more"] or letters(name) in UNWRAPPED:
         return _head(match)
+    chosen = schema.bare_choices().get(name)
+    if chosen in schema.CLAUSES and _has_settings(chosen):
+        return f"{chosen} {name}"  # `grpo:` is `method grpo {`
     known = meaning(name, exact=True)
     own = known is not None and not known.value and known.path in schema.CLAUSES and _has_settings(known.path)
     return known.path if own and known is not None and known.path != "data" else _head(match)

@@ -24,8 +24,11 @@ suggestions take time.
 """
 
 
-OF_HYDRA = re.compile(r"(?:[\w-]+\.)*_(?:target|recursive|convert|partial|args)_")
-"""A pattern for the keys with which Hydra makes an object of a class: `actor._target_`."""
+OF_HYDRA = re.compile(
+    r"(?:[\w-]+\.)*_(?:target|recursive|convert|partial|args)_"
+    r"|(?:[\w-]+\.)*(?:dataset|checkpointer|loss|model|quantizer|tokenizer|profiler)\._component_"
+)
+"""A pattern for keys that name a class, in Hydra and torchtune: `actor._target_`, `loss._component_`."""
 
 
 def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:

@@ -54,6 +54,7 @@ def _of_setting(case: Guessed) -> Suggestion:
     ):
         case = evolve(case, guess=other(case) or case.guess)
     steps = (
+        _switched_off,
         _loss_of_a_method,
         _number_of_gpus,
         _clause_as_a_call,
@@ -184,6 +185,13 @@ def _loss_of_a_method(case: Guessed) -> Suggestion | None:
         return None
     form = f"loss={case.text}"
     return case.says(f"write `{form}`, which `method` {', '.join(methods[:3])} reads", f"did you mean `{form}`?")
+
+
+def _switched_off(case: Guessed) -> Suggestion | None:
+    """Handle a switch that is off, whose name states the value of a setting: `load_in_8bit = false`."""
+    stated = case.guess.value not in ("", "!", "true", "false") and case.row.kind is not FLAG
+    off = stated and case.text.lower() in ("false", "no", "off", "0")
+    return case.says(f"leave `{case.name[:60]}` out: it is off") if off and case.name != case.row.name else None
 
 
 def _number_of_gpus(case: Guessed) -> Suggestion | None:
