@@ -224,7 +224,7 @@ def _command_help(command: re.Match[str]) -> str:
     if command["variable"] is not None:
         from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, reason
 
-        if (why := reason(command["variable"])) is not None:
+        if "export" not in command[0] and (why := reason(command["variable"])) is not None:
             return f"{NO_EQUIVALENT}{why}"
         return (
             f'write `launch(env=["{command["variable"][:60]}={command["value"][:60]}"])`, if the run needs the variable'

@@ -190,7 +190,7 @@ def _loss_of_a_method(case: Guessed) -> Suggestion | None:
 def _switched_off(case: Guessed) -> Suggestion | None:
     """Handle a switch that is off, whose name states the value of a setting: `load_in_8bit = false`."""
     stated = case.guess.value not in ("", "!", "true", "false") and case.row.kind is not FLAG
-    off = stated and case.text.lower() in ("false", "no", "off", "0")
+    off = stated and case.value in (None, case.guess.value) and case.text.lower() in ("false", "no", "off", "0")
     return case.says(f"leave `{case.name[:60]}` out: it is off") if off and case.name != case.row.name else None
 
 
