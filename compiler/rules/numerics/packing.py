@@ -61,12 +61,13 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     if can_run_flash(spec) and flash_is_exact(spec) and not cut:
         ways.append("`attn = flash2`")
     location = spec.location("batch.packing", f"{attn} attention does not see where documents end")
+    alone = location.typed == "packing" and location.source.text[location.span.end :].lstrip(" ")[:1] not in ("(", "{")
     yield Finding(
         location,
         "packing needs flash attention, or a mask that keeps documents apart",
         "write " + ", or ".join(ways) if ways else "leave `packing` out",
         (spec.label("model.attn", "the attention"),),
-        mask if mask_is_exact(spec) and not cut and location.typed == "packing" else None,
+        mask if mask_is_exact(spec) and not cut and alone else None,
     )
 
 
