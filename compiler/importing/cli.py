@@ -94,14 +94,20 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
     found: list[Diagnostic] = []
     if not draft.wrong:
         write(draft, text, options.output, options.force)
-        # check only a complete spec: without a model or data, it is a base for `extends`, or a person must complete it
-        if draft.text or (draft.model and draft.sources):
+        if _is_complete(draft):
             found = check(text, f"{overrides.stem}.xp" if options.output in (None, "-") else options.output)
     errors = [one for one in found if one.severity == "error"]
     _show(draft, text, options, found, errors)
     if options.partial and (draft.decisions or errors):
         return partial.STATUS
     return int(draft.wrong or bool(errors))
+
+
+def _is_complete(draft: Draft) -> bool:
+    """Whether a spec can be checked. Without a model or data, it is a base for `extends`, or a person must complete
+    it.
+    """
+    return bool(draft.text or (draft.model and draft.sources))
 
 
 def _show(
@@ -123,7 +129,8 @@ def _show(
         show(partial.screen(draft, out), sys.stderr)
     elif out not in (None, "-"):
         warned = f" with {_counted(len(found), 'warning')}" if found else ""
-        show(f"wrote {out}" + ("" if errors else f", which passes `xpc check`{warned}"), sys.stderr)
+        passes = f", which passes `xpc check`{warned}" if _is_complete(draft) else ", which has no model or no data yet"
+        show(f"wrote {out}" + ("" if errors else passes), sys.stderr)
     if errors:
         show(f"`xpc check` finds {_counted(len(errors), 'error')} in the spec:", sys.stderr)
         show_rendered(render(errors, "concise"), sys.stderr)

@@ -164,8 +164,9 @@ class Draft:
         `name` is the argument or key of the tool. `why` says what the tool does, and what a run of the spec does
         instead.
         """
-        if name not in self.differences:
-            self.differences[name] = why
+        before = self.differences.get(name, "")
+        if why not in before:
+            self.differences[name] = f"{before}; {why}" if before else why
             self.warn(entry, why if entry is not None else f"`{name}`: {why}")
 
     def drop(self, name: str, why: str, entry: Entry | None) -> None:

@@ -59,11 +59,8 @@ def apply(draft: Draft, overrides: Overrides) -> None:
         )
     doubtful = [one.entry.key for one in errors if one.entry and (one.own or one.similar)]
     known = find(draft, doubtful, overrides) if errors else {}
-    declared = {key for key, one in known.items() if one.declared}
-    # a key that a script near the source declares is not a typing error, but a key of the script
-    errors = [
-        evolve(one, own=True) if one.similar and one.entry and one.entry.key in declared else one for one in errors
-    ]
+    # a key that a script near the source reads is not a typing error, but a key of the script
+    errors = [evolve(one, own=True) if one.similar and one.entry and one.entry.key in known else one for one in errors]
     grouped: dict[tuple[str, str], list[Message]] = {}
     for one in errors:
         why = one.why
@@ -75,7 +72,7 @@ def apply(draft: Draft, overrides: Overrides) -> None:
     draft.decisions += [_decision(why, help, group) for (why, help), group in grouped.items()]
     own = [one for one in errors if one.own and one.entry is not None]
     if own:
-        draft.decisions.append(_own(own, known))
+        draft.decisions.append(_own(own, known, overrides))
 
 
 def _missing(draft: Draft, errors: list[Message]) -> list[Message]:
@@ -132,12 +129,17 @@ def _comment(message: Message, why: str) -> str:
     return f"{message.entry.location}: {message.entry.key}: {value}  ({why})"
 
 
-def _own(messages: list[Message], known: dict[str, ScriptKey]) -> Decision:
+def _own(messages: list[Message], known: dict[str, ScriptKey], overrides: Overrides) -> Decision:
+    """The decision about the keys of the repository's own script. If that script makes a trainer, the help names it."""
     names = [f"`{one.entry.key}`" for one in messages if one.entry is not None]
     what = "key" if len(names) == 1 else "keys"
     where = "" if known else ", and no script next to the source declares them"
     text = f"what {len(names)} {what} of the repository's own script should do: {_listed(names)}{where}"
-    return Decision(text, tuple(one.location for one in messages), "the spec keeps the lines of these keys as comments")
+    help_ = "the spec keeps the lines of these keys as comments"
+    scripts = {one.location.rpartition(":")[0] for one in known.values()}
+    training = sorted(name for name, body in overrides.scripts() if name in scripts and "Trainer(" in body)
+    help_ += f"; `xpc import` also reads the script that uses them: `{training[0]}`" if len(training) == 1 else ""
+    return Decision(text, tuple(one.location for one in messages), help_)
 
 
 def screen(draft: Draft, out: str | None) -> str:

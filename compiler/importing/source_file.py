@@ -55,17 +55,25 @@ def kind_of(source: SourceFile, is_file: bool) -> str:
         return "torchtune"
     if "base_model" in keys and "datasets" in keys:
         return "axolotl"
-    if "zero_optimization" in keys or {"train_batch_size", "train_micro_batch_size_per_gpu"} & keys:
+    sized = keys & {"train_batch_size", "train_micro_batch_size_per_gpu"} and not keys & {"learning_rate", "output_dir"}
+    if "zero_optimization" in keys or sized:
         return "deepspeed"
     if "distributed_type" in keys or "compute_environment" in keys:
         return "accelerate"
-    if "base_model" in keys or len(keys & set(AXOLOTL)) > 1:
+    if ("base_model" in keys or len(keys & set(AXOLOTL)) > 1) and _is_known_to_axolotl(keys):
         return "axolotl"
     if len(keys & set(LLAMAFACTORY)) > 1 or {"model_class", "train_dataset"} & keys:
         return "llamafactory"
     if "dataset_dir" in keys and not keys & {"dataset_mixer", "dataset_mixture", "dataset_name", "dataset_splits"}:
         return "llamafactory"
     return "trl"
+
+
+def _is_known_to_axolotl(keys: set[str]) -> bool:
+    """Whether axolotl knows at least half of the keys. A script's own file may also have `base_model`."""
+    from xpc.compiler.importing.axolotl.keys import names
+
+    return 2 * len(keys & set(names())) >= len(keys)
 
 
 def _trains_nothing(keys: set[str], table: Mapping[str, Entry]) -> str:

@@ -173,3 +173,42 @@ def test_rewards_that_the_import_writes_are_no_decision(here, capsys):
     status, _, err = run("g.py", "--partial", "--rewards", "r.py", "-o", "g.xp", capsys=capsys)
     assert status == 0, err
     assert "wrote r.py" in err
+
+
+OWN = "model_name: Qwen/Qwen2.5-3B\ntrain_path: rows.jsonl\nlearning_rate: 1e-6\n"
+
+
+def test_adapter_of_a_file_of_the_repositorys_own_script_is_a_decision(here, capsys):
+    (here / "r.yaml").write_text(OWN + "lora_r: 8\n")
+    (here / "more.py").write_text("rank = config['lora_r']\nSFTTrainer(model)\n")
+    err = run("r.yaml", "--partial", "-o", "r.xp", capsys=capsys)[2]
+    assert "what 1 key of the repository's own script should do: `lora_r`" in err
+    assert "also reads the script that uses them: `more.py`" in err
+    assert "TRL trains no adapter without `use_peft: true`" in run("r.yaml", capsys=capsys)[2]
+    (here / "r.yaml").write_text(HEAD + "lora_r: 8\n")
+    status, out, err = run("r.yaml", capsys=capsys)
+    assert status == 0
+    assert "`lora_r`: without `use_peft: true`, TRL trains all weights" in err
+    (here / "r.yaml").write_text(HEAD + "lora_r: 8\nuse_peft: false\n")
+    assert "lora_r" not in run("r.yaml", capsys=capsys)[2]
+
+
+def test_file_without_data_is_not_said_to_pass_the_check(here, capsys):
+    (here / "r.yaml").write_text(HEAD.partition("\n")[0] + "\n")
+    status, _, err = run("r.yaml", "-o", "r.xp", capsys=capsys)
+    assert status == 0
+    assert "wrote r.xp, which has no model or no data yet" in err
+    assert "passes" not in err
+
+
+@pytest.mark.parametrize("text", [
+    OWN + "train_batch_size: 4\noutput_dir: out\n",
+    "base_model: Qwen/Qwen2.5-3B\nsampling: {n: 4}\noptim: {lr: 1}\nlora: {r: 8}\nquick: true\n",
+])  # fmt: skip
+def test_file_of_another_script_is_not_taken_for_deepspeeds_or_axolotls(here, capsys, text):
+    (here / "r.yaml").write_text(text)
+    status, _, err = run("r.yaml", capsys=capsys)
+    assert status == 1
+    assert "the tool knows no such key" in err
+    assert "DeepSpeed" not in err
+    assert "axolotl" not in err

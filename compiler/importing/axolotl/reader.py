@@ -88,6 +88,9 @@ def _start(entries: Entries, overrides: Overrides) -> tuple[Draft, Entries]:
     for one in (rl, reward):
         if one is not None and (one.file, one.key) not in draft.outcomes:
             draft.mark(one, "mapped", f"method {method}")
+    if "val_set_size" in entries and has_needed(entries, "pretraining_dataset"):
+        draft.note(entries["val_set_size"], "axolotl streams a `pretraining_dataset`, and holds out no rows of it")
+        entries = {key: one for key, one in entries.items() if key != "val_set_size"}
     return draft, entries
 
 

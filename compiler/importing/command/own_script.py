@@ -193,10 +193,14 @@ def _report_argument(draft: Draft, line: Line, key: str, one: Entry, used: set[s
         draft.error(one, f"`{line.program}` has no such argument", "leave it out if it does not change the training")
 
 
-def report_unread(draft: Draft, script: Script) -> None:
-    """Warn if a script in the repository is not read. Report an error if the script has its own trainer class."""
-    if script.unread:
+def report_unread(draft: Draft, script: Script, line: Line) -> None:
+    """Warn if a script in the repository is not read. It is an error if the script states values itself, or if the
+    script has its own trainer class.
+    """
+    if script.unread and script.by_names:
         draft.warn(None, script.unread)
+    elif script.unread:
+        draft.error(Entry(line.program, None, line.file, line.at), script.unread)
     if script.trainer is not None:
         why = f"the script trains with a trainer of its own, and the spec with {draft.method} of TRL"
         help_ = "compare the two trainers; if both learn the same, leave the script's trainer out"

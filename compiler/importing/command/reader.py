@@ -215,7 +215,7 @@ def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> 
     unknown = PROGRAM.search(line.program)
     if unknown is not None:
         draft.error(Entry("program", line.program, line.file, line.at), *not_set(f"${unknown[1]}"))
-    own_script.report_unread(draft, script)
+    own_script.report_unread(draft, script, line)
     _dropped(draft, line)
     _config_file(draft, given)
     if chat:

@@ -20,7 +20,7 @@ LAUNCHED = re.compile(
 """Matches a training command inside of a string. The number of characters before the program is limited, so that the
 time of the search grows linearly with the text.
 """
-OTHER = re.compile(r"eval|infer|generat|bench|merge|serve|test|preprocess|convert|upload|push_to|download")
+OTHER = re.compile(r"eval|infer|generat|bench|merge|serve|test|preprocess|convert|upload|push_|download")
 """Matches words in the names of programs that do not train."""
 TRAINS = re.compile(r"train|sft|dpo|grpo|finetun|fine_tun", re.I)
 """Matches words in the names of programs that probably train, even if the program only calls a module that
@@ -36,7 +36,7 @@ PYTHON = re.compile(r"\$\{?\w*PY\w*\}?", re.I)
 """Matches variables that contain the path of the Python interpreter, such as `$PYTHON`."""
 MOST_PROGRAMS = 40
 """The largest number of a script's programs that are looked for in the repository."""
-MOST_WRAPPED = 40
+MOST_WRAPPED = 200
 """The largest number of words after a wrapper such as `docker run` that are searched for the command that it starts."""
 
 
@@ -155,9 +155,9 @@ def _is_python(call: Call) -> bool:
 
 def is_wrapper(name: str) -> bool:
     """Whether a program starts the command that follows it. A cluster may have its own programs of this kind, such as
-    `singularity_wrapper exec`.
+    `singularity_wrapper exec`, and a repository its own script, as in `./with_gpu.sh python train.py`.
     """
-    return name in WRAPPERS or name.removesuffix("_wrapper") in WRAPPERS
+    return name in WRAPPERS or name.removesuffix("_wrapper") in WRAPPERS or name.endswith(".sh")
 
 
 def count(text_: str, overrides: Overrides) -> int:
@@ -187,7 +187,8 @@ def is_training(words: Sequence[Word]) -> bool:
     if name in ("accelerate", "accelerate-launch"):
         return name != "accelerate" or (len(words) > 1 and words[1].text == "launch")
     if is_wrapper(name):
-        return any(is_training(words[n:]) for n in range(1, min(len(words), MOST_WRAPPED)))
+        inner = (n for n in range(1, min(len(words), MOST_WRAPPED)) if not is_wrapper(os.path.basename(words[n].text)))
+        return any(is_training(words[n:]) for n in inner)
     program = any(one.text.endswith(".py") or one.text == "-m" for one in words[1:4])
     given = any(one.text.startswith("--") or one.text.endswith((".yaml", ".yml")) for one in words)
     return name.startswith("python") and program and given

@@ -47,6 +47,10 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
         _second(draft, second, overrides)
     elif listed is not None and not listed.empty:
         info = _information(overrides, base)
+        beside = _information(overrides, ".") if folder is None else {}
+        if not set(words(listed) or []) <= set(info) and set(words(listed) or []) <= set(beside):
+            draft.warn(listed, "`data/dataset_info.json` does not list it, and the file next to the source does")
+            info, base = beside, "."
         for name in words(listed) or []:
             _source(draft, listed, name, base, info, most, stage)
         formats.in_common(draft)

@@ -73,7 +73,10 @@ def understood(machine: Machine, chain: Chain) -> Data:
     )  # fmt: skip
     _own_tokens(out, chain)
     for step in chain.steps:
+        before = (out.take, out.limit)
         _step(machine, out, step)
+        if (out.take, out.limit) != before:
+            out.after_holdout = out.holdout is not None
     return out
 
 
@@ -106,7 +109,7 @@ def _step(machine: Machine, out: Data, step: Object) -> None:
     elif name == "select":
         _select(out, step, given)
     elif name == "take":
-        out.limit = given
+        _first(out, step, given)
     elif _of_frame(out, step):
         pass
     elif name == "train_test_split":
@@ -148,8 +151,8 @@ def _of_frame(out: Data, step: Object) -> bool:
         out.shuffled = True  # `sample(frac=1)` keeps all rows and shuffles them
     elif name == "sample" and (drawn := step.argument("n", 0)) is not None and isinstance(drawn.value, int):
         out.shuffled, out.take = True, drawn
-    elif name == "head" and isinstance((first := step.argument("n", 0) or Argument(5, step.location)).value, int):
-        out.limit = first
+    elif name == "head":
+        _first(out, step, step.argument("n", 0) or Argument(5, step.location))
     elif name == "drop" and (columns is not None or _is_number(step.keywords.get("axis"), 1)):
         out.removed = True
     elif name == "rename" and columns is not None:
@@ -207,15 +210,18 @@ def _select(out: Data, step: Object, given: Argument | None) -> None:
         out.holdout, out.held = held, "train" if _excluded(ends[-1]) is not None else "test"
         out.last = not out.shuffled
         return
-    if not isinstance(count, int) or isinstance(count, bool):
+    _first(out, step, Argument(count, step.location))
+
+
+def _first(out: Data, step: Object, count: Argument | None) -> None:
+    """Take the first rows, which are a random part if the script has shuffled the rows."""
+    if count is None or not isinstance(count.value, int) or isinstance(count.value, bool):
         why = "the rows that are selected are not known, or do not begin with the first"
         out.problems.append((step, why, "write `take = N` or `limit = N` after the data source"))
+    elif out.shuffled:
+        out.take = count
     else:
-        out.after_holdout = out.holdout is not None
-        if out.shuffled:
-            out.take = Argument(count, step.location)
-        else:
-            out.limit = Argument(count, step.location)
+        out.limit = count
 
 
 def _excluded(value: object) -> Argument | None:

@@ -57,7 +57,7 @@ def write(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: D
     if other.holdout is not None and data.holdout is not None and other.held in ("test", "validation"):
         draft.note(found, "the spec evaluates on the held-out rows, as the script does")
         some = other.take or other.limit
-        if some is not None and isinstance(some.value, int):
+        if some is not None and isinstance(some.value, int) and other.after_holdout:
             why = (
                 f"the script evaluates on {some.value} of the rows that it holds out; the spec evaluates on all of them"
             )

@@ -26,6 +26,9 @@ from xpc.compiler.importing.python.interpreter.values import (
 from xpc.compiler.importing.python.token_rows import bare, token_row, tokenizer_call
 from xpc.grammar.record import field, mutable, record
 
+STRIPS = ("str.strip", "str.lstrip", "str.rstrip")
+MOST_PARTS = 100
+"""How many parts of a string or a conversation are searched for columns."""
 PADDED = "the labels contain padding, which the script trains on"
 
 
@@ -265,16 +268,39 @@ def single(value: object, batched: bool) -> object:
     return Column(value.name, False, value.source) if isinstance(value, Column) else value
 
 
+def unstripped(value: object) -> object:
+    """The column of `column.strip()`; any other value unchanged."""
+    if isinstance(value, Object) and value.path in STRIPS and isinstance(value.receiver, Column):
+        return value.receiver
+    return value
+
+
+def stripped_columns(value: object, depth: int = 0) -> set[str]:
+    """The names of the columns in a string or a conversation from which the script strips white space."""
+    column = unstripped(value)
+    if column is not value and isinstance(column, Column):
+        return {column.name}
+    inner: list[object] = []
+    if isinstance(value, Text):
+        inner = list(value.parts)
+    elif isinstance(value, Choice):
+        inner = [value.full, value.empty]
+    elif isinstance(value, Object):
+        inner = [one.value for one in value.positional]
+    elif isinstance(value, list | dict):
+        inner = list(value.values() if isinstance(value, dict) else value)
+    return {name for one in inner[:MOST_PARTS] if depth < 8 for name in stripped_columns(one, depth + 1)}
+
+
 def prompt_of(value: object) -> Prompt | None:
     """A string value as a column or a Jinja template; None if it cannot be written as either."""
     if isinstance(value, str):
         return Prompt(known=value)
     if isinstance(value, Column):
         return Prompt(value.name)
-    if isinstance(value, Object) and value.path.startswith("str.") and isinstance(value.receiver, Column):
-        return (
-            Prompt(template=f"{{{{ {value.receiver.name} | trim }}}}") if value.receiver.name.isidentifier() else None
-        )
+    stripped = unstripped(value)
+    if stripped is not value and isinstance(stripped, Column):
+        return Prompt(template=f"{{{{ {stripped.name} | trim }}}}") if stripped.name.isidentifier() else None
     if isinstance(value, Choice):
         full, empty = prompt_of(value.full), prompt_of(value.empty)
         if full is None or empty is None or not value.column.isidentifier():
@@ -350,10 +376,9 @@ def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
         ended = parts[-1].strip()
     if ended:
         parts.pop()
-    if not parts or not isinstance(parts[-1], Column):
+    answer = unstripped(parts.pop()) if parts else None
+    if not isinstance(answer, Column):
         return None
-    answer = parts.pop()
-    assert isinstance(answer, Column)
     head = prompt_of(Text(tuple(parts))) if parts else Prompt(known="")
     return None if head is None else (head, answer.name, ended)
 
@@ -380,7 +405,8 @@ def turns_of(value: object) -> Turns | None:
     for one in value:
         if not isinstance(one, dict) or not set(one) <= {"role", "content"}:
             return None
-        role, content = one.get("role"), prompt_of(one.get("content"))
+        role, content = one.get("role"), one.get("content")
+        content = prompt_of(unstripped(content) if role == "assistant" else content)
         if content is None or not isinstance(role, str):
             return None
         if role == "system" and out.user is None:

@@ -8,7 +8,17 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python.data import Data
 from xpc.compiler.importing.python.interpreter.values import Argument, Column, Location, Object, Unknown
 from xpc.compiler.importing.python.row_shape import ENDED, ONCE, PREFERRED, Shape
-from xpc.compiler.importing.python.rows import Prompt, Turns, columns_of, divided, prompt_of, rendered, turns_of
+from xpc.compiler.importing.python.rows import (
+    Prompt,
+    Turns,
+    columns_of,
+    divided,
+    prompt_of,
+    rendered,
+    stripped_columns,
+    turns_of,
+    unstripped,
+)
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.importing.trl import versions
 from xpc.compiler.language.methods import METHODS
@@ -50,7 +60,18 @@ def write(
     elif data.columns:
         for key in data.columns:
             shape.refuse(key)
+    _stripped(shape, text)
     return shape.columns
+
+
+def _stripped(shape: Shape, text: object) -> None:
+    """Report that the script strips white space from answers, because a spec trains on them as they are."""
+    answers = shape.columns[1:] or ("completion", "chosen", "rejected")
+    for key, one in (*shape.data.columns.items(), ("formatting_func", text)):
+        if stripped_columns(one) & set(answers):
+            why = "the script strips white space from the answers; the spec trains on them as they are"
+            shape.draft.differs(key, why, shape.entry(key))
+            return
 
 
 def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> None:
@@ -271,7 +292,7 @@ def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
         found = turns.user if role == "user" else turns.answer
         other = turns.answer if role == "user" else turns.user
         return None if found is None or other is not None else (found, True)
-    found = prompt_of(value)
+    found = prompt_of(unstripped(value) if role == "assistant" else value)
     return None if found is None or found.known is not None else (found, False)
 
 

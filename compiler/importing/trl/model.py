@@ -179,6 +179,21 @@ def _without_adapter(draft: Draft, named: Entries) -> None:
         draft.error(one, "quantized weights cannot be trained without an adapter", "write `use_peft: true`")
 
 
+def unused_adapter(draft: Draft, named: Entries) -> None:
+    """Warn about keys of an adapter, such as `lora_r`, in a file without `use_peft`: TRL then trains all weights. If
+    the file also has keys of the repository's own script, this script may train adapters, so it is an error.
+    """
+    found = [named[one] for one in (*LORA, "lora_target_modules") if one in named and not named[one].off]
+    if not found or "use_peft" in named:
+        return
+    if draft.decisions or any(one.own or one.similar for one in draft.messages):
+        why = "TRL trains no adapter without `use_peft: true`; the repository's own script may train one"
+        draft.error(found[0], why, "write `use_peft: true` if it does, and `use_peft: false` if not", own=True)
+    else:
+        why = "without `use_peft: true`, TRL trains all weights and no adapter, and so does the spec"
+        draft.warn(found[0], why, "write `use_peft: true` to train the adapter")
+
+
 def adapter_options(draft: Draft, named: Entries, paths: Mapping[str, str]) -> None:
     """Set the flags and lists of module names in `paths`, for adapters or frozen weights. Keys that are off are
     irrelevant.

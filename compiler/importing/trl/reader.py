@@ -156,6 +156,7 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
     finish(draft, overrides, found)
     methods.generation_batch(draft, named)
     draft.settle(entries, known(draft), KEYS.column("refused"))
+    models.unused_adapter(draft, named)
     settle_files(draft, overrides)
 
 
@@ -205,10 +206,13 @@ def loading(draft: Draft, entries: Entries) -> Entries:
     `torch_dtype`.
     """
     inside = entries.get("model_init_kwargs")
-    if inside is None or not inside.mapping or not set(inside.mapping) <= set(LOADING):
+    if inside is None or not inside.mapping or not set(inside.mapping) <= {*LOADING, "device_map"}:
         return entries
     out = {key: one for key, one in entries.items() if key != "model_init_kwargs"}
     for name, one in inside.mapping.items():
+        if name == "device_map":
+            draft.note(one, "the setting `hardware` decides this")
+            continue
         stated = out.setdefault(LOADING[name], one)
         if stated.value == one.value and stated is not one:
             draft.note(one, f"`{LOADING[name]}` says the same")

@@ -170,3 +170,12 @@ def test_a_data_set_is_read_at_its_revision() -> None:
 def test_the_lost_rest_of_a_long_text_is_reported(more: str, part: str) -> None:
     text = CHAT.replace("type: chat_template", "type: completion") + more
     assert part in imported(text, *HARDWARE).draft.differences["sequence_len"]
+
+
+def test_a_streamed_pretraining_dataset_holds_out_no_rows() -> None:
+    """Source: axolotl 0.18.0, utils/data/sft.py: `_prepare_streaming_dataset` reads only `test_datasets`."""
+    text = CHAT.partition("datasets:")[0] + "max_steps: 10\nval_set_size: 0.05\neval_steps: 5\n"
+    raw = imported(text + "pretraining_dataset:\n  - path: json\n    data_files: [a.jsonl]\n", *HARDWARE)
+    assert "holdout" not in raw.text
+    assert raw.outcomes["val_set_size"] == raw.outcomes["eval_steps"] == "irrelevant"
+    assert "holdout = 5%" in imported(text + "datasets:\n  - path: a.jsonl\n    type: completion\n", *HARDWARE).text

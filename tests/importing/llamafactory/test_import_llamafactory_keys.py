@@ -4,6 +4,9 @@ import only one value.
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import oracle_support
 import pytest
 from import_support import FACTORY, HARDWARE, imported
@@ -127,3 +130,15 @@ def test_another_quantization_than_bitsandbytes_is_refused() -> None:
     assert imported(text + "quantization_method: bnb\n", *HARDWARE).outcomes["quantization_method"] == "irrelevant"
     messages = imported(text + "quantization_method: hqq\n", *HARDWARE).messages
     assert 'error: recipe.yaml:10 `quantization_method: "hqq"`: a bundle quantizes by bitsandbytes' in messages
+
+
+def test_dataset_info_next_to_the_file_is_read_if_the_folder_data_has_none(tmp_path: Path) -> None:
+    entry = {"file_name": "a.json", "formatting": "sharegpt", "columns": {"messages": "messages", "images": "images"}}
+    (tmp_path / "dataset_info.json").write_text(json.dumps({"shown": entry}))
+    found = imported(FACTORY.replace("alpaca_en_demo", "shown"), *HARDWARE, root=str(tmp_path))
+    assert any("has a column of images" in one for one in found.messages), found.messages
+    del entry["columns"]["images"]
+    (tmp_path / "dataset_info.json").write_text(json.dumps({"shown": entry}))
+    found = imported(FACTORY.replace("alpaca_en_demo", "shown"), *HARDWARE, root=str(tmp_path))
+    assert '"./a.json"' in found.text
+    assert any("the file next to the source does" in one for one in found.messages)

@@ -356,3 +356,28 @@ def test_a_function_with_arguments_given_by_partial_makes_the_columns() -> None:
     )
     assert not found.draft.wrong, found.messages
     assert 'prompt_template = "Q: {{ q }} A:' in found.text
+
+
+@pytest.mark.parametrize("made", [
+    "{'prompt': [{'role': 'user', 'content': x['q'].strip()}], "
+    "'completion': [{'role': 'assistant', 'content': x['a'].strip()}]}",
+    "{'messages': [{'role': 'user', 'content': x['q']}, {'role': 'assistant', 'content': x['a'].strip()}]}",
+    "{'text': 'Q: ' + x['q'] + ' A: ' + x['a'].rstrip()}",
+])  # fmt: skip
+def test_an_answer_that_the_script_strips_is_trained_as_it_is_with_a_warning(made: str) -> None:
+    found = script(f"data = data.map(lambda x: {made})\n")
+    assert not found.draft.wrong, found.messages
+    assert warned(found, "strips white space from the answers")
+    assert ", a]" in found.text
+
+
+@pytest.mark.parametrize(("first", "second", "reported"), [
+    ("data = data.select(range(1000))\n", "", False),
+    ("", ".select(range(20))", True),
+])  # fmt: skip
+def test_rows_that_are_selected_before_a_split_do_not_shorten_the_evaluation(
+    first: str, second: str, reported: bool
+) -> None:
+    body = f"{first}parts = data.train_test_split(test_size=0.1)\ndata, held = parts['train'], parts['test']{second}\n"
+    found = script(body, arguments=", eval_strategy='epoch'", more=", eval_dataset=held")
+    assert warned(found, "the spec evaluates on all of them") == reported

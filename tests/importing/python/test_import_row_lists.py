@@ -150,8 +150,9 @@ SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args, train_dataset=train, eval_datas
 
 
 @pytest.mark.parametrize(("size", "rows"), [("0.05", 1053), ("40", 1040)])
-def test_rows_taken_after_a_split_are_as_many_in_the_spec(size: str, rows: int) -> None:
-    found = script(HELD.replace("SIZE", size))
+@pytest.mark.parametrize("taken", ["select(range(1000))", "take(1000)"])
+def test_rows_taken_after_a_split_are_as_many_in_the_spec(size: str, rows: int, taken: str) -> None:
+    found = script(HELD.replace("SIZE", size).replace("select(range(1000))", taken))
     assert f"take = {rows}" in found.text
     assert {"select", "eval_dataset"} <= set(found.draft.differences)
 
@@ -184,3 +185,13 @@ for name in ["a.jsonl", "b.jsonl"]:
 DPOTrainer(model="Qwen/Qwen2.5-0.5B", args=DPOConfig("out"), train_dataset=Dataset.from_list(rows)).train()
 """)  # fmt: skip
     assert any("leaves out rows" in one for one in found.messages)
+
+
+@pytest.mark.parametrize("taken", ["take(int(sys.argv[1]))", "select(range(int(sys.argv[1])))"])
+def test_an_unknown_number_of_rows_is_an_error(taken: str) -> None:
+    found = script(f"""
+rows = load_dataset("org/rows", split="train").{taken}
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=rows).train()
+""")
+    assert any("the rows that are selected are not known" in one for one in found.messages), found.messages
+    assert found.draft.wrong

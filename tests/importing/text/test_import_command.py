@@ -243,3 +243,23 @@ def test_a_file_of_llamafactory_with_values_of_the_command(tmp_path: Path) -> No
         imported("llamafactory-cli train run.yaml again\n", *HARDWARE, name="train.sh", root=str(tmp_path))
     with pytest.raises(Unreadable, match="no training command"):
         imported("llamafactory-cli export run.yaml\n", *HARDWARE, name="train.sh", root=str(tmp_path))
+
+
+def test_wrappers_are_followed_in_linear_time_and_through_many_options(tmp_path: Path) -> None:
+    options = " ".join(f"--env A{n}={n}" for n in range(40))
+    inner = "python train.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/rows --num_train_epochs 2"
+    for wrapper in (f"apptainer exec {options} image.sif", "./scripts/with_gpu.sh", "env " * 60):
+        found = imported(f"{wrapper} {inner}\n", *HARDWARE, "--method", "sft", name="run.sh", root=str(tmp_path))
+        assert "train Qwen/Qwen2.5-3B on org/rows for 2 epochs" in found.text
+    with pytest.raises(Unreadable, match="no training command"):
+        imported("env " * 60 + "foo\n", *HARDWARE, name="run.sh", root=str(tmp_path))
+
+
+def test_a_script_that_states_values_itself_and_is_not_read_is_an_error(tmp_path: Path) -> None:
+    body = "from trl import SFTConfig, SFTTrainer\nfor name in open('a'):\n    pass\n"
+    train = "SFTTrainer('Qwen/Qwen2.5-3B', SFTConfig('out', packing=True), train_dataset=1).train()\n"
+    (tmp_path / "train.py").write_text(body + 2 * train)
+    command = "python train.py --model_name_or_path Qwen/Qwen2.5-3B\n"
+    found = imported(command, *HARDWARE, name="run.sh", root=str(tmp_path))
+    assert found.draft.wrong
+    assert any("it trains 2 times" in one and one.startswith("error") for one in found.messages), found.messages
