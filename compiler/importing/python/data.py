@@ -77,6 +77,10 @@ def understood(machine: Machine, chain: Chain) -> Data:
         _step(machine, out, step)
         if (out.take, out.limit) != before:
             out.after_holdout = out.holdout is not None
+    for one in (chain.loaded, *chain.steps):
+        for call in one.calls if one is not None else ():
+            if call.last == "set_transform":
+                out.problems.append((call, "the rows go through `set_transform`, which the import does not know", ""))
     return out
 
 
@@ -110,6 +114,8 @@ def _step(machine: Machine, out: Data, step: Object) -> None:
         _select(out, step, given)
     elif name == "take":
         _first(out, step, given)
+    elif step.path.endswith("[::]"):
+        _first(out, step, None)
     elif _of_frame(out, step):
         pass
     elif name == "train_test_split":

@@ -25,7 +25,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Unknown,
 )
 from xpc.compiler.importing.python.models import HARMLESS, QUANTIZED
-from xpc.compiler.importing.python.program import Model
+from xpc.compiler.importing.python.program import DTYPES, Model
 from xpc.compiler.importing.text.entries import Entry
 from xpc.grammar.record import evolve
 
@@ -99,6 +99,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
         )
     if not changed:
         _replaced(draft, own, model, machine)
+        _written(draft, own, model, machine.calls[: _training_starts(trainer, machine)])
     _config(draft, model)
     _unread_calls(draft, model, trainer, machine)
     _reference(draft, model, trainer)
@@ -112,7 +113,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
         )
 
 
-LIBRARY = re.compile(r"(?:transformers\.models|transformers\.modeling|trl|peft)\.")
+LIBRARY = re.compile(r"(?:transformers\.(?:models|modeling\w*|trainer|Trainer)|trl|peft|torch\.nn|torch\.optim)(?:\.|$)")
 """Matches the names in a library that decide what a model computes, or what a trainer learns."""
 QUIET = (
     "config", "generation_config", "state_dict", "save_pretrained", "push_to_hub", "tokenizer", "grad", "use_cache",
@@ -154,6 +155,45 @@ def _replaced(draft: Draft, own: set[Location], model: Model, machine: Machine) 
         else:
             draft.error(found, "the script replaces a part of the model, and a spec has the library's own",
                         "leave it out if it computes the same")  # fmt: skip
+
+
+WRITES = ("load_state_dict", "load_adapter", "add_adapter", "init_weights", "apply")
+"""Methods of a model that change its weights or add others."""
+DTYPE = re.compile(r"torch\.b?float\d*|torch\.half|torch\.double")
+
+
+def _training_starts(trainer: Object, machine: Machine) -> int:
+    """How many calls the script makes before it trains."""
+    starts = (n for n, one in enumerate(machine.calls) if one.last == "train" and _is_at(one.receiver, trainer))
+    return next(starts, len(machine.calls))
+
+
+def _is_at(value: object, other: Object) -> bool:
+    return isinstance(value, Object) and value.location == other.location
+
+
+def _written(draft: Draft, own: set[Location], model: Model, calls: list[Object]) -> None:
+    """Report calls by which the script changes the weights of its model, casts them, or changes the model's config."""
+    for call in calls:
+        receiver, given = call.receiver, [one.value for one in call.positional]
+        on_model = isinstance(receiver, Object) and _part_of(receiver, own)
+        casts = call.last in DTYPES or (
+            call.last == "to" and any(isinstance(one, Name) and DTYPE.fullmatch(one.path) for one in given)
+        )
+        configures = call.last == "update" and isinstance(receiver, Object) and receiver.last == "config"
+        initializes = call.path.startswith("torch.nn.init.") and isinstance(given[0] if given else None, Object)
+        if initializes and any(isinstance(one, Object) and _part_of(one, own) for one in given):
+            why = "the script changes weights of the model before it trains"
+        elif on_model and call.last in WRITES:
+            why = "the script changes weights of the model before it trains"
+        elif on_model and casts and call.location not in own:
+            why = "the script casts the weights of the model; `model { dtype }` decides their type"
+        elif on_model and configures:
+            why = "it overrides the model's config.json"
+        else:
+            continue
+        draft.error(Entry(f"model.{call.last}", None, call.location.file, call.location.line), why,
+                    "save the changed model, and name its folder: `--model NAME`")  # fmt: skip
 
 
 def _way(value: object) -> str:

@@ -121,7 +121,12 @@ def _block(entries: Entries, block: str, call: Object) -> None:
     """Add the keyword arguments of a call under TRL's names. TRL's names are in the section `block` of the key table
     python/keys.toml.
     """
-    for name, given in call.keywords.items():
+    assigned = {
+        name: Argument(one, call.locations[name])
+        for name, one in call.attributes.items()
+        if call.last.endswith("Config") and name in call.locations and not name.startswith(("<", "["))
+    }
+    for name, given in {**call.keywords, **assigned}.items():
         if name in ("model_name", "pretrained_model_name_or_path", "model", "peft_config"):
             continue
         row = KEYS.get(f"{block}.{name}")

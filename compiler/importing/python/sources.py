@@ -46,6 +46,8 @@ def source_of(draft: Draft, chain: Chain, data: Data) -> Source | None:
         else:
             limit = number
     if ref.startswith('"'):
+        if chain.loaded is not None:
+            _otherwise(draft, chain.loaded)
         limit = _part_of_file(draft, chain, data, found, limit)
         return Source(ref, (), take, limit)
     return Source(_with_parts(draft, chain, data, ref, location), (), take, limit)
@@ -225,6 +227,7 @@ def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, location: Loca
         )
     elif config is not None and isinstance(config.value, Unknown):
         draft.error(Entry("load_dataset.name", None, config.location.file, config.location.line), config.value.why)
+    _otherwise(draft, call)
     name = split_of(call, data)
     if split is not None and isinstance(split.value, Unknown):
         draft.error(Entry("load_dataset.split", None, split.location.file, split.location.line), split.value.why)
@@ -242,4 +245,31 @@ def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, location: Loca
         ref += f"[{found[1]}{cut}]" if cut or found[1] != usual else ""
         at = split.location if split is not None else call.location
         draft.mark(Entry("load_dataset.split", name, at.file, at.line), "mapped", f"data {{ {ref} }}")
-    return ref
+    revision = call.keywords.get("revision")
+    if revision is None or revision.value is None:
+        return ref
+    from xpc.compiler.importing.axolotl.evaluation import revised
+
+    return revised(draft, ref, Entry("load_dataset.revision", revision.value, revision.location.file,
+                                     revision.location.line))  # fmt: skip
+
+
+USUAL = {
+    "path", "dataset_path", "name", "data_dir", "data_files", "split", "cache_dir", "features", "download_config",
+    "download_mode", "verification_mode", "ignore_verifications", "keep_in_memory", "revision", "token",
+    "use_auth_token", "streaming", "num_proc", "storage_options", "trust_remote_code",
+}  # fmt: skip
+"""The arguments of `load_dataset` that are imported elsewhere, or do not change the rows. All others are passed to the
+reader of the file, such as `delimiter` and `field`.
+"""
+
+
+def _otherwise(draft: Draft, call: Object) -> None:
+    """Report an error for each argument that changes how a file is read, such as `load_dataset("csv", delimiter=";")`."""
+    for name, one in call.keywords.items() if call.last == "load_dataset" else ():
+        if name not in USUAL and not name.startswith("**") and one.value is not None:
+            draft.error(
+                Entry(f"load_dataset.{name}", None, one.location.file, one.location.line),
+                "the script reads the file by this argument, and a spec reads it by its format",
+                "save the rows as JSONL or Parquet, and name that file by `--data`",
+            )

@@ -113,6 +113,10 @@ def gather(entries: Entries, trainer: Object) -> None:
         for name, one in value.attributes.items():
             if not name.startswith(("<", "[")) and not isinstance(one, Object):
                 entries.add(name, Argument(one, value.locations.get(name, value.location)), own=name in own)
+        for call in value.calls:
+            if call.last.startswith("set_"):
+                why = Unknown("the import does not read this method of the configuration", call.location)
+                entries.problem(call.last, why, "settings", call.location)
         entries.command_line = "<command line>" in value.attributes
         entries.config = value
     for name, given in trainer.keywords.items():

@@ -192,3 +192,32 @@ def test_unsloth_replaces_a_batch_that_the_group_does_not_divide():
     found = imported(FAST + FAST_GRPO.format(fits), "--rewards", "rewards.py", name="train.py")
     assert found.arguments["per_device_train_batch_size"] == 1
     assert found.arguments["beta"] == 0.001
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ("lora.r = 64", "rank = 64"),
+    ("setattr(lora, 'lora_alpha', 48)", "alpha = 48"),
+    ("args = dataclasses.replace(args, num_train_epochs=7)", "for 7 epochs"),
+])  # fmt: skip
+def test_what_a_script_changes_in_its_configurations_counts(change: str, words: str) -> None:
+    found = imported(CHANGED.format(change), name="train.py")
+    assert words in found.text
+    assert "lr = 7e-5" in found.text
+    assert not found.draft.wrong, found.messages
+
+
+def test_a_method_that_sets_arguments_is_an_error() -> None:
+    found = imported(CHANGED.format("args.set_training(learning_rate=1e-3)"), name="train.py")
+    assert any("does not read this method" in one for one in found.messages)
+
+
+CHANGED = """
+import dataclasses
+from datasets import load_dataset
+from peft import LoraConfig
+from trl import SFTConfig, SFTTrainer
+lora = LoraConfig(r=8, lora_alpha=16, target_modules=["q_proj"], task_type="CAUSAL_LM")
+args = SFTConfig("out", learning_rate=7e-5)
+{}
+SFTTrainer("Qwen/Qwen2.5-0.5B", args, train_dataset=load_dataset("org/rows", split="train"), peft_config=lora).train()
+"""

@@ -23,6 +23,16 @@ LOADED = "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-3B')\n"
     ("model.model.embed_tokens.requires_grad_(False)", "model.requires_grad_"),
     ("transformers.models.qwen2.modeling_qwen2.Qwen2Attention.forward = forward",
      "transformers.models.qwen2.modeling_qwen2.Qwen2Attention.forward"),
+    ("transformers.Trainer.training_step = forward", "transformers.Trainer.training_step"),
+    ("torch.nn.functional.cross_entropy = forward", "torch.nn.functional.cross_entropy"),
+    ("del model.model.layers[4:]", "model.items"),
+    ("model.load_state_dict(torch.load('w.pt'))", "model.load_state_dict"),
+    ("model.load_adapter('org/adapter')", "model.load_adapter"),
+    ("model.apply(forward)", "model.apply"),
+    ("torch.nn.init.normal_(model.lm_head.weight)", "model.normal_"),
+    ("model.to(torch.float32)", "model.to"),
+    ("model.float()", "model.float"),
+    ("model.config.update({'attention_dropout': 0.1})", "model.update"),
 ])  # fmt: skip
 def test_a_replaced_part_of_the_model_is_an_error(change: str, key: str) -> None:
     assert key in [one.entry.key for one in _changed(change).messages if one.severity == "error" and one.entry]
@@ -33,6 +43,8 @@ def test_a_replaced_part_of_the_model_is_an_error(change: str, key: str) -> None
     "model.config.use_cache = False",
     "model.generation_config.temperature = 0.5",
     "model.is_parallelizable = True",
+    "model.to('cuda')",
+    "model = model.to(torch.bfloat16)",
     "for name, one in model.named_parameters():\n    if 'lora' in name:\n        one.requires_grad = True",
 ])  # fmt: skip
 def test_what_replaces_nothing_is_no_error(change: str) -> None:
@@ -46,11 +58,15 @@ def test_a_replaced_attention_that_computes_the_same_is_a_warning() -> None:
     assert any("computes the attention by `flash_forward`" in one.text for one in found.messages)
 
 
-def _changed(change: str) -> Draft:
+def test_what_happens_after_the_training_is_no_change() -> None:
+    assert not _changed("", "model.load_state_dict(torch.load('w.pt'))\nmodel.to(torch.float32)\n").wrong
+
+
+def _changed(change: str, after: str = "") -> Draft:
     head = "import types\nimport torch\nimport transformers\nfrom datasets import load_dataset\n"
     head += "from transformers import AutoModelForCausalLM\nfrom trl import SFTConfig, SFTTrainer\n"
     head += "class Attention(torch.nn.Module):\n    pass\ndef forward(self, x):\n    return x\n"
     tail = (
         "\nSFTTrainer(model=model, args=SFTConfig(output_dir='out'), train_dataset=load_dataset('org/rows')).train()\n"
     )
-    return convert(head + LOADED + change + tail, name="train.py")[0]
+    return convert(head + LOADED + change + tail + after, name="train.py")[0]

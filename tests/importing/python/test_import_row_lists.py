@@ -195,3 +195,28 @@ SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=rows)
 """)
     assert any("the rows that are selected are not known" in one for one in found.messages), found.messages
     assert found.draft.wrong
+
+
+@pytest.mark.parametrize(("rows", "words"), [
+    ('load_dataset("csv", data_files="a.csv", delimiter=";", split="train")', "reads the file by this argument"),
+    ('load_dataset("json", data_files="a.json", field="rows", split="train")', "reads the file by this argument"),
+    ('list(load_dataset("org/rows", split="train"))[::2]', "the rows that are selected are not known"),
+    ('load_dataset("org/rows", split="train").map(lambda b: {"text": b["q"] + b["a"]}, batched=True)',
+     "joins the columns of several rows"),
+    ('load_dataset("org/rows", split="train").map(lambda r: {"text": f"{r[\'q\']!r}: " + r["a"]})', "`repr`"),
+])  # fmt: skip
+def test_rows_that_a_spec_would_read_otherwise_are_an_error(rows: str, words: str) -> None:
+    found = script(f"""
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset={rows}).train()
+""")
+    assert found.draft.wrong
+    assert any(words in one for one in found.messages), found.messages
+
+
+def test_a_transform_of_rows_is_an_error_and_a_revision_is_in_the_spec() -> None:
+    train = 'SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=rows).train()\n'
+    load = '\nrows = load_dataset("org/rows", split="train", revision="v2", num_proc=2)\n'
+    found = script(load + train)
+    assert not found.draft.wrong, found.messages
+    assert "train Qwen/Qwen2.5-0.5B on org/rows@v2" in found.text
+    assert script(load + "rows.set_transform(lambda batch: batch)\n" + train).draft.wrong

@@ -62,7 +62,7 @@ def _subscript(machine: Machine, node: ast.Subscript) -> object:
             )
         if isinstance(value, Object):
             return Object(
-                f"{value.path}[:]",
+                f"{value.path}[{':' if node.slice.step is None else '::'}]",
                 [Argument(one, machine.location(node)) for one in ends],
                 {},
                 machine.location(node),
@@ -113,6 +113,8 @@ def _dict(machine: Machine, node: ast.Dict) -> object:
 def _formatted_value(machine: Machine, node: ast.FormattedValue) -> object:
     """Evaluate a replacement field of an f-string, such as `{lr:.1e}`."""
     value = machine.evaluate(node.value)
+    if node.conversion in (ord("r"), ord("a")):
+        value = repr(value) if isinstance(value, int | float | str) else machine.unknown(node, "it depends on `repr`")
     if node.format_spec is None:
         return value
     spec = machine.evaluate(node.format_spec)

@@ -245,6 +245,16 @@ def _deepcopy(machine: Machine, positional: Arguments, keywords: Keywords, node:
     return copied(first(positional, keywords, "x"))
 
 
+def _replace(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    """Compute `dataclasses.replace(configuration, **changes)`: a copy with some fields changed."""
+    value = copied(positional[0].value) if positional else None
+    if not isinstance(value, Object | Instance) or any(name.startswith("**") for name in keywords):
+        return NotImplemented
+    for name, given in keywords.items():
+        set_attribute(machine, value, name, given.value, given.location)
+    return value
+
+
 def _configuration(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     """Compute `OmegaConf.load(file)` and `OmegaConf.create(dict)`: an object whose attributes are the keys."""
     value = first(positional, keywords)
@@ -311,6 +321,7 @@ KNOWN: dict[str, Callable[..., object]] = {
     "copy.deepcopy": _deepcopy,
     "*.snapshot_download": _downloaded,
     "copy.copy": first_argument,
+    "dataclasses.replace": _replace,
     "getattr": _getattr,
     "setattr": _setattr,
     "hasattr": _hasattr,

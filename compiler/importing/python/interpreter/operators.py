@@ -79,6 +79,8 @@ def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> o
         if isinstance(one, Unknown):
             return Unknown(one.why, one.location)
     kind = type(node.op)
+    if isinstance(left, Column) and isinstance(right, Column) and left.batch and right.batch:
+        return machine.unknown(node, "the function joins the columns of several rows")
     if kind is ast.Sub and functions.is_signature(left):
         return left  # `set(signature.parameters) - {"self"}` counts as the complete signature
     if kind is ast.Div and isinstance(left, str) and isinstance(right, str):

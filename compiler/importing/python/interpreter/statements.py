@@ -11,8 +11,8 @@ from xpc.compiler.importing.python.interpreter.assignment import assign
 from xpc.compiler.importing.python.interpreter.command_functions import register
 from xpc.compiler.importing.python.interpreter.control_flow import CONTROL_FLOW
 from xpc.compiler.importing.python.interpreter.imports import import_module, import_names
-from xpc.compiler.importing.python.interpreter.machine import RETURN, STOP, Machine
-from xpc.compiler.importing.python.interpreter.values import Class, Function, Scalar
+from xpc.compiler.importing.python.interpreter.machine import RETURN, STOP, Machine, Replaced
+from xpc.compiler.importing.python.interpreter.values import Class, Function, Object, Scalar
 
 if TYPE_CHECKING:
     from typing import Any
@@ -55,12 +55,14 @@ def _loaded(target: ast.expr) -> ast.expr:
 
 
 def _delete(machine: Machine, node: ast.Delete) -> None:
-    """Interpret `del table[key]`; `del name` is ignored."""
+    """Interpret `del table[key]`, and `del layers[4:]` for a part of a model; `del name` is ignored."""
     for one in node.targets:
         if isinstance(one, ast.Subscript):
             owner, key = machine.evaluate(one.value), machine.evaluate(one.slice)
             if isinstance(owner, dict) and isinstance(key, Scalar) and key in owner:
                 machine.journal.remove(owner, key)
+            elif isinstance(owner, Object):
+                machine.replaced.append(Replaced(owner, "items", owner, machine.location(node)))
 
 
 def _return(machine: Machine, node: ast.Return) -> str:
