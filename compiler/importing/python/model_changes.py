@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python import program
 from xpc.compiler.importing.python.entries import Entries, entry
-from xpc.compiler.importing.python.interpreter.control_flow import PARAMETERS
+from xpc.compiler.importing.python.interpreter.assignment import PARAMETERS, is_in_place
 from xpc.compiler.importing.python.interpreter.functions import lineage, origin
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import (
@@ -113,7 +113,9 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
         )
 
 
-LIBRARY = re.compile(r"(?:transformers\.(?:models|modeling\w*|trainer|Trainer)|trl|peft|torch\.nn|torch\.optim)(?:\.|$)")
+LIBRARY = re.compile(
+    r"(?:transformers\.(?:models|modeling\w*|trainer|Trainer)|trl|peft|torch\.nn|torch\.optim)(?:\.|$)"
+)
 """Matches the names in a library that decide what a model computes, or what a trainer learns."""
 QUIET = (
     "config", "generation_config", "state_dict", "save_pretrained", "push_to_hub", "tokenizer", "grad", "use_cache",
@@ -157,7 +159,7 @@ def _replaced(draft: Draft, own: set[Location], model: Model, machine: Machine) 
                         "leave it out if it computes the same")  # fmt: skip
 
 
-WRITES = ("load_state_dict", "load_adapter", "add_adapter", "init_weights", "apply")
+WRITES = ("load_state_dict", "load_adapter", "add_adapter", "init_weights", "apply", "freeze")
 """Methods of a model that change its weights or add others."""
 DTYPE = re.compile(r"torch\.b?float\d*|torch\.half|torch\.double")
 
@@ -184,7 +186,7 @@ def _written(draft: Draft, own: set[Location], model: Model, calls: list[Object]
         initializes = call.path.startswith("torch.nn.init.") and isinstance(given[0] if given else None, Object)
         if initializes and any(isinstance(one, Object) and _part_of(one, own) for one in given):
             why = "the script changes weights of the model before it trains"
-        elif on_model and call.last in WRITES:
+        elif on_model and (call.last in WRITES or (is_in_place(call.last) and call.last != "requires_grad_")):
             why = "the script changes weights of the model before it trains"
         elif on_model and casts and call.location not in own:
             why = "the script casts the weights of the model; `model { dtype }` decides their type"

@@ -296,6 +296,13 @@ def _own_trainer(draft: Draft, trainer: Object) -> None:
 
 
 def _callbacks(draft: Draft, trainer: Object) -> None:
+    """Import the trainer's callbacks, and warn if the script resumes from a checkpoint in a folder that it names."""
+    for call in trainer.calls:
+        resumed = call.argument("resume_from_checkpoint", 0) if call.last == "train" else None
+        if resumed is not None and isinstance(resumed.value, str):
+            found = Entry("resume_from_checkpoint", resumed.value, resumed.location.file, resumed.location.line)
+            draft.note(found, "the run resumes from its own folder")
+            draft.warn(found, "the script resumes from this checkpoint, and a run of the spec only from its own folder")
     given = program.argument(trainer, "callbacks")
     added = [one.positional[0] for one in trainer.calls if one.last == "add_callback" and one.positional]
     values: list[Argument] = list(added)

@@ -23,6 +23,12 @@ LOADED = "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-3B')\n"
     ("model.model.embed_tokens.requires_grad_(False)", "model.requires_grad_"),
     ("transformers.models.qwen2.modeling_qwen2.Qwen2Attention.forward = forward",
      "transformers.models.qwen2.modeling_qwen2.Qwen2Attention.forward"),
+    ("[setattr(one, 'requires_grad', False) for one in model.parameters()]", "parameters"),
+    ("[one.requires_grad_(False) for name, one in model.named_parameters() if 'embed' in name]", "parameters"),
+    ("for one in model.model.layers[:10]:\n    for part in one.parameters():\n        part.requires_grad = False",
+     "parameters"),
+    ("model.lm_head.weight.data.zero_()", "model.zero_"),
+    ("model.lm_head.weight.data[0] = 0", "model.items"),
     ("transformers.Trainer.training_step = forward", "transformers.Trainer.training_step"),
     ("torch.nn.functional.cross_entropy = forward", "torch.nn.functional.cross_entropy"),
     ("del model.model.layers[4:]", "model.items"),
@@ -58,15 +64,20 @@ def test_a_replaced_attention_that_computes_the_same_is_a_warning() -> None:
     assert any("computes the attention by `flash_forward`" in one.text for one in found.messages)
 
 
+def test_a_checkpoint_from_which_the_script_resumes_is_reported() -> None:
+    found = _changed("", train="resume_from_checkpoint='old/checkpoint-5'")
+    assert any("only from its own folder" in one.text for one in found.messages)
+    assert not any("its own folder" in one.text for one in _changed("", train="resume_from_checkpoint=True").messages)
+
+
 def test_what_happens_after_the_training_is_no_change() -> None:
     assert not _changed("", "model.load_state_dict(torch.load('w.pt'))\nmodel.to(torch.float32)\n").wrong
 
 
-def _changed(change: str, after: str = "") -> Draft:
+def _changed(change: str, after: str = "", train: str = "") -> Draft:
     head = "import types\nimport torch\nimport transformers\nfrom datasets import load_dataset\n"
     head += "from transformers import AutoModelForCausalLM\nfrom trl import SFTConfig, SFTTrainer\n"
     head += "class Attention(torch.nn.Module):\n    pass\ndef forward(self, x):\n    return x\n"
-    tail = (
-        "\nSFTTrainer(model=model, args=SFTConfig(output_dir='out'), train_dataset=load_dataset('org/rows')).train()\n"
-    )
+    tail = "\nSFTTrainer(model=model, args=SFTConfig(output_dir='out'), train_dataset=load_dataset('org/rows'))"
+    tail += f".train({train})\n"
     return convert(head + LOADED + change + tail + after, name="train.py")[0]

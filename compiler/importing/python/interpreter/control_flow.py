@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from xpc.compiler.importing.python.interpreter import functions
-from xpc.compiler.importing.python.interpreter.assignment import assign
+from xpc.compiler.importing.python.interpreter.assignment import assign, change_parameters
 from xpc.compiler.importing.python.interpreter.branches import MISSING
 from xpc.compiler.importing.python.interpreter.machine import LOOP, RETURN, STOP, Machine
 from xpc.compiler.importing.python.interpreter.operators import truth_of
@@ -20,8 +20,6 @@ from xpc.compiler.importing.python.interpreter.values import Choice, Join, Locat
 
 if TYPE_CHECKING:
     from typing import Any
-
-PARAMETERS = ("parameters", "named_parameters", "modules", "named_modules", "children", "layers")
 
 
 def _if(machine: Machine, node: ast.If) -> str:
@@ -121,9 +119,7 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
     """
     value = machine.evaluate(node.iter)
     items = functions.iterated(value)
-    looped = _parameters(value)
-    if looped is not None and _changes(node):
-        machine.parameters.append((machine.location(node), looped))
+    change_parameters(machine, node, value)
     if items is None:
         each = machine.inherited(node.iter, "it depends on a loop over items that are not known", value)
         if machine.assumed_truth(node, f"{ast.unparse(node.target)} in {ast.unparse(node.iter)}"):
@@ -148,17 +144,6 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
         if ends == f"{LOOP} break":
             return ""
     return machine.block(node.orelse)
-
-
-def _parameters(value: object) -> Object | None:
-    """The parameters or modules of a model that a loop visits, also by their number, as in `range(len(model.layers))`.
-    None for any other loop.
-    """
-    if isinstance(value, Object) and value.path == "range" and value.positional:
-        value = value.positional[-1].value
-    if isinstance(value, Unknown):
-        value = value.hidden
-    return value if isinstance(value, Object) and value.last in PARAMETERS else None
 
 
 def _after_loop(ends: str) -> str:
@@ -242,30 +227,6 @@ def _is_empty_line(test: ast.expr | None) -> bool:
     if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and test.func.attr == "strip":
         test = test.func.value
     return isinstance(test, ast.Name)
-
-
-def _changes(node: ast.For | ast.AsyncFor) -> bool:
-    """Whether a loop over parameters or modules changes them, for example by `parameter.requires_grad_(False)`."""
-    effects = ("requires_grad_", "to", "copy_", "float", "half", "register_forward_hook", "add_")
-    if _unfreezes_adapters(node.body):
-        return False
-    return any(
-        isinstance(one, ast.Attribute)
-        and (isinstance(one.ctx, ast.Store) or one.attr in effects)
-        and one.attr != "grad"  # before training, there are no gradients that could be changed
-        for one in ast.walk(node)
-    )
-
-
-def _unfreezes_adapters(body: list[ast.stmt]) -> bool:
-    """Whether a loop only makes the weights of adapters trainable. Such a loop changes nothing, because these weights
-    are trainable anyway.
-    """
-    if len(body) != 1 or not isinstance(body[0], ast.If) or body[0].orelse or "lora" not in ast.unparse(body[0].test):
-        return False
-    return all(
-        isinstance(one, ast.Assign) and ast.unparse(one).endswith(".requires_grad = True") for one in body[0].body
-    )
 
 
 def _raise(machine: Machine, node: ast.Raise) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from xpc.compiler.importing.python.interpreter import functions, row_lists
-from xpc.compiler.importing.python.interpreter.assignment import assign
+from xpc.compiler.importing.python.interpreter.assignment import assign, change_parameters
 from xpc.compiler.importing.python.interpreter.attributes import attribute, item
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.operators import binary_chain, boolean, comparison, truth_of, unary
@@ -167,6 +167,7 @@ def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> obj
         return machine.unknown(node, "a comprehension with several loops is not read")
     loop = generators[0]
     iterable = machine.evaluate(loop.iter)
+    change_parameters(machine, node, iterable)
     if functions.is_signature(iterable) and len(parts) == 1:
         return iterable  # the names of the fields of a class: `{one.name for one in fields(SFTConfig)}`
     items = functions.iterated(iterable)
