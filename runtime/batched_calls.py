@@ -99,15 +99,15 @@ class Text:
         self.spans: Sequence[tuple[int, int]] | None = None
         """The characters of each answer, if the chat template was applied with an assistant mask."""
         self.learned = False
-        """Whether the function relied on a 1 in the assistant mask."""
+        """Whether the function has asked if the assistant mask has a 1, and was answered yes by `Mask`."""
 
     def names(self) -> list[str]:
         """The names of the values that a call of the tokenizer with this text returns."""
         return [*self.options.names, *([MASK] if self.spans is not None else [])]
 
     def answer(self, values: dict[str, Any], encoding: Any, lengths: Any) -> None:
-        """Set the values of the text. Its assistant mask is added if the answers' tokens can be found in the encoding,
-        or by ``lengths``, the number of bytes of each token.
+        """Set the values of the text. Adds its assistant mask if the answers' tokens can be found by the offsets of the
+        encoding, or by ``lengths``, the number of bytes of each token.
         """
         self.values, self.encoding = values, encoding
         if self.spans is None:
@@ -162,8 +162,8 @@ class Calls:
     def __init__(self) -> None:
         self.texts, self.rendered = list[Text](), list[Any]()
         self.chats = list[tuple[Text | None, int, int]]()
-        """For each call of apply_chat_template: the text whose encoding the call returned (None if the call did more),
-        and how many texts and renderings had been recorded when the call ended."""
+        """For each call of apply_chat_template: the text whose encoding the call returned (None if it did more than
+        encode one text), and how many texts and renderings had been recorded when the call ended."""
         self.restart()
 
     def restart(self) -> None:

@@ -54,7 +54,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     os.environ[signals.LAUNCHER] = str(os.getpid())
     checked = os.environ.get(preflight.DONE)
     if os.environ.get("NODE_RANK", "0") == "0":
-        # reported until a training process has started, because the training reports its own progress
+        # print progress lines until a training process has started, which prints its own
         progress.watch(lambda: not (State.started or (State.process and State.process().children())))
     progress.now("checking this machine")
     try:
@@ -125,8 +125,7 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
         if isinstance(error, ChildFailedError):
-            # if several processes fail at once, one whose failure was not caused by the end of another process is
-            # reported
+            # of several failed processes, report the one that failed first: the exit status of the others is BROKEN
             rank, failure = min(error.failures.items(), key=lambda one: one[1].exitcode == BROKEN)
             codes = [one.exitcode for one in error.failures.values()]
             return _ended(f"process {rank}", failure.exitcode, codes if State.stop_requested else [failure.exitcode])

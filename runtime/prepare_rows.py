@@ -70,7 +70,7 @@ def key(plan: Mapping[str, Any], manifest: Mapping[str, Any], model: str | None)
     of a local model.
     """
     arguments = {name: one for name, one in plan["arguments"].items() if not name.startswith(COMPUTING)}
-    if plan["method"]["name"] != "kto":  # for its KL term, KTO pairs prompts with other answers of a batch of this size
+    if plan["method"]["name"] != "kto":  # KTO's rows for the KL term depend on the batch size
         arguments.pop("per_device_train_batch_size", None)
     files = {name: one for name, one in manifest["files"].items() if name.startswith(CODE)}
     tokenizer = {}

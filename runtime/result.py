@@ -258,7 +258,7 @@ def _loading(folder: str, written: str, task: str, scores: bool, settings: Mappi
     if not adapters or task.startswith("image"):
         return ["from transformers import pipeline", f"ask = pipeline({json.dumps(task)}, {place})"]
     loader = "SequenceClassification" if scores else "CausalLM"
-    # the base model has the adapters in its layers; for a PeftModel, pipelines log that it is not supported
+    # get_base_model() keeps the adapters in the layers; given a PeftModel, a pipeline logs that it is not supported
     text = f"tokenizer=AutoTokenizer.from_pretrained({place})"
     ask = f"ask = pipeline({json.dumps(task)}, model.get_base_model(), {text})"
     labels = ", num_labels=1" * scores

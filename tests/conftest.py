@@ -51,12 +51,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 MEMORY = "/dev/shm"
 """A folder of Linux whose files are in memory."""
 ROOM = 2**30
-"""The bytes that the files of the fast tier need at most, with a margin: a container often has only 64 MiB there."""
+"""The free bytes that `MEMORY` must have: more than the fast tier writes. In a container it often has only 64 MiB."""
 
 
 def in_memory() -> bool:
     """Whether tests can write their files to `MEMORY`, and start programs there. A test writes a hundred small files
-    for each bundle, and most disks take longer for one than the test.
+    for each bundle, which on most disks takes longer than the test itself.
     """
     if not os.access(MEMORY, os.W_OK):
         return False
@@ -96,8 +96,8 @@ _seconds: Counter[str] = Counter()
 
 
 def recorded(config: pytest.Config) -> Mapping[str, float]:
-    """The seconds of the files in earlier runs. Each worker has those that the controller has read, so that all workers
-    sort the tests alike.
+    """How many seconds each test file took in earlier runs. Each worker of xdist gets the numbers that the controller
+    has read, so that all workers sort the tests alike.
     """
     if hasattr(config, "workerinput"):
         return config.workerinput[SECONDS]
@@ -110,7 +110,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Add up the seconds of each file."""
+    """Add the test's seconds to those of its file."""
     _seconds[report.nodeid.partition("::")[0]] += report.duration
 
 
@@ -198,7 +198,7 @@ def pytest_collection() -> Generator[None, object, object]:
         # The garbage collector runs only rarely: reference counting already frees most objects of a test.
         gc.set_threshold(50_000)
         gc.enable()
-        atexit.register(gc.unfreeze)  # some libraries search all objects for leaks at exit
+        atexit.register(gc.unfreeze)  # at exit, some libraries search all objects for leaks
 
 
 SEED = "2026"

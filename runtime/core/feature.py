@@ -23,7 +23,7 @@ class Feature:
     A feature overrides the hooks that it needs. The hooks are listed in the order of a run.
     """
 
-    # The start of a process, and the preflight
+    # Hooks at the start of a process and in the preflight
 
     def before_imports(self, bundle: "Bundle", environ: MutableMapping[str, str]) -> None:
         """Called in each process and in the launcher, before the libraries are imported: set the environment variables
@@ -82,7 +82,7 @@ class Feature:
     def preflight_failed(self, bundle: "Bundle", error: RunError) -> None:
         """Before the preflight raises ``error``: a process that cannot exit normally reports the error and exits."""
 
-    # The launcher
+    # Hooks in the launcher
 
     def before_launch(self, bundle: "Bundle", environ: Mapping[str, str]) -> None:
         """Called in the launcher, before it starts the processes of this node."""
@@ -102,7 +102,7 @@ class Feature:
         """
         return []
 
-    # Arguments and the output folder
+    # Hooks for the arguments and the output folder
 
     def before_arguments(self, bundle: "Bundle", values: dict[str, Any]) -> None:
         """Before the arguments object is made of ``values``, which may be changed; torch is imported by now."""
@@ -121,7 +121,7 @@ class Feature:
     def libraries_imported(self, bundle: "Bundle") -> None:
         """Filter harmless warnings. Called after the import of transformers and trl, which set filters themselves."""
 
-    # Tokenizer, rows and model
+    # Hooks for tokenizer, rows and model
 
     def tokenizer_loaded(self, bundle: "Bundle", tokenizer: Any) -> None:
         """After the tokenizer is loaded: change it as the bundle states. Raises RunError."""
@@ -196,7 +196,7 @@ class Feature:
     def model_loaded(self, bundle: "Bundle", model: Any, tokenizer: Any) -> None:
         """Called after a model is loaded (the trained one or a reference model), before the trainer is made."""
 
-    # The trainer
+    # Hooks around the trainer's constructor
 
     def trainer_options(self, bundle: "Bundle", model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Before the trainer is made: add arguments of its constructor to ``options``; ``load`` loads the model again.
@@ -223,7 +223,7 @@ class Feature:
     def before_training(self, bundle: "Bundle", trainer: Any) -> None:
         """Called after the rows of the trainer are counted, before it trains or loads a checkpoint. Raises RunError."""
 
-    # Training
+    # Hooks during training
 
     def before_first_step(self, bundle: "Bundle", trainer: Any) -> None:
         """Called before the first step of this start, after the model is wrapped for its strategy. Raises RunError."""
@@ -236,7 +236,7 @@ class Feature:
         """Words that follow the loss in the progress line of a training step."""
         return []
 
-    # The end
+    # Hooks after training
 
     def before_final_save(self, bundle: "Bundle", trainer: Any) -> None:
         """Called before the final model is saved."""

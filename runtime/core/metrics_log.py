@@ -56,7 +56,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.first_step = state.global_step
         done = {}
         if state.global_step:
-            state.compute_steps(args, state.max_steps)  # sets the intervals of logs and saves from the arguments
+            state.compute_steps(args, state.max_steps)  # sets logging_steps and save_steps of the state
             done = state.stateful_callbacks[type(self).__name__]["attributes"]
         if state.is_world_process_zero:
             with writing(METRICS, args.output_dir, [state.global_step] if state.global_step else []):
@@ -118,14 +118,14 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             event["lr"] = self.lr
         for key in event:
             if key == "tokens" or (key.startswith("eval_") and key.endswith("num_tokens")):
-                event[key] += self.tokens_before  # trl's count begins at 0 in each start
+                event[key] += self.tokens_before  # in each start, trl counts from 0
         event["seconds"] = round(self.before + now - self.started, 3)
         with writing(METRICS, args.output_dir, self.trainer.saved), open(self.path, "a", encoding="utf-8") as handle:
             handle.write(written(event))
             self.logs += 1
             if self.logs.bit_count() == 1:  # at the events 1, 2, 4, 8, ..., so there are few measurements
                 measurements.append(args.output_dir, measurements.now(state.global_step))
-        followed = self.bundle.arguments.get("log_completions")  # trl then prints a table below the line
+        followed = self.bundle.arguments.get("log_completions")  # trl prints their table below the line
         put(self._line(event, state.max_steps, now), renew="loss" in event and not followed)
 
     def _line(self, event: dict[str, Any], total: int, now: float) -> str:

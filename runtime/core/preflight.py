@@ -49,7 +49,7 @@ def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> li
     node.
     """
     found = [] if os.environ.get(DONE) else file_findings(bundle, rank, local_rank)
-    if local_rank == 0 and versions(bundle):  # answers of libraries in other versions are unreliable
+    if local_rank == 0 and versions(bundle):  # do not rely on libraries of wrong versions
         return found
     if local_rank == 0:
         wrong = machine.devices(bundle)

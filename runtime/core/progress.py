@@ -57,7 +57,7 @@ def _watch(idle: Callable[[], bool], started: float = 0.0, wait: float = FIRST) 
         if Phase.name and silent >= wait and idle() and not (sys.stderr.isatty() and Phase.bar()):
             errors.say(line(time.monotonic() - started))
             wait = min(2 * wait, LONGEST)
-        os.environ["XPC_PRINTED"] = str(errors.printed)  # for child processes, which read this time
+        os.environ["XPC_PRINTED"] = str(errors.printed)  # child processes read when a line was last printed
 
 
 def line(seconds: float) -> str:

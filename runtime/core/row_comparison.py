@@ -122,8 +122,8 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
     place = 0
     for mark, loss in marks.found:
         missing, place = place < 0, text.find(mark)
-        # Skip an end whose beginning is already reported as missing, and reasoning that the template rendered from
-        # another key.
+        # Skip the end of a text whose beginning is already reported as missing, and reasoning that the template has
+        # rendered from another key.
         if place < 0 and (missing if loss.how == END else loss.kind == "reasoning" and loss in written):
             continue
         how = "missing" if place < 0 else _form(loss.kind, text[max(0, place - 200) : place])
@@ -140,8 +140,9 @@ def _form(kind: str, before: str) -> str:
 
 
 def marked(messages: list[dict[str, Any]], marks: Markers) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Put a marker into the text of each message. Returns a pair: the messages, and further arguments for the chat
-    template, of which there are none here."""
+    """Put a marker into the text of each message. Returns the messages, and further arguments for the chat template
+    (here an empty dict).
+    """
     turns = enumerate(messages)
     return [{**turn, "content": content(turn["content"], number, turn["role"], marks)} for number, turn in turns], {}
 

@@ -23,7 +23,8 @@ class RowFormat(NamedTuple):
     conversations: Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
     """A function of a converted row. It returns the conversations that the chat template renders."""
     to_row: Callable[..., dict[str, Any]]
-    """A function of a source, a stored row and its number: the row for trl. Raises RunError for another shape."""
+    """Converts a stored row for trl. Called with the source, the row and its number. Raises RunError for another shape.
+    """
 
 
 def name(source: Mapping[str, Any]) -> str:
@@ -38,9 +39,8 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
 
 
 def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
-    """The stored columns that the trainer does not get.
-
-    These are all stored columns: columns that the chat template reads are copied into the first message.
+    """The stored columns that the trainer does not get: all of them. What the chat template reads was copied into
+    messages.
     """
     return list(present)
 

@@ -166,5 +166,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)  # the libraries' remarks on missing accelerators
+    logging.disable(logging.WARNING)  # hides the libraries' warnings about a missing GPU
     sys.exit(main())

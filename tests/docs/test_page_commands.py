@@ -93,7 +93,7 @@ OUTPUTS = {
     "trainer_args.json:94": "the line of a verification",
     "quickstart\n\nstopped on request": "the first lines of a report",
 }
-"""Blocks that show the output of a program, by their first words, with a description."""
+"""Blocks that show the output of a program. The key is the beginning of the block, the value a description."""
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
@@ -132,7 +132,7 @@ NAMES = {
     "sweep.xp": "x.xp",
     "BUNDLE": "x.bundle", "config.yaml": "recipe.yaml", "a.xp": "x.xp", "b.xp": "mine.xp",
 }  # fmt: skip
-"""Placeholder names on the pages, and our names in their place."""
+"""Placeholder names on the pages, such as `SPEC`, and the names with which the test replaces them."""
 LEFT_OUT = {
     "xpc plan --html": "xpc plan SPEC --html plan.html",
     "xpc plan --html FILE": "xpc plan SPEC --html plan.html",
@@ -148,7 +148,9 @@ LEFT_OUT = {
     "xpc import FILE --hardware 8xh100-80gb": "xpc import recipe.yaml --hardware 8xh100-80gb",
     "xpc import FILE --report text": "xpc import recipe.yaml --hardware '8 x h100-80gb' --report text",
 }
-"""Commands that the pages shorten or write with an ambiguous file name, and the complete commands."""
+"""Commands that the pages shorten, or write with an ambiguous file name. The value is the complete command that the
+test runs.
+"""
 STATUS = {"xpc check v100.xp": 1, "xpc lock": 1}
 """Commands of the pages whose exit status is not 0, because a spec has errors or a lock has no pins."""
 TRL = """\

@@ -97,7 +97,9 @@ def test_a_spec_that_is_copied_from_a_page_is_legal(looked, tmp_path):
 
 
 def test_anchors_that_explain_and_links_use_exist(looked):
-    """Each setting has its place on its page of the reference, and each code its place on its page and in the list."""
+    """Each setting has an anchor on its page of the reference, and each code has one on its page of rules and one in
+    the list of rules.
+    """
     settings = re.findall(r"\]\((reference/\w+)\.md#([\w.]+)\)", read("docs/reference.md"))
     codes = re.findall(r"\]\((rules)\.md#(xp\d+)\)", read("docs/stack-trl-1.16.md"))
     codes += re.findall(r"\]\((rules/[\w-]+)\.md#(xp\d+)\)", read("docs/rules.md"))

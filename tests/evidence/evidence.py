@@ -83,10 +83,10 @@ def effect(proof: Proof) -> str:
     module, _, function = proof.measure.rpartition(".")
     measure = f"`{function}` (tests/proof/measures/{module.replace('.', '/')}.py)"
     if proof.raises and proof.measure:
-        return f"{proof.raises} in {measure}, which the proof calls {{after}}"
+        return f"{proof.raises} if {measure} is called {{after}}"
     if proof.raises or proof.warns:
         return (proof.raises or "a library's warning") + " {}"
-    return f"no error {{}}; the proof's measurement {measure} differs between the rejected and the accepted spec"
+    return f"no error, but {measure}, called {{after}}, gives another result than for the accepted spec"
 
 
 def proof_of(outcome: TableRow, code: str) -> str:

@@ -195,7 +195,9 @@ def modes(family: str) -> dict[str, dict[str, Any]]:
 def measure(
     family: str, shape: tuple[int, ...], rank: int, requested: dict[str, dict[str, Any]], window: int = 1024
 ) -> dict[str, list[int]]:
-    """The bytes of one period (the second of two) in each mode at each of the lengths."""
+    """For each mode, the bytes that one period of the model's layers saves, at each of the sequence lengths. The second
+    of two periods is measured.
+    """
     out: dict[str, list[int]] = {}
     # one model serves several modes, except in families whose attention cannot be replaced after the model is built
     whole: dict[str, Any] = {}

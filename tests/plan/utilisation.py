@@ -182,8 +182,8 @@ def other_chips() -> list[Row]:
 
 
 def by_chip(row: Row, known: Mapping[str, Any]) -> Callable[[float, float], float]:
-    """Return a function that computes the measured / predicted time of a run. Its arguments are `share` and `least`,
-    the two fitted numbers for GPUs of other chips.
+    """Return a function of `share` and `least`, the two fitted numbers for GPUs with other chips. With these numbers,
+    it computes the measured time of this run divided by the predicted time.
     """
     gpu, work = find_gpu(row["gpu"]), held_work(row)
     assert gpu is not None, row["gpu"]

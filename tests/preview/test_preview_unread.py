@@ -119,7 +119,7 @@ def test_a_parquet_file_is_checked_and_a_json_file_is_not_checked_again(warm: Wa
         in (printed["unread.parquet"])
     )
     assert "1 row: 1 warning;" in printed["unread.parquet"]
-    assert "XP549" not in printed["unread.parquet"]  # the weights, which are all null, say nothing about the rows
+    assert "XP549" not in printed["unread.parquet"]  # all weights are null, so nothing is lost
     assert "XP533" not in printed["unread.jsonl"]
 
 

@@ -102,7 +102,7 @@ class SmallRun:
         from transformers import AutoTokenizer
 
         found = AutoTokenizer.from_pretrained(tiny_models.tokenizer())
-        found.model_input_names = ["input_ids", "attention_mask"]  # the inputs that a language model accepts
+        found.model_input_names = ["input_ids", "attention_mask"]  # no token_type_ids, which the model refuses
         return found
 
     @cached_property

@@ -287,8 +287,8 @@ def unlike(
     """For each key whose value in the bundle is not the published one: the published value and the bundle's value.
 
     `found` replaces the recipe's bundle, and `keys` replaces the published values. A key `unset:NAME` stands for an
-    argument that the recipe does not set. As its published value counts the default in the recipe's library versions.
-    If these versions do not have the argument, it is not compared.
+    argument that the recipe does not set. Its published value is the argument's default in the recipe's library
+    versions. If these versions do not have the argument, it is not compared.
     """
     found, keys = found or view(recipe, target), keys or published(recipe)
     out: dict[str, tuple[Any, Any]] = {}

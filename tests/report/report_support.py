@@ -47,8 +47,8 @@ def events(steps: int = STEPS, start: float = 4.0) -> list[dict[str, Any]]:
 
 
 def measured(bundle: Path, steps: Sequence[int] = (0,), end: int = STEPS) -> list[dict[str, Any]]:
-    """Lines of measured.jsonl of a run that was started once for each of `steps`, and that began each time at this
-    step. Each start has two lines: one about the start, and one with its measurements up to the step `end`.
+    """The lines of measured.jsonl for a run with several starts; `steps` has the first step of each, such as (0, 40). A
+    start has two lines: one about the start, and one with its measurements up to the step `end`.
     """
     versions = pins(str(bundle / "requirements.txt"))
     lines: list[dict[str, Any]] = []

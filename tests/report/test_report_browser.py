@@ -66,7 +66,7 @@ def test_in_a_browser(tmp_path: Path, several: bool, dark: bool) -> None:
         assert "derived: 8 / (2 x 2)" in seen["text"]
         if several:
             assert "Spec of z, compared with x" in seen["text"]
-            assert seen["lines"] == 12  # three runs with loss, evaluation, rate and speed
+            assert seen["lines"] == 12  # four curves for each of the three runs
     assert found["390"]["panels"][0][0] == found["390"]["panels"][1][0], "one panel in a row on a phone"
     assert found["1280"]["panels"][0][1] <= found["1280"]["panels"][1][0]
     assert found["390"]["heads"][0] != "none"

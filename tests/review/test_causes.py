@@ -66,7 +66,7 @@ def test_sweeps_are_grouped_with_specs_and_members_that_do_not_change_are_not_co
 
 
 def test_a_setting_that_one_member_restates_is_counted_without_it(repository: Path) -> None:
-    """The base begins to state what one member of the sweep has, so only the other member changes."""
+    """The base is changed to a value that one of the sweep's two members already has, so only the other member changes."""
     sweep = "sweep { strategy = [zero2, zero2(overlap_comm=true)] }\n"
     put(repository, {"specs/two.xp": LEAF.replace("NAME", "two") + sweep})
     git(repository, "add", "-A")
@@ -110,7 +110,9 @@ def test_each_sweep_of_a_group_shows_its_totals(repository: Path) -> None:
 
 
 def test_a_newly_silenced_warning_is_in_the_first_line(repository: Path) -> None:
-    """Once, the comment what `No run changes.`, and `xpc diff` what `the same run`, with `- warning XP410`."""
+    """If an edited spec silences a warning and changes nothing else, the first line of the comment and of `xpc diff`
+    says so.
+    """
     fsdp1 = LEAF.replace("NAME", "a") + "strategy fsdp1\n"
     put(repository, {"specs/a.xp": fsdp1})
     git(repository, "add", "-A")

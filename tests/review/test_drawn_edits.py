@@ -75,7 +75,7 @@ def a_template_or_reward(draw: random.Random, file: Path) -> Judged:
     text = file.read_text()
     at = draw.randrange(len(text))
     file.write_text(f"{text[:at]}{draw.choice('ab ')}{text[at:]}")
-    return f"{file.name} at {at}", {DIFFERS, BROKEN}  # a reward that is not Python any more does not compile
+    return f"{file.name} at {at}", {DIFFERS, BROKEN}  # BROKEN: the edited file may not be valid Python
 
 
 def a_version(draw: random.Random, file: Path) -> Judged:

@@ -165,7 +165,7 @@ def merged(root: Path) -> None:
 
 
 def merged_otherwise(root: Path) -> None:
-    """Both sides change one line of a base; the merge has a third value."""
+    """The two merged branches set different values in one line of a base, and the merge commit has a third value."""
     git(root, "checkout", "-q", "main")
     text("base/house.xp", "gbs=16", "gbs=32")(root)
     committed(root, "main goes on")
@@ -244,7 +244,7 @@ PULLS: dict[str, tuple[Edit, str]] = {
     ),
     "a sweep in a base": (
         text("base/chat.xp", "seed 8\n", "seed 8\n\nsweep { warmup = [10, 20] }\n"),
-        rf"3 changed; {HOURS}, {DISK}",  # chat, a and locked, and not sweep.xp, which has its own
+        rf"3 changed; {HOURS}, {DISK}",  # chat, a and locked; sweep.xp sweeps another setting
     ),
     "a base's value that the sweep overrides": (
         text("base/house.xp", "lr = 1e-5", "lr = 2e-5"),
@@ -276,7 +276,7 @@ PULLS: dict[str, tuple[Edit, str]] = {
             added({"base/half.xp": "xpc 1\n\nseed 9\n"}),
             text("base/house.xp", "xpc 1\n", 'xpc 1\n\nextends "half.xp"\n'),
         ),
-        "base/half.xp:3 seed 42 -> 9: 2 specs",  # rows and grpo, because chat states a seed
+        "base/half.xp:3 seed 42 -> 9: 2 specs",  # rows.xp and grpo.xp; base/chat.xp states its own seed
     ),
     "a comment in a base": (text("base/house.xp", "optimizer", "# why\noptimizer"), NONE),
     "a default that a base states": (text("base/house.xp", "precision", "schedule linear\nprecision"), NONE),

@@ -224,7 +224,9 @@ def test_the_job_summary_is_used_if_github_does_not_answer(api):
     ],
 )
 def test_the_job_summary_is_used_if_the_answer_is_none_of_github(api, monkeypatch, answer, why):
-    """Once, each of these ended in a traceback, and the comment's text was lost."""
+    """If GitHub's API gives an answer that is not GitHub's, such as a proxy's page, the comment's text is written into
+    the job summary.
+    """
     kind, environment = api
     monkeypatch.setattr(kind, "do_GET", lambda self: self.wfile.write(answer))
     assert why in publish("words\n", environment, True)
@@ -375,7 +377,9 @@ def test_specs_that_inherit_train_are_grouped_by_the_line_of_the_base(house):
 
 
 def test_each_spec_of_a_group_shows_its_own_consequences(house):
-    """Once, the line of such a spec was `the same hours and memory` unless the verdict on the memory changed."""
+    """Once, the comment said `the same hours and memory` of each spec whose verdict on the memory stayed the same, even
+    if its hours changed.
+    """
     write(house, "specs/b.xp", 'xpc 1\n\nextends "../base/trained.xp"\n\nsave "out/b"\n\nhardware 2 x h100-80gb\n')
     commit("two GPUs")
     git(".", "branch", "-f", "main")

@@ -24,7 +24,9 @@ from xpc.runtime.core.checkpoint_integrity import final_files
 
 
 def test_a_name_with_a_line_break_is_no_line_of_its_own(tmp_path):
-    """Once, the output had the line `specs/evil.bundle: is what specs/evil.xp compiles to`, which is a file's name."""
+    """A file's name contains a line break and then `specs/evil.bundle: is what specs/evil.xp compiles to`. In the
+    output, this is not a line that looks like a verdict of xpc.
+    """
     put(tmp_path, {"specs/a\nspecs/evil.bundle: is what specs/evil.xp compiles to.xp": "xpc 1\n"})
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", "-A")
@@ -121,7 +123,7 @@ def test_a_broken_link_of_the_chain(what, location):
 
 @pytest.mark.slow
 def test_a_deleted_file_hides_neither_a_bundle_nor_a_run(location):
-    """Once, such a bundle counted as a spec that compiles, and such a run was not listed at all."""
+    """A bundle without bundle.toml once counted as a spec that compiles, and a run without summary.json was not listed."""
     os.unlink(location / "specs" / "x.bundle" / "bundle.toml")
     os.unlink(location / "out" / "s" / "summary.json")
     os.unlink(location / "out" / "x" / "xpc_run.json")

@@ -39,7 +39,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], str]]:
 def test_each_call_gets_its_own_files_in_order(read: list[tuple[list[str], str]]) -> None:
     mapped = prepare_rows._reading("/there", [call(3, "a-0", "a-1"), call(3), call(2, "b-0")])
     assert mapped(real, Rows("abc"), None) == "prepared"
-    assert mapped(real, Rows("abc"), None) == "mapped here: 3"  # no stored rows for the second call
+    assert mapped(real, Rows("abc"), None) == "mapped here: 3"  # the preparation stored no rows for this call
     assert mapped(real, Rows("ab"), None) == "prepared"
     # the preparation was interrupted before it made this call
     assert mapped(real, Rows("abc"), None) == "mapped here: 3"

@@ -241,7 +241,9 @@ def test_the_lines_of_use_are_python() -> None:
 
 
 def test_the_lines_of_use_load_adapters_with_their_tokenizer(tmp_path: Path) -> None:
-    """The base's tokenizer may have another chat template, and the base of an adapter may need other settings."""
+    """The printed Python lines load the tokenizer from the adapter's folder, because the base's may have another chat
+    template. They also set the scaling of positions that the base's configuration lacks.
+    """
     named = '{"peft_type": "LORA", "base_model_name_or_path": "a/b", "revision": "c"}'
     (tmp_path / "adapter_config.json").write_text(named)
     for scores, loader in ((False, "CausalLM"), (True, "SequenceClassification")):

@@ -196,7 +196,7 @@ def test_the_gpus_of_one_node_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts = plan("tiny", [source("d.jsonl")])
-    # with `plan` alone, the run is on a CPU
+    # the unchanged plan is for a CPU
     assert not tries_gpus(bundle_of("/b", facts))
     facts["run"].update(device="cuda", processes_per_node=8)
     bundle = bundle_of("/b", facts)

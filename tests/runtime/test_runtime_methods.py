@@ -106,7 +106,7 @@ def test_a_call_that_cannot_be_made_is_found_before_the_model_is_loaded(tmp_path
     assert rewards.problem(bundle, even, ["prompt", "row"]) is None
     assert "missing a required argument: 'row'" in str(rewards.problem(bundle, even, ["prompt"]))
     reported = str(rewards.problem(bundle, more, ["prompt", "level"]))
-    assert "the reward needs_more cannot be called" in reported  # needs_more has no **columns, and requires prompts
+    assert "the reward needs_more cannot be called" in reported  # it has no parameter **columns
     assert reported.endswith(", ".join([*bundle.stack["reward_given"], "level"]))
     assert rewards.problem(bundle, requested, ["prompt"]) is None
     bundle.stack["reward_async"] = False

@@ -42,7 +42,7 @@ def test_a_pair_of_conversations_shares_its_prompt() -> None:
         {"prompt": "2?", "chosen": [ASK, GOOD], "rejected": [ASK, BAD]},  # ultrafeedback_binarized
         {"prompt": [ASK], "chosen": [ASK, GOOD], "rejected": [ASK, BAD]},
         {"prompt": [ASK], "chosen": [GOOD], "rejected": [BAD]},
-        # in the lists of one message, this message is the answer
+        # `chosen` and `rejected` have only the answer, not the prompt before it
         {"prompt": "2?", "chosen": GOOD, "rejected": BAD},
         {"prompt": [{"from": "human", "value": "2?"}], "chosen": [{"from": "gpt", "value": "4"}],
          "rejected": [{"from": "gpt", "value": "5"}]},

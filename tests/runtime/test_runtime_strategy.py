@@ -71,7 +71,7 @@ def test_peer_to_peer_is_switched_off_where_the_driver_cannot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, able: bool, world: int, name: str, off: bool
 ) -> None:
     class Requested(Exception):
-        """Raised in place of reading the arguments, so that the tested function ends there."""
+        """Raised where the tested function would read the arguments, so that it ends there."""
 
     def refused(**_: object) -> None:
         raise Requested

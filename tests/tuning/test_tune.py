@@ -135,7 +135,8 @@ def test_what_was_measured_is_read_and_offered_as_a_diff(probes: Path, tmp_path:
     assert found["per_gpu"]["peak_allocated_bytes"] == dict.fromkeys(("value", "low", "high"), 40 * 2**30)
     assert found["hours"]["value"] == pytest.approx(found["steps"] * 0.5 / 3600, rel=1e-3)
     assert found["calibration"].startswith("1 measurement of this run (probe 3 of run")
-    # A similar run that was not measured: its planned speed is multiplied by the measured ones' measured / planned.
+    # A similar run was not measured itself. Its planned speed is multiplied by the ratio measured / planned of the two
+    # measured runs.
     (tmp_path / "other.xp").write_text(GPU.replace("micro = 2", "micro = 4"))
     plain, corrected = (
         json.loads(command.run(command.parse(("other.xp", *more, "--format", "json")))[0])

@@ -135,7 +135,7 @@ def restore_random_states(python: Any, array: Any, cpu: Any, cuda: Any) -> None:
 
 
 def due(args: Any, state: Any) -> bool:
-    """Whether an evaluation is due at the step that the run resumes from (DefaultFlowCallback, 4.52 and 5.23)."""
+    """Whether an evaluation is due at the step that the run resumes from (as DefaultFlowCallback of transformers)."""
     kind = getattr(args.eval_strategy, "value", args.eval_strategy)
     if not 0 < state.global_step < state.max_steps:
         return False

@@ -24,7 +24,7 @@ def files(place: str) -> list[str]:
         out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
         count += len(names) + len(folders)
         deep = prefix.count("/") >= LEVELS or count > MOST
-        circle = {os.path.realpath(one) for one in (place, where)}  # a link to either is not followed again
+        circle = {os.path.realpath(one) for one in (place, where)}  # links back to these two are not followed
         folders[:] = sorted(
             one for one in folders
             if not (deep or one.startswith(SKIPPED) or os.path.realpath(os.path.join(where, one)) in circle)

@@ -37,7 +37,7 @@ THOUGHTS = (
 PROMPTED = ("prompt_completion", "preference", "unpaired", "prompt")
 """Shapes of rows that have a prompt."""
 LONG = 12
-"""The least number of characters of a prompt that is looked for in its answers."""
+"""A prompt with fewer characters is not compared with its answers, which may begin with it by chance."""
 SYSTEM = re.compile(r"(system|sys)[_ -]?(prompt|message|msg|content|instruction)s?", re.IGNORECASE)
 """Matches names of columns that no trainer reads and that probably have the system prompt of a row."""
 
@@ -122,7 +122,7 @@ def _question_elsewhere(row: Mapping[str, object], names: Sequence[str]) -> bool
 
 
 def _share_question(chosen: str, rejected: str) -> bool:
-    """Whether two texts have a common beginning that may be a question: more than two words, or a mark at its end."""
+    """Whether two answers begin with the same text, and it may be a question: three words, or a mark such as `?`."""
     most = min(len(chosen), len(rejected))
     shared = chosen[: next((at for at in range(most) if chosen[at] != rejected[at]), most)]
     return chosen == rejected or len(shared.split()) > 2 or any(one in shared for one in "\n?:.=!")

@@ -81,6 +81,6 @@ class UnreadColumns(Feature):
         self, bundle: Bundle, source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
     ) -> Any:  # fmt: skip
-        """Check the columns of a source. The types of the columns are left to other features."""
+        """Check the columns of a source. Returns None, because other features decide the types of the columns."""
         check(bundle, source, stored)
         return None

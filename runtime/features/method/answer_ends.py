@@ -23,7 +23,7 @@ class AnswerEnds(Feature):
     ) -> AbstractContextManager[Any]:
         """Let trl render each answer only up to its end token. If trl always appends an end token, leave out the
         rendered one."""
-        # in DPO and KTO, trl 1.0 lacks this function, and needs no correction
+        # trl 1.0 has no such function for DPO and KTO, and needs no correction there
         render = getattr(module, "maybe_apply_chat_template", None)
         return replaced(module, {"maybe_apply_chat_template": partial(_rendered, render, bundle.method == "dpo")})
 

@@ -68,7 +68,7 @@ def unanswered(rows: Any) -> tuple[list[int], list[int]]:
     spoken = compute.not_equal(compute.struct_field(turns, "content"), "")
     answered, heard = (
         {*parents.filter(one).to_pylist()} for one in (answers, compute.and_(answers, spoken))
-    )  # a set of all row numbers is small next to the rows
+    )  # two sets of row numbers take little memory compared with the rows
     everything = range(len(rows))
     return (
         [one for one in everything if one not in answered],

@@ -80,7 +80,7 @@ def verified(answers: list[str], solution: list[str], **logs: Any) -> list[float
         return [_same(answer, truth) for answer, truth in zip(answers, solution, strict=True)]
     turns = [[{"role": "assistant", "content": answer}] for answer in answers]
     there = [at for at, truth in enumerate(solution) if isinstance(truth, str)]
-    if logs or len(there) == len(solution):  # here every row has a solution, or the installed trl accepts null
+    if logs or len(there) == len(solution):  # every row has a solution, or trl accepts null
         return list(accuracy_reward(turns, solution, **logs))
     found = dict(zip(there, accuracy_reward([turns[at] for at in there], [solution[at] for at in there]), strict=True))
     return [found.get(at) for at in range(len(solution))]

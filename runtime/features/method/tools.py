@@ -181,7 +181,7 @@ def limited(function: Function, seconds: float, checked: Callable[[Any], str | N
 
     If a tool raises an exception, it is printed once, and trl passes it to the model as the tool's result. If a method
     that trl calls, such as `reset`, raises an exception or returns a wrong result, the run stops. For such a method,
-    ``checked`` is a function that returns what is wrong with a result, or None.
+    ``checked`` describes what is wrong with a result, or returns None.
     """
     name, reported = getattr(function, "__name__", type(function).__name__), list[str]()
 

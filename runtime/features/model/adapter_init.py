@@ -266,7 +266,8 @@ def initialize_from_rows(bundle: Bundle, trainer: Any) -> None:
             model(**{name: value for name, value in batch.items() if name != "labels"}, use_cache=False)
 
     with warnings.catch_warnings():
-        # peft warns about each number in a batch, such as the longest document of packed rows, and passes it on
+        # a batch may have a plain number, such as the longest packed document: peft warns about it, and uses it as it
+        # is
         warnings.filterwarnings("ignore", "input of type <class 'int'> could not be moved")
         found = get_eva_state_dict(
             model, batches, config, forward, prepare_model_inputs_fn=lambda batch, _: _trained(batch).nonzero(),

@@ -141,7 +141,7 @@ def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, ob
             limited = plan.get("within") or any(word.isdecimal() for word in inside)
             found = "adapted in the experts of every layer" if other or limited else "adapted"
         yield f"the target `{name}`", "adapted", found
-    # with all-linear, peft also lists routers that the model lacks, which are not compared
+    # with all-linear, peft also lists routers that this model does not have; these are not compared
     for name in (*(plan.get("parameters") or ()), *(renamed if listed else ())):
         yield f"the parameter `{name}`", "adapted", "adapted" if _matches(name, stacks) else "not in the model"
     for name in plan["modules_to_save"] or ():

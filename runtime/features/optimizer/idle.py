@@ -27,7 +27,7 @@ class Idle(Feature):
         self.warmup = trainer.args.get_warmup_steps(self.last)
 
     def log_words(self, bundle: Bundle, event: Mapping[str, Any]) -> list[str]:
-        """Check the last logged steps. Adds no words to the progress line. Raises RunError with `idle = stop`."""
+        """Check the last logged steps; print a warning if nothing is learned. Raises RunError with `idle = stop`."""
         self.rate = max(self.rate, event.get("lr") or 0.0)
         if self.reported or event["step"] <= self.warmup:
             return []
@@ -54,7 +54,7 @@ class Idle(Feature):
             value, heat = self.window[-1].get("reward"), args.get("temperature", 1)
             why = f"`temperature = {heat:g}` makes them equal" if heat < 0.1 else "the task is too hard or too easy"
             return f"all completions of a prompt had the same reward ({value}): the reward is too coarse, or {why}"
-        if self._always("grad_norm", 0) and "layerwise" not in args.get("optim", ""):  # layerwise: no gradient is left
+        if self._always("grad_norm", 0) and "layerwise" not in args.get("optim", ""):  # "layerwise" clears it
             return "the gradient was 0; check which tokens have a loss (`xpc preview`) and what is frozen"
         losses = {one["loss"] for one in self.window if "loss" in one}
         if len(losses) == 1 and losses != {0} and not method["generates"]:

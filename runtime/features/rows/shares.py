@@ -24,11 +24,11 @@ class Shares(Mixture):
     tokenizer: Any = None
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
-        """Keep the tokenizer for the rows of each source."""
+        """Remember the tokenizer, which counts the tokens of each source's rows later."""
         self.tokenizer = tokenizer
 
     def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], part: Any) -> Any:
-        """The rows that the trainer will keep, so that the shares are those of the rows that are trained on."""
+        """Return the rows that the trainer will keep, so that it trains on the stated shares."""
         kept_in_full = bundle.plan["method"]["scores"]
         drops = kept_in_full or _drops_long_prompts(bundle)
         if source.get("share") is None or self.tokenizer is None or not drops or len(part) == 0:

@@ -252,7 +252,7 @@ class Publisher:
             os._exit(signals.REQUEUE)
 
     def _left_over(self) -> None:
-        """Push those checkpoint branches that an earlier start left unpushed, and delete its other staged files."""
+        """Push the checkpoints that an earlier start copied but did not push; delete its other copies."""
         place = os.path.join(self.output_dir, FOLDER)
         for name in sorted(os.listdir(place)) if os.path.isdir(place) else []:
             folder = os.path.join(place, name)

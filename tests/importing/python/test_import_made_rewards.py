@@ -53,7 +53,7 @@ def test_rewards_of_a_factory_are_made_by_the_written_file() -> None:
     assert not found.draft.wrong, found.messages
     assert names(found) == ["short", "short_2"]
     scope: dict[str, Any] = {}
-    # the written code contains the factory of the script above
+    # the importer has copied the function of the script that makes the rewards
     exec(found.draft.files["my_rewards.py"].decode(), scope)
     assert scope["short"](completions=["aaaa", "aaaaaaaa"], prompts=[]) == [2.0, 0.0]
     assert scope["short_2"](completions=["aaaa", "aaaaaaaa"], prompts=[]) == [-2.0, -4.0]

@@ -128,7 +128,7 @@ def generated_specs(
             for found in waiting.pop(0).get():
                 yield found
                 number += 1
-                # only specs for an installed stack have a folder and count
+                # a spec counts if its stack is installed; only then it has a folder
                 accepted += bool(found.accepted and found.folder)
                 if accepted >= wanted:
                     return

@@ -1,8 +1,8 @@
-"""Make claims from the proofs of rules, to find specs that a rule refuses although they would work.
+"""Find specs that a rule refuses although they would work, by claims that are made from the proofs of rules.
 
-If every proof of a code on a stack shows that a library raises an exception for the text as it is, the claim is: on
-this stack, every spec that only this code refuses fails. There is no claim for a code with a proof that measures a
-silent effect, needs a GPU, or adds its violation to a legal text.
+A claim says: on this stack, every spec that only this code refuses fails. It is made if, in every proof of the code on
+the stack, a library raises an exception for the rejected spec itself. There is no claim for a code with a proof that
+measures a silent effect, needs a GPU, or adds its violation to a legal text.
 """
 
 from __future__ import annotations

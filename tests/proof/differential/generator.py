@@ -316,7 +316,7 @@ class Draft:
             names = [f'"{one}.jsonl"' for one in generated.LOCAL[self.method]]
             own = self.draw.choice([*names, f'"{generated.EVALUATED}{self.method}.jsonl"'])
             return own if self.chance(0.7) else f'[{own}, "{generated.EVALUATED}{self.method}.jsonl"]'
-        if row.path == "method.teacher":  # a model with the same vocabulary, if there is one
+        if row.path == "method.teacher":  # the student itself as teacher: the same vocabulary
             return self.model if self.chance(0.9) else self.draw.choice(registry.model_names())
         if row.path in generated.POOLS:
             return self.draw.choice(generated.POOLS[row.path])

@@ -133,7 +133,7 @@ Runs = Callable[[Kind], list[Trained]]
 
 @pytest.fixture(scope="module")
 def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """`each_once`, for kinds whose base model has an untied head, or is a mixture of experts."""
+    """Like the fixture `each_once`, with two more base models: one with an untied head, and a mixture of experts."""
     from safetensors.numpy import load_file, save_file
 
     experts = os.path.join(ground, "experts")
@@ -276,7 +276,7 @@ print(json.dumps({"apart": (one - two).abs().max().item(), "ids": ids[0].tolist(
 def test_the_lines_of_the_card_add_the_new_tokens_to_the_base(
     runs: Runs, warm: Warm, tmp_path: Path, target: str
 ) -> None:
-    runs(Kind("freeze"))  # makes the folder of the model without spare rows
+    runs(Kind("freeze"))  # writes "untied", a model with exactly one embedding per token
     whole = "lora(rank=4, modules_to_save=[embed_tokens, lm_head])"
     text = small(
         'model(tokens=["<|think|>"])', whole, method="sft", target=target, save='save "out" { every = 2, merge }'

@@ -110,7 +110,7 @@ def test_parts_reach_a_template_that_reads_texts(warm: Warm, tmp_path: Path) -> 
 
 def test_a_turn_of_an_evaluation_set_that_the_template_leaves_out_ends_the_run(warm: Warm, tmp_path: Path) -> None:
     rows: list[Any] = [turns("What colour is it?", "It is red.") for _ in range(8)]
-    # after the rows that the preflight reads, so that only the run finds it
+    # the preflight does not read as far as this row, so only the run finds the turn
     rows[6]["messages"].insert(0, {"role": "system", "content": "Answer in one word."})
     put(warm.location, {"odd.jsonl": lines(rows), "no-system.jinja": NO_SYSTEM})
     text = spec('model(chat_template=file("no-system.jinja"))', 'eval(data="odd.jsonl")', length="1 step")
