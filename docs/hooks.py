@@ -107,8 +107,8 @@ def on_post_page(output: str, **_: Any) -> str:
 
 @event_priority(-100)
 def on_post_build(config: Any) -> None:
-    """Adds to the index of the search what users ask for a section (docs/asked.toml), and the names that other tools
-    have for a setting.
+    """Add two kinds of words to the search index: the questions with which users look for a section (docs/asked.toml),
+    and a setting's names in other tools.
     """
     path = os.path.join(config["site_dir"], "search", "search_index.json")
     with open(path, encoding="utf-8") as handle:

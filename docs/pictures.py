@@ -136,7 +136,9 @@ RUNS = (
     ("stopped", "Ctrl-C or SIGTERM", 260, 260, "saves, ends with 75", "nothing is lost"),
     ("killed", "kill -9, or the power fails", 260, 200, "", "the steps since the checkpoint run again"),
 )
-"""How a run ends, the step, the checkpoint from which it goes on, what it does at the end, and what is lost."""
+"""Two interrupted runs. For each: how it ends, at which step, the checkpoint from which it resumes, what it does before
+it ends, and what is lost.
+"""
 EVERY, STEPS = 100, 500
 
 

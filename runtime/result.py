@@ -247,7 +247,7 @@ def usage(scores: bool, chat: bool, settings: Mapping[str, Any], folder: str, wr
 
 
 def _loading(folder: str, written: str, task: str, scores: bool, settings: Mapping[str, Any]) -> list[str]:
-    """The lines that make ``ask`` out of the weights in ``folder``.
+    """The lines of Python that load the weights in ``folder`` as the pipeline ``ask``.
 
     A pipeline can load most adapters itself, but then it takes the base's tokenizer, which may have another chat
     template and fewer tokens. So peft loads adapters, except those of models that read images.

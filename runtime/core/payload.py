@@ -69,7 +69,7 @@ class Stack(TypedDict):
     dtype_keyword: str
     """The argument of from_pretrained for the dtype of the weights."""
     losses_not_divided: list[str]
-    """Methods whose loss is not divided by the accumulation, because transformers wrongly assumes that it is."""
+    """Methods whose loss nobody divides by the accumulation: transformers wrongly assumes that trl has divided it."""
     older_transformers: NotRequired[bool]
     """Whether transformers does not read the positions (rope) in configurations that transformers 5 has saved."""
     prompts_begin_rows: NotRequired[bool]

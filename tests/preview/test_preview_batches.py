@@ -208,8 +208,8 @@ def test_every_form_of_distillation(warm: Warm, target: str, data: str, settings
 
 
 BY_ANOTHER = ("chat", "answers-packed", "answers-wrapped", "turns-split")
-"""Cases that only `make slow` tries. `chat` is the run of sft above; of the kinds of row and of packing that the others
-join, each is also in another case.
+"""Cases that only `make slow` tries. `chat` is the same run as in the test above. Each other case combines a kind of
+row with a kind of packing, which `make test` tries in separate cases.
 """
 
 

@@ -209,7 +209,9 @@ def test_nothing_of_a_split_text_is_reported_as_cut(warm: Warm, target: str) -> 
 
 
 def test_a_row_at_which_the_run_stops_has_its_own_number(warm: Warm) -> None:
-    """The run counts the rows that it reads, and a preview gives it only one."""
+    """A message about a row names its number in the data, although the worker prepares each row alone, as the first
+    one.
+    """
     import pyarrow
     from pyarrow.parquet import write_table
 

@@ -123,7 +123,9 @@ def test_a_broken_link_of_the_chain(what, location):
 
 @pytest.mark.slow
 def test_a_deleted_file_hides_neither_a_bundle_nor_a_run(location):
-    """A bundle without bundle.toml once counted as a spec that compiles, and a run without summary.json was not listed."""
+    """Once, a bundle without bundle.toml counted as a spec that compiles, and a run without summary.json was not
+    listed.
+    """
     os.unlink(location / "specs" / "x.bundle" / "bundle.toml")
     os.unlink(location / "out" / "s" / "summary.json")
     os.unlink(location / "out" / "x" / "xpc_run.json")

@@ -92,8 +92,8 @@ for line in sys.stdin:
 @pytest.mark.parametrize("name", nightly_but(OLDER, lambda name: name == OLDER[0]))
 def test_the_rule_knows_the_positions_of_every_class(name: str) -> None:
     """For every model family, transformers 5 saves a config.json, and an older transformers loads it. XP568 reads the
-    family's defaults from the stack's table, while the run has those of the loaded class. With either, `ignored` must
-    find the same settings.
+    family's defaults from the stack's table, while the run has those of the loaded class. `ignored` must find the same
+    settings with both.
     """
     saved = subprocess.run([interpreter(stacks.DEFAULT), "-c", SAVE], capture_output=True, text=True, check=True,
                            timeout=HUNG)  # fmt: skip

@@ -1,5 +1,5 @@
-"""In its own training process, each stack creates vLLM in another way. In all of them, vLLM loads the commit of the
-model that the bundle pins.
+"""If vLLM runs inside the training process, each stack's trl creates it in another way. On every stack, vLLM loads the
+commit of the model that the bundle pins.
 """
 
 import sys

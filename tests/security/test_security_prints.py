@@ -108,7 +108,7 @@ def test_visible_text_is_no_command() -> None:
 
 
 LIBRARIES = [(command, "c.xp") for command in ("preview", "rehearse", "tune")]
-"""Commands that load the training libraries if c.xp has no error, as with the text EVIL[0], which is a comment."""
+"""Commands that load the training libraries if c.xp has no error. With EVIL[0] it has none: this text is a comment."""
 COMMANDS = [*((evil, False) for evil in EVIL), (EVIL[0], True)]
 
 

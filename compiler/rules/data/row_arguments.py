@@ -27,7 +27,8 @@ def row_arguments(spec: Spec) -> Iterator[Finding]:
     `enable_thinking`. A column with such a name is not read: arguments belong into `chat_template_kwargs`. The value of
     a switch should be true or false, in the rows and in the spec: in Jinja, the text `"false"` is true.
 
-    Why it is bad: the rows are rendered as without the argument, for example with reasoning.
+    Why it is bad: the template ignores an argument that it does not know, so the rows are rendered without it, for
+    example with reasoning.
 
     Without this rule: nothing is reported; a name that the template does not read has no effect.
 

@@ -11,7 +11,7 @@ from ...core.feature import Bundle, Feature
 PATIENCE = 60.0
 """Timeout in seconds. The all-reduce normally takes less than ten."""
 SIZE = 2**26
-"""Elements (float32) of the buffer: 256 MiB."""
+"""The number of float32 values that are all-reduced: 256 MiB."""
 ROUNDS = 3
 SLOW = 1.0
 """An all-reduce below this number of GB/s is reported as slow. Even Ethernet of 10 Gbit/s between machines is

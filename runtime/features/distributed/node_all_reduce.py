@@ -14,7 +14,7 @@ from .all_reduce import ROUNDS, SIZE, SLOW, hangs, leave, measure_node, speed
 PATIENCE = 45.0
 """Timeout in seconds for creating the group and for its all-reduce. They normally take less than ten."""
 SIZES = {"gloo": 2**22, "nccl": SIZE}
-"""Elements (float32) of the buffer by backend: 16 MiB on the CPU."""
+"""For each backend, the number of float32 values that are all-reduced: 16 MiB on the CPU."""
 LEAST = {"gloo": 0.1, "nccl": SLOW}
 """A speed below this many GB/s is reported as slow. With gloo, Ethernet of 1 Gbit/s is faster than that."""
 

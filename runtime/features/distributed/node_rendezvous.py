@@ -36,7 +36,7 @@ class NodeRendezvous(Feature):
         return rendezvous is not None
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
-        """Print the reason, if it is that the nodes' launchers did not find each other. Empty for other failures."""
+        """Print a message if the nodes' launchers did not find each other. Returns an empty list for other failures."""
         reason = rendezvous_failure(error)
         return [] if reason is None else [("", stop(RunError(reason)))]
 

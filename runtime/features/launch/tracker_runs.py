@@ -24,7 +24,7 @@ class TrackerRuns(TrainerCallback, ExportableState):  # type: ignore[misc]  # tr
         return {"args": {}, "attributes": {one: RUNS[one][0]() for one in self.trackers}}
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Send what ClearML still holds, the metrics of some seconds: a resumed run does not repeat these steps."""
+        """Send the metrics that ClearML has not sent yet: a resumed run does not repeat their steps."""
         if "clearml" in self.trackers and state.is_world_process_zero:
             from clearml import Task
 

@@ -28,7 +28,7 @@ WORDS = {
 }
 """The problems that `unread` finds, as words for messages."""
 IN_PROMPTS = ("history", "documents", "system_prompt")
-"""The kinds of `unread` that a prompt should contain, even if reward functions read the column."""
+"""Problems that are reported even if reward functions read the column, because its text should be in the prompt."""
 THOUGHTS = (
     "reasoning", "reasoning_content", "thinking", "think", "thought", "thoughts", "rationale", "cot",
     "chain_of_thought", "scratchpad", "reasoning_trace", "thought_process",

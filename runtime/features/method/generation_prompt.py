@@ -10,7 +10,8 @@ MARK = "zQ0qZ"
 PROBE = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": MARK}]
 THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)\s*", re.DOTALL)
 OTHER_PART = re.compile("think|thought|reason|respon|channel", re.IGNORECASE)
-"""Matches headers of parts of an answer, such as its reasoning. A prompt's last header may differ from the row's."""
+"""Matches headers of parts of an answer, such as its reasoning. A prompt may end with another part's header than the
+row."""
 
 
 def wrong(tokenizer: Any) -> tuple[str, bool]:

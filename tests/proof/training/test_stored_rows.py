@@ -145,7 +145,9 @@ def test_a_row_with_an_empty_answer_is_named(warm: Warm) -> None:
 
 @pytest.mark.parametrize("target", EACH_STACK)
 def test_packed_rows_without_a_learned_token_stop_the_run(warm: Warm, target: str) -> None:
-    """trl packs such rows, and the loss of every step would be 0."""
+    """In packed rows without a learned token, the loss of every step would be 0. trl packs them, so the run itself
+    stops.
+    """
     facts = load(target).facts
     if not (facts.assistant_only_loss and facts.isolate_mask):
         pytest.skip("the stack cannot pack such rows on a CPU")

@@ -300,7 +300,9 @@ def test_the_merged_model_is_the_adapted_one(runs: Runs, warm: Warm, kind: Kind)
 
 
 LOST = Kind("saved")
-"""The kind whose adapter is also continued without its weights: the preflight reads their name, whatever the kind."""
+"""For this kind, the test also deletes the adapter's weights. The preflight, which looks only for the file's name, must
+refuse to continue; it would do so for every kind.
+"""
 CONTINUED = (LOST, Kind("saved", DEFAULT, "zero3"), *map(Kind, PREFIXES))
 
 

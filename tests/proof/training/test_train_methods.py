@@ -168,7 +168,9 @@ MERGES = [(one, nightly) for nightly in (False, True) for one in STACKS]
 def test_adapters_load_on_their_base_and_merge_into_it(
     runs: Runs, warm: Warm, tmp_path: object, target: str, nightly: bool
 ) -> None:
-    """`make test` merges the adapters that its own tests have trained, and `make slow` those of its runs."""
+    """Load the adapters that the other tests of this file have trained on their base, and merge them: those of daily
+    runs in `make test`, those of nightly runs in `make slow`.
+    """
     program = os.path.join(str(tmp_path), "merge.py")
     put(str(tmp_path), {"merge.py": MERGE})
     chosen = [run for run in RUNS if run.adapter and run.target == target and run.nightly is nightly]
