@@ -82,7 +82,7 @@ def _section(row: Setting) -> list[str]:
         "Default": "" if row.default is None else f"`{show(row, row.default)}`",
         "Methods": ", ".join(f"`{one}`" for one in row.methods),
         "Launchers": ", ".join(f"`{one}`" for one in row.engines),
-        "Decides": ", ".join(f"`{one}`" for one in row.args),
+        "Trainer arguments": ", ".join(f"`{one}`" for one in row.args),
     }
     name = row.path if row.kind is not k.BLOCK else f"{row.path} {{ }}"
     doc = row.doc[:1].upper() + row.doc[1:]

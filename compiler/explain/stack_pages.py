@@ -77,7 +77,8 @@ def _methods(stack: Stack) -> str:
         "refuses the combination."
     )
     text = "## Methods and adapters\n\n" + _table(("method", "arguments of", "losses"), *rows) + "\n\n" + adapters
-    text += "\n\nThe values of `packing(strategy=...)` are " + ", ".join(f"`{one}`" for one in stack.packing) + "."
+    values = "values of `packing(strategy=...)` are" if len(stack.packing) > 1 else "only `packing(strategy=...)` is"
+    text += f"\n\nThe {values} " + ", ".join(f"`{one}`" for one in stack.packing) + "."
     return text + ("\n\nNot in this stack:\n\n" + _table(("name", "why"), *lacks) if lacks else "")
 
 

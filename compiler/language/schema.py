@@ -237,8 +237,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("strategy.offload", k.CHOICE, "model states kept in host memory: those of the optimizer (`optimizer`), or "
             "also the weights (`cpu`)", default="none", choices=("none", "optimizer", "cpu"), bare=False, alone="cpu"),
     Setting("strategy.overlap_comm", k.FLAG, "overlap gradient reduction with the backward pass"),
-    Setting("strategy.allgather_bucket", k.INT, "elements per all-gather (ZeRO)", low=1),
-    Setting("strategy.reduce_bucket", k.INT, "elements per reduction (ZeRO)", low=1),
+    Setting("strategy.allgather_bucket", k.INT, "elements that ZeRO gathers at a time", low=1),
+    Setting("strategy.reduce_bucket", k.INT, "elements that ZeRO reduces at a time", low=1),
     Setting("strategy.round_robin_gradients", k.FLAG, "spread gradient copies over ranks (ZeRO 1 and 2)"),
     Setting("strategy.reduce_scatter", k.FLAG, "reduce-scatter gradients instead of all-reduce (ZeRO)"),
     Setting("strategy.contiguous_gradients", k.FLAG, "copy gradients to one buffer (ZeRO)"),

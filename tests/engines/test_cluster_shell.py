@@ -50,7 +50,9 @@ def stubbed(bundle: str) -> None:
 
 
 def pinned(script: str) -> str:
-    """In a script, replace the digest of its bundle by the digest that the bundle has since its launch.sh is STUB."""
+    """Replace the digest of the compiled bundle in a script by the digest of the same bundle with STUB as its
+    launch.sh.
+    """
     for old, new in PINS.items():
         script = script.replace(old, new)
     return script

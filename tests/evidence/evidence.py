@@ -35,7 +35,7 @@ from xpc.compiler.stacks import DEFAULT, STACKS  # noqa: E402
 PATH = os.path.join(os.path.dirname(TESTS), "compiler", "explain", "evidence.json")
 MOST = 8
 """The most lines of each spec that an example shows; a longer difference is not shown."""
-NO_PROOF = "no proof in tests/proof/violations"
+NO_PROOF = "no proof"
 STAGES = {
     "launch": "during `accelerate launch`",
     "config": "when the trainer's configuration is built",
@@ -104,8 +104,8 @@ def proof_of(outcome: TableRow, code: str) -> str:
     for shown, by_stage in moments.items():
         when = any_of(map(moment, sorted(by_stage.items(), key=order)))
         lines.append(shown.format(when, after=when.replace("when ", "after ").replace("during ", "after ")))
-    lines += dict.fromkeys(f"{NO_PROOF} (a proof needs {proof.needs})" for proof in own if proof.needs)
-    return "; ".join(lines) or f"{NO_PROOF} ({outcome.unproven})"
+    lines += dict.fromkeys(f"{NO_PROOF}: it needs {proof.needs}" for proof in own if proof.needs)
+    return "; ".join(lines) or f"{NO_PROOF}: {outcome.unproven}"
 
 
 def any_of(texts: Iterable[str]) -> str:

@@ -140,7 +140,7 @@ def test_no_model_type_of_transformers_is_counted_wrongly():
 
 @pytest.mark.parametrize("model_type", sorted({build.model_config(MODELS, alias)["model_type"] for alias in MODELS}))
 def test_an_absent_tie_word_embeddings_means_what_the_class_means(model_type):
-    """If config.json has no `tie_word_embeddings`, it has the default of its class, because a saved config.json omits
+    """If config.json has no `tie_word_embeddings`, the model class's default applies, because a saved config.json omits
     defaults.
     """
     transformers = pytest.importorskip("transformers")

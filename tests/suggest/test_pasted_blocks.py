@@ -87,7 +87,9 @@ def after_edits(text: str) -> str:
 
 
 def differs(text: str, row: schema.Setting) -> str:
-    """The edited text if it is not what the setting in its block is; otherwise ""."""
+    """Apply the suggested edits. Return the edited text if it does not mean the same as the setting in its block,
+    otherwise "".
+    """
     right = in_block(row, f"{row.name} = {value_of(row)}")
     after = after_edits(text)
     return "" if not parse(Source("t.xp", after))[1] and values(after) == values(right) else f"{row.path}: {after}"

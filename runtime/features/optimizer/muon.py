@@ -92,7 +92,7 @@ def divided(model: Any) -> tuple[list[Any], list[tuple[str, Any]]]:
         else:
             others.append((name, weight))
     if not matrices:
-        raise RunError("no hidden matrix is trained, which is all that Muon trains: write `optimizer adamw`")
+        raise RunError("Muon trains only hidden matrices, and this run trains none: write `optimizer adamw`")
     return matrices, others
 
 

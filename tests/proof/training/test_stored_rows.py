@@ -129,7 +129,9 @@ def test_a_row_without_an_answer_is_named(warm: Warm, target: str) -> None:
 
 
 def test_a_row_with_an_empty_answer_is_named(warm: Warm) -> None:
-    """With these marks, an empty answer has no token to learn. If the marks enclose the end token, it has one."""
+    """If the template's generation marks leave out the end token, an empty answer has no token to learn, and the run
+    names its row. If they enclose the end token, the row is trained on.
+    """
     marks = "{% generation %}{{ m.content }}{% endgeneration %}<|im_end|>"
     put(warm.location, {
         "outside.jinja": "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}" + marks

@@ -201,7 +201,7 @@ def test_processes_that_share_sequences_train_as_one_over_epochs_and_starts(
     """DeepSpeed's own data loader for shared sequences has three defects, which a bundle corrects. In every epoch after
     the first, it drops the first step. After a resume, it starts at a wrong row.
 
-    And with it, the gradient is too large by the number of processes that share a sequence.
+    And it multiplies the gradient by the number of processes that share a sequence.
     """
     sizes, save = f"gbs=8 micro=4 seq=32 mean=local_tokens{packed}", 'save "out" every=10 keep=2'
     alone = spec(length="20 steps", sizes=sizes, save=save)  # 8 rows per epoch

@@ -23,8 +23,8 @@ every = pytest.mark.parametrize("target", FIRST_AND_LAST)
 
 
 def variants(names: str, cases: list[tuple[object, ...]]) -> pytest.MarkDecorator:
-    """Run a test with each case on the default stack, and with the first case on the oldest one, where the others show
-    nothing that the first does not. `make slow` tries every case on every stack.
+    """Run a test with every case on the default stack, and with only the first case on the oldest stack: there, the
+    other cases would show nothing new. `make slow` tries every case on every stack.
     """
     pairs = [(target, *case) for case in cases for target in STACKS]
     daily = [*((DEFAULT, *case) for case in cases), (OTHERS[0], *cases[0])]
