@@ -32,7 +32,7 @@ LAUNCH = (
             inner=True),
     Setting("launch.retries", k.INT, "how often a run restarts from its newest checkpoint after a process died; "
             "default is three times if it saves checkpoints", inner=True, low=0, high=1000),
-    Setting("launch.cpus", k.INT, "cores of a node; default is one per CPU process, and on Slurm eight per GPU",
+    Setting("launch.cpus", k.INT, "CPU cores of a node; default is one per CPU process, and on Slurm eight per GPU",
             inner=True, low=1, high=100_000, engines=CLUSTERS),
     Setting("launch.host_memory", k.INT, "host memory of a node in GiB", inner=True, low=1, high=10**6,
             engines=CLUSTERS),

@@ -28,10 +28,10 @@ OPTIMIZER = (
             "factor by which Muon scales the learning rate of a matrix: 0.2 x sqrt(longer side), which suits AdamW's "
             "rates (match_rms_adamw), or sqrt(rows / columns), at least 1 (original)",
             choices=("match_rms_adamw", "original"), inner=True, bare=False),
-    Setting("schedule", k.CHOICE, "shape of the learning rate", default="linear", head=True,
+    Setting("schedule", k.CHOICE, "how the learning rate changes over the run", default="linear", head=True,
             choices=("linear", "cosine", "constant", "wsd", "polynomial", "inverse_sqrt", "cosine_with_restarts",
                      "reduce_lr_on_plateau", "greedy"), args=("lr_scheduler_type",)),
-    Setting("schedule.warmup", k.STEPS_OR_SHARE, "linear warm-up", default=k.Amount("count", 0), low=0,
+    Setting("schedule.warmup", k.STEPS_OR_SHARE, "length of the linear warm-up", default=k.Amount("count", 0), low=0,
             args=("warmup_steps", "warmup_ratio")),
     Setting("schedule.min_lr", k.REAL_OR_SHARE, "learning rate at the end (cosine, wsd, polynomial), or the lowest "
             "(reduce_lr_on_plateau, greedy)", low=0, args=("lr_scheduler_kwargs",)),

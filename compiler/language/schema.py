@@ -73,7 +73,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("model.pickle", k.FLAG, "read pickled weights if there are no safetensors; a hub model needs a pinned "
             "commit", default=False, inner=True),
     Setting("model.revision", k.NAME, "branch, tag or commit of the model", inner=True, args=("model_revision",)),
-    Setting("model.config", k.FILE, "file config.json with the architecture of a model that is not in the registry"),
+    Setting("model.config", k.FILE, "config.json that describes the architecture of a model outside of the registry"),
     # adapters
     Setting("lora", k.FLAG, "train low-rank adapters; the model's own weights are frozen", head=True),
     Setting("qlora", k.FLAG, "train low-rank adapters over a 4-bit base", head=True),
@@ -123,8 +123,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("freeze.except_modules", k.NAMES, "modules to train outside of the layers, such as `lm_head`", inner=True),
     # data
     Setting("data.seed", k.INT, "seed that shuffles the mixture and selects the holdout", low=0, inner=True),
-    Setting("data.workers", k.INT, "processes that map and tokenize", inner=True, args=("dataset_num_proc",),
-            low=1, high=4096),
+    Setting("data.workers", k.INT, "number of processes that convert and tokenize the rows", inner=True,
+            args=("dataset_num_proc",), low=1, high=4096),
     Setting("data.holdout", k.ROWS_OR_SHARE, "rows kept out of training for evaluation", low=0),
     Setting("data.exhausted", k.CHOICE, "in a mixture with shares: stop when a source has no more rows, or repeat its "
             "rows until every source is used up; default stop", choices=("stop", "repeat"), bare=False, inner=True),
@@ -141,8 +141,8 @@ TABLE: tuple[Setting, ...] = (
     _of_methods("data.min_tokens", k.TOKENS, "drop rows with fewer tokens", low=1, inner=True),
     _of_methods("data.max_tokens", k.TOKENS, "drop rows with more tokens, instead of cutting them at `seq`",
                 low=1, high=2**31, inner=True),
-    _of_methods("data.max_pixels", k.INT, "most pixels of an image; a larger one is scaled down; default: the limit of "
-                "the model's processor", low=3136, high=2**26, inner=True,
+    _of_methods("data.max_pixels", k.INT, "largest number of pixels of an image; larger images are scaled down; "
+                "default: the limit of the model's processor", low=3136, high=2**26, inner=True,
                 example="602112"),
     Setting("data.format", k.CHOICE, "shape of the rows", bare=False, inner=True,
             choices=("messages", "conversations", "prompt_completion", "alpaca", "text", "tokens", "images",
@@ -180,7 +180,7 @@ TABLE: tuple[Setting, ...] = (
                 args=("ref_model_sync_steps",), inner=True),
     _of_methods("method.sync_reference.mixup", k.REAL, "share of the model in the updated reference", low=0, high=1,
             args=("ref_model_mixup_alpha",), inner=True),
-    _of_methods("method.generations", k.INT, "completions per prompt", low=2, high=10**6,
+    _of_methods("method.generations", k.INT, "number of completions for each prompt", low=2, high=10**6,
                 args=("num_generations",)),
     _of_methods("method.max_completion", k.TOKENS, "longest completion, in tokens", low=1, high=2**31,
             args=("max_completion_length", "max_new_tokens")),
@@ -196,7 +196,7 @@ TABLE: tuple[Setting, ...] = (
             args=("min_p",)),
     _of_methods("method.repetition_penalty", k.REAL, "penalty on repeated tokens; 1 is no penalty", low=0,
             args=("repetition_penalty",)),
-    _of_methods("method.iterations", k.INT, "optimizer passes over each set of completions", low=1,
+    _of_methods("method.iterations", k.INT, "how often the optimizer trains on each set of completions", low=1,
             args=("num_iterations",), inner=True),
     _of_methods("method.steps_per_generation", k.INT, "micro-batches per round of generation; default is "
             "`accum`", low=1, args=("steps_per_generation",), inner=True),
@@ -216,10 +216,10 @@ TABLE: tuple[Setting, ...] = (
             choices=("colocate", "server"), bare=False, inner=True, args=("vllm_mode",)),
     _of_methods("method.vllm.gpu_memory", k.SHARE, "share of each GPU that a colocated vLLM takes", inner=True,
             args=("vllm_gpu_memory_utilization",)),
-    _of_methods("method.vllm.tensor_parallel", k.INT, "GPUs that share one colocated vLLM", low=1, inner=True,
+    _of_methods("method.vllm.tensor_parallel", k.INT, "number of GPUs that share one colocated vLLM", low=1, inner=True,
             args=("vllm_tensor_parallel_size",)),
-    _of_methods("method.vllm.max_length", k.TOKENS, "context of vLLM: prompt and completion", low=1, inner=True,
-            args=("vllm_max_model_length",)),
+    _of_methods("method.vllm.max_length", k.TOKENS, "vLLM's context: prompt and completion together, in tokens", low=1,
+            inner=True, args=("vllm_max_model_length",)),
     _of_methods("method.vllm.sleep", k.FLAG, "free vLLM's memory during the optimizer step", inner=True,
             args=("vllm_enable_sleep_mode",)),
     _of_methods("method.vllm.port", k.INT, "port of the server; XPC_VLLM_HOST gives its host at the launch",
@@ -247,7 +247,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("strategy.state_dict", k.CHOICE, "format of checkpoints (FSDP)", choices=("full", "sharded"), bare=False),
     Setting("strategy.context_parallel", k.INT, "number of processes that share one sequence (FSDP2, ZeRO)", low=1,
             high=MAX_PROCESSES),
-    Setting("strategy.activation_checkpointing", k.FLAG, "always refused; use `memory { checkpointing }`"),
+    Setting("strategy.activation_checkpointing", k.FLAG, "FSDP's own activation checkpointing, always refused; use "
+            "`memory { checkpointing }`"),
     # precision
     Setting("precision", k.CHOICE, "dtype of the computation", head=True, choices=("bf16", "fp16", "fp32", "fp8"),
             args=("bf16", "fp16")),
@@ -265,7 +266,7 @@ TABLE: tuple[Setting, ...] = (
     _of_methods("batch.seq", k.TOKENS, "longest sequence, in tokens", default=1024, args=("max_length",),
             low=1, high=2**31),
     _of_methods("batch.packing", k.FLAG, "put several documents into one sequence", default=False, args=("packing",)),
-    _of_methods("batch.packing.strategy", k.CHOICE, "how documents are combined into rows", inner=True,
+    _of_methods("batch.packing.strategy", k.CHOICE, "how packing combines documents into rows", inner=True,
             choices=("bfd", "bfd_split", "wrapped", "ffd"), bare=False, args=("packing_strategy",)),
     _of_methods("batch.packing.isolate", k.CHOICE, "what separates the documents of a row: a flash kernel, or a mask",
                 inner=True, choices=("flash", "mask"), bare=False),
@@ -291,13 +292,13 @@ TABLE: tuple[Setting, ...] = (
             args=("eval_strategy", "eval_steps")),
     Setting("eval.micro", k.INT, "micro-batch of evaluation", inner=True, args=("per_device_eval_batch_size",),
             low=1, high=10**9),
-    Setting("eval.split", k.NAME, "split of the data to evaluate on", inner=True),
+    Setting("eval.split", k.NAME, "another split of the training data, to evaluate on", inner=True),
     Setting("eval.data", k.SOURCES, "separate rows to evaluate on: a file, a dataset or a `data` block; a list is "
             "several sets, each with its own metrics", inner=True),
     Setting("eval.patience", k.INT, "stop the run after this many evaluations in a row without improvement; "
             "default never", low=1, high=10**6, inner=True),
-    Setting("eval.tasks", k.TASKS, "tasks of lm-evaluation-harness, for evaluate.sh: its names, or task files of "
-            "your own",
+    Setting("eval.tasks", k.TASKS, "tasks of lm-evaluation-harness that evaluate.sh runs: names such as `gsm8k`, or "
+            "your own task files",
             inner=True),
     Setting("eval.allow_code_execution", k.FLAG, "let tasks execute code that the model wrote, without a sandbox",
             inner=True),
@@ -329,7 +330,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("track", k.CHOICES, "experiment trackers", default=("none",), head=True,
             choices=("wandb", "trackio", "tensorboard", "mlflow", "swanlab", "clearml", "none"), args=("report_to",)),
     Setting("track.name", k.TEXT, "name of the run", inner=True, args=("run_name",)),
-    Setting("track.project", k.TEXT, "project of the tracker", inner=True, args=("project",)),
+    Setting("track.project", k.TEXT, "project in the tracker to which the run belongs", inner=True, args=("project",)),
     Setting("track.every", k.EVERY, "how often to log", default=k.Amount("count", 10), inner=True,
             args=("logging_steps", "logging_strategy")),
     *LAUNCH,
@@ -352,7 +353,7 @@ SOURCE_SETTINGS = {
     "columns": Setting("data.columns", k.NAMES, "columns of this source, in the order of the format"),
     "context": Setting("data.context", k.NAME, "column whose text is added to the prompt"),
     "format": evolve(BY_PATH["data.format"], inner=False),
-    "limit": Setting("data.limit", k.INT, "maximum number of rows to read, from the start", low=1),  # type: ignore[arg-type]
+    "limit": Setting("data.limit", k.INT, "maximum number of rows to read, from the start of the source", low=1),  # type: ignore[arg-type]
     "share": Setting("data.share", k.SHARE, "share of the mixture (30%); all sources have one, or none"),  # type: ignore[arg-type]
     "take": Setting("data.take", k.ROWS_OR_SHARE, "rows of the source to use: 1000, or 5%", low=0),  # type: ignore[arg-type]
 }

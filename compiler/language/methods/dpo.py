@@ -22,7 +22,7 @@ DPO = Method(
         "data.chat", "batch.padding_free", "memory.offload_activations",
     ),
     (
-        Setting("method.label_smoothing", k.REAL, "assumed share of flipped preferences", low=0,
+        Setting("method.label_smoothing", k.REAL, "share of preference pairs that are assumed to be flipped", low=0,
                 high=1, args=("label_smoothing",), methods=("dpo",), inner=True),
         Setting("method.rpo", k.REAL, "weight of an additional likelihood loss on the chosen answer (trl-0.18, "
                 "trl-0.24; elsewhere `loss = [sigmoid, sft]`)", low=0, args=("rpo_alpha",), methods=("dpo",),
