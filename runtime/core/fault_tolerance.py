@@ -36,7 +36,7 @@ class FaultTolerant(TrainerHooks):
     control: Any
     accelerator: Any
 
-    # Losses of steps, and losses that are not logged yet
+    # Methods about losses: those of a step, and those that are not logged yet
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """Run trl's step, record a loss that is not finite, and add losses that an earlier start has not logged."""
@@ -81,7 +81,7 @@ class FaultTolerant(TrainerHooks):
         for key, values in kept["metrics"].items():
             metrics_since(self)[key].extend(values)
 
-    # Agreement between processes
+    # Methods with which the processes agree
 
     def agree(self) -> None:
         """At the end of a step, agree with all processes on whether to stop, and whether a loss of any process was not
@@ -119,7 +119,7 @@ class FaultTolerant(TrainerHooks):
             "`nan = allow`"
         )
 
-    # Saving
+    # Methods that save
 
     def log_save_evaluate(self, follow: Callable[[], None]) -> None:
         """Log, evaluate and save after each step and each epoch; at the end of an epoch, save last.

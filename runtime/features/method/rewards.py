@@ -317,7 +317,7 @@ def problem(bundle: Bundle, reward: Function, columns: list[str]) -> str | None:
     """A sentence that says why this function cannot be called with these columns. None if it can be."""
     name = reward_calls.name_of(reward)
     if not bundle.stack["reward_async"] and iscoroutinefunction(reward):
-        return f"the reward {name} is asynchronous, which this trl cannot call"
+        return f"the reward {name} is asynchronous, which the installed trl cannot call"
     own = [one for one in columns if one not in ("prompt", "completion", "completion_ids")]
     given = [*bundle.stack["reward_given"], *own]
     try:

@@ -81,11 +81,12 @@ def _learned(column: str, ids: list[int], labels: list[int], where: str) -> dict
     other = next((one for one, label in zip(ids, labels, strict=True) if label not in (one, UNLEARNED)), None)
     if other is not None:
         raise RunError(
-            f"{where}: the label of the token {other} is another token, and this trl cannot train on such labels"
+            f"{where}: the label of the token {other} is another token, and the installed trl cannot train on such "
+            "labels"
         )
     if not column and UNLEARNED in labels:
         raise RunError(
-            f"{where}: the row excludes a token from the loss, but this trl learns every token with packing, "
+            f"{where}: the row excludes a token from the loss, but the installed trl learns every token with packing, "
             "padding_free or Liger"
         )
     mask = [int(one != UNLEARNED) for one in labels]

@@ -147,7 +147,7 @@ def counts(
         if count == 0:
             raise RunError(f"{source} has no row to train on: raise batch.seq if its rows do not fit, or remove it")
         if count <= out:
-            raise RunError(f"{source} has {count:,} rows, and {out:,} of them would be held out")
+            raise RunError(f"{source} has {count:,} rows, and the holdout takes {out:,}: no row is left to train on")
     lengths = [Fraction(count) / part for count, part in zip(left, parts, strict=True)]
     used = _divided(ceil(max(lengths)) if exhausted == "repeat" else floor(min(lengths)), parts)
     for source, count in zip(names, used, strict=True):

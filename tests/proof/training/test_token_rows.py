@@ -104,7 +104,7 @@ def test_parquet_rows_are_checked_by_the_run(warm: Warm, tmp_path: Path, target:
     if not load(target).facts.reads_labels:
         wrong["shifted"] = (
             [{"input_ids": [5, 6, 7], "labels": [6, 7, -100]}],
-            "is another token, and this trl cannot train on such labels",
+            "is another token, and the installed trl cannot train on such labels",
         )
     for name, (found, message) in wrong.items():
         datasets.Dataset.from_list(found).to_parquet(f"{warm.location}/{name}.parquet")
