@@ -39,7 +39,7 @@ SWITCHES = (
 )
 """Variables that change where a run looks for files. They are not secret."""
 COMPILING = 0.5
-"""Hours after which the compilation of an extension is taken to be dead. It takes minutes."""
+"""A lock older than this many hours was left by a compilation that died: a compilation takes minutes."""
 LOW = 20.0
 """GiB that should be free for downloads or results: weights and one checkpoint of a model with 1B parameters."""
 

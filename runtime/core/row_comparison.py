@@ -17,7 +17,7 @@ from .rows import FIELDS
 Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
 """A function of a mapped row that returns the row's conversations (see ``rows.RowFormat``)."""
 STRUCTURE = ("tool_calls", "tools", *REASONING)
-"""Keys of a message that a template may ignore. For each role, the first row with each set of them is compared."""
+"""Keys of a message that a template may ignore. For each role and set of these keys, the first row is compared."""
 END = "end"
 """The value of `Loss.how` for the second marker of a text: the first is after its first word, this before its last."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")

@@ -1,4 +1,4 @@
-"""A value to test each key with that an import of axolotl or LLaMA-Factory calls irrelevant.
+"""For each key that an import of axolotl or LLaMA-Factory calls irrelevant: a value with which the key is tested.
 
 `ask_irrelevant.py` gives the tool two files, one with the key at this value and one without the key, and records which
 of the tool's arguments differ: none, or only those about reporting or the machine. If the tool reads the key only
