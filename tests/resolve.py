@@ -54,7 +54,9 @@ is assumed to need torch and einops, as its setup.py states; whether it builds i
 def additions(stack: stacks.Stack, pins: Mapping[str, str]) -> str:
     """The packages of a bundle (with versions) that not every bundle of its stack has, as one text."""
     base = stack.requirements()
-    return ", ".join(f"{name} {pins[name]}" for name in sorted(pins) if base.get(name) != pins[name]) or "nothing"
+    return (
+        ", ".join(f"{name} {pins[name]}" for name in sorted(pins) if base.get(name) != pins[name]) or "no other package"
+    )
 
 
 def sets() -> dict[tuple[str, str], str]:
@@ -122,7 +124,7 @@ def table(results: Mapping[tuple[str, str], Mapping[str, str]]) -> str:
     lines = [f"| stack | in addition to its base | {versions} |", "|---|---|" + "---|" * len(PYTHONS)]
     reasons = []
     for (stack, what), by_python in results.items():
-        cells = ["does not resolve" if by_python[one] else "resolves" for one in PYTHONS]
+        cells = [f"{'does not resolve' if by_python[one] else 'resolves'} on Python {one}" for one in PYTHONS]
         lines.append(f"| {stack} | {what} | {' | '.join(cells)} |")
         for python, reason in by_python.items():
             if reason:

@@ -53,10 +53,15 @@ def _head(stack: Stack) -> str:
 def _pins(stack: Stack) -> str:
     always = stack.requirements()
     extras = {one: [extra for extra, packages in stack.extras.items() if one in packages] for one in stack.pins}
-    rows = [(f"`{one}`", version, ", ".join(extras[one]) or "always") for one, version in stack.pins.items()]
+    rows = [
+        (f"`{one}`", version, f"for bundles with {' or '.join(extras[one])}" if extras[one] else "for every bundle")
+        for one, version in stack.pins.items()
+    ]
     with_vllm = stack.requirements(vllm=True)
     rows += [
-        (f"`{one}`", version, "with `method(vllm)`") for one, version in with_vllm.items() if always.get(one) != version
+        (f"`{one}`", version, "for bundles with `method(vllm)`")
+        for one, version in with_vllm.items()
+        if always.get(one) != version
     ]
     return "## Packages\n\nA bundle's `requirements.txt` pins these versions.\n\n" + _table(
         ("package", "version", "when"), *rows
@@ -67,7 +72,7 @@ def _methods(stack: Stack) -> str:
     rows = []
     for method in METHODS:
         why = stack.refused(method)
-        losses = ", ".join(f"`{one}`" for one in stack.losses(method)) or "no choice"
+        losses = ", ".join(f"`{one}`" for one in stack.losses(method)) or "its loss cannot be chosen"
         rows.append(
             (f"`{method}`", f"refused: {why}", "") if why else (f"`{method}`", f"`{stack.config(method)}`", losses)
         )
@@ -121,7 +126,8 @@ def _refused(stack: Stack) -> str:
         ("rule", "what it checks", "other stacks"), *rows
     )
     missing = [
-        (f"`{name}`", "it has no replacement" if why == "no equivalent" else why) for name, why in stack.removed.items()
+        (f"`{name}`", "not in this version, and nothing replaces it" if why == "no equivalent" else why)
+        for name, why in stack.removed.items()
     ]
     missing = [row for row in missing if row[0].strip("`") not in {arg for one in TABLE for arg in one.args}]
     return text + (
