@@ -215,7 +215,8 @@ def _prepared(bundle: Any, folder: str) -> dict[str, Any]:
 
     datasets.disable_progress_bars()
     datasets.disable_caching()  # Shuffles and selections are not stored, because the run repeats them.
-    made.check = lambda *_: None  # A tiny model on a CPU is not as the bundle states.
+    # The check of what the libraries built is left out, because a tiny model on a CPU is not as the bundle states.
+    made.check = lambda *_: None
     args = arguments.build_arguments(bundle)
     tokenizer = load_tokenizer(bundle)
     calls: list[dict[str, Any]] = []

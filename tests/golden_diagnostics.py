@@ -1,7 +1,7 @@
 """Golden diagnostics: for each code, a file with a spec that gets this code, and with the output of `xpc check` for
 this spec.
 
-python tests/golden_diagnostics.py writes golden/diagnostics, and removes files without a case
+`python tests/golden_diagnostics.py` writes golden/diagnostics, and removes files that have no case anymore.
 
 tests/pipeline/test_goldens.py and tests/rules/core/test_rules.py compare these files with today's output.
 """

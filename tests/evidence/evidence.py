@@ -86,7 +86,8 @@ def effect(proof: Proof) -> str:
         return f"{proof.raises} if {measure} is called {{after}}"
     if proof.raises or proof.warns:
         return (proof.raises or "a library's warning") + " {}"
-    return f"no error, but {measure}, called {{after}}, differs between the rejected and the accepted spec"
+    differs = "returns different results for the rejected and the accepted spec"
+    return f"no error, but {measure}, called {{after}}, {differs}"
 
 
 def proof_of(outcome: TableRow, code: str) -> str:

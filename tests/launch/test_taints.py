@@ -31,7 +31,7 @@ def takes(kind: str, text: str) -> bool:
         text=True, capture_output=True, timeout=HUNG,
     )  # fmt: skip
     assert done.returncode, done.stdout
-    refused = "was refused" in done.stderr  # the text is that of a refused connection, not of a refused argument
+    refused = "was refused" in done.stderr  # the connection was refused, not the argument
     assert refused or "invalid" in done.stderr or "required" in done.stderr, done.stderr
     return refused
 

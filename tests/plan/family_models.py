@@ -44,7 +44,8 @@ ONE_KEY = ("gpt_bigcode",)
 GROUPED = ("falcon", "phi3", "cohere", "cohere2")
 """Families with heads x head width = hidden size in which each group of query heads shares a key head."""
 ROTATED_HALF = ("glm", "glm4")
-"""Families that repeat the angles of a half-rotated head in each layer; these bytes grow with the width of a head."""
+"""Families that rotate half of each head and copy the angles in each layer. The copies grow with the width of a head.
+"""
 MIXTURES = ("mixtral", "qwen3_moe", "gpt_oss")
 WINDOWED = (
     "cohere2", "cwm", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "mixtral", "olmo3", "phi3",

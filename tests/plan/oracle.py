@@ -137,8 +137,8 @@ def expands_keys() -> bool:
     """With grouped-query attention, whether this version of transformers repeats keys and values for every query head
     before it calls torch's own attention (sdpa).
 
-    Versions before 4.54 do. Flash attention gets the keys without repeats, so in these versions it saves less than
-    torch's own attention.
+    Versions before 4.54 do. Flash attention gets the keys without repeats, so in these versions autograd keeps fewer
+    bytes for it than for torch's own attention.
     """
     from transformers.integrations import sdpa_attention
 

@@ -40,7 +40,9 @@ LOCAL_ROWS = (
     ("data(bf16)", "it belongs to `precision`: write `bf16` outside of `data`"),
     ("data(foo)", 'name the block `"train.jsonl"`, or write `on foo`'),
 )
-"""A name after `data` is the title of a block, unless it is a name of the language."""
+"""A name in the brackets of `data`, with the expected help. A name of the language, such as `packing`, belongs to
+another clause. Any other name is taken for the name of a block.
+"""
 
 
 @pytest.mark.parametrize(("line", "help"), PART_OF_A_NAME + CHOICE_OF_A_SETTING + CLAUSES)

@@ -262,7 +262,7 @@ def told_in_page(text: str, right: str) -> bool:
 
 
 def missed(tool: str, typed: str, right: tuple[str, ...]) -> str:
-    """Return the compiler's finding as text if it does not give a correct answer; otherwise ""."""
+    """Return "" if the compiler's finding is a correct answer to the typed text, otherwise the finding as text."""
     if tool == "pages":
         right_answer = any(told_in_page(f"{typed}\n", one) for one in right)
         return "" if right_answer else "; ".join(f"{one.message}: {one.help}" for one in findings(f"{typed}\n"))

@@ -140,7 +140,7 @@ def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, Any]:
 
 
 def compares(bundle: Bundle) -> bool:
-    """Whether the reference gets a frozen adapter, because the method compares with the base (PiSSA, OLoRA, LoftQ)."""
+    """Whether the method compares with a reference model, which then gets a frozen adapter (PiSSA, OLoRA, LoftQ)."""
     assert bundle.lora is not None
     return bool(bundle.lora.get("reference"))
 

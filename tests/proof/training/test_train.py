@@ -21,7 +21,7 @@ SEEN = {"one": "one process", "ddp": "2 processes, DDP"}
 
 
 def on_default(name: str) -> bool:
-    """Strategies to train daily, on the default stack. On other stacks, test_train_methods.py trains."""
+    """Whether `make test` trains with this strategy: only on the default stack (see also test_train_methods.py)."""
     return STRATEGIES[name][2] == DEFAULT
 
 
