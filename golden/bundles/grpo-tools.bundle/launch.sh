@@ -133,6 +133,19 @@ if [ -n "${XPC_STAGED:-}" ]; then
   unset TRANSFORMERS_CACHE # transformers before 5 prefers it
 fi
 
+# torch compiles DeepSpeed's extensions when the run starts, and holds a lock open meanwhile. For the lock of a
+# compilation that was killed, it waits without an end.
+locks=${TORCH_EXTENSIONS_DIR:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/torch_extensions}
+while IFS= read -r lock; do
+  since=$(stat -c %Y -- "$lock" 2>/dev/null) || continue
+  opened=$(ls -l /proc/[0-9]*/fd 2>/dev/null) || true
+  if [[ "$opened" != *"-> $lock"* ]]; then
+    printf 'launch.sh: %s is %d minutes old, and no process here compiles: unless another machine does, ' \
+      "$lock" "$((($(date +%s) - since) / 60))" >&2
+    echo 'remove this file, because the run may wait for it without an end' >&2
+  fi
+done < <(find "$(readlink -f -- "$locks")" -maxdepth 3 -name lock -type f -mmin +1 2>/dev/null)
+
 # All checks in one plain process; before a launch the launcher itself runs them.
 if [ "$only_preflight" = true ]; then
   exec "$python" "$here/trainer/main.py" --preflight
