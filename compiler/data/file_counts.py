@@ -14,8 +14,8 @@ CONSTANT = "constant:"
 """The prefix of a property: `constant:question` means that all rows have the same text or turns in the column
 `question`.
 """
-ANSWER = "answer"
-"""The end of the property `constant:answer`: the last turn is the same in all conversations."""
+LAST_TURN = ""
+"""The end of the property `constant:`: the last turn is the same in all conversations. No column has this name."""
 LONGEST, MANY = 64, 4096
 """The largest number of columns that are compared, and the largest number of different last tokens that are counted."""
 LINE = range(50, 101)
@@ -60,7 +60,7 @@ class FileCounts:
             texts = {key: value for key, value in row.items() if isinstance(value, str | list) and value}
             self._same = dict(list(texts.items())[:LONGEST])
             if (last := self._last(values)) is not None:
-                self._same[""] = last
+                self._same[LAST_TURN] = last
         for name in list(self._same):
             value = row.get(name) if name else self._last(values)
             if value != self._same[name]:
@@ -95,14 +95,14 @@ class FileCounts:
         """The properties that the rows together have, as tallies:
 
         - `constant:COLUMN`: the file has at least two rows, and all have the same text or turns in this column
-        - `constant:answer`: the file has at least two conversations, and all have the same last turn
+        - `constant:`: the file has at least two conversations, and all have the same last turn
         - `prompt_again`: rows with the same prompt as an earlier row
         - `various_ends`: the tokenized rows have different lengths, and no token ends a tenth of them or more
         - `wrapped`: lines whose sentence continues on the next line, which begins with a lowercase letter
         - `objects`: every text is a JSON object
         """
         same = self._same if self._rows > 1 else ()
-        whole = {CONSTANT + (name or ANSWER): Tally(self._rows, 0) for name in same}
+        whole = {CONSTANT + name: Tally(self._rows, 0) for name in same}
         if self._again.count:
             whole["prompt_again"] = self._again
         if len(self._lengths) > 1 and 10 * max(self._ends.values(), default=0) < sum(self._ends.values()):

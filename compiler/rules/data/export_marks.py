@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.data import rows
 from xpc.compiler.data.export_marks import CONTROL
-from xpc.compiler.data.file_counts import ANSWER, CONSTANT
+from xpc.compiler.data.file_counts import CONSTANT, LAST_TURN
 from xpc.compiler.rules.core.conditions import surveyed
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.data.plain_text import chats
@@ -181,7 +181,7 @@ def one_answer(spec: Spec) -> Iterator[Finding]:
         names, count = rows.columns(source), 1 if source.shape != "preference" else 2
         answers = names[-count:] if source.shape != "unpaired" else names[-2:-1]
         turns = source.shape in ("messages", "conversations")
-        answers = (ANSWER,) if turns else answers
+        answers = (LAST_TURN,) if turns else answers
         same = next((name for name in answers if CONSTANT + name in found.tallies), None)
         if same is not None and found.count("empty_answer") < found.rows:
             what = "last turn" if turns else f"column `{same}`"
