@@ -127,6 +127,10 @@ class Draft:
             why = "; ".join(dict.fromkeys(one for one in (old.why, why) if one))
         self.outcomes[name] = KeyOutcome(entry.key, shown(entry), entry.file, entry.line, outcome, to, why)
 
+    def handled(self, entry: Entry) -> bool:
+        """Whether it is already recorded how a key is handled."""
+        return (entry.file, entry.key) in self.outcomes
+
     def note(self, entry: Entry | None, why: str) -> None:
         """Record that a key has no effect, and why."""
         self.mark(entry, IRRELEVANT, why=why)
@@ -242,8 +246,7 @@ class Draft:
     def raw(self, path: str, typed: str, entry: Entry | None) -> None:
         """Set a setting to a value that is already text of the spec, without checking it."""
         self.settings[path] = SettingText(typed, entry)
-        if entry is not None:
-            self.mark(entry, MAPPED, f"{path} = {typed}")
+        self.mark(entry, MAPPED, f"{path} = {typed}")
 
     def default(self, path: str, value: object, why: str) -> None:
         """Set a setting to the imported tool's default, unless the setting has a value or xpc has the same default."""
@@ -328,20 +331,17 @@ class Draft:
         has handled some of the keys in its mapping, handle only the remaining ones. `begun` contains keys, each with
         its file, in which an importer has handled a key.
         """
-        if (entry.file, entry.key) in self.outcomes:
+        if self.handled(entry):
             return
         inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
-        inner_outcome = any((one.file, one.key) in self.outcomes for one in inside)
+        inner_outcome = any(self.handled(one) for one in inside)
         if inner_outcome or (entry.file, entry.key) in begun:
             for one in inside:
                 self._settle(one, known, refused, begun)
             return
         last = entry.key.rpartition(".")[2]
         if last in refused:
-            if entry.off:
-                self.note(entry, "it is off")
-            else:
-                self.error(entry, refused[last])
+            self.error(self.on(entry), refused[last])
         elif entry.value is None:
             self.note(entry, NULL if last in known else "null: no value")
         else:

@@ -49,7 +49,7 @@ def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machin
     if "fp8_config" in table:
         float8.block(draft, table["fp8_config"], mixed)
     for key, one in table.items():
-        if (one.file, one.key) in draft.outcomes or one.mapping:
+        if draft.handled(one) or one.mapping:
             continue
         if key in KEYS:
             draft.note(one, KEYS[key].irrelevant)

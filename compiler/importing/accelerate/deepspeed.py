@@ -76,7 +76,7 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
     """Handle a DeepSpeed key for which there is no setting: keep it under `extra` with its dotted name, or report why
     it has no effect.
     """
-    if (entry.file, entry.key) in draft.outcomes:
+    if draft.handled(entry):
         return
     if entry.value == "auto":
         draft.note(entry, AUTO)
@@ -106,13 +106,8 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
     elif name.endswith("stage3_gather_16bit_weights_on_model_save") and boolean(entry):
         draft.note(entry, "a bundle states the same")
     elif not draft.keep_in_extra("deepspeed", name, entry):
-        if entry.off:
-            draft.note(entry, "it is off")
-        else:
-            draft.error(
-                entry,
-                f"the DeepSpeed of {draft.stack.name} has no such key, or a setting of the spec decides its value",
-            )
+        why = f"the DeepSpeed of {draft.stack.name} has no such key, or a setting of the spec decides its value"
+        draft.error(draft.on(entry), why)
 
 
 def precision(draft: Draft, table: Entries) -> None:
@@ -147,7 +142,7 @@ def precision(draft: Draft, table: Entries) -> None:
         one = table["fp16"].mapping[inner]
         row = KEYS.get(f"fp16.{inner}")
         usual = row.usual[0] if row is not None and row.usual else None
-        if (one.file, one.key) not in draft.outcomes and usual == number(one):
+        if not draft.handled(one) and usual == number(one):
             draft.note(one, "a bundle states the same")
 
 
@@ -327,7 +322,7 @@ def inline(draft: Draft, block: Entry, value: object = None) -> None:
         draft.keep_in_extra("deepspeed", "zero_optimization.stage3_gather_16bit_weights_on_model_save", saved)
     irrelevant = load("accelerate/keys.toml").block("deepspeed_config").column("irrelevant")
     for name, one in table.items():
-        if (one.file, one.key) in draft.outcomes:
+        if draft.handled(one):
             continue
         if name in irrelevant:
             draft.note(one, irrelevant[name])

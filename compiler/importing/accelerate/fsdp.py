@@ -74,7 +74,7 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
     elif again is not None:
         draft.note(again, "`gradient_checkpointing` decides")
     for key, one in table.items():
-        if (one.file, one.key) in draft.outcomes:
+        if draft.handled(one):
             continue
         row = KEYS.get(f"fsdp_config.{key}")
         if one.empty:
@@ -105,7 +105,7 @@ def mesh(draft: Draft, block: Entry | None) -> None:
         if shard is not None and integer(shard):
             draft.put("strategy.shard", (integer(shard) or 1) * (parallel or 1), shard)
     for key, one in table.items():
-        if (one.file, one.key) in draft.outcomes:
+        if draft.handled(one):
             continue
         if key in ("dp_replicate_size", "dp_shard_size", "cp_size", "tp_size", "sp_size") and (
             integer(one) in (0, 1, None) or key == "dp_shard_size"

@@ -123,7 +123,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
         )
     each = [corpus.source(draft, name, table.get("name"), table.get("split")) for name in names]
     shape, columns = _shape(draft, table, word, kind or entry)
-    if kind is not None and (kind.file, kind.key) not in draft.outcomes:
+    if kind is not None and not draft.handled(kind):
         draft.mark(kind, "mapped", f"data {{ format = {shape} }}")
     part = axolotl_rows.part(draft, table, named)
     for found in each:
@@ -185,12 +185,8 @@ def _shape(draft: Draft, table: Entries, word: str, location: Entry) -> tuple[st
         )
         shape = _messages(draft, table, word.startswith("sharegpt"), location)
         return shape, (name,) if (name,) != SHAPES[shape] else ()
-    if word in ("alpaca", "alpaca:instruct"):  # the spec's format `alpaca` makes the same prompts
-        draft.differs(
-            "datasets.type",
-            "axolotl tokenizes the question and the answer separately; the spec tokenizes both together: the first "
-            "tokens of an answer that begins with a newline may differ",
-        )
+    if word in ("alpaca", "alpaca:instruct"):  # the spec's format `alpaca` has these prompts
+        axolotl_words.tokenized_apart(draft)
         return "alpaca", ()
     prompted = axolotl_words.shaped(draft, word, location) if location.key.endswith("type") else None
     if prompted is not None:
@@ -344,7 +340,7 @@ def _mapped(table: Entries, key: str, older: str) -> str:
 def _other_keys(draft: Draft, table: Entries) -> None:
     irrelevant = axolotl_keys.KEYS.block("datasets").column("irrelevant")
     for key, one in table.items():
-        if (one.file, one.key) in draft.outcomes:
+        if draft.handled(one):
             continue
         if key in ("message_property_mappings", "roles"):
             for part in one.mapping.values():

@@ -51,7 +51,7 @@ def intervals(draft: Draft, named: Entries) -> None:
             switches.every(word, None, Amount("count", 500), draft, path)
         elif path == "save.every":
             draft.default(path, EPOCH, "not set: axolotl saves after each epoch")
-        for entry in [one for one in given if (one.file, one.key) not in draft.outcomes]:
+        for entry in [one for one in given if not draft.handled(one)]:
             draft.mark(entry, "mapped", path) if not entry.empty else draft.note(entry, NULL)
     if evaluates and not draft.has("eval.every"):
         draft.warn(

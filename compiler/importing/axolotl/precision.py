@@ -104,9 +104,8 @@ def memory(draft: Draft, named: Entries) -> None:
             "weights, inputs may have none, so the spec uses the other implementation, which gives the same numbers",
             entry,
         )
-    if away is not None and away.off:
-        draft.note(away, "it is off")
-    elif away is not None and on and draft.method == "sft":
+    away = draft.on(away)
+    if away is not None and on and draft.method == "sft":
         draft.note(away, "activations are recomputed")
         draft.warn(away, "activations are recomputed instead of offloaded: this changes memory, not the loss")
     elif away is not None:

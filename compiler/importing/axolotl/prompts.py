@@ -131,9 +131,14 @@ def shaped(draft: Draft, word: str, location: Entry) -> tuple[str, ...] | None:
     draft.put("data.prompt_template", made, location)
     for one in location.mapping.values():
         draft.mark(one, "mapped", "data { prompt_template }")
+    tokenized_apart(draft)
+    return (prompt.instruction, prompt.output)
+
+
+def tokenized_apart(draft: Draft) -> None:
+    """Record that axolotl tokenizes questions and answers of such rows separately."""
     draft.differs(
         "datasets.type",
         "axolotl tokenizes the question and the answer separately; the spec tokenizes both together: the first "
         "tokens of an answer that begins with a newline may differ",
     )
-    return (prompt.instruction, prompt.output)

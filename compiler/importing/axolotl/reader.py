@@ -86,7 +86,7 @@ def _start(entries: Entries, overrides: Overrides) -> tuple[Draft, Entries]:
     if rl is not None and word and not METHODS.get(word):
         draft.error(rl, "the language has no such method", "it has dpo, orpo, cpo, kto and grpo")
     for one in (rl, reward):
-        if one is not None and (one.file, one.key) not in draft.outcomes:
+        if one is not None and not draft.handled(one):
             draft.mark(one, "mapped", f"method {method}")
     if "val_set_size" in entries and has_needed(entries, "pretraining_dataset"):
         draft.note(entries["val_set_size"], "axolotl streams a `pretraining_dataset`, and holds out no rows of it")
@@ -194,7 +194,7 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, found: Machine
         if shard is not None and integer(shard):
             draft.put("strategy.shard", (integer(shard) or 1) * parallel, shard)
     for one in (shard, replicate, context):
-        if one is not None and (one.file, one.key) not in draft.outcomes:
+        if one is not None and not draft.handled(one):
             draft.note(one, "a bundle derives the size of this group from the strategy and the number of processes")
     workers = named.get("ray_num_workers")
     if workers is not None:

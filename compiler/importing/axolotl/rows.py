@@ -52,11 +52,9 @@ def _prepared(draft: Draft, entry: Entry | None) -> None:
     In sft and for reward models, it means that the rows are already prepared (images or tokens); such rows are not
     imported, so the key is an error.
     """
-    if entry is None:
+    if draft.on(entry) is None:
         return
-    if entry.off:
-        draft.note(entry, "it is off")
-    elif draft.method in ("sft", "reward"):
+    if draft.method in ("sft", "reward"):
         draft.error(entry, "axolotl passes the rows to the trainer unchanged, as images or tokens, and such rows are "
                     "not imported")  # fmt: skip
     elif METHODS[draft.method].generates:

@@ -93,7 +93,7 @@ def imported(line: Line, entries: Entries, overrides: Overrides) -> Script:
     named = {"config"} if any(str(n) in launch.used for n in range(1, len(line.rest) + 1)) else set()
     _report_words(draft, line, launch.used)
     for key, one in entries.items():
-        if (one.file, one.key) not in draft.outcomes and key not in explained:
+        if not draft.handled(one) and key not in explained:
             _report_argument(draft, line, key, one, launch.used | named)
     return Script(draft, by_names, None, launch.declared)
 

@@ -349,7 +349,7 @@ def _environment(draft: Draft, name: str, entry: Entry) -> None:
     """Record how an environment variable that the script sets was imported."""
     if name in ENVIRONMENT:
         draft.mark(entry, "mapped", ENVIRONMENT[name])
-    elif (entry.file, entry.key) not in draft.outcomes:
+    elif not draft.handled(entry):
         draft.note(entry, "the environment of the launch")
 
 

@@ -66,7 +66,7 @@ def factory(line: Line, inside: Entries, overrides: Overrides) -> Draft:
     )
     draft = llamafactory(entries, line.file, joined)
     for over in overridden:
-        if (over.file, over.key) not in draft.outcomes:
+        if not draft.handled(over):
             draft.note(over, f"line {entries[over.key].line} of the command overrides it")
     if counted is not None and count:
         draft.mark(counted, "mapped", "hardware")

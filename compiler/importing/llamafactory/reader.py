@@ -153,8 +153,7 @@ def _without_setting(draft: Draft, entries: Entries, named: Entries, word: str) 
 
 def _precision(draft: Draft, named: Entries, stated_method: str | None) -> None:
     pure, half, other = named.get("pure_bf16"), named.get("bf16"), named.get("fp16")
-    if other is not None and other.off:
-        draft.note(other, "it is off")
+    draft.on(other)
     for one in (half, pure):
         if one is not None and boolean(one):
             draft.put("precision", "bf16", one)
@@ -279,16 +278,12 @@ def _kernels(draft: Draft, named: Entries) -> None:
     if draft.on(norms):
         why = "LLaMA-Factory keeps the weights of norms in fp32; the spec keeps them in the dtype of the other weights"
         draft.drop("upcast_layernorm", why, norms)
-    each, host, fast = (named.get(key) for key in ("eval_on_each_dataset", "use_unsloth_gc", "use_unsloth"))
-    for one in (each, host, fast):
-        if one is not None and one.off:
-            draft.note(one, "it is off")
-    if each is not None and not each.off:
-        draft.error(each, "the language has no such setting")
-    if host is not None and not host.off:
+    each, host, fast = (draft.on(named.get(key)) for key in ("eval_on_each_dataset", "use_unsloth_gc", "use_unsloth"))
+    draft.error(each, "the language has no such setting")
+    if host is not None:
         why = "LLaMA-Factory keeps each layer's input in host memory; the spec keeps it on the GPU: equal results"
         draft.drop("use_unsloth_gc", why, host)
-    if fast is not None and not fast.off:
+    if fast is not None:
         why = "LLaMA-Factory runs the model with Unsloth's kernels; the spec uses those of transformers"
         draft.drop("use_unsloth", why, fast)
 

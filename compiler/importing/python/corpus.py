@@ -187,8 +187,7 @@ def _unread(draft: Draft, found: Entry | None, reason: tuple[str, str]) -> None:
     """Report the script's own collator (`found`) as an error. `reason` is a pair: the reason and the help. Unreadable
     rows are reported with the same pair, so that `--partial` makes a single decision of both errors.
     """
-    if found is not None:
-        draft.error(found, *reason)
+    draft.error(found, *reason)
 
 
 def _problems(

@@ -105,8 +105,7 @@ def _unevaluated(draft: Draft, entries: Entries, found: Entry, why: str) -> None
     draft.reserve(found, "eval { data = ... }", f"{why}, and the spec evaluates nothing")
     for name in EVALUATION:
         one = entries.values.pop(name, None)
-        if one is not None:
-            draft.note(one, "nothing is evaluated")
+        draft.note(one, "nothing is evaluated")
 
 
 def _files(chain: Chain) -> object:

@@ -341,8 +341,7 @@ def _settle(draft: Draft, entries: Entries) -> None:
         else:
             draft.error(one, why)
     target = entries.values.pop("max_target_length", None)
-    if target is not None:
-        draft.note(target, KEYS["trainer.max_target_length"].irrelevant)
+    draft.note(target, KEYS["trainer.max_target_length"].irrelevant)
     for name in entries.own:
         draft.note(entries.own[name], "a field of the script's own class")
     for key, given in entries.others:

@@ -55,8 +55,7 @@ def write(
         return
     values = list(given.value) if isinstance(given.value, list | tuple) else [given.value]
     found = _found(draft, machine, values, _weights(draft, weights, len(values)), given.location, overrides)
-    if weights is not None:
-        draft.mark(weights, "mapped", "method.rewards")
+    draft.mark(weights, "mapped", "method.rewards")
     if not found.weighted:
         reward_wrappers.write(draft, data, [], {})
         return

@@ -335,7 +335,7 @@ def _rows(draft: Draft, named: Entries) -> None:
                      ("ignore_bias_buffers", "a workaround for one model's buffers"),
                      ("test_split_size", "there is no mixture")):  # fmt: skip
         one = named.get(key)
-        if one is not None and (one.file, one.key) not in draft.outcomes:
+        if one is not None and not draft.handled(one):
             draft.note(one, why)
     made = named.get("preprocessed_path")
     if made is not None and not made.empty:

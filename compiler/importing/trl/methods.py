@@ -118,9 +118,9 @@ def _loss(draft: Draft, named: Entries) -> None:
         draft.note(entry, NULL)
     elif entry is not None and draft.method == "sft" and entry.value == "nll":
         draft.note(entry, f"the one loss of {draft.stack.name}")
-    if weights is not None and (weights.file, weights.key) not in draft.outcomes and weights.empty:
+    if weights is not None and not draft.handled(weights) and weights.empty:
         draft.note(weights, NULL)
-    missing = rpo is not None and (rpo.file, rpo.key) not in draft.outcomes and "sft" in losses
+    missing = rpo is not None and not draft.handled(rpo) and "sft" in losses
     if missing and rpo is not None and number(rpo) and "rpo_alpha" not in _fields(draft):
         draft.put("method.loss", (Weighted("sigmoid", 1.0), Weighted("sft", number(rpo))), rpo)
 
@@ -156,7 +156,7 @@ def _of_vllm(draft: Draft, named: Entries) -> None:
     for name in ("vllm_server_host", "vllm_server_base_url", "vllm_device", "vllm_dtype", "vllm_max_model_len",
                  "vllm_enforce_eager", "vllm_enable_prefix_caching"):  # fmt: skip
         one = named.get(name)
-        if one is None or (one.file, one.key) in draft.outcomes or not METHODS[draft.method].grouped:
+        if one is None or draft.handled(one) or not METHODS[draft.method].grouped:
             continue
         if one.off or named.get("use_vllm") is None or named["use_vllm"].off:
             draft.note(one, "`use_vllm` is not on")
@@ -236,7 +236,7 @@ def _rewards(draft: Draft, named: Entries) -> None:
             draft.warn(entry, f"{listed}: no registered reward function", f"write it in {locations} next to the spec")
     for key, (reward, _) in ARGUMENTS.items():
         one = named.get(key)
-        if one is not None and (one.file, one.key) not in draft.outcomes:
+        if one is not None and not draft.handled(one):
             draft.note(one, f"only the reward `{reward}` reads it, and the run does not use that reward")
     KEYS.apply_usual(draft, named)
     for name in EXECUTED:

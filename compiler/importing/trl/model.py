@@ -143,8 +143,7 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     elif bits:
         draft.put("lora.bits", bits, four if bits == 4 else eight)
     for one in (four, eight):
-        if one is not None and one.off:
-            draft.note(one, "it is off")
+        draft.on(one)
     for (name, path), usual in zip(LORA.items(), OTHER_SHAPES[other] if other else native):
         draft.setting(path, named.get(name))
         if usual is not None and not draft.has("lora.from"):  # a continued adapter keeps its rank and alpha

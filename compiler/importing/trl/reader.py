@@ -294,10 +294,8 @@ def shard(draft: Draft, named: Entries, overrides: Overrides, found: Machines) -
     if overrides.deepspeed is not None:
         zeros.zero(draft, overrides.deepspeed)
         draft.mark(own, "mapped", "strategy", "the file that `--deepspeed` names")
-    elif own is not None and not own.off:
-        sharding.named_file(draft, own, overrides)
-    elif own is not None:
-        draft.note(own, "it is off")
+    elif (file := draft.on(own)) is not None:
+        sharding.named_file(draft, file, overrides)
     trainer_fsdp(draft, named)
     if overrides.accelerate is not None:
         sharding.accelerate(draft, overrides.accelerate, overrides, found)

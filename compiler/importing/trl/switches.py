@@ -88,9 +88,9 @@ def patience(draft: Draft, entry: Entry | None) -> None:
     not evaluate, a patience is an error.
     """
     often = draft.settings.get("eval.every")
-    if entry is None or entry.off:
-        draft.note(entry, "it is off")
-    elif often is None or often.text == "never":
+    if draft.on(entry) is None:
+        return
+    if often is None or often.text == "never":
         draft.error(entry, "nothing is evaluated, so it cannot apply")
     else:
         draft.setting("eval.patience", entry)
@@ -258,10 +258,8 @@ def switches(draft: Draft, named: Entries) -> None:
     grouped = named.get("group_by_length")
     if grouped is not None:
         _grouped(draft, grouped)
-    older, attention = named.get("use_flash_attention_2"), named.get("attn_implementation")
-    if older is not None and older.off:
-        draft.note(older, "it is off")
-    elif older is not None and attention is not None and not attention.empty:
+    older, attention = draft.on(named.get("use_flash_attention_2")), named.get("attn_implementation")
+    if older is not None and attention is not None and not attention.empty:
         draft.note(older, "`attn_implementation` decides")
     elif older is not None:  # older files of the alignment handbook have `use_flash_attention_2`
         draft.put("model.attn", "flash2", older)

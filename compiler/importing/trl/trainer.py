@@ -66,7 +66,7 @@ def arguments(draft: Draft, entries: Entries) -> None:
                  online.online):  # fmt: skip
         part(draft, named)
     for name, entry in named.items():
-        if (entry.file, entry.key) not in draft.outcomes:
+        if not draft.handled(entry):
             one(draft, name, entry)
 
 
@@ -89,7 +89,7 @@ def one(draft: Draft, name: str, entry: Entry) -> None:
     elif name in KEYS.column("irrelevant"):
         draft.note(entry, KEYS[name].irrelevant)
     elif name in KEYS.column("refused"):
-        draft.note(entry, "it is off") if entry.off else draft.error(entry, KEYS[name].refused)
+        draft.error(draft.on(entry), KEYS[name].refused)
     elif not draft.keep_in_extra("trl", name, entry, _stated(draft.stack, draft.method, name)):
         missing = draft.stack.removed.get(name) or draft.stack.omitted(draft.stack.config(draft.method)).get(name)
         if missing and (entry.off or "cannot change numbers" in missing):
