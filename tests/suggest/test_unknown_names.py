@@ -49,6 +49,7 @@ import re
 import tomllib
 import zlib
 from functools import cache
+from glob import glob
 
 import pytest
 from compile_support import checked, edited
@@ -299,44 +300,7 @@ def misled(tool: str, typed: str, right: tuple[str, ...]) -> str:
 
 
 ROWS = rows("unknown_names.toml")
-LATER = [
-    row
-    for name in (
-        "shapes",
-        "later",
-        "blind",
-        "second",
-        "third",
-        "fourth",
-        "fifth",
-        "sixth",
-        "seventh",
-        "eighth",
-        "ninth",
-        "tenth",
-        "eleventh",
-        "twelfth",
-        "thirteenth",
-        "fourteenth",
-        "fifteenth",
-        "sixteenth",
-        "seventeenth",
-        "eighteenth",
-        "nineteenth",
-        "twentieth",
-        "twentyfirst",
-        "twentysecond",
-        "twentythird",
-        "twentyfourth",
-        "twentyfifth",
-        "twentysixth",
-        "twentyseventh",
-        "twentyeighth",
-        "twentyninth",
-        "thirtieth",
-    )
-    for row in rows(f"unknown_names_{name}.toml")
-]
+LATER = [row for path in sorted(glob(os.path.join(HERE, "unknown_names_*.toml"))) for row in rows(path)]
 
 
 @pytest.mark.parametrize("part", nightly_but(range(3), lambda part: part == 0))
