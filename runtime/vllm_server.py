@@ -13,9 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 if not __package__:
-    _folder = os.path.dirname(os.path.abspath(__file__))
-    sys.path[0] = os.path.dirname(_folder)
-    __package__ = os.path.basename(_folder)
+    sys.path[0], __package__ = os.path.split(os.path.dirname(os.path.abspath(__file__)))
     _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # read no bytecode of this folder (see __init__.py)
     __import__(__package__)
     sys.pycache_prefix = _kept
