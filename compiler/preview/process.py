@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 
+from xpc.compiler import stacks
 from xpc.compiler.data import rows
 from xpc.compiler.data.preview_counts import keep, sentence
 from xpc.compiler.files.bundle import write
@@ -154,6 +155,15 @@ def progress(sentence: str) -> None:
     sys.stderr.flush()
 
 
+def _other_stack(trl: str | None) -> str:
+    """How to move a spec to the stack whose version of TRL is installed; "" if there is no such stack."""
+    for name in stacks.names():
+        stack = stacks.load(name)
+        if stack is not None and stack.pins["trl"] == trl:
+            return f", or move a copy of the spec to {name}: `xpc upgrade COPY --target {name} --write`"
+    return ""
+
+
 def interpreter(spec: Spec, python: str | None) -> str:
     """The Python interpreter that has the training packages of a spec's target. Raises UsageError."""
     stack = spec.stack
@@ -166,6 +176,7 @@ def interpreter(spec: Spec, python: str | None) -> str:
         has = f"has trl {own}" if own else "has no trl"
         raise UsageError(
             f"the trainer of {stack.name} needs trl {pinned}, and this interpreter {has}: name one with --python PATH"
+            + _other_stack(own)
         )
     found = shutil.which(named)
     if found is None:

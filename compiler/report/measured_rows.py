@@ -156,6 +156,8 @@ def _utilisation(run: RunRecord | None, one: BundleRecord | None) -> Row:
         row = evolve(
             row, actual=f"{speed / 1e12:.3g} TFLOP/s of a process", why="the peak TFLOP/s of this device are not known"
         )
+    elif run.tokens is None:
+        row = evolve(row, actual="unknown", why="this trainer counts no tokens")
     return row
 
 

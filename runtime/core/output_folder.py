@@ -16,7 +16,7 @@ from .feature import Bundle
 MARKER = "xpc_run.json"
 RUN_FILES = (MARKER, "metrics.jsonl", "metrics.jsonl.part", "measured.jsonl", "runs", "README.md", "_hub", STAGING)
 """Files that a run may write before its first checkpoint."""
-OTHERWISE = 'name another output folder or empty it; `train "out/mine"` continues from the model in that folder'
+OTHERWISE = 'name another output folder or empty it; `train "{}"` continues from the model in that folder'
 LOCK_SECONDS = 5
 """Seconds to wait for another process to release its lock."""
 
@@ -66,7 +66,8 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     if differs is None:
         raise RunError(f"{folder} is not empty and contains no run of a bundle; name another output folder or empty it")
     if differs:
-        raise RunError(f"{folder} contains a run of another bundle{differs}; {OTHERWISE}")
+        otherwise = OTHERWISE.format(bundle.arguments["output_dir"])
+        raise RunError(f"{folder} contains a run of another bundle{differs}; {otherwise}")
     _check_unlocked(folder)
     check_unfinished(bundle)
     checkpoint, notes = newest_complete(folder, run["world_size"], bundle.check_checkpoint, digests)

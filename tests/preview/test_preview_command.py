@@ -60,6 +60,9 @@ def test_an_interpreter_without_the_stack_is_named(tmp_path: object, monkeypatch
         UsageError, match=r"needs trl 1\.16\.0, and this interpreter has no trl: name one with --python"
     ):
         run(tmp_path)
+    monkeypatch.setattr(process, "_installed_here", lambda: "0.24.0")
+    with pytest.raises(UsageError, match=r"has trl 0\.24\.0: .*, or .* `xpc upgrade COPY --target trl-0\.24 --write`"):
+        run(tmp_path)
     with pytest.raises(UsageError, match="there is no interpreter /no/python"):
         run(tmp_path, "--python", "/no/python")
 

@@ -114,6 +114,16 @@ def test_other_versions_differ(location: Path) -> None:
     assert found["torch"]["ran"] == "9.9+cu126"
 
 
+def test_the_utilisation_of_a_run_that_counts_no_tokens_is_unknown(location: Path) -> None:
+    out = run(location, tokens=None, utilisation=None)
+    counted = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    for event in counted:
+        del event["tokens"]
+    (out / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in counted))
+    found = rows("out/x")["utilisation (MFU)"]
+    assert (found["ran"], found["why"]) == ("unknown", "this trainer counts no tokens")
+
+
 def test_a_run_that_died_says_where_and_what_goes_on(location: Path) -> None:
     out = run(location, steps=6, finished=False)
     with open(out / "metrics.jsonl", "a", encoding="utf-8") as handle:

@@ -129,6 +129,10 @@ def test_a_reward_that_fails_in_a_later_step_is_one_sentence() -> None:
     with pytest.raises(RunError, match="the reward late raised ZeroDivisionError: division by zero in line") as raised:
         judged(prompts=["What?"], completions=[""])
     assert "called with 1 completions, the first for the prompt 'What?'" in str(raised.value)
+    with pytest.raises(RunError, match="the first for the prompt 'Why[?]'"):
+        judged(
+            prompts=[[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]], completions=[""]
+        )
 
 
 def test_a_window_without_a_reward_has_a_line() -> None:

@@ -94,7 +94,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def judged(call: Callable[[], Any], given: Mapping[str, Any]) -> Any:
         size = len(given["completions"])
-        where = f"called with {size} completions, the first for the prompt {str(given['prompts'][0])[:200]!r}"
+        where = f"called with {size} completions, the first for the prompt {_asked(given['prompts'][0])}"
         try:
             returned = call()
             values = _values(returned)
@@ -123,6 +123,12 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     return wraps(function)(synchronous)
 
 
+def _asked(prompt: Any) -> str:
+    """The end of a prompt in quotes; of messages, the content of the last one."""
+    text = prompt[-1].get("content") if isinstance(prompt, list) and prompt else prompt
+    return repr(str(text)[-200:])
+
+
 def _result(returned: Any, failed: Exception | None) -> Any:
     if failed is not None:
         raise failed
@@ -134,7 +140,8 @@ def _raised(function: Callable[..., Any], error: BaseException, where: str) -> s
     file = getattr(getattr(function, "__code__", None), "co_filename", None)
     own = [one for one in frames if one.filename == file]
     line = f" in line {own[-1].lineno} of {file}" if own else ""
-    return f"the reward {name_of(function)} raised {type(error).__name__}: {first_line(error)}{line}, {where}"
+    what = first_line(error).rstrip(".")
+    return f"the reward {name_of(function)} raised {type(error).__name__}: {what}{line}, {where}"
 
 
 def _values(returned: Any) -> list[Any] | None:
