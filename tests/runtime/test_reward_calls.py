@@ -14,6 +14,7 @@ import pytest
 from tiers import FIRST_AND_LAST
 
 from xpc.compiler.stacks import load
+from xpc.runtime.core import progress
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features.method import reward_calls, rewards
 from xpc.runtime.features.method.reward_progress import RewardProgress
@@ -133,6 +134,19 @@ def test_a_reward_that_fails_in_a_later_step_is_one_sentence() -> None:
         judged(
             prompts=[[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]], completions=[""]
         )
+
+
+def test_a_model_that_a_reward_loads_writes_no_bar_into_a_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tqdm import std
+
+    monkeypatch.setattr(std.tqdm, "__init__", std.tqdm.__init__)
+    monkeypatch.setattr(progress.Phase, "bar", progress.Phase.bar)
+    bundle: Any = SimpleNamespace(plan={"method": {"rewards": []}}, stack={}, arguments={})
+    monkeypatch.setattr(rewards, "_loaded", lambda _: list(std.tqdm(range(3))))
+    assert rewards.Rewards().before_rows(bundle, None) == []
+    assert capsys.readouterr().err == ""
 
 
 def test_a_window_without_a_reward_has_a_line() -> None:

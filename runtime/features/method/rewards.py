@@ -15,8 +15,9 @@ from inspect import iscoroutinefunction, signature
 from types import ModuleType
 from typing import Any
 
-from ...core.errors import RunError
+from ...core.errors import RunError, rank
 from ...core.feature import Bundle, Feature
+from ...library_internals import progress_bars
 from ..launch.verified_files import changed
 from . import reward_calls
 
@@ -29,7 +30,8 @@ class Rewards(Feature):
     """Hooks for a run with reward functions."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
-        """Check that the reward functions can be loaded."""
+        """Check that the reward functions can be loaded. The bars of models that they load go to a terminal only."""
+        progress_bars.capture(rank() == 0)
         try:
             _loaded(bundle)
         except RunError as error:
