@@ -290,17 +290,13 @@ def _shaped(
             source = evolve(source, shape="prompt_completion", columns=ALPACA, context=INPUT)
         elif found is None:
             # imported only here, because only a wrong spec needs it
-            from xpc.compiler.data.rows import turn_columns
-            from xpc.compiler.suggest.likely_columns import expected_columns
+            from xpc.compiler.suggest.likely_columns import unknown_columns
 
-            turns = turn_columns(head) if head else None
-
-            listed = f"its columns are {', '.join(columns[:8])}" if columns else "no column can be read from it"
             problems.report(
                 "XP124",
                 f"the columns of `{source.name[:80]}` match no known shape of rows",
                 source.label,
-                help=f"{listed}; {expected_columns(method, columns, source.label.typed * block.several, turns)}",
+                help=unknown_columns(source, columns, method, block.several, head),
             )
             columns = None
         else:

@@ -4,13 +4,17 @@ for a wrong spec.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from xpc.compiler import registry
+from xpc.compiler.data.rows import turn_columns
 from xpc.compiler.data.shapes import SHAPES, of_text
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.suggest.tables import usual_columns
+
+SEPARATORS = {";": "`;`", "\t": "tabs", "|": "`|`"}
+"""What programs write between the columns of a CSV file in place of commas, with the words for it."""
 
 
 def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = None) -> str | None:
@@ -82,7 +86,21 @@ def _registered_example(method: str) -> str:
     return min(fitting)[2]
 
 
-def expected_columns(method: str, columns: Iterable[str], ref: str, turns: Mapping[str, str] | None) -> str:
+def unknown_columns(source: DataSource, columns: Sequence[str], method: str, several: bool, head: bytes) -> str:
+    """The help for a source whose columns fit no format: what they are, and what a row of the method has. `head` is the
+    beginning of a local file.
+    """
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "the file is UTF-16, and data files are UTF-8"
+    separator = next((one for one in SEPARATORS if one in columns[0]), "") if len(columns) == 1 else ""
+    if separator and source.name.lower().endswith(".csv"):
+        return f"its columns are separated by {SEPARATORS[separator]}: separate them by commas"
+    listed = f"its columns are {', '.join(columns[:8])}" if columns else "no column can be read from it"
+    turns = turn_columns(head) if head else None
+    return f"{listed}; {_expected(method, columns, source.label.typed * several, turns)}"
+
+
+def _expected(method: str, columns: Iterable[str], ref: str, turns: Mapping[str, str] | None) -> str:
     """The help for rows whose format is unknown: the likely columns, or what rows for this method must contain. `ref`
     is the name of the source if there are several; otherwise "".
     """

@@ -91,10 +91,11 @@ def not_utf_8(spec: Spec) -> Iterator[Finding]:
         found = rows.survey(source)
         broken = None if found is None else found.broken
         if broken is not None and broken.encoding:
+            encoding = "utf-16" if broken.why.endswith("UTF-16") else "latin1"
             yield Finding(
                 source.label,
                 f"row {broken.row:,} of `{source.name[:80]}` cannot be read: {broken.why}",
-                "save the file as UTF-8, for example with iconv -f latin1 -t utf-8",
+                f"save the file as UTF-8, for example with iconv -f {encoding} -t utf-8",
             )
 
 
