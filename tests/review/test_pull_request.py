@@ -153,6 +153,16 @@ def test_missing_revision_is_reported(repository, capsys):
         list(entries(".", "0" * 40))
 
 
+def test_outside_of_github_the_comment_is_printed(repository, capsys):
+    write(repository, "base.xp", BASE.replace("gbs = 16", "gbs = 32"))
+    commit("twice the batch")
+    assert main({}, "main") == 0
+    printed = capsys.readouterr().out
+    assert "no job of GitHub" in printed
+    assert f"{MARKER}\n" in printed
+    assert "gbs 16 -&gt; 32" in printed
+
+
 @pytest.mark.slow
 def test_the_comment_is_written_once_and_changed_only_on_change(repository, api, capsys):
     kind, environment = api

@@ -19,8 +19,10 @@ SECONDS = 30
 
 def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
     """Create or update the comment, and return a sentence on what was done. Without `changes`, only an existing comment
-    is updated, and none is created.
+    is updated, and none is created. Outside of GitHub, the sentence ends with the text.
     """
+    if "GITHUB_EVENT_PATH" not in environment:
+        return f"written nowhere, because this is no job of GitHub:\n\n{text}"
     with open(environment["GITHUB_EVENT_PATH"], encoding="utf-8") as handle:
         number = int(json.load(handle)["pull_request"]["number"])
     issue = f"/repos/{environment['GITHUB_REPOSITORY']}/issues"
