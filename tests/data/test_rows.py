@@ -253,7 +253,11 @@ def test_which_rows_are_conversations():
             "`completion` is empty",
         ),
         ("unpaired", {"prompt": "?", "completion": "!", "label": True}, None),
-        ("unpaired", {"prompt": "?", "completion": "!", "label": "up"}, '`label` is "up", and a label is true or false'),
+        (
+            "unpaired",
+            {"prompt": "?", "completion": "!", "label": "up"},
+            '`label` is "up", and a label is true or false',
+        ),
         ("unpaired", {"prompt": "?", "completion": "!", "label": 2}, "true or false"),
         ("unpaired", {"prompt": None, "completion": "!", "label": True}, "`prompt` is empty"),
         ("preference", {"chosen": "!", "rejected": "?"}, None),

@@ -176,7 +176,7 @@ def stored(warm: Warm, name: str, rows: list[dict[str, Any]], target: str, *more
     import pyarrow.parquet
 
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), os.path.join(warm.location, f"{name}.parquet"))
-    text = spec(*more, data=f'"{name}.parquet"', length="1 steps", target=target, sizes=f"gbs=4 micro=2 seq={seq}")
+    text = spec(*more, data=f'"{name}.parquet"', length="1 steps", target=target, sizes="gbs=4 micro=2 seq=256")
     bundle, out = warm.compiled(text, name), os.path.join(warm.location, f"{name}.answer.json")
     done = warm.of(target).run(bundle, bundle, bundle, out, "1", *words, program=os.path.join(HERE, "prepared.py"))
     assert done["status"] == [0], f"{done['out'][-2000:]}\n{done['err'][-4000:]}"

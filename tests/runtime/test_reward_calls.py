@@ -130,10 +130,9 @@ def test_a_reward_that_fails_in_a_later_step_is_one_sentence() -> None:
     with pytest.raises(RunError, match="the reward late raised ZeroDivisionError: division by zero in line") as raised:
         judged(prompts=["What?"], completions=[""])
     assert "called with 1 completions, the first for the prompt 'What?'" in str(raised.value)
-    with pytest.raises(RunError, match="the first for the prompt 'Why[?]'"):
-        judged(
-            prompts=[[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]], completions=[""]
-        )
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
+    with pytest.raises(RunError, match=r"the first for the prompt 'Why\?'"):
+        judged(prompts=[turns], completions=[""])
 
 
 def test_a_model_that_a_reward_loads_writes_no_bar_into_a_log(

@@ -91,7 +91,8 @@ def _end_of(joined: str, start: str, location: int) -> int | None:
 
 def _end_of_changed(joined: str, start: str, content: str, location: int) -> int | None:
     """The offset at which a turn ends whose rendered text is not that of `start`: behind the longest ending of `start`
-    that `joined` has after `location`, or behind `content` if this ending does not contain it. None if neither is there.
+    that `joined` has after `location`, or behind `content` if this ending does not contain it. None if neither is
+    there.
     """
     shared, longest = 0, len(start)
     while shared < longest:  # each ending of an ending that is there is there, too
