@@ -16,6 +16,10 @@ from xpc.runtime.features.rows import local_sources, prompts
 
 PLAIN = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 MARKED = PLAIN.replace("{{", "{% generation %}{{").replace("}}", "}}{% endgeneration %}")
+SPACED = (
+    "{% for turn in messages %}{% if turn.role == 'user' %} Q {{ turn.content }} {% else %}A "
+    "{% generation %}{{ turn.content }}{% endgeneration %}{% endif %}{% endfor %}"
+)
 
 
 @frozen
@@ -87,6 +91,28 @@ def test_marks_around_other_turns(tmp_path: Path):
     for without in (PLAIN, trl.chat_template_utils.qwen2_5_chat_template):
         tokenizer.chat_template = without
         assert assistant_masks.wrong_marks(rows, tokenizer) is None
+
+
+@pytest.mark.slow  # imports transformers
+def test_marks_after_an_answer_that_ends_with_a_space():
+    """If a tokenizer has no token for a space, transformers before 5.24 marks everything after an answer that ends with
+    a space, and nothing after one that begins with a space. Both stop a run.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {word: place for place, word in enumerate("? Q A first hello again space".split())}
+    core = Tokenizer(models.WordLevel(words, unk_token="?"))
+    core.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, chat_template=SPACED)
+
+    def why(answer: str) -> str | None:
+        turns = [("user", "first"), ("assistant", answer), ("user", "hello again"), ("assistant", "space")]
+        return assistant_masks.wrong_marks([[{"role": role, "content": text} for role, text in turns]], tokenizer)
+
+    assert why("first") is None
+    assert "marks a question" in (why("first ") or "")
+    assert "marks nothing" in (why(" first") or "")
 
 
 def test_prompts_and_answers_that_part():
