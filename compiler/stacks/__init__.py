@@ -234,7 +234,9 @@ class Stack:
             return False
         library = self.table["library"]
         known = mapping_of(library["families"])
-        return known[model_type] is None if model_type in known else model_type not in library["model_types"]
+        return (
+            known[model_type] is None if model_type in known else model_type not in strings_of(library["model_types"])
+        )
 
     @property
     def layers(self) -> frozenset[str]:

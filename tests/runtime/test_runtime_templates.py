@@ -101,7 +101,7 @@ def test_marks_after_an_answer_that_ends_with_a_space():
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    words = {word: place for place, word in enumerate("? Q A first hello again space".split())}
+    words = {word: place for place, word in enumerate(["?", "Q", "A", "first", "hello", "again", "space"])}
     core = Tokenizer(models.WordLevel(words, unk_token="?"))
     core.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, chat_template=SPACED)
