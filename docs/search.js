@@ -15,9 +15,9 @@ const TITLE = 8, NAME = 6, ASK = 2, PAGE = 1, TEXT = 1, WHOLE = 3;
 // How a part of a question counts: see scores().
 const SATURATION = 6, LENGTH = 0.75, COVERAGE = 0.6, HEADING = 0.8, MIX = 0.75, MOST = 2, LESS = 0.85, FAINT = 0.5, LIKE = 1, CLOSE = 1.5;
 // How the best BEST sections are compared: see refined(). The weights were fitted to tests/docs/questions.toml.
-const BEST = 30, WORDS = 0.91, KNOWN = 1.17, SAID = 0.8, CALLED = 0.49, TITLED = 0.138, ALIKE = 0.62, PAIRS = 1, ASKS = 0.45;
+const BEST = 30, WORDS = 0.91, KNOWN = 1.17, SAID = 0.8, CALLED = 0.49, TITLED = 0.138, ALIKE = 0.62, PAIRS = 1, ASKS = 0.3;
 // Weights of what a word of a question is searched as; PART and INNER are those of the words of a phrase or identifier.
-const SYNONYM = 0.4, PREFIX = 0.6, MISSPELT = 0.5, PART = 0.2, INNER = 0.2;
+const SYNONYM = 0.6, PREFIX = 0.6, MISSPELT = 0.5, PART = 0.2, INNER = 0.2;
 const ASKED = new Set(("how what which where when why who do does did done can could should would will is are be am was " +
   "i my me we you your it its the a an to of in on for with and or at from by as that this there have has get got use " +
   "using want need make please help about way if so any some work works into not too just mine know good always " +
@@ -41,14 +41,16 @@ function stem(word) {
   return found;
 }
 
-// The names of exceptions that are raised for many reasons: they say nothing about the topic.
-const RAISED = /\b(?:Runtime|Value|Type|OS|Attribute|Assertion|Index)Error\b:?/g;
+// What says nothing about the topic: names of exceptions that are raised for many reasons, and `doesn't`, which would be
+// the words `doesn` and `t`.
+const RAISED = /\b(?:(?:Runtime|Value|Type|OS|Attribute|Assertion|Index)Error|(?:User|Future|Deprecation|Runtime)Warning)\b/g;
+const NEGATED = /\b(?:ca|do|does|did|is|are|wo|was|could|would|should|has|have)n['’]?t\b|['’]s\b/gi;
 
 // The words of a text: `save.every`, `weight_decay` and `ModuleNotFoundError` are several words, `1.16` is one.
 function words(text) {
   const plain = text.replace(/<[^>]*>/g, " ").replace(/&[a-z]+;/g, " ").replace(/llama[- ]factory/gi, "llamafactory");
   const split = (one) => one.replace(/([a-z])([A-Z][a-z])/g, "$1 $2").toLowerCase().match(/[a-z0-9]+(?:\.\d+)*/g);
-  return split(plain.replace(RAISED, " ")) || split(plain) || [];
+  return split(plain.replace(RAISED, " ").replace(NEGATED, " ")) || split(plain) || [];
 }
 
 // Names such as `micro_batch_size` in a text or a question: each is one term, besides its words.
