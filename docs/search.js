@@ -15,7 +15,7 @@ const TITLE = 8, NAME = 6, ASK = 2, PAGE = 1, TEXT = 1, WHOLE = 3;
 // How a part of a question counts: see scores().
 const SATURATION = 6, LENGTH = 0.75, COVERAGE = 0.6, HEADING = 0.8, MIX = 0.75, MOST = 2, LESS = 0.85, FAINT = 0.5, LIKE = 1, CLOSE = 1.5;
 // How the best BEST sections are compared: see refined(). The weights were fitted to tests/docs/questions.toml.
-const BEST = 30, WORDS = 0.91, KNOWN = 1.17, SAID = 0.8, CALLED = 0.49, TITLED = 0.138, ALIKE = 0.62, PAIRS = 1, ASKS = 0.3;
+const BEST = 30, WORDS = 0.91, KNOWN = 1.17, SAID = 0.8, CALLED = 0.49, TITLED = 0.138, ALIKE = 0.62, PAIRS = 1, ASKS = 0.15;
 // Weights of what a word of a question is searched as; PART and INNER are those of the words of a phrase or identifier.
 const SYNONYM = 0.6, PREFIX = 0.6, MISSPELT = 0.5, PART = 0.2, INNER = 0.2;
 const ASKED = new Set(("how what which where when why who do does did done can could should would will is are be am was " +
