@@ -7,18 +7,9 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 
-from xpc.grammar import codes
+from xpc.grammar import codes, notations
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.lalr import END, UnexpectedToken
-from xpc.grammar.notations import (
-    brace_below,
-    brackets,
-    colon,
-    of_another_notation,
-    pinned_target,
-    value_after_in,
-    weight_after,
-)  # fmt: skip
 from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
 from xpc.grammar.parser_position import ParserPosition
 from xpc.grammar.record import record
@@ -85,7 +76,12 @@ def _unit(location: ParserPosition) -> tuple[Diagnostic, Edit] | None:
     from xpc.grammar import units
 
     count, word, before = location.word, location.shown.strip("`"), location.before
-    if location.met != "NAME" or not units.is_unit(word) or before is None or not count.replace(".", "").isdecimal():
+    if (
+        location.met != "NAME"
+        or not units.is_unit(word)
+        or before is None
+        or not re.fullmatch(r"\d[\d_]*\.?\d*", count)
+    ):
         return None
     if any(item.kind == "TRAIN" for item in location.stack) and location.last == "NUMBER":
         return None
@@ -164,13 +160,13 @@ def _character(location: ParserPosition, text: str) -> Diagnostic:
         edits: tuple[Edit, ...] = (Edit(location.span, '"'), Edit(Span(end, end + 1), '"')) if end > 0 else ()
         remedy = f'write `"{text[at + 1 : end]}"`' if end > 0 else 'write `"..."`'
         return location.error(code, "a text is written in double quotes", remedy, edits=edits)
-    notation = of_another_notation(location, text)
+    notation = notations.of_another_notation(location, text)
     if notation is not None:
         return notation
-    if character in ":*" and (weighted := weight_after(location, text)) is not None:
+    if character in ":*" and (weighted := notations.weight_after(location, text)) is not None:
         return weighted
     if character == ":" and location.before and location.before.end == at:
-        return colon(location, text)
+        return notations.colon(location, text)
     if character == "%" and location.before and location.word.replace(".", "").isdecimal():
         return location.error(code, "unexpected `%`", f"a unit directly follows its number: write `{location.word}%`")
     if character in _QUOTES:
@@ -199,7 +195,7 @@ def _token(location: ParserPosition, text: str) -> Diagnostic:
         spaced = f"write `{count[1]} x {count[2] or location.shown.strip('`')}`"
         return location.error(codes.COUNT_SPACING, f"`{count[0]}` is not a number", spaced, at_last=True)
     if last == "EQUAL":
-        if location.met == "EQUAL" and (pin := pinned_target(text, location.span.start)) is not None:
+        if location.met == "EQUAL" and (pin := notations.pinned_target(text, location.span.start)) is not None:
             help = f"write `target {pin.text}`"
             return location.error(codes.MISSING_VALUE, "a target is one word", help, edits=(pin,))
         remedies = {"LBRACE": "a block follows its name without `=`", "LPAR": "a list is written `[0.9, 0.95]`"}
@@ -210,7 +206,7 @@ def _token(location: ParserPosition, text: str) -> Diagnostic:
         elif location.met == "LBRACE" and location.before is not None:
             edits = (Edit(Span(location.before.start, location.span.start), ""),)
         elif location.met == "LPAR":
-            edits = brackets(location, text)
+            edits = notations.brackets(location, text)
         remedy = remedy or "write a value after it, or leave the setting out"
         return location.error(codes.MISSING_VALUE, "expected a value after `=`", remedy, at_last=True, edits=edits)
     if last not in ("EQUAL", "LSQB", "LPAR", "COMMA") and location.met in ("LSQB", "NAME", "REF"):
@@ -224,7 +220,8 @@ def _token(location: ParserPosition, text: str) -> Diagnostic:
         return location.error(code, message, f'write `extends "{path[0]}"`', edits=edits)
     if last in _AFTER:
         code, message, example = _AFTER[last]
-        return location.error(code, message, f"write `{example}`", at_last=location.met != "NUMBER")
+        edits = notations.edition(location, text) if last == "XPC" else ()
+        return location.error(code, message, f"write `{example}`", at_last=location.met != "NUMBER", edits=edits)
     for item in reversed(location.stack):
         kind = item.kind
         if kind in ("LSQB", "LPAR"):
@@ -299,14 +296,14 @@ def _in_statement(location: ParserPosition, text: str) -> Diagnostic:
         return location.error(codes.UNEXPECTED, "`=` follows a plain name", remedy)
     if met == "LBRACE":
         message = "a block needs a name before its `{`"
-        return brace_below(location, text) or location.error(codes.UNEXPECTED, message, "write `batch {`")
+        return notations.brace_below(location, text) or location.error(codes.UNEXPECTED, message, "write `batch {`")
     if met == "LSQB":
         # In `lora targets [q_proj]`, the setting `targets` lacks its `=`. The first word of a line is not reported,
         # because it may be a clause, which has no `=`.
         before = location.before
         inner = before is not None and text[text.rfind("\n", 0, before.start) + 1 : before.start].strip()
         message = "a list can only be the value of a setting"
-        if location.word == "in" and (varied := value_after_in(location, text)) is not None:
+        if location.word == "in" and (varied := notations.value_after_in(location, text)) is not None:
             return varied
         if before is not None and inner and re.fullmatch(r"[A-Za-z][\w-]*", location.word):
             edits = (Edit(Span(before.end, location.span.start), "="),)
@@ -383,7 +380,7 @@ def _in_one_line_block(location: ParserPosition, text: str, opened: int) -> Diag
         edits = (Edit(Span(location.before.end, location.before.end), ","),)
         remedy = f"write `{location.word}, {location.shown[1:-1]}`"
         return location.error(code, f"expected `,` or `}}`, found {location.shown}", remedy, edits=edits)
-    if met == "LSQB" and location.word == "in" and (varied := value_after_in(location, text)) is not None:
+    if met == "LSQB" and location.word == "in" and (varied := notations.value_after_in(location, text)) is not None:
         return varied
     if met == "EQUAL":
         remedy = IN_A_BLOCK if last == "STRING" else "write `name = value`"

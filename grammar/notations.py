@@ -89,9 +89,19 @@ def _semicolon(location: ParserPosition, text: str) -> Diagnostic:
 
 def colon(location: ParserPosition, text: str) -> Diagnostic:
     """The error for a `:` directly after a name."""
+    if location.word == "xpc":
+        message = "the edition of the language follows `xpc` without a colon"
+        return location.error(codes.UNKNOWN_EDITION, message, "write `xpc 1`", edits=edition(location, text))
     name = location.word.strip('"')
     remedy = _block_of_yaml(text, location.span.start) or f"a setting is written `{name} = value`"
     return location.error(codes.UNEXPECTED_CHARACTER, "unexpected `:`", remedy, edits=_colons(location, text))
+
+
+def edition(location: ParserPosition, text: str) -> tuple[Edit, ...]:
+    """The edit for the number of the edition after a sign: `xpc: 1` or `xpc = 1`. There is none for any other line."""
+    start, end = line_bounds(text, location.span.start, location.span.start)
+    found = re.compile(r"[ \t]*xpc(?P<sign>[ \t]*[:=][ \t]*)\d+[ \t]*").fullmatch(text, start, end)
+    return () if found is None else (Edit(Span(*found.span("sign")), " "),)
 
 
 def _colons(location: ParserPosition, text: str) -> tuple[Edit, ...]:

@@ -25,6 +25,11 @@ FORMS = (
     ),
     (re.compile(r"(using|and|via|plus|by)\b"), r"write `with` instead of `\1`"),
     (re.compile(r"without\s+(\S+)"), r"leave `without \1` out, or write `with \1=false` for a switch"),
+    (
+        re.compile(r"(train|test|validation|dev)\s+(?:split|set)\b"),
+        r"write `{data}[\1]`: the split follows the dataset's name",
+    ),
+    (re.compile(r"until\b"), r"write `for 3 epochs`; `eval(patience=3)` ends a run that no longer improves"),
     (re.compile(r"split\s*=?\s*\"?([\w-]+)"), r"write `{data}[\1]`: the split follows the dataset's name"),
     (re.compile(r"(?:in)?to\s+\"?([^\s\"]+)"), r'write `save "\1"` on a line of its own'),
     (

@@ -22,7 +22,7 @@ TIMES = ("s", "sec", "second", "m", "min", "minute", "h", "hr", "hour", "d", "da
 ROWS = ("sample", "example", "row", "prompt", "sequence")
 FILLERS = (
     "train", "trian", "finetune", "fine-tune", "sft", "model", "the", "a", "on", "dataset", "data", "with", "using",
-    "over", "from", "to", "via", "for", "of", "accelerate", "launch", "xpc", "run",
+    "over", "from", "to", "via", "for", "of", "accelerate", "launch", "xpc", "run", "do", "start",
 )  # fmt: skip
 """Words in a wrong first line that stand for neither a model, nor data, nor a length."""
 BEFORE_DATA = ("on", "dataset", "data", "over", "from")

@@ -31,7 +31,9 @@ VALUED = re.compile(r"\b(?P<name>\w+)[ \t]*=[ \t]*(?P<value>[\w.-]+)")
 LISTS, TEXTS = ("names", "targets", "tasks", "reals"), ("text", "name")
 """Kinds of settings whose value is a list of names, or a text."""
 OF_ROWS, OF_TOKENS = ("gbs", "micro", "take", "holdout"), ("seq", "max_prompt", "max_completion", "max_tokens")
-COUNTED_BY = dict.fromkeys(("sequence", "sample", "example", "row", "item"), OF_ROWS) | {"tok": OF_TOKENS}
+COUNTED_BY = dict.fromkeys(("sequence", "sample", "example", "row", "item"), OF_ROWS) | dict.fromkeys(
+    ("tok", "token"), OF_TOKENS
+)
 """For a noun after a number, the settings that count in this unit: `gbs = 64 sequences`."""
 NUMERALS = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)\d[\d.]*(?:[eE][+-]?\d+)?(?![\w.%]*[ \t]*[=({])")
 NUMERAL = re.compile(r"\d[\d.]*(?:[eE][+-]?\d+)?")

@@ -20,6 +20,7 @@ from xpc.compiler.suggest.advisor import Suggestions
 from xpc.compiler.suggest.first_line import without_punctuation
 from xpc.compiler.suggest.legal import answer
 from xpc.compiler.suggest.meaning import is_known, meaning
+from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, reason
 from xpc.compiler.suggest.pasted_blocks import PastedBlock, block_at, heads
 from xpc.compiler.suggest.registry_names import YOUR_GPUS
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label, applied
@@ -34,7 +35,7 @@ FLAG = re.compile(rf"--?(?P<name>[A-Za-z][\w.-]*)(?:=(?P<one>{VALUE})|(?P<many>(
 ROWS = r"\"[^\"\n]+\.(?:jsonl?|csv|parquet|arrow|txt)\""
 YAML = re.compile(
     rf"[ \t]*(?:- )?(?P<name>[A-Za-z_][\w.-]*(?:/[\w.-]+)?|{ROWS}):[ \t]*"
-    rf"(?P<one>\d+ x [\w.-]+|{VALUE})?[ \t]*(?:#.*)?$",
+    rf"(?P<one>\d+ ?x ?[A-Za-z][\w.-]*|{VALUE})?[ \t]*(?:(?:#|//).*)?$",
     re.M,
 )
 KWARG = re.compile(rf"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?")
@@ -159,7 +160,7 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
     else:
         colon = text[at : at + 1] in (":", "'")
         match = (YAML.fullmatch(text, start, end) or LINE.fullmatch(text, start, end)) if colon else None
-        options = [] if match is None else [_option(match, match["one"])]
+        options = [] if match is None else [_option(match, match["one"] and match["one"].rstrip(","))]
         message = f"in a spec, lines of {'JSON' if match and match.re is LINE else 'YAML'} become settings with `=`"
     if not options:
         return found
@@ -215,20 +216,17 @@ def _of_pairs(text: str, block: PastedBlock, before: str) -> Rewritten | None:
     inside = text[block.first.end : block.brace.start if block.brace is not None else block.end]
     if block.head in schema.CLAUSES or not re.fullmatch(rf"(?:\s*[\"']\w+[\"']\s*:\s*(?:{JSON}),?)+\s*", inside):
         return None
-    found = _mapping(Option(block.first, block.head, f"{{{' '.join(inside.split())}}}"), before)
+    found = _mapping(Option(block.first, block.head.rpartition(" ")[2], f"{{{' '.join(inside.split())}}}"), before)
     return None if found.form is None else found
 
 
 def _command_help(command: re.Match[str]) -> str:
     """The help for a line of a shell script: the setting to write instead."""
     if command["variable"] is not None:
-        from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, reason
-
         if "export" not in command[0] and (why := reason(command["variable"])) is not None:
             return f"{NO_EQUIVALENT}{why}"
-        return (
-            f'write `launch(env=["{command["variable"][:60]}={command["value"][:60]}"])`, if the run needs the variable'
-        )
+        form = f'launch(env=["{command["variable"][:60]}={command["value"][:60]}"])'
+        return f"write `{form}`, if the run needs the variable"
     if command["setup"] is not None:
         return 'put the line into a file of bash, and write `launch(setup=file("env.sh"))`: launch.sh reads it first'
     return "leave the line out: `xpc compile` writes a launch.sh, which starts the run"
@@ -299,6 +297,8 @@ def as_value(value: str) -> str:
         return value.lower()
     if NAMES.fullmatch(value):
         return f"[{value.replace(',', ', ')}]"
+    if re.fullmatch(r"\d+x[A-Za-z].*", value):
+        value = value.replace("x", " x ", 1)
     if re.fullmatch(r"\d+\.([eE][+-]?\d+)?", value):
         value = value.replace(".", ".0", 1)
     if re.fullmatch(r"\.\d+([eE][+-]?\d+)?", value):

@@ -35,7 +35,7 @@ EVERYTHING = (
     "parameters", "settings", "run", "experiment", "general", "common", "sftconfig",
 )  # fmt: skip
 """Names of other tools' blocks that contain settings of every kind, in lower case without separators."""
-UNWRAPPED = (*EVERYTHING, "zerooptimization")
+UNWRAPPED = (*EVERYTHING, "zerooptimization", "train")
 """Names of blocks without which the settings in them stand alone."""
 UNKNOWN = ("XP101", "XP102", "XP106")
 
@@ -122,7 +122,7 @@ def _clause(match: re.Match[str]) -> str:
         return f"{chosen} {name}"  # `grpo:` is `method grpo {`
     known = meaning(name, exact=True)
     own = known is not None and not known.value and known.path in schema.CLAUSES and _has_settings(known.path)
-    return known.path if own and known is not None and known.path != "data" else _head(match)
+    return known.path if own and known is not None and known.path not in ("data", "train") else _head(match)
 
 
 @lru_cache(maxsize=4)
@@ -234,7 +234,9 @@ def _closed(block: OpenBlock) -> Iterator[PastedBlock]:
         yield PastedBlock("hardware", Span(first.start, end), end, True, ("",))
     elif items and all(items) and not match["more"]:
         yield PastedBlock(match["name"], Span(first.start, end), end, True, tuple(items))
-    elif not any(items) and _has_settings(_clause(match).partition(" ")[0]):
+    elif letters(match["name"]) == "parameters" and "values" in match.string[first.end : end]:
+        yield PastedBlock("sweep", Span(first.start, first.end), end, False)  # a sweep of W&B
+    elif match["name"] != "train" and not any(items) and _has_settings(_clause(match).partition(" ")[0]):
         colon = match.string.rfind(":", first.start, first.end) + 1
         yield PastedBlock(_clause(match), Span(first.start, colon), end, False)
     elif letters(match["name"]) in UNWRAPPED:

@@ -77,11 +77,30 @@ MORE = [
     ("train qwen2.5-3b on smoltalk :all\n", "train qwen2.5-3b on smoltalk:all\n"),
     ("train qwen2.5-3b on no-robots:\n", "train qwen2.5-3b on no-robots\n"),
     ("sweep { optimizer { lr = [1e-6, 2e-6] } }\n", "sweep { optimizer.lr = [1e-6, 2e-6] }\n"),
+    ("lr = 1e-5; gbs = 64\n", "lr = 1e-5\ngbs = 64\n"), ("lr = 1e-5 // peak\n", "lr = 1e-5 # peak\n"),
+    ("/* tuned */\nlr = 1e-5\n", "# tuned\nlr = 1e-5\n"), ("betas = (0.9, 0.95)\n", "betas = [0.9, 0.95]\n"),
+    ("batch { gbs: 64, micro: 2 }\n", "batch { gbs = 64, micro = 2 }\n"),
+    ("batch(gbs: 64, micro: 2)\n", "batch(gbs = 64, micro = 2)\n"),
+    ("optimizer adamw\n{\n  lr = 1e-5\n}\n", "optimizer adamw {\n  lr = 1e-5\n}\n"),
+    ('warmup = "100 steps"\n', "warmup = 100\n"), ("gbs = 64 sequences\n", "gbs = 64\n"),
+    ("seq = 8_192 tokens\n", "seq = 8_192\n"), ("hardware 4 A100 80GB GPUs\n", "hardware 4 x a100-80gb\n"),
+    ("hardware 2 L4 gpus\n", "hardware 2 x l4\n"), ("dtype = torch.float32\n", "dtype = fp32\n"),
+    (f"{LINE}, 3 epochs, lr 2e-5\n", f"{LINE} for 3 epochs with lr=2e-5\n"),
+    (f"please {LINE}\n", f"{LINE}\n"), (f"{LINE} in 4bit\n", f"{LINE} with qlora\n"),
+    ("train --model qwen2.5-3b --dataset no-robots\n", "train qwen2.5-3b on no-robots\n"),
+    ("train model=qwen2.5-3b data=no-robots lr=1e-5\n", "train qwen2.5-3b on no-robots with lr=1e-5\n"),
+    (f"{LINE} with save every epoch\n", f"{LINE} with save(every=epoch)\n"),
+    (f"{LINE} on 4 h200s\n", f"{LINE}\nhardware 4 x h200\n"),
+    (f"{LINE} with lora on 4 a100-80gb\n", f"{LINE} with lora\nhardware 4 x a100-80gb\n"),
+    (
+        "method grpo {\n  rewards {\n    accuracy: 1.0\n  }\n}\n",
+        "method grpo {\n  rewards = [accuracy(weight=1.0)]\n}\n",
+    ),
 ]  # fmt: skip
 
 
 def full_text(text: str) -> str:
-    return text if text.startswith(("xpc", "train ", "qwen")) else HEAD + text
+    return text if text.startswith(("xpc", "train ", "qwen", "please")) else HEAD + text
 
 
 def test_arithmetic_marks_and_references_are_corrected() -> None:
@@ -110,6 +129,14 @@ def test_other_shape_is_corrected(typed: str, right: str) -> None:
         ("sequence_parallel = true\n", "no equivalent"),
         ("zero3_offload = true\n", "write `strategy zero3(offload=cpu)`"),
         ('accum = "auto"\n', "leave `accum` out"),
+        ("load_in_8bit = false\n", "leave `load_in_8bit` out: it is off"),
+        ("use_cpu = false\n", "leave `use_cpu` out: it is off"),
+        ("hardware 2 x p4d.24xlarge\n", "write `hardware 8 x a100-40gb`, and `nodes 2`"),
+        ("hardware 8 H100 GPUs\n", "write `hardware 8 x h100-80gb`, `hardware 8 x h100-nvl-94gb` or"),
+        ("actor._target_ = verl.workers.Actor\n", "leave `actor._target_` out: a spec names no class"),
+        ("CUDA_VISIBLE_DEVICES=0,1\n", "CUDA_VISIBLE_DEVICES names the cards"),
+        ("grpo.reward_scaling.source_max = 1.0\n", "a rescaling or a penalty is a line of the function"),
+        ("data(long=drop)\n", "or `max_tokens=4096` in `data` to drop longer rows"),
         ("lr = $LR\n", "a spec has no variables"),
         ("lr = {{ lr }}\n", "a spec has no variables"),
         ('save "out/$USER"\n', "leave `$USER` out"),

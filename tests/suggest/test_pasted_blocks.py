@@ -135,10 +135,48 @@ def test_a_pasted_block_becomes_a_block(form):
         ("peft_config = LoraConfig(r=8, lora_alpha=16)\n", "lora(rank=8, alpha=16)\n"),
         ("params {\n  rank = 8\n  alpha = 16\n}\n", "lora(rank=8, alpha=16)\n"),
         ("optimizer adamw {\n  LR = 1e-5\n}\n", "optimizer adamw {\n  lr = 1e-5\n}\n"),
+        ("optimizer {\n  type = adafactor\n  lr = 1e-5\n}\n", "optimizer adafactor {\n  lr = 1e-5\n}\n"),
+        ("optimizer(type=adafactor, lr=1e-5)\n", "optimizer adafactor(lr=1e-5)\n"),
+        ("lr_scheduler:\n  _component_: a.get_cosine_schedule_with_warmup\n", "schedule cosine {\n}\n"),
+        ("metric_logger:\n  _component_: a.WandBLogger\n  project: p\n", 'track wandb {\n  project="p"\n}\n'),
+        ('"optimizer": {\n  "type": "AdamW",\n  "lr": 1e-5\n}\n', "optimizer adamw {\n  lr=1e-5\n}\n"),
+        ('"optimizer": {\n  "params": {\n    "lr": 1e-5\n  }\n}\n', "optimizer {\n\n    lr=1e-5\n\n}\n"),
+        ('"bf16": {\n  "enabled": true\n}\n', "bf16\n"),
+        ("dpo:\n  beta: 0.1\n", "method dpo {\n  beta=0.1\n}\n"),
+        ("sbatch {\n  time = 12h\n  qos = a\n}\n", 'launch slurm(time=12h, qos="a")\n'),
+        ("sweep:\n  lr:\n    values: [1e-5, 2e-5]\n", "sweep {\n  lr = [1e-5, 2e-5]\n}\n"),
+        ("parameters:\n  lr:\n    values: [1e-5, 2e-5]\n", "sweep {\n  lr = [1e-5, 2e-5]\n}\n"),
+        ("lora(rank=16)\nlora(alpha=32)\n", "lora(rank=16, alpha=32)\n"),
+        ("memory = [liger, checkpointing]\n", "memory {\n  liger\n  checkpointing\n}\n"),
+        ("lora {\n  rank: 16, // small\n}\n", "lora {\n  rank=16 # small\n}\n"),
     ],
 )
 def test_edits(typed, right):
     assert after_edits(LINE + typed) == LINE + right
+
+
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [
+        ("model: qwen2.5-3b\ndataset: alpaca\nepochs: 3\n", "train qwen2.5-3b on alpaca for 3 epochs\n"),
+        ("train:\n  model: qwen2.5-3b\n  data: alpaca\n", "\ntrain qwen2.5-3b on alpaca\n"),
+        ("train qwen2.5-3b\n  on alpaca\n  for 3 epochs\n", "train qwen2.5-3b on alpaca for 3 epochs\n"),
+        ("xpc: 1\ntrain qwen2.5-3b on alpaca\n", "xpc 1\ntrain qwen2.5-3b on alpaca\n"),
+        (
+            "train qwen2.5-3b on m\ndata m = [alpaca, capybara]\n",
+            "train qwen2.5-3b on m\ndata m {\n  alpaca\n  capybara\n}\n",
+        ),
+    ],
+)
+def test_edits_of_whole_files(typed, right):
+    assert after_edits(typed) == right
+
+
+def test_a_configuration_of_another_tool_as_a_whole_is_imported():
+    text = "base_model: a/b\nsequence_len: 2048\nmicro_batch_size: 2\nlearning_rate: 1e-5\nseed: 1\n"
+    helps = [one.help or "" for one in checked(text).problems]
+    assert sum("`xpc import`" in one for one in helps) == 1
+    assert not any("`xpc import`" in (one.help or "") for one in checked(LINE + text).problems)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ else. (Where two shares stand, the second counts by the answers as they were fir
     unknown_names_twentyeighth 92.1 % of 89 (91.0 %)    1
     unknown_names_twentyninth  95.4 % of 241 (91.3 %)   1
     unknown_names_thirtieth    92.0 % of 100 (89.0 %)   1
+    unknown_names_thirtyfirst  82.6 % of 230 (72.2 %)   1
+    unknown_names_thirtysecond 86.2 % of 94 (84.0 %)    none
 
 The lists from the twentieth on came after typing mistakes of every tool's names were recognized.
 """

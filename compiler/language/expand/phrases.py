@@ -95,7 +95,7 @@ def _is_pair(clauses: Clauses, words: list[Ref], follows: Operand, third: Operan
     if len(words) < 2:
         return False
     second = words[1].name
-    if first in WITHOUT and clauses.is_known(second):
+    if first in WITHOUT and (clauses.is_known(second) or clauses.advisor().is_known(second)):
         row = schema.BY_PATH.get(clauses.outer.get(second, second))
         form = f"{second}=false" if row is not None and row.kind is FLAG and row.default is not False else None
         help = f"write `{form}`" if form else f"leave `{first} {second}` out"

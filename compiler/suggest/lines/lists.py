@@ -23,6 +23,23 @@ VALUES = re.compile(
     re.MULTILINE,
 )
 """A pattern for the values of a sweep as W&B writes them."""
+SWITCHES = re.compile(r"^[ \t]*(?P<name>[a-z]+)[ \t]*[=:]?[ \t]*\[(?P<items>[\w, ]+)\][ \t]*$", re.MULTILINE)
+"""A pattern for the switches of a clause as a list: `memory = [liger, checkpointing]`."""
+WEIGHTS = re.compile(
+    r"^(?P<indent>[ \t]*)rewards[ \t]*[=:]?[ \t]*(?P<brace>\{)?[ \t]*\n"
+    r"(?P<items>(?:[ \t]+\w+[ \t]*[=:][ \t]*[\d.]+,?[ \t]*\n)+)"
+    r"(?(brace)[ \t]*\}[ \t]*$)",
+    re.MULTILINE,
+)
+"""A pattern for rewards with their weights in a block: `rewards { accuracy: 1.0 }`."""
+
+
+MESSAGES = {
+    SOURCES: "a mixture is a block of sources",
+    VALUES: "a sweep lists a setting's values",
+    SWITCHES: "the settings of a clause stand in a block",
+    WEIGHTS: "rewards are a list, each with its weight",
+}
 
 
 def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
@@ -30,7 +47,9 @@ def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     out = list(problems)
     sources = {one.primary.source.name: one.primary.source for one in problems if one.primary is not None}
     for source in sources.values():
-        found = [*SOURCES.finditer(source.text), *(VALUES.finditer(source.text) if "sweep" in source.text else ())]
+        sweeps = "sweep" in source.text or "parameters" in source.text
+        patterns = (SOURCES, SWITCHES, WEIGHTS, *((VALUES,) if sweeps else ()))
+        found = [one for pattern in patterns for one in pattern.finditer(source.text)]
         for match in found[:20]:
             inside = [
                 one
@@ -42,10 +61,11 @@ def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             form = _form(match)
             if not inside or not form:
                 continue
-            span = Span(*match.span())
-            message = "a mixture is a block of sources" if match.re is SOURCES else "a sweep lists a setting's values"
-            block = f"write a block: `{form.partition(chr(10))[0]}`, each source on a line of its own, and `}}`"
-            help = block if match.re is SOURCES else f"write `{form.strip()}`"
+            span = Span(match.start(), match.start() + len(match[0].rstrip("\n")))
+            message = MESSAGES[match.re]
+            block = f"write a block: `{form.partition(chr(10))[0]}`, each item on a line of its own, and `}}`"
+            several = match.re is SOURCES or match.re is SWITCHES
+            help = block if several else f"write `{form.strip()}`"
             new = evolve(inside[0], message=message, primary=Label(source, span), help=help, edits=(Edit(span, form),))
             out = [new if one is inside[0] else one for one in out if one is inside[0] or one not in inside]
     return out
@@ -56,6 +76,14 @@ def _form(match: re.Match[str]) -> str:
     if match.re is SOURCES:
         items = [one.strip() for one in match["items"].split(",") if one.strip()]
         return f"data {match['name']} {{\n" + "".join(f"  {one}\n" for one in items) + "}" if items else ""
+    if match.re is SWITCHES:
+        items = [one.strip() for one in match["items"].split(",") if one.strip()]
+        rows = [BY_PATH.get(f"{match['name']}.{one}") for one in items]
+        flags = all(row is not None and row.kind.name == "flag" for row in rows)
+        return f"{match['name']} {{\n" + "".join(f"  {one}\n" for one in items) + "}" if flags and items else ""
+    if match.re is WEIGHTS:
+        pairs = re.findall(r"(\w+)[ \t]*[=:][ \t]*(\d[\d.]*)", match["items"])
+        return f"{match['indent']}rewards = [{', '.join(f'{name}(weight={weight})' for name, weight in pairs)}]"
     known = meaning(match["name"], exact=True)
     row = None if known is None else BY_PATH.get(known.path)
     if row is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.suggest.converted_values import COUNTED, FILES, REPOSITORY, unit_of
-from xpc.compiler.suggest.first_line import without_punctuation
+from xpc.compiler.suggest.first_line import sentence_of, without_punctuation
 from xpc.compiler.suggest.likeness import words
 from xpc.compiler.suggest.registry_names import either
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
@@ -20,6 +20,8 @@ from xpc.grammar.source import Source, Span
 
 LONGEST = 160
 """The largest number of characters of a sentence that a help shows."""
+VERBS = (["run"], ["do"], ["start"], ["launch"], ["sft"])
+"""The first words of a line that is probably a sentence without `train`."""
 NUMBERS = "|".join((*COUNTED, "single"))
 CARDS = re.compile(
     rf"[ \t]+(?P<word>on|using|with|across|over)[ \t]+(?:a[ \t]+)?"
@@ -37,6 +39,9 @@ EVERY = re.compile(
 )
 CLAUSES = {"e": "eval", "v": "eval", "s": "save", "c": "save", "l": "track", "t": "track"}
 """The clauses of words for regular events, by the first letter of the word."""
+WHOLE = 5
+"""The number of lines of YAML or JSON from which a file counts as a configuration of another tool."""
+IMPORT = "`xpc import` translates whole files of axolotl, LLaMA-Factory, torchtune and TRL"
 PARTS = (
     re.compile(r"write `train (?P<named>\S+) on DATA`"),
     re.compile(r"write `train MODEL on (?P<named>\S+)`"),
@@ -78,7 +83,8 @@ def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
             continue
         source, at = one.primary.source, one.primary.span.start
         start, end = line_bounds(source.text, at, at)
-        if (source.name, start) not in seen and "train" in source.text[start : min(end, start + 200)].split():
+        words_of = source.text[start : min(end, start + 200)].split()
+        if (source.name, start) not in seen and ("train" in words_of or words_of[:1] in VERBS):
             seen.add((source.name, start))
             yield source, start, end
 
@@ -208,20 +214,29 @@ def _regularly(source: Source, start: int, end: int) -> Rewrite | None:
     return Rewrite(f"`{found[0]}` is not a setting of the language", f"write `{form}`", edits)
 
 
-FORMS = (_over_lines, _spoken, _pairs, _cards, _regularly, _without_with)
+def _with_verb(source: Source, start: int, end: int) -> Rewrite | None:
+    """A sentence that begins with other words than `train`: `run sft of M on D`."""
+    line = source.text[start:end].partition("#")[0].rstrip()
+    form = sentence_of(line) if line.split()[:1] in VERBS else None
+    if form is None or not _is_legal(form):
+        return None
+    return Rewrite("the sentence begins with `train`", _shown(form), (Edit(Span(start, start + len(line)), form),))
+
+
+FORMS = (_with_verb, _over_lines, _spoken, _pairs, _cards, _regularly, _without_with)
 
 
 def of_one_sentence(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Join the findings about a model, its data and the length of the run that stand on lines of their own, as in YAML
     (`model: M`, `dataset: D`, `epochs: 3`): together they are the first line.
     """
-    out = list(problems)
+    out = _importable(problems)
     parts = [next(((one, named) for one in out if (named := _part(one, pattern))), None) for pattern in PARTS]
     if parts[0] is None or parts[1] is None:
         return out
     source = parts[0][0].primary.source if parts[0][0].primary is not None else None
     found = [(one, named) for one, named in filter(None, parts) if one.primary and one.primary.source is source]
-    if source is None or len(found) < 2 or re.search(r"^[ \t]*train\b", source.text, re.MULTILINE):
+    if source is None or len(found) < 2 or re.search(r"^[ \t]*train\b(?!:)", source.text, re.MULTILINE):
         return out
     form = f"train {found[0][1]} on {found[1][1]}" + (f" {found[2][1]}" if len(found) > 2 else "")
     lines = {
@@ -237,7 +252,21 @@ def of_one_sentence(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     return out
 
 
+def _importable(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Mention `xpc import` in the first finding about a file that is a configuration of another tool as a whole."""
+    out = list(problems)
+    for at, first in enumerate(out):
+        source = first.primary.source if first.primary is not None else None
+        if source is None or first.code != "XP014" or re.search(r"^[ \t]*train\b(?!:)", source.text, re.MULTILINE):
+            continue
+        alike = [one for one in out if one.code == "XP014" and one.primary is not None and one.primary.source is source]
+        if len(alike) >= WHOLE:
+            out[at] = evolve(first, help=f"{first.help}; {IMPORT}")
+        break
+    return out
+
+
 def _part(found: Diagnostic, pattern: re.Pattern[str]) -> str:
     """What a help names for a part of the first line: the model `qwen2.5-3b`. "" for any other help."""
     part = pattern.match(found.help or "") if found.code in ("XP014", "XP101", "XP102", "XP104") else None
-    return "" if part is None else part["named"]
+    return "" if part is None or part["named"] in ("MODEL", "DATA") else part["named"]
