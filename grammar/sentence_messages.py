@@ -39,6 +39,7 @@ FORMS = (
     (re.compile(r"on\s+(\d+)\s*(?:x\s*)?([\w-]+)"), r"write `hardware \1 x \2` on a line of its own"),
 )
 """Patterns for a wrong text after the dataset in the first line, such as `epochs=3`. Each has the text of the help."""
+ACTION = re.compile(r"and\s+(?:sav|log|track|report)")
 COUNT = re.compile(r"\b(for\s+(\d[\d_]*)([A-Za-z]*))\s*(?:with\s+|#.*)?$")
 """Matches the end of the text before an error in the first line: a length without its unit, as in `for 3`. `with` or a
 comment may follow it.
@@ -118,7 +119,8 @@ def _separator(location: ParserPosition, since: list[str]) -> Diagnostic | None:
     """The error for `=`, and for a comma or `and` between datasets or choices."""
     if location.met == "EQUAL":
         return _error(location, "`=` follows the name of a setting", "choices and settings go after `with`")
-    if not {"FOR", "WITH"} & {*since} and location.shown in ("`,`", "`and`", "`plus`"):
+    joined = not {"FOR", "WITH"} & {*since} and location.shown in ("`,`", "`and`", "`plus`")
+    if joined and not ACTION.match(location.source.text, location.span.start):
         remedy = (
             "write `on rows`, and add a block `data rows { ... }` below that names "
             f"`{location.word}` and the others, each on its own line"

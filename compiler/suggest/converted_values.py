@@ -51,8 +51,8 @@ BLOCKS = {
 }  # fmt: skip
 """Names such as `mlp` for a part of each decoder layer, with the linear modules of this part in most model families."""
 COUNTED = {
-    "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
-    "twelve": 12, "sixteen": 16, "thirty-two": 32, "sixty-four": 64,
+    "one": 1, "single": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
+    "ten": 10, "twelve": 12, "sixteen": 16, "thirty-two": 32, "sixty-four": 64,
 }  # fmt: skip
 """Words for numbers, such as `two`."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*[\w]")

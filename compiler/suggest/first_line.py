@@ -129,7 +129,8 @@ def sentence_of(line: str) -> str | None:
     parts = parsed(line)
     if parts is None:
         return None
-    form = f"train {parts.model} on {parts.data}" + (f" for {parts.length}" if parts.length else "")
+    length = re.sub(r"^1 (epoch|step)s$", r"1 \1", parts.length)
+    form = f"train {parts.model} on {parts.data}" + (f" for {length}" if length else "")
     return form + (f" with {parts.options}" if parts.options else "")
 
 

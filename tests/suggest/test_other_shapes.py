@@ -91,6 +91,10 @@ MORE = [
     ("train model=qwen2.5-3b data=no-robots lr=1e-5\n", "train qwen2.5-3b on no-robots with lr=1e-5\n"),
     (f"{LINE} with save every epoch\n", f"{LINE} with save(every=epoch)\n"),
     (f"{LINE} on 4 h200s\n", f"{LINE}\nhardware 4 x h200\n"),
+    (f"{LINE} on cpu\n", f"{LINE}\nhardware cpu\n"), (f"{LINE} with liger on\n", f"{LINE} with liger\n"),
+    (f"{LINE} with max 500 steps\n", f"{LINE} for 500 steps\n"),
+    (f"{LINE} for a single epoch\n", f"{LINE} for 1 epoch\n"),
+    ("run sft of qwen2.5-3b on no-robots\n", "train qwen2.5-3b on no-robots\n"),
     (f"{LINE} with lora on 4 a100-80gb\n", f"{LINE} with lora\nhardware 4 x a100-80gb\n"),
     (
         "method grpo {\n  rewards {\n    accuracy: 1.0\n  }\n}\n",
@@ -100,7 +104,7 @@ MORE = [
 
 
 def full_text(text: str) -> str:
-    return text if text.startswith(("xpc", "train ", "qwen", "please")) else HEAD + text
+    return text if text.startswith(("xpc", "train ", "qwen", "please", "run")) else HEAD + text
 
 
 def test_arithmetic_marks_and_references_are_corrected() -> None:
@@ -136,6 +140,12 @@ def test_other_shape_is_corrected(typed: str, right: str) -> None:
         ("actor._target_ = verl.workers.Actor\n", "leave `actor._target_` out: a spec names no class"),
         ("CUDA_VISIBLE_DEVICES=0,1\n", "CUDA_VISIBLE_DEVICES names the cards"),
         ("grpo.reward_scaling.source_max = 1.0\n", "a rescaling or a penalty is a line of the function"),
+        (f"{LINE} on gpu\n", "write `hardware N x GPU` on a line of its own"),
+        (f"{LINE} and save to out/a\n", 'write `save "out/a"` on a line of its own'),
+        (f"{LINE} until it converges\n", "`eval(patience=3)` ends a run that no longer improves"),
+        (f"{LINE} train split\n", "write `infinity-instruct[train]`"),
+        (f"{LINE} with no adapters\n", "leave `no adapters` out"),
+        ("train qwen2.5-3b on no-robots capybara\n", "below with `no-robots` and `capybara`"),
         ("data(long=drop)\n", "or `max_tokens=4096` in `data` to drop longer rows"),
         ("lr = $LR\n", "a spec has no variables"),
         ("lr = {{ lr }}\n", "a spec has no variables"),

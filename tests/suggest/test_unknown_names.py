@@ -40,6 +40,7 @@ else. (Where two shares stand, the second counts by the answers as they were fir
     unknown_names_thirtieth    92.0 % of 100 (89.0 %)   1
     unknown_names_thirtyfirst  82.6 % of 230 (72.2 %)   1
     unknown_names_thirtysecond 86.2 % of 94 (84.0 %)    none
+    unknown_names_thirtythird  88.1 % of 101 (85.1 %)   none
 
 The lists from the twentieth on came after typing mistakes of every tool's names were recognized.
 """

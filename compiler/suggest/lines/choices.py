@@ -48,7 +48,7 @@ def _setting(found: Diagnostic) -> Span | None:
         return None
     text, at = found.primary.source.text, found.primary.span.start
     start, end = line_bounds(text, at, at)
-    alone = re.compile(r"[ \t]*[\"']?[\w.-]+[\"']?[ \t]*[:=][ \t]*[^\s,{}()#]+[ \t]*,?[ \t]*(?:#.*)?")
+    alone = re.compile(r"[ \t]*[\"']?[\w.-]+[\"']?[ \t]*[:=][ \t]*[^\s,{}()#]+[ \t]{0,40},?[ \t]{0,40}(?:#.*)?")
     if alone.fullmatch(text, start, end):
         return Span(start - 1, end) if start else None
     one = re.compile(r"[\w.-]+[ \t]*=[ \t]*[^\s,{}()#]+[ \t]*,[ \t]*").match(text, at, end)

@@ -13,27 +13,28 @@ from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.source import Span
 
+SPACE = "[ \\t]{0,40}"
+"""Spaces; their number is limited, because a hostile line has thousands."""
 SOURCES = re.compile(
-    r"^[ \t]*data[ \t]+(?P<name>[A-Za-z][\w-]*)[ \t]*(?:=[ \t]*|:[ \t]*)?\[(?P<items>[^\[\]\n]*)\][ \t]*$", re.MULTILINE
+    rf"^{SPACE}data[ \t]{SPACE}(?P<name>[A-Za-z][\w-]*){SPACE}(?:[=:]{SPACE})?\[(?P<items>[^\[\]\n]*)\]{SPACE}$",
+    re.MULTILINE,
 )
 """A pattern for a mixture as a list: `data mix = [alpaca, capybara]`."""
 VALUES = re.compile(
-    r"^(?P<indent>[ \t]*)\"?(?P<name>[A-Za-z][\w.-]*)\"?[ \t]*[:=]?[ \t]*(?:\{[ \t]*|\n[ \t]+|\{[ \t]*\n[ \t]*)"
-    r"\"?values\"?[ \t]*[:=][ \t]*(?P<list>\[[^\[\]\n]*\])(?:[ \t\n]*\})?[ \t]*,?[ \t]*$",
+    rf"^(?P<indent>{SPACE})\"?(?P<name>[A-Za-z][\w.-]*)\"?{SPACE}[:=]?{SPACE}"
+    rf"(?:\{{{SPACE}|\n[ \t]{SPACE}|\{{{SPACE}\n{SPACE})"
+    rf"\"?values\"?{SPACE}[:=]{SPACE}(?P<list>\[[^\[\]\n]*\])(?:[ \t\n]{{0,40}}\}})?{SPACE},?{SPACE}$",
     re.MULTILINE,
 )
 """A pattern for the values of a sweep as W&B writes them."""
-SWITCHES = re.compile(r"^[ \t]*(?P<name>[a-z]+)[ \t]*[=:]?[ \t]*\[(?P<items>[\w, ]+)\][ \t]*$", re.MULTILINE)
+SWITCHES = re.compile(rf"^{SPACE}(?P<name>[a-z]+){SPACE}[=:]?{SPACE}\[(?P<items>[\w, ]+)\]{SPACE}$", re.MULTILINE)
 """A pattern for the switches of a clause as a list: `memory = [liger, checkpointing]`."""
 WEIGHTS = re.compile(
-    r"^(?P<indent>[ \t]*)rewards[ \t]*[=:]?[ \t]*(?P<brace>\{)?[ \t]*\n"
-    r"(?P<items>(?:[ \t]+\w+[ \t]*[=:][ \t]*[\d.]+,?[ \t]*\n)+)"
-    r"(?(brace)[ \t]*\}[ \t]*$)",
+    rf"^(?P<indent>{SPACE})rewards{SPACE}[=:]?{SPACE}(?P<brace>\{{)?{SPACE}\n"
+    rf"(?P<items>(?:[ \t]{SPACE}\w+{SPACE}[=:]{SPACE}[\d.]+,?{SPACE}\n)+)(?(brace){SPACE}\}}{SPACE}$)",
     re.MULTILINE,
 )
 """A pattern for rewards with their weights in a block: `rewards { accuracy: 1.0 }`."""
-
-
 MESSAGES = {
     SOURCES: "a mixture is a block of sources",
     VALUES: "a sweep lists a setting's values",

@@ -32,7 +32,8 @@ MACHINES = re.compile(
 
 
 WITH_NOUN = re.compile(
-    rf"[ \t]*hardware[ \t]*=?[ \t]*(?P<count>\d+)[ \t]*(?:x[ \t]*)?(?P<gpu>{GPU})[ \t]+(?:gpus?|cards?)[ \t]*(?:#.*)?",
+    rf"[ \t]{{0,40}}hardware[ \t]{{0,40}}=?[ \t]{{0,40}}(?P<count>\d+)[ \t]{{0,40}}(?:x[ \t]{{0,40}})?(?P<gpu>{GPU})"
+    r"[ \t]{1,40}(?:gpus?|cards?)[ \t]{0,40}(?:#.*)?",
     re.I,
 )
 """A pattern for a GPU with a noun after it: `hardware 8 H100 GPUs`."""

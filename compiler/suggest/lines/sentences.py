@@ -11,7 +11,7 @@ from xpc.compiler import registry
 from xpc.compiler.suggest.converted_values import COUNTED, FILES, REPOSITORY, unit_of
 from xpc.compiler.suggest.first_line import sentence_of, without_punctuation
 from xpc.compiler.suggest.likeness import words
-from xpc.compiler.suggest.registry_names import either
+from xpc.compiler.suggest.registry_names import YOUR_GPU, either
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
@@ -22,7 +22,9 @@ LONGEST = 160
 """The largest number of characters of a sentence that a help shows."""
 VERBS = (["run"], ["do"], ["start"], ["launch"], ["sft"])
 """The first words of a line that is probably a sentence without `train`."""
-NUMBERS = "|".join((*COUNTED, "single"))
+LONGEST_LINE = 1000
+"""Longer lines are not sentences."""
+NUMBERS = "|".join(COUNTED)
 CARDS = re.compile(
     rf"[ \t]+(?P<word>on|using|with|across|over)[ \t]+(?:a[ \t]+)?"
     rf"(?:(?P<count>\d+|{NUMBERS})(?:[ \t]+|(?=x))(?:x[ \t]*)?)?"
@@ -33,7 +35,8 @@ SPOKEN = re.compile(r"[ \t]*(?P<before>(?:(?!train\b)[A-Za-z',]+[ \t]+){1,6})(?=
 PAIR = re.compile(r"[ \t]+(?:--?)?(?P<name>[A-Za-z][\w.-]*)[ \t]*[= \t:][ \t]*(?P<value>\"[^\"\n]*\"|[^\s=\"]+)")
 GOES_ON = re.compile(r"[ \t]*(?:on|for|with)\b")
 EVERY = re.compile(
-    r"\b(?P<clause>evaluat(?:e|ing)|evals?|validate|sav(?:e|ing)|checkpoint|log(?:ging)?|track)[ \t]+"
+    r"\b(?P<clause>evaluat(?:e|ing|ion)|evals?|validat(?:e|ion)|sav(?:es?|ing)|checkpoint(?:s|ing)?"
+    r"|log(?:s|ging)?|track)[ \t]+"
     r"(?:every|each)[ \t]+"
     r"(?:(?P<count>\d+%?)(?:[ \t]+(?P<unit>steps?|epochs?))?|(?P<once>epoch))(?![\w.=])"
 )
@@ -83,6 +86,8 @@ def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
             continue
         source, at = one.primary.source, one.primary.span.start
         start, end = line_bounds(source.text, at, at)
+        if end - start > LONGEST_LINE:
+            continue
         words_of = source.text[start : min(end, start + 200)].split()
         if (source.name, start) not in seen and ("train" in words_of or words_of[:1] in VERBS):
             seen.add((source.name, start))
@@ -111,7 +116,7 @@ def _cards(source: Source, start: int, end: int) -> Rewrite | None:
         # `with 8 h100` has a help of its own: the count and the GPU may stand after `with`
         if (known is None and not kinds) or (found["count"] and found["word"] == "with"):
             continue
-        count = str(COUNTED.get(found["count"] or "", "1" if found["count"] == "single" else found["count"] or "N"))
+        count = str(COUNTED.get(found["count"] or "", found["count"] or "N"))
         message = "GPUs are a clause of their own, and not a part of the sentence"
         if known is None or count == "N":
             names = kinds[:4] if known is None else [known.name]
@@ -121,6 +126,62 @@ def _cards(source: Source, start: int, end: int) -> Rewrite | None:
         edits = (Edit(Span(start + found.start(), start + found.end()), ""), Edit(Span(end, end), f"\n{form}"))
         return Rewrite(message, f"write `{form}` on a line of its own", edits)
     return None
+
+
+ANY = re.compile(
+    r"[ \t]+(?:on|using)[ \t]+(?:(?:a|the|one|my)[ \t]+)?(?P<device>cpu|gpus?)(?=[ \t]*(?:$|#)|[ \t]+(?:with|for)\b)"
+)
+"""A pattern for the device of a run in a sentence: `on cpu`, `on a gpu`."""
+AT_MOST = re.compile(
+    r"[ \t]+(?:with[ \t]+)?(?:max(?:imum)?|at most)[ \t]+(?P<length>\d+[ \t]+(?:steps|epochs))(?=[ \t]|$)"
+)
+"""A pattern for the length of a run as a limit: `with max 500 steps`."""
+SWITCHED_ON = re.compile(r"[ \t]+(?:turned[ \t]+|switched[ \t]+)?on[ \t]*$")
+
+
+def _device(source: Source, start: int, end: int) -> Rewrite | None:
+    """The device of the run in the sentence: `train M on D on cpu`."""
+    line = source.text[start:end]
+    found = ANY.search(line, min(len(line), (line + " on ").find(" on ") + 4))
+    if found is None:
+        return None
+    message = "the hardware is a clause of its own, and not a part of the sentence"
+    if found["device"] != "cpu":
+        return Rewrite(message, f"write `hardware N x GPU` on a line of its own, {YOUR_GPU}")
+    edits = (Edit(Span(start + found.start(), start + found.end()), ""), Edit(Span(end, end), "\nhardware cpu"))
+    return Rewrite(message, "write `hardware cpu` on a line of its own", edits)
+
+
+def _limited(source: Source, start: int, end: int) -> Rewrite | None:
+    """The length as a limit (`with max 500 steps`), and a choice that is `on` (`with liger on`)."""
+    line = source.text[start:end].partition("#")[0].rstrip()
+    most = AT_MOST.search(line)
+    head, _, options = line.partition(" with ")
+    if most is not None and " for " not in line:
+        rest = f"{line[: most.start()]}{line[most.end() :]}".removesuffix(" with")
+        head, word, options = rest.partition(" with ")
+        form = f"{head} for {most['length']}{word}{options}"
+    elif options and (on := SWITCHED_ON.search(line)) is not None:
+        form = line[: on.start()]
+    else:
+        return None
+    if not _is_legal(form):
+        return None
+    return Rewrite(
+        "the sentence is `train MODEL on DATA for LENGTH with ...`",
+        _shown(form),
+        (Edit(Span(start, start + len(line)), form),),
+    )
+
+
+def _second_dataset(source: Source, start: int, end: int) -> Rewrite | None:
+    """A second dataset after the first: `train M on D E`."""
+    found = re.compile(r"[ \t]*train[ \t]+\S+[ \t]+on[ \t]+(\S+)[ \t]+([\w./-]+)").match(source.text, start, end)
+    if found is None or registry.find_dataset(found[1]) is None or registry.find_dataset(found[2]) is None:
+        return None
+    names = f"`{found[1]}` and `{found[2]}`"
+    help = f"write `on rows`, and add a block `data rows {{ ... }}` below with {names}, each on its own line"
+    return Rewrite("several datasets go into a `data` block", help)
 
 
 def _spoken(source: Source, start: int, end: int) -> Rewrite | None:
@@ -223,7 +284,9 @@ def _with_verb(source: Source, start: int, end: int) -> Rewrite | None:
     return Rewrite("the sentence begins with `train`", _shown(form), (Edit(Span(start, start + len(line)), form),))
 
 
-FORMS = (_with_verb, _over_lines, _spoken, _pairs, _cards, _regularly, _without_with)
+FORMS = (
+    _with_verb, _over_lines, _spoken, _pairs, _cards, _device, _regularly, _limited, _second_dataset, _without_with,
+)  # fmt: skip
 
 
 def of_one_sentence(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
