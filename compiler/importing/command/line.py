@@ -91,7 +91,8 @@ def parsed(call: Call, file: str, environment: tuple[Word, ...], short: Mapping[
         unset = [words[n] for n in range(script) if _is_left_out(words, n)]
         options, program, words = _options([one for one in words if one not in unset], file)
         options |= _slots(options)
-    words = [evolve(one, text=(short or {}).get(one.text, one.text)) for one in words]
+    # `--` alone ends the launcher's options
+    words = [evolve(one, text=(short or {}).get(one.text, one.text)) for one in words if one.text != "--"]
     again: list[Entry] = []
     left_out = [_is_left_out(words, n) for n in range(len(words))]
     dropped = unset + [one for one, out in zip(words, left_out, strict=True) if out]

@@ -52,7 +52,7 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
         if len(kept) == 1:
             return training.index(kept[0]), kept[0]
     if not training:
-        raise Unreadable("it has no training command (torchrun, accelerate launch, deepspeed, trl)")
+        raise Unreadable("it has no training command (torchrun, accelerate launch, deepspeed, trl)" + _left_out(text_))
     if overrides.pick is None and len(training) > 1:
         listed = "; ".join(f"{number} on line {one.words[0].line} ({_named(one)})"
                            for number, one in enumerate(training[:8], 1))  # fmt: skip
@@ -62,6 +62,18 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
     if location >= len(training):
         raise Unreadable(f"it has {len(training)} training commands, so there is no `--pick {overrides.pick}`")
     return location, training[location]
+
+
+def _left_out(text_: str) -> str:
+    """If a script has a training command that does not run: a sentence with its line. A condition, a loop, or an
+    argument such as `$1` decides that it does not run.
+    """
+    for number, one in enumerate(text_.splitlines(), 1):
+        printed = one.lstrip().startswith("#") or not {*PRINTING}.isdisjoint(one.split())
+        if not printed and LAUNCHED.search(one) and TRAINS.search(one):
+            return (f"; the command on line {number} does not run with the values that the script sets: "
+                    "`--set NAME=VALUE` sets a variable, and `--set 1=VALUE` the first argument")  # fmt: skip
+    return ""
 
 
 def _program(call: Call) -> str:

@@ -188,14 +188,16 @@ class Branches:
         """Interpret `exit` and `return`: skip all later commands of the innermost branch whose condition is unknown.
         Without such a branch, skip all later commands of the script.
 
-        If the script exits with an error inside a condition, the condition is assumed to be false, because a script
-        that was used to train did not fail.
+        If the script exits with an error inside a condition, or a sourced file returns an error, the condition is
+        assumed to be false, because a script that was used to train did not fail.
         """
+        called = next((one.kind for one in reversed(self.blocks) if one.kind in ("function", "source")), "")
+        stops = how == "exit" or called == "source"
         for one in reversed(self.blocks):
-            if failed and how == "exit" and one.kind in ("if", "group", "case"):
+            if failed and stops and one.kind in ("if", "group", "case"):
                 one.ended = True
                 return
-            if one.kind == "function" and how == "return":
+            if one.kind == called and how == "return":
                 one.ended = True
                 return
             if one.truth is None:

@@ -337,6 +337,7 @@ class _Shell(Branches):
             return
         before, self.lines, self.nested = self.lines, 0, self.nested + 1
         depth = len(self.blocks)
+        self.begin(Block("source", 0, self.state.copy()))
         try:
             self.run(data.decode("utf-8-sig", "replace"))
         except Unreadable:

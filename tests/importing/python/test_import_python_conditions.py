@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from import_support import imported
 from test_import_python_partial import ROWS, decisions, script
 
 
@@ -106,3 +107,18 @@ def test_data_sets_of_a_concatenation_that_are_not_known_are_counted(tmp_path: P
     found = script(tmp_path, before, data="rows")
     assert "on org/rows" in found.text
     assert any("2 of the 3 data sets that the script joins are not known" in one for one in decisions(found))
+
+
+def test_an_attribute_of_a_class_or_a_module_may_be_none() -> None:
+    found = imported("""
+from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+class Settings:
+    ROWS = None
+rows = load_dataset("org/rows", split="train")
+if Settings.ROWS is not None:
+    rows = rows.select(range(Settings.ROWS))
+SFTTrainer("Qwen/Qwen2.5-0.5B", SFTConfig("out"), train_dataset=rows).train()
+""", name="train.py")  # fmt: skip
+    assert not found.draft.wrong, found.messages
+    assert "train Qwen/Qwen2.5-0.5B on org/rows" in found.text

@@ -263,3 +263,23 @@ def test_a_script_that_states_values_itself_and_is_not_read_is_an_error(tmp_path
     found = imported(command, *HARDWARE, name="run.sh", root=str(tmp_path))
     assert found.draft.wrong
     assert any("it trains 2 times" in one and one.startswith("error") for one in found.messages), found.messages
+
+
+def test_a_sourced_file_may_return_and_a_command_that_does_not_run_is_named(tmp_path: Path) -> None:
+    (tmp_path / "common.sh").write_text('if [[ -z "${ROOT:-}" ]]; then\n  return 1 2>/dev/null || exit 1\nfi\nL=1e-6\n')
+    command = "trl sft --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/rows --learning_rate $L\n"
+    found = imported("source common.sh\n" + command, *HARDWARE, name="run.sh", root=str(tmp_path))
+    assert "lr = 1e-6" in found.text
+    (tmp_path / "common.sh").write_text("L=1e-7\nreturn\nL=1e-6\n")
+    found = imported("source common.sh\n" + command, *HARDWARE, name="run.sh", root=str(tmp_path))
+    assert "lr = 1e-7" in found.text
+    text = 'case "${1:-help}" in\n  help) echo python train.py;;\n  train) python train.py --lr 1;;\nesac\n'
+    with pytest.raises(Unreadable, match="the command on line 3 does not run"):
+        imported(text, *HARDWARE, name="run.sh", root=str(tmp_path))
+
+
+def test_two_dashes_end_the_options_of_the_launcher() -> None:
+    found = imported("accelerate launch --num_processes 8 sft.py -- --model_name_or_path Qwen/Qwen2.5-3B "
+                     "--dataset_name org/rows\n", *HARDWARE, name="run.sh")  # fmt: skip
+    assert not found.draft.wrong, found.messages
+    assert "train Qwen/Qwen2.5-3B on org/rows" in found.text

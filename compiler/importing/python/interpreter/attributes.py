@@ -79,7 +79,9 @@ def _of_class(machine: Machine, value: Class, name: str, node: ast.AST) -> objec
         return Bound(found, value)
     if found is None and name in ("model_validate", "parse_obj"):
         return Bound(Name(f"pydantic.{name}"), value)
-    return machine.unknown(node, f"`{value.name}` has no `{name}`") if found is None else found
+    if found is None and not any(name in one.attributes for one in value.lineage()):
+        return machine.unknown(node, f"`{value.name}` has no `{name}`")
+    return found
 
 
 def _decorators(function: Function) -> list[str]:
