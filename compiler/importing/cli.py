@@ -207,7 +207,7 @@ def _pick(options: argparse.Namespace) -> int | None:
 
 def _reference(name: str | None) -> str | None:
     """The value of `--model` or `--data` as it is written in a spec. A legal reference such as `qwen3-8b` is unchanged;
-    any other name gets quotes.
+    files and any other names get quotes.
     """
     if name is None:
         return None
@@ -216,7 +216,11 @@ def _reference(name: str | None) -> str | None:
     from xpc.grammar.source import Source
 
     _, problems = parse(Source("import.xp", f"train {name} on {name}\n"))
-    return quoted(name) if problems else name
+    return quoted(name) if problems or name.endswith(FILES) or os.path.exists(name) else name
+
+
+FILES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".arrow")
+"""Endings of files of rows. Without quotes, a spec reads `data/rows.jsonl` as the name of a data set on the hub."""
 
 
 def convert(source: SourceFile, options: argparse.Namespace, overrides: Overrides) -> Draft:

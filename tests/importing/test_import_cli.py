@@ -301,3 +301,12 @@ def test_accelerates_file_and_deepspeeds_file_of_a_python_script_are_read(here, 
     _, out, _ = run("train.py", "--deepspeed", "zero2.json", "--partial", capsys=capsys)
     assert "hardware 1 x h100-80gb" in out
     assert "strategy zero2" in out
+
+
+def test_data_that_is_a_file_is_quoted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.yaml").write_text("model_name_or_path: Qwen/Qwen2.5-3B\nlearning_rate: 1e-5\n")
+    (tmp_path / "rows").mkdir()
+    for name, written in (("data/rows.jsonl", '"data/rows.jsonl"'), ("rows", '"rows"'), ("org/rows", "org/rows")):
+        main(["import", "r.yaml", "--hardware", "8 x h100-80gb", "--data", name])
+        assert f"train Qwen/Qwen2.5-3B on {written}" in capsys.readouterr().out

@@ -61,7 +61,11 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
         _unread(draft, unread, COLLATOR)
         return None
     if draft.sources:
-        draft.note(Entry("train_dataset", None, given.location.file, given.location.line), "`--data` names another")
+        found = Entry("train_dataset", None, given.location.file, given.location.line)
+        draft.note(found, "`--data` names another")
+        if masked:
+            why = "the script trains on answers only; the spec does so only with `completion_only` or `assistant_only`"
+            draft.differs("train_dataset", why, found)
         _unread(draft, unread, COLLATOR)
         return None
     chain = chain_of(given.value)

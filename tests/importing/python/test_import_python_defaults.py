@@ -221,3 +221,14 @@ args = SFTConfig("out", learning_rate=7e-5)
 {}
 SFTTrainer("Qwen/Qwen2.5-0.5B", args, train_dataset=load_dataset("org/rows", split="train"), peft_config=lora).train()
 """
+
+
+def test_a_loss_on_answers_of_other_rows_is_reported() -> None:
+    body = """
+from unsloth.chat_templates import train_on_responses_only
+trainer = SFTTrainer(model=model, args=SFTConfig("out"), train_dataset=rows)
+trainer = train_on_responses_only(trainer, instruction_part="<|im_start|>user", response_part="<|im_start|>assistant")
+trainer.train()
+"""
+    found = imported(HEAD.format("") + body, "--data", "rows.jsonl", name="train.py")
+    assert any("the script trains on answers only" in one for one in found.messages), found.messages
