@@ -25,10 +25,14 @@ from xpc.grammar.record import evolve
 MODEL = re.compile(r"model(?:_name|_path|_id|_name_or_path)?$")
 DATA = re.compile(r"(?:train_dataset|load_dataset|dataset)\b|(?:dataset_name|dataset_path|data_path|data|train_file)$")
 """Patterns for the keys of errors that explain why the model or the data are missing."""
-COLUMN = re.compile("^the column `[^`]*`: ")
-"""Matches the beginning of a reason that is about a column, such as "the column `x`: ...". Columns with the same reason
-make one decision.
-"""
+ABOUT = re.compile(
+    "^(?:the column `[^`]*`: |the rows of the evaluation are not known: |the rows are not known: |"
+    "the columns that the function makes are not read: )+"
+)
+"""Matches the beginning of a reason that says what the reason is about, such as "the column `x`: ..."."""
+AS_IS = re.compile("; the spec reads `[^`]*` as it is$")
+GIVEN = re.compile("the script takes `[^`]*` from its command line, without a default: `--set [^`]*` gives it")
+"""Matches a reason that one argument of the script decides."""
 STATUS = 3
 """The exit status of an import that wrote a spec with decisions left for a person."""
 MOST = 18
@@ -68,11 +72,18 @@ def apply(draft: Draft, overrides: Overrides) -> None:
             why = known[one.entry.key].sentence
         draft.undecided.append(_comment(one, why))
         if not one.own and one not in explained:
-            grouped.setdefault((COLUMN.sub("", why), one.help), []).append(one)
-    draft.decisions += [_decision(why, help, group) for (why, help), group in grouped.items()]
+            chosen = one.help if "--set" in one.help else ""  # each condition is a decision of its own
+            grouped.setdefault((_cause(why), chosen), []).append(one)
+    draft.decisions += [_decision(why, group) for (why, _), group in grouped.items()]
     own = [one for one in errors if one.own and one.entry is not None]
     if own:
         draft.decisions.append(_own(own, known, overrides))
+
+
+def _cause(why: str) -> str:
+    """The reason without what it is about. Errors with the same cause make one decision."""
+    given = GIVEN.search(why)
+    return given[0] if given is not None else AS_IS.sub("", ABOUT.sub("", why))
 
 
 def _missing(draft: Draft, errors: list[Message]) -> list[Message]:
@@ -85,22 +96,23 @@ def _missing(draft: Draft, errors: list[Message]) -> list[Message]:
     wanted = [("which model is trained", MODEL, "`--model NAME`")] if not draft.model else []
     wanted += [("which data it trains on", DATA, "`--data NAME`")] if not draft.sources else []
     explained: list[Message] = []
-    shared: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    shared: dict[str, list[tuple[str, str]]] = {}
     for what, keys, option in wanted:
         found = [one for one in errors if not one.own and one.entry is not None and keys.match(one.entry.key)]
         explained += found
-        if found and "--set" in found[0].help:
-            shared.setdefault((found[0].why, found[0].help), []).append((what, option))
+        if found and "--set" in found[0].help + _cause(found[0].why):
+            shared.setdefault(_cause(found[0].why), []).append((what, option))
             continue
         why = found[0].why if found else "no key names it"
         locations = tuple(dict.fromkeys(one.location for one in found if one.location))
         draft.decisions.append(Decision(f"{what}: {why}", locations, option))
-    for (why, help_), missing in shared.items():
-        same = [one for one in errors if one.why == why and one.help == help_]
+    for why, missing in shared.items():
+        same = [one for one in errors if _cause(one.why) == why]
+        help_ = next((one.help for one in same if "--set" in one.help), "")
         names = [f"`{one.entry.key}`" for one in same if one.entry is not None and one not in explained]
         explained += same
         locations = tuple(dict.fromkeys(one.location for one in same if one.location))
-        help_ = f"{help_}, and {missing[0][1]} names it" if len(missing) == 1 and not names else help_
+        help_ = f"{help_}, and {missing[0][1]} names it" if help_ and len(missing) == 1 and not names else help_
         text = f"{_listed([*(what for what, _ in missing), *names])}: {why}"
         draft.decisions.append(Decision(text, locations, help_))
     return explained
@@ -111,13 +123,15 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
-def _decision(why: str, help: str, messages: list[Message]) -> Decision:
-    """Make one decision from several errors with the same reason (`why`)."""
+def _decision(why: str, messages: list[Message]) -> Decision:
+    """Make one decision from several errors with the same cause (`why`)."""
     locations = tuple(one.location for one in messages if one.location)
     if len(messages) == 1:
-        return Decision(messages[0].text, locations, help)
-    names = [f"`{one.entry.key}`" for one in messages if one.entry is not None]
-    return Decision(f"{_listed(names)}: {why}", locations, help)
+        return Decision(messages[0].text, locations, messages[0].help)
+    names = dict.fromkeys(f"`{one.entry.key}`" for one in messages if one.entry is not None)
+    if "--set" not in why:
+        why = next((ABOUT.sub("", one.why) for one in messages if AS_IS.search(one.why)), why)
+    return Decision(f"{_listed([*names])}: {why}", locations, messages[0].help)
 
 
 def _comment(message: Message, why: str) -> str:

@@ -212,3 +212,19 @@ def test_file_of_another_script_is_not_taken_for_deepspeeds_or_axolotls(here, ca
     assert "the tool knows no such key" in err
     assert "DeepSpeed" not in err
     assert "axolotl" not in err
+
+
+def test_what_one_argument_of_a_script_decides_is_one_decision(here, capsys):
+    (here / "run.py").write_text("""
+import argparse, json
+from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+parser = argparse.ArgumentParser()
+parser.add_argument("--config", required=True)
+config = json.load(open(parser.parse_args().config))
+SFTTrainer(config["model"], SFTConfig("out", learning_rate=config["lr"], max_steps=config["steps"]),
+           train_dataset=load_dataset(config["data"], split="train")).train()
+""")
+    err = run("run.py", "--partial", "-o", "r.xp", capsys=capsys)[2]
+    assert "1 decision left" in err
+    assert "which model is trained, which data it trains on, `learning_rate`, `max_steps`: the script takes" in err

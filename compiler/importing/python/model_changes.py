@@ -99,7 +99,9 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
         )
     if not changed:
         _replaced(draft, own, model, machine)
-        _written(draft, own, model, machine.calls[: _training_starts(trainer, machine)])
+        referred = "ref_adapter_name" in entries.values  # the second adapter is the reference
+        calls = machine.calls[: _training_starts(trainer, machine)]
+        _written(draft, own, model, [one for one in calls if one.last != "load_adapter" or not referred])
     _config(draft, model)
     _unread_calls(draft, model, trainer, machine)
     _reference(draft, model, trainer)

@@ -148,6 +148,8 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
         return _known_item(machine, value, key, node)
     if isinstance(key, Scalar) and isinstance(value, Class):
         return attribute(machine, value, str(key), node)
+    if isinstance(value, Name) and isinstance(key, str) and key.isidentifier() and value.last.endswith("Type"):
+        return Name(f"{value.path}.{key}")  # a member of an Enum: `TaskType["CAUSAL_LM"]`
     if value == Name("os.environ") or (isinstance(value, Object) and value.last == "environ"):
         found = machine.variable(key, None, node)
         return Unknown(found.why, found.location) if isinstance(found, Unset) else found
