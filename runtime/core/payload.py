@@ -148,8 +148,8 @@ class AdapterShape(TypedDict):
     init_iterations: NotRequired[int]
     init_rows: NotRequired[int]
     reference: NotRequired[bool]
-    """Whether the method compares with the base, and the model without adapters is not the initial one (PiSSA, OLoRA,
-    LoftQ): the reference then has an adapter of its own, with the initial weights."""
+    """Whether the reference model has a frozen adapter with the initial weights: with PiSSA, OLoRA and LoftQ, the model
+    without adapters is not the initial model."""
     block_size: NotRequired[int | None]
     merge: NotRequired[bool]
     """Whether the merged model is saved next to the adapters."""

@@ -51,8 +51,8 @@ def compared() -> int:
 
 
 def test_a_commits_file_is_not_the_one_behind_a_link_of_today(linked: Path) -> None:
-    """If a spec or its folder is a link now, `REV:FILE` still names the commit's own file. Once, the spec behind the
-    link was compared with itself: `the same run`.
+    """If a spec or its folder is a link now, `REV:FILE` still names the commit's own file. Before a fix, the spec
+    behind the link was compared with itself: `the same run`.
     """
     put(linked, {"specs/b.xp": SPEC.replace("2 epochs", "5 epochs")})
     commit()
@@ -74,8 +74,8 @@ def test_a_commits_file_is_not_the_one_behind_a_link_of_today(linked: Path) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["base", "rows", "link"])
 def test_changes_behind_a_link_are_seen(what: str, linked: Path) -> None:
-    """A change of a file behind a link is found. Once, `diff` read the rows of both commits from the working tree, so
-    the comment said `No run changes`.
+    """A change of a file behind a link is found. Before a fix, `diff` read the rows of both commits from the working
+    tree, so the comment said `No run changes`.
     """
     assert compared() == 0
     if what == "base":
@@ -92,8 +92,8 @@ def test_changes_behind_a_link_are_seen(what: str, linked: Path) -> None:
 
 @pytest.mark.slow
 def test_a_submodule_is_read_at_the_commit_of_each_side(linked: Path, tmp_path: Path) -> None:
-    """For each of two commits, a submodule is read at the commit that it has there. Once, both sides were read from the
-    working tree, so `diff` printed `the same run` and the comment said `No run changes`.
+    """For each of two commits, a submodule is read at the commit that it has there. Before a fix, both sides were read
+    from the working tree, so `diff` printed `the same run` and the comment said `No run changes`.
     """
     put(tmp_path / "other", {"rows.jsonl": ROW * 8, "house.xp": HOUSE})
     git("other", "init", "-q")

@@ -387,8 +387,8 @@ def test_specs_that_inherit_train_are_grouped_by_the_line_of_the_base(house):
 
 
 def test_each_spec_of_a_group_shows_its_own_consequences(house):
-    """Once, the comment said `the same hours and memory` of each spec whose verdict on the memory stayed the same, even
-    if its hours changed.
+    """Before a fix, the comment said `the same hours and memory` of each spec whose verdict on the memory stayed the
+    same, even if its hours changed.
     """
     write(house, "specs/b.xp", 'xpc 1\n\nextends "../base/trained.xp"\n\nsave "out/b"\n\nhardware 2 x h100-80gb\n')
     commit("two GPUs")
@@ -471,7 +471,9 @@ def test_renames_new_specs_and_totals(house):
 
 
 def test_a_new_sweep_shows_the_memory_of_its_largest_run(house):
-    """Once, the line showed the memory of the first run, and said `fits` of a sweep of which most runs do not fit."""
+    """Before a fix, the line showed the memory of the first run, and said `fits` of a sweep of which most runs do not
+    fit.
+    """
     write(
         house,
         "specs/f.xp",
@@ -484,7 +486,9 @@ def test_a_new_sweep_shows_the_memory_of_its_largest_run(house):
 
 
 def test_the_hours_of_a_sweep_that_is_too_large_are_unknown(house, monkeypatch):
-    """Once, a sweep that grew from 4 to 1,002 runs was shown as `-1.5 GPU-hours`: the sum of the new runs was 0."""
+    """Before a fix, a sweep that grew from 4 to 1,002 runs was shown as `-1.5 GPU-hours`: the sum of the new runs was
+    0.
+    """
     monkeypatch.setitem(entries.__globals__, "SUMMED", 2)
     write(house, "specs/sweep.xp", 'xpc 1\n\nextends "../base/trained.xp"\n\nsweep { lr = [1e-6, 2e-6, 3e-6] }\n')
     commit("a run more")

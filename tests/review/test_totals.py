@@ -28,7 +28,9 @@ def summed(root: str, one: str, other: str) -> dict[str, tuple[float, float]]:
 
 
 def test_a_member_that_does_not_fit_is_counted(tmp_path: Path) -> None:
-    """Once, the first line was about the memory of the first member, which fits, and said nothing of the others."""
+    """Before a fix, the first line was about the memory of the first member, which fits, and said nothing of the
+    others.
+    """
     before = ONE.replace("micro=4 ", "").replace("gbs=128", "gbs=256") + "memory(checkpointing = false)\n"
     before += "sweep { micro = [1, 4, 8] }\n"
     root = put(tmp_path, {"a.xp": before, "b.xp": before.replace("seq=1024", "seq=2048")})

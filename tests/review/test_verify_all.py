@@ -123,8 +123,8 @@ def test_a_broken_link_of_the_chain(what, location):
 
 @pytest.mark.slow
 def test_a_deleted_file_hides_neither_a_bundle_nor_a_run(location):
-    """Once, a bundle without bundle.toml counted as a spec that compiles, and a run without summary.json was not
-    listed.
+    """Before a fix, a bundle without bundle.toml counted as a spec that compiles, and a run without summary.json was
+    not listed.
     """
     os.unlink(location / "specs" / "x.bundle" / "bundle.toml")
     os.unlink(location / "out" / "s" / "summary.json")
@@ -164,8 +164,8 @@ def test_without_git_and_with_nothing_there(location, tmp_path):
 
 
 def test_a_spec_that_cannot_be_read_does_not_hide_the_others(tmp_path):
-    """A spec that is too large is reported, and the specs after it are still checked. Once, the command ended at such a
-    file.
+    """A spec that is too large is reported, and the specs after it are still checked. Before a fix, the command ended
+    at such a file.
     """
     put(tmp_path, {"z.xp": "xpc 1\ntrain qwen2.5-3b on alpaca for 10 steps\nhardware 1 x h100-80gb\n"})
     with open(tmp_path / "large.xp", "wb") as handle:

@@ -167,8 +167,8 @@ def test_the_compiler_and_the_run_mean_the_same_files(location: Path) -> None:
 
 @pytest.mark.slow
 def test_a_model_of_links(location: Path, tmp_path: Path) -> None:
-    """Files of the model may be behind a link to a folder. The launch once said that such files were missing, and
-    refused an unchanged model.
+    """Files of the model may be behind a link to a folder. An earlier version of the launch reported such
+    files as missing, and refused an unchanged model.
     """
     put(tmp_path / "store", {"a.safetensors": b"w" * 400, "b/c.json": "{}", "b/d/e.json": "{}"})
     put(tmp_path / "other", {"f.safetensors": b"w"})

@@ -1,5 +1,5 @@
-"""The environment variables of `launch.sh`: for a value without sense, there is one message. Variables of another
-launch are ignored.
+"""The environment variables of `launch.sh`: a nonsensical value ends the launch with one message, and variables of
+another launch are ignored.
 """
 
 from __future__ import annotations

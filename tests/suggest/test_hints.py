@@ -211,8 +211,8 @@ def test_a_budget_is_above_0_and_a_count_per_epoch_a_share():
     ],
 )
 def test_default_left_by_a_misspelt_choice_is_not_reported(clause: str, intended: str) -> None:
-    """In `method dop(beta=0.1)`, only `dop` is wrong. Once, the help was to leave out `beta`, because sft (the default
-    method) has no such setting.
+    """In `method dop(beta=0.1)`, only `dop` is wrong. Before a fix, the help was to leave out `beta`, because sft (the
+    default method) has no such setting.
     """
     text = f"xpc 1\n\n{LINE} for 1 epochs\n\nhardware 8 x h100-80gb\nbatch(gbs=128, micro=8, seq=1024)\n{clause}\n"
     wrong = [one for one in checked(text).problems if one.severity == ERROR]

@@ -49,8 +49,8 @@ def answers(text: str, cwd: str, *words: str, processes: int = 1, **variables: s
 
 
 def on_a_cpu(bundle: str, arguments: Mapping[str, Any], processes: int = 1) -> None:
-    """A bundle was compiled for GPUs and ddp. Change it so that it runs on a CPU, with the same number of processes;
-    nothing else in it changes.
+    """Change a bundle that was compiled for GPUs and ddp so that it runs on a CPU with this number of processes.
+    Nothing else in the bundle changes.
     """
     path = os.path.join(bundle, "trainer_args.json")
     with open(path, encoding="utf-8") as handle:

@@ -79,8 +79,9 @@ def test_rows_of_every_method(warm: Warm, target: str) -> None:
 
 @pytest.mark.parametrize("target", EACH_STACK)
 def test_rows_of_every_template(warm: Warm, target: str) -> None:
-    """The last method gets every template, and the others a quarter of them. If the stack can mask by turns, the last
-    method has masks, and its rows contain everything that rows without masks have.
+    """To save time, only the last method of the list prepares rows with every template; the other methods use a quarter
+    of the templates. On a stack that can mask by turns, the last method is `sft` with masks, and its rows contain
+    everything that rows without masks have.
     """
     for method in METHODS_OF[target]:
         texts = {

@@ -60,9 +60,9 @@ class Kind:
 
     @property
     def nightly(self) -> bool:
-        """Whether only `make slow` trains this kind. On the default stack: adapters in two processes whose sharding
-        the kinds `saved` and `tokens` test, too. On OTHERS[0]: kinds whose training does not depend on the stack, and
-        of the adapters without LoRA's matrices all but VeRA. On all other stacks: every kind.
+        """Whether only `make slow` trains this kind, and `make test` does not. On the default stack, these are some
+        kinds in two processes, because the kinds `saved` and `tokens` test the same sharding. On OTHERS[0], these are
+        all kinds but four. On the other stacks, these are all kinds.
         """
         if self.target == DEFAULT:
             return self.world == 2 and self.what in ("vera", "miss", "loha", "oft", "tied")
