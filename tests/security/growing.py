@@ -44,7 +44,7 @@ HEAD = "xpc 1\n\ntrain qwen2.5-3b on infinity-instruct for 3 epochs\n\n"
 
 
 def data(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: read the rows of the file that `make(n)` returns."""
+    """For each size n of the input, the work whose time is measured: read the rows of the file `make(n)`."""
 
     def sized(n: int) -> Work:
         text = make(n).encode()
@@ -54,7 +54,7 @@ def data(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
 
 
 def surveyed(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: check a spec with a data file."""
+    """For each size n of the input, the work whose time is measured: check a spec with a data file."""
 
     def sized(n: int) -> Work:
         folder = tempfile.mkdtemp(dir=os.environ.get("PYTEST_TMP"))
@@ -66,7 +66,7 @@ def surveyed(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
 
 
 def footer(make: Callable[[int], bytes]) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: read the footer of a Parquet file."""
+    """For each size n of the input, the work whose time is measured: read the footer of a Parquet file."""
 
     def sized(n: int) -> Work:
         found = make(n)
@@ -77,7 +77,7 @@ def footer(make: Callable[[int], bytes]) -> Callable[[int], Work]:
 
 
 def specs(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: check a spec and render the findings."""
+    """For each size n of the input, the work whose time is measured: check a spec and render the findings."""
 
     def sized(n: int) -> Work:
         text = make(n)
@@ -87,7 +87,7 @@ def specs(make: Callable[[int], str]) -> Callable[[int], Work]:
 
 
 def formatted(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: parse a spec and format it as `xpc fmt` does."""
+    """For each size n of the input, the work whose time is measured: parse a spec and format it as `xpc fmt` does."""
 
     def sized(n: int) -> Work:
         text = make(n)
@@ -97,7 +97,7 @@ def formatted(make: Callable[[int], str]) -> Callable[[int], Work]:
 
 
 def read(function: Callable[..., object], make: Callable[[int], str], name: str = "x") -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: read a file of another tool with ``function``."""
+    """For each size n of the input, the work whose time is measured: read a file of another tool with ``function``."""
 
     def sized(n: int) -> Work:
         text = make(n)
@@ -120,7 +120,7 @@ def script(text: str, name: str) -> object:
 
 
 def locked(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: check a spec with a lock."""
+    """For each size n of the input, the work whose time is measured: check a spec with a lock."""
 
     def sized(n: int) -> Work:
         folder = Path(tempfile.mkdtemp())
@@ -146,8 +146,8 @@ def lines(n: int, different: int, seed: int) -> list[str]:
 
 
 def difference(different: int) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: compare two previews of n lines, with `different` kinds of
-    lines.
+    """For each size n of the input, the work whose time is measured: compare two previews of n lines. They have
+    `different` kinds of lines.
     """
 
     def sized(n: int) -> Work:
@@ -158,7 +158,7 @@ def difference(different: int) -> Callable[[int], Work]:
 
 
 def comments(make: Callable[[int], list[Entry]]) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: write the comment on a pull request."""
+    """For each size n of the input, the work whose time is measured: write the comment on a pull request."""
 
     def sized(n: int) -> Work:
         found = make(n)
@@ -183,7 +183,7 @@ def manifest(n: int) -> bytes:
 
 
 def manifests(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: read the manifest of a bundle."""
+    """For each size n of the input, the work whose time is measured: read the manifest of a bundle."""
 
     def sized(n: int) -> Work:
         data = make(n).encode()
@@ -205,7 +205,7 @@ def spec_of_copies(n: int) -> Work:
 
 
 def packages(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: compare the requirements file that `make(n)` returns with an
+    """For each size n of the input, the work whose time is measured: compare a requirements file, `make(n)`, with an
     empty one.
     """
 
@@ -217,7 +217,7 @@ def packages(make: Callable[[int], str]) -> Callable[[int], Work]:
 
 
 def table_of(name: str, make: Callable[[int], str]) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: read a file of keys and values of a bundle."""
+    """For each size n of the input, the work whose time is measured: read a file of keys and values of a bundle."""
 
     def sized(n: int) -> Work:
         data = make(n).encode()
@@ -232,7 +232,7 @@ def table_of(name: str, make: Callable[[int], str]) -> Callable[[int], Work]:
 
 
 def run_of_files(make: Callable[[int], dict[str, object]]) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: compare the files of a finished run."""
+    """For each size n of the input, the work whose time is measured: compare the files of a finished run."""
 
     def sized(n: int) -> Work:
         folder = tempfile.mkdtemp(dir=os.environ.get("PYTEST_TMP"))

@@ -61,7 +61,7 @@ class Answers(Repository):
 def committed(
     make: Callable[[int], Iterable[tuple[str, str, bytes]]], work: Callable[[Commit], object]
 ) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: list the files of a commit and call `work` with it."""
+    """For each size n of the input, the work whose time is measured: list a commit's files and call `work` with it."""
 
     def sized(n: int) -> Work:
         repository = Answers(make(n))
@@ -116,8 +116,8 @@ def changed(n: int) -> Work:
 
 
 def recorded(make: Callable[[int], str], work: Callable[[str], object]) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: call `work` with the folder of a finished run. `make(n)` is
-    its metrics.jsonl.
+    """For each size n of the input, the work whose time is measured: call `work` with the folder of a finished run,
+    whose metrics.jsonl is `make(n)`.
     """
 
     def sized(n: int) -> Work:
@@ -149,8 +149,8 @@ def events(n: int, **more: object) -> str:
 
 
 def compared(line: Callable[[int, bool], str]) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: find the lines that change a spec, ten times. `line(k, new)`
-    is source k of the old or the new spec, which has at most 8,000 sources.
+    """For each size n of the input, the work whose time is measured: find, ten times, the lines that change a spec.
+    `line(k, new)` is source k of the old or the new spec, which has at most 8,000 sources.
     """
 
     def sized(n: int) -> Work:

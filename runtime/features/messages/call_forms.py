@@ -107,9 +107,9 @@ class Forms(NamedTuple):
     objects: bool
     """Whether the arguments of tool calls may be an object."""
     texts: bool
-    """Arguments of tool calls may be JSON text."""
+    """Whether the arguments of tool calls may be JSON text."""
     flat: bool
-    """A call may have its name and its arguments without an inner object `function`."""
+    """Whether the name and the arguments of a call may be without an inner object `function`."""
     doubles: bool
     """Whether reasoning is written twice if a turn has it both in a key (`reasoning_content`) and in its content."""
 

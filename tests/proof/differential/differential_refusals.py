@@ -22,7 +22,8 @@ BEFORE = ("launch", "config", "deepspeed")
 """Stages of a proof that need no model."""
 
 DECIDED = frozenset({"XP210", "XP401", "XP444", "XP510"})
-"""Codes that may refuse a spec with which the libraries raise no exception. So there are no claims for these codes.
+"""Codes of rules that may refuse a spec although the libraries raise no exception for it. Such a refusal is not counted
+as a suspected false one.
 
 - XP210: a batch that is never full cannot be tested, because the rows here are tiny
 - XP401: FSDP's own activation checkpointing may work
