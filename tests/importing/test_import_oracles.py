@@ -50,11 +50,11 @@ OUT_OF_SCOPE = {
 model, or the tool itself refuses the file.
 """
 REFUSED = {
-    "axolotl/examples/glm47-flash/lora_fsdp.yaml": "XP453",  # 8-bit base under FSDP
-    # the tokenizer comes from another repository than the model
+    "axolotl/examples/glm47-flash/lora_fsdp.yaml": "XP453",  # 8-bit base under FSDP.
+    # The tokenizer comes from another repository than the model.
     "axolotl/examples/mamba/config.yml": "tokenizer_config",
-    "axolotl/examples/mimo/mimo-7b-qlora.yaml": "XP701",  # remote code without a pinned commit
-    "llamafactory/examples/ascend/qwen3moe_full_sft_fsdp.yaml": "XP480",  # FSDP is configured in accelerate's file
+    "axolotl/examples/mimo/mimo-7b-qlora.yaml": "XP701",  # Remote code without a pinned commit.
+    "llamafactory/examples/ascend/qwen3moe_full_sft_fsdp.yaml": "XP480",  # FSDP is configured in accelerate's file.
 }
 """Files whose spec does not compile, with the reason."""
 ALONE = ("llamafactory/examples/extras/galore/llama3_full_sft.yaml",)

@@ -85,7 +85,7 @@ def test_a_lost_node_costs_the_steps_since_the_checkpoint(
     try:
         for restarts, step in enumerate(moments(chance), 1):
             reaches(tmp_path, step)
-            lost.append(nodes(trains, trains.job(number))[-1])  # never the first node: the job's batch shell runs there
+            lost.append(nodes(trains, trains.job(number))[-1])  # the job's batch shell runs on the first node
             trains.kill_node(lost[-1])
             again(trains, number, restarts, tmp_path)
             trains.notice(lost[-1])

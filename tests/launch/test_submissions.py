@@ -86,7 +86,7 @@ def test_an_option_of_the_command_reaches_the_cluster(command: str) -> None:
 @pytest.mark.parametrize(
     ("word", "differs"),
     [
-        ("verbose", {"entrypoint": "verbose python ray_job.py"}),  # the job would start another program
+        ("verbose", {"entrypoint": "verbose python ray_job.py"}),  # The job would start another program.
         # The option reserves GPUs for ray_job.py, and the workers of the run then lack them.
         ("--entrypoint-num-gpus=8", {"entrypoint_num_gpus": 8.0}),
         ("--working-dir=/elsewhere", {}),  # the command already has this option, and the last of two wins

@@ -48,8 +48,8 @@ def written(nodes, gpus, micro, accum, strategy, engine, *more, readers=None):
 @example(1024, 1, 1, 1, "ddp", "sky")
 @example(1024, 1, 1, 1, "ddp", "ray")
 @example(1, 1, 1, 1, "zero2", "local")
-@example(8, 8, 1, 2, "zero3", "slurm")  # the nodes of SmolLM3's mid-training
-@example(16, 8, 1, 8, "fsdp", "slurm")  # OlympicCoder's nodes
+@example(8, 8, 1, 2, "zero3", "slurm")  # The nodes of SmolLM3's mid-training.
+@example(16, 8, 1, 8, "fsdp", "slurm")  # OlympicCoder's nodes.
 def test_every_file_says_the_same_of_topology_and_batch(nodes, gpus, micro, accum, strategy, engine):
     assume(nodes * gpus <= MOST)
     assume(not (engine == "torchrun" and strategy in SHARED))  # refused by XP802

@@ -127,8 +127,8 @@ save "out" every=never
     # the published run, whose norms PEFT converted to float32, ran out of memory at 77.9 GiB
     ("trl-0.24", 1, 4, "ddp", 79.1, 90.0),
     ("trl-0.18", 1, 4, "ddp", 79.1, 90.0),
-    ("trl-1.16", 1, 4, "ddp", 61.5, 65.4),  # a measured run, whose norms stayed bf16, needed 63.4 GiB
-    ("trl-0.24", 2, 4, "fsdp1", 63.3, 79.1),  # the published run ran out of memory
+    ("trl-1.16", 1, 4, "ddp", 61.5, 65.4),  # A measured run, whose norms stayed bf16, needed 63.4 GiB.
+    ("trl-0.24", 2, 4, "fsdp1", 63.3, 79.1),  # The published run ran out of memory.
     ("trl-1.16", 2, 4, "fsdp1", 63.3, 79.1),
     # the published run needed 43.5 GiB
     ("trl-1.16", 2, 2, "fsdp1", 42.2, 44.8),

@@ -131,8 +131,8 @@ def _deepspeed(plan: dict[str, Any], job: dict[str, Any], more: dict[str, Any]) 
     stated["fp16"] = {"enabled": False}
     zero = stated["zero_optimization"]
     zero.update(overlap_comm=False)
-    stated.get("aio", {}).pop("use_gds", None)  # GPUDirect Storage needs a GPU
-    for name in [name for name in zero if name.startswith("zero_quantized_")]:  # these need kernels for GPUs (XP571)
+    stated.get("aio", {}).pop("use_gds", None)  # GPUDirect Storage needs a GPU.
+    for name in [name for name in zero if name.startswith("zero_quantized_")]:  # These need kernels for GPUs (XP571).
         zero[name] = False
     for name in ("offload_optimizer", "offload_param"):
         zero.pop(name, None)

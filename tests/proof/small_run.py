@@ -406,7 +406,7 @@ def ranks(job: dict[str, Any]) -> dict[str, Any]:
         return {"looked": inspect_bundles.many(job["folders"])}
     world = job["processes"]
     if "load" in way(job) and (world > 1 or job["group"]):
-        with contextlib.suppress(Exception):  # the stage that loads the model reports the exception
+        with contextlib.suppress(Exception):  # The stage that loads the model reports the exception.
             # This call saves the tiny model's weights. A call under zero.Init, or in a second process, would save none.
             tiny_models.model(job["family"])
     if world == 1 and not job["group"]:

@@ -94,8 +94,8 @@ def test_wandb_keeps_every_step(tracked: Tracked, target: str) -> None:
     done, _ = tracked(target, "wandb")
     path, *_ = sorted(glob(os.path.join(os.path.dirname(done.out), "wandb", "offline-run-*", "*.wandb")))
     kept = read(path)
-    assert b"colours" in kept  # the name of the project
-    assert b"answers" in kept  # the name of the run
+    assert b"colours" in kept  # The name of the project.
+    assert b"answers" in kept  # The name of the run.
     for loss in done.values("loss"):
         assert repr(loss)[:12].encode() in kept
 

@@ -107,8 +107,8 @@ def test_bf16_weights_under_ddp_are_an_error_up_to_a_rate(rate: str, severity: s
     [
         ("mixtral-8x7b-instruct-v0.1", "trl-0.18", "zero3", "MixtralSparseMoeBlock"),
         ("mixtral-8x7b-instruct-v0.1", "trl-0.18", "zero2", None),
-        ("qwen3-30b-a3b", "trl-0.18", "zero3", None),  # Qwen3's class runs every expert
-        ("mixtral-8x7b-instruct-v0.1", "trl-1.16", "zero3", None),  # the experts are one parameter
+        ("qwen3-30b-a3b", "trl-0.18", "zero3", None),  # Qwen3's class runs every expert.
+        ("mixtral-8x7b-instruct-v0.1", "trl-1.16", "zero3", None),  # The experts are one parameter.
     ],
 )
 def test_experts_that_run_for_their_tokens_alone_are_gathered_as_one(

@@ -183,8 +183,8 @@ def test_a_model_of_links(location: Path, tmp_path: Path) -> None:
     stated = model_files.weights("x.bundle")
     for name in ("parts/a.safetensors", "parts/b/c.json", "parts/again/f.safetensors"):
         assert f"models/tiny/{name}" in stated
-    assert "models/tiny/parts/b/d/e.json" not in stated  # only two levels of folders are searched
-    assert not [one for one in stated if "itself" in one]  # this link has the model's own files again
+    assert "models/tiny/parts/b/d/e.json" not in stated  # Only two levels of folders are searched.
+    assert not [one for one in stated if "itself" in one]  # This link has the model's own files again.
     put(tmp_path / "other", {"f.safetensors": b"v"})
     assert "models/tiny/parts/again/f.safetensors has sha256 " in found()[0]
     assert xpc("verify", "x.bundle").returncode == 1

@@ -75,9 +75,9 @@ class Ids:
 
 def test_padding_is_counted_in_every_form_of_a_batch() -> None:
     measurements.batches([{"input_ids": Ids(10), "attention_mask": Ids(10, 7), "labels": Ids(10)}], 0.5)
-    measurements.batches([{"chosen_input_ids": Ids(6), "chosen_attention_mask": Ids(6, 5)}], 0.25)  # a batch of pairs
-    measurements.batches([{"input_ids": Ids(4), "position_ids": Ids(4)}], 0.25)  # packed rows have no padding
-    measurements.batches([[{"prompt": "x"}]], 1.0)  # online methods get prompts
+    measurements.batches([{"chosen_input_ids": Ids(6), "chosen_attention_mask": Ids(6, 5)}], 0.25)  # A batch of pairs.
+    measurements.batches([{"input_ids": Ids(4), "position_ids": Ids(4)}], 0.25)  # Packed rows have no padding.
+    measurements.batches([[{"prompt": "x"}]], 1.0)  # Online methods get prompts.
     assert (Measured.real, Measured.padded, Measured.waits) == (16, 20, 2.0)
 
 

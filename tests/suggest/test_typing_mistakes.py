@@ -79,8 +79,8 @@ def test_a_mistyped_setting_is_suggested_with_its_value():
         ("fsdp_forward_prefecth", "fsdp_forward_prefetch"),
         ("mixde_precision_policy", "mixed_precision_policy"),
         ("neftune_noise_alhpa", "neftune_noise_alpha"),
-        ("gpu_count", None),  # known words, so not a misspelt `cpu_count`
-        ("packing_strat", None),  # the abbreviation of another tool's name, not a typing mistake
+        ("gpu_count", None),  # Known words, so not a misspelt `cpu_count`.
+        ("packing_strat", None),  # The abbreviation of another tool's name, not a typing mistake.
     ],
 )
 def test_a_mistyped_name_of_another_tool(typed_as: str, intended: str | None):

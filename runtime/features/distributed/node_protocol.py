@@ -135,8 +135,8 @@ def gather(listener: socket.socket, rendezvous: Rendezvous, mine: Node) -> tuple
             if one.facts.get("token") == mine.facts["token"]:  # node 0 has connected to itself
                 line.close()
                 continue
-            line.send({GREETING: 1, "ask": "wait"})  # tells the node that it has reached node 0
-        except (OSError, KeyError, TypeError, ValueError):  # another program connected, such as a port scanner
+            line.send({GREETING: 1, "ask": "wait"})  # Tells the node that it has reached node 0.
+        except (OSError, KeyError, TypeError, ValueError):  # Another program connected, such as a port scanner.
             line.close()
             continue
         if one.rank in came:

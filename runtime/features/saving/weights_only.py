@@ -1,5 +1,5 @@
-"""Checkpoints that contain only weights. A run that is stopped saves a complete checkpoint; training can resume only
-from this.
+"""Checkpoints that contain only weights. A run that is stopped saves a complete checkpoint, because training cannot
+resume from weights alone.
 """
 
 from collections.abc import Callable

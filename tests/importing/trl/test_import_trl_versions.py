@@ -28,7 +28,7 @@ UNUSED = {
     "ddp_find_unused_parameters": "a run has one process",
     "vllm_gpu_memory_utilization": "`use_vllm` is off",
 }
-"""Arguments that change nothing that these files train, with the reason."""
+"""Arguments that do not change what these files train, with the reason."""
 UNSET = {
     "tf32": False,
     "eval_packing": False,

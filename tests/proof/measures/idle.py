@@ -31,8 +31,8 @@ def zero(run: Any) -> dict[str, Any]:
 
 
 def worker(run: Any) -> dict[str, Any]:
-    """Three booleans: whether the run should use FSDP, whether a launcher with accelerate.yaml tells a worker so, and
-    whether the environment does without a launcher.
+    """Three booleans: whether the run should use FSDP, whether a launcher with accelerate.yaml tells a worker to use
+    FSDP, and whether the environment without a launcher does.
     """
     variables = run.launched["environment"]
     return {

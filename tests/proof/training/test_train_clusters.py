@@ -118,7 +118,7 @@ def trains(made: Cluster, pods: Pods) -> None:
     output = made.end(made.start(pods))
     assert made.steps() == [1, 2]
     assert "2 processes, DeepSpeed" in output[0]
-    assert "rows to train on" not in output[1]  # not in the output of the second pod, which is node 1
+    assert "rows to train on" not in output[1]  # only node 0 (the first pod) prints the counts
 
 
 def test_a_trainjob_trains_on_both_pods(cluster: Callable[[str, int], Cluster]) -> None:

@@ -26,8 +26,8 @@ def test_parts_of_a_template():
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        (r"{{ 'a\'b' ~ c }}", "  ~ c "),  # an escaped quote does not end the text
-        (r"{{ 'a\\' ~ c }}", "  ~ c "),  # an escaped backslash is not an escape of the quote
+        (r"{{ 'a\'b' ~ c }}", "  ~ c "),  # An escaped quote does not end the text.
+        (r"{{ 'a\\' ~ c }}", "  ~ c "),  # An escaped backslash is not an escape of the quote.
         ("{{ '}}' }}{{ d }}", "  \n d "),
         ("{{ 'it' }} it's {{ d }}", "  \n d "),  # outside of blocks, a quotation mark does not begin a string
         ("{{ 'open }} {{ d }}", ""),
