@@ -70,11 +70,11 @@ def errors(rows: Sequence[Row], guess: Callable[[Row], float | None] = peak) -> 
 def line(name: str, found: Sequence[float]) -> str:
     """A row of a table of errors: their number, mean, median, maximum, and bias."""
     if not found:
-        return f"| {name} | 0 | | | | |"
+        return f"| {name} | rows: 0 | | | | |"
     sizes = [abs(one) for one in found]
     return (
-        f"| {name} | {len(found)} | {statistics.mean(sizes):.1%} | {statistics.median(sizes):.1%} | {max(sizes):.1%} | "
-        f"{statistics.mean(found):+.1%} |"
+        f"| {name} | rows: {len(found)} | mean error {statistics.mean(sizes):.1%} | "
+        f"median {statistics.median(sizes):.1%} | worst {max(sizes):.1%} | bias {statistics.mean(found):+.1%} |"
     )
 
 
@@ -109,10 +109,11 @@ def heads() -> list[str]:
         found = memory(load) if load is not None else "a scoring pass without a training step is not planned"
         name, trainer = row.get("model", "gemma-3-1b"), row.get("trainer") or f"{row['mode']}, {row['loss']}"
         if isinstance(found, str):
-            out.append(f"| {name} | {trainer} | {length:,} | {measured:.2f} | none: {found} | |")
+            out.append(f"| {name} | {trainer} | {length:,} tokens | {measured:.2f} GiB measured | none: {found} | |")
             continue
         value = found.peak / GIB
-        out.append(f"| {name} | {trainer} | {length:,} | {measured:.2f} | {value:.2f} | {value / measured - 1:+.1%} |")
+        known, planned = f"{measured:.2f} GiB measured", f"{value:.2f} GiB predicted"
+        out.append(f"| {name} | {trainer} | {length:,} tokens | {known} | {planned} | {value / measured - 1:+.1%} |")
     return out
 
 
@@ -257,7 +258,8 @@ def _other_chips() -> list[str]:
         fitted = utilisation.time_over_predicted(row, known, *both)
         peak = utilisation.time_over_predicted(row, known, 0.0, 0.0)
         way = f"{row['model']}, {row['trainer']}, {row['strategy']}"
-        out.append(f"| {row['gpu']} | {way} | {row['gpus']} | {fitted:.2f} | {other:.2f} | {peak:.2f} |")
+        ways = f"{fitted:.2f} of the predicted time | {other:.2f} from the other GPUs | {peak:.2f} by the peak alone"
+        out.append(f"| {row['gpu']} | {way} | GPUs: {row['gpus']} | {ways} |")
     return out
 
 

@@ -103,8 +103,8 @@ def group(rows: Sequence[Row], error: Callable[[Row], float | None], what: Mappi
             continue
         sizes = [abs(one) for one in found]
         out.append(
-            f"| {name} | {what[name]} | {len(found)} | {statistics.mean(sizes):.1%} | {max(sizes):.1%} | "
-            f"{statistics.mean(found):+.1%} |"
+            f"| {name} | {what[name]} | rows: {len(found)} | mean error {statistics.mean(sizes):.1%} | "
+            f"worst {max(sizes):.1%} | bias {statistics.mean(found):+.1%} |"
         )
     return out
 

@@ -79,8 +79,8 @@ def _half(rows: list[Row]) -> list[str]:
         times = [time(row) for row in mine]
         hits = sum(low <= one <= high for one, (low, high) in zip(times, (range_of(kinds(row)) for row in mine)))
         out.append(
-            f"| {name} | {WHAT[name]} | {len(mine)} | {min(times):.2f} to {max(times):.2f} | "
-            f"{statistics.median(times):.2f} | {hits} |"
+            f"| {name} | {WHAT[name]} | runs: {len(mine)} | {min(times):.2f} to {max(times):.2f} of the predicted "
+            f"time | median {statistics.median(times):.2f} | {hits} in the stated range |"
         )
     return out
 
@@ -98,7 +98,7 @@ def section() -> list[str]:
     left = ", ".join(f"{row['gpu']} {row['trainer']} ({used(row):.0%})" for row in every if row not in rows)
     memory = [
         f"| {row['group']} | {row['model']} | {row['micro']} x {row['length']:,} | {row['metric']} | "
-        f"{row['peak_gib']} | {heldout.peak(row):.1f} | {heldout.memory_error(row):+.1%} |"
+        f"{row['peak_gib']} GiB measured | {heldout.peak(row):.1f} GiB predicted | {heldout.memory_error(row):+.1%} |"
         for row in points.rows("later_memory.jsonl")
     ]
     return [

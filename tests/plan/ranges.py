@@ -235,7 +235,8 @@ def section() -> list[str]:
     for kind, (low, high) in ranges(found).items():
         mine = [one for one in found if one.kind == kind]
         many = len({one.source for one in mine})
-        out.append(f"| {named[kind]} | {len(mine)} | {many} | {low:.2f} to {high:.2f} |")
+        hours = f"{low:.2f} to {high:.2f} of the predicted hours"
+        out.append(f"| {named[kind]} | runs: {len(mine)} | sources: {many} | {hours} |")
     out += [
         "",
         "Each range was also fitted without one source (or without one model of llm-foundry's table), and then tested",
@@ -245,7 +246,8 @@ def section() -> list[str]:
     out += ["| source | runs | measured / predicted time | in the stated range | in the range of the other sources |"]
     out += ["|---|---|---|---|---|"]
     for name, many, least, most, hits, alone in without():
-        out.append(f"| {name} | {many} | {least:.2f} to {most:.2f} | {hits} | {alone} |")
+        times = f"runs: {many} | {least:.2f} to {most:.2f} of the predicted time"
+        out.append(f"| {name} | {times} | {hits} in the stated range | {alone} in the range of the other sources |")
     base = range_of(())
     out += ["", "The same test with llm-foundry's rows, leaving out all rows of a group, such as one model's:", ""]
     out += ["| rows left out together | rows | mean error | nine of ten within | in the range | no fit possible |"]
@@ -256,7 +258,8 @@ def section() -> list[str]:
         if off:
             hits = sum(base[0] <= one <= base[1] for one in times)
             nine = off[math.ceil(SHARE * len(off)) - 1]
-            out.append(f"| {name} | {len(off)} | {statistics.mean(off):.1%} | {nine:.1%} | {hits} | {none} |")
+            mean = f"mean error {statistics.mean(off):.1%} | nine of ten within {nine:.1%}"
+            out.append(f"| {name} | rows: {len(off)} | {mean} | {hits} in the range | {none} without a fit |")
     reasons = Counter(
         unplanned(row) for row in points.rows("throughput_points.jsonl") if "llm-foundry" not in row["source"]
     )

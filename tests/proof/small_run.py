@@ -217,7 +217,7 @@ class SmallRun:
         return method in self.plan["stack"]["reference_given"] and not precomputed
 
     def run(self, stage: str) -> None:
-        """Run one stage. Raises what the libraries raise."""
+        """Run one stage. Raises any exception of the libraries."""
         if stage == "launch":
             self.launched  # noqa: B018
         elif stage == "config":

@@ -24,7 +24,7 @@ def _installed(run: Any) -> Any:
 
 
 def trained(run: Any) -> dict[str, Any]:
-    """Train. Raises what training raises."""
+    """Train the run. Raises any exception of the training."""
     _installed(run).train()
     return {}
 

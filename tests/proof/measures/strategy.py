@@ -51,7 +51,7 @@ def prefetching(run: Any) -> dict[str, Any]:
 
 
 def mesh(run: Any) -> dict[str, Any]:
-    """The device mesh of all processes, as accelerate checks and builds it. Raises what accelerate raises."""
+    """The device mesh of all processes, as accelerate checks and builds it. Raises any exception of accelerate."""
     import torch.distributed as dist
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -102,7 +102,7 @@ def flags(run: Any) -> dict[str, Any]:
 
 
 def hooks(run: Any) -> dict[str, Any]:
-    """Let accelerate prepare a model for context parallelism. Raises what accelerate raises."""
+    """Let accelerate prepare a model for context parallelism. Raises any exception of accelerate."""
     from accelerate.big_modeling import _attach_context_parallel_hooks
 
     _attach_context_parallel_hooks(run.model)
@@ -186,7 +186,7 @@ def settings(run: Any) -> dict[str, Any]:
 
 
 def worker(run: Any) -> dict[str, Any]:
-    """Build DeepSpeed's plugin as a launched worker does. Raises what the plugin raises."""
+    """Build DeepSpeed's plugin as a launched worker does. Raises any exception of the plugin."""
     from accelerate.utils import DeepSpeedPlugin
 
     with inspect_bundles.environment(**run.launched["environment"]):

@@ -13,7 +13,7 @@ def _rows(run: Any) -> Any:
 
 
 def trainer(run: Any) -> dict[str, Any]:
-    """Build the trainer on the rows as a stream. Raises what the trainer raises."""
+    """Build the trainer on the rows as a stream. Raises any exception of the trainer."""
     run.__dict__["rows"] = _rows(run)
     return {"made": run.trainer is not None}
 

@@ -33,8 +33,8 @@ def stops(run: Any) -> dict[str, Any]:
 
 
 def trainer(run: Any) -> dict[str, Any]:
-    """Build the trainer with a tokenizer that has the bundle's template, or no template. Raises what the trainer
-    raises.
+    """Build the trainer with a tokenizer that has the bundle's template, or no template. Raises any exception of
+    the trainer.
     """
     run.tokenizer.chat_template = _template(run)
     return {"rows": len(run.trainer.train_dataset)}

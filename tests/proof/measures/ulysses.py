@@ -15,7 +15,7 @@ import inspect_bundles
 
 
 def mesh(run: Any) -> dict[str, Any]:
-    """The process groups that the file configures, as accelerate reads them. Raises what accelerate raises."""
+    """The process groups that the file configures, as accelerate reads them. Raises any exception of accelerate."""
     found = inspect_bundles.parallelism(run)
     return {"ranks": found.sp_size, "attention": found.sp_handler.sp_attn_implementation}
 
@@ -42,7 +42,7 @@ def _group(size: int) -> Iterator[Any]:
 
 
 def heads(run: Any) -> dict[str, Any]:
-    """Divide the heads of the spec's model as DeepSpeed does. Raises what DeepSpeed raises."""
+    """Divide the heads of the spec's model as DeepSpeed does. Raises any exception of DeepSpeed."""
     from xpc.compiler.registry import find_model
 
     facts = find_model(run.plan["model"]["id"])
