@@ -18,8 +18,10 @@ LARGEST = 16 * 2**20
 """The largest bundle.toml that is read, in bytes."""
 
 
-def manifest_digests(folder: str) -> dict[str, str]:
-    """The digests of the bundle's files by name; empty if bundle.toml is missing or unreadable."""
+def manifest_digests(folder: str, of: str = "files") -> dict[str, str]:
+    """The digests of the bundle's files by name, or of the files of local models (``of="weights"``). Empty if
+    bundle.toml is missing or unreadable.
+    """
     import tomllib
 
     try:
@@ -27,7 +29,7 @@ def manifest_digests(folder: str) -> dict[str, str]:
             table = tomllib.loads(handle.read(LARGEST).decode())
     except (OSError, ValueError, RecursionError):
         return {}
-    files = table.get("files")
+    files = table.get(of)
     return {str(name): str(digest) for name, digest in files.items()} if isinstance(files, dict) else {}
 
 

@@ -160,7 +160,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     from transformers import set_seed
     from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
-    from . import data, truncation
+    from . import data, made, truncation
     from . import trainer as trainers
     from .metrics_log import Reporter
     from .model import load_model, load_tokenizer
@@ -178,10 +178,11 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     reporter = Reporter(bundle)
     try:
         with truncation.watching(bundle) as losses:
-            trainer = trainers.build(
+            trainer, stated = trainers.build(
                 bundle, trainer_class, model, lambda: load_model(bundle, tokenizer), args=args,
                 train_dataset=rows, eval_dataset=evaluation, processing_class=tokenizer, callbacks=[reporter],
             )  # fmt: skip
+            made.check(bundle, trainer, stated)
     except TemplateError as error:
         raise RunError(f"the chat template refuses a row of the data: {error}") from error
     progress.now("preparing the first step")
@@ -195,9 +196,9 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
         trainer.remove_callback(printer)
     by = {"NO": "", "DEEPSPEED": ", DeepSpeed", "FSDP": ", FSDP"}.get(bundle.run["distributed_type"], ", DDP")
     processes = "one process" if args.world_size == 1 else f"{args.world_size} processes"
-    many, made = len(rows) - losses.left_out, len(trainer.train_dataset)
-    packed = f", packed into {made:,} sequences" if bundle.arguments.get("packing") else ""
-    say(f"{many if packed else max(many, made):,} rows to train on{packed}, {processes}{by}")  # texts may be split
+    many, sequences = len(rows) - losses.left_out, len(trainer.train_dataset)
+    packed = f", packed into {sequences:,} sequences" if bundle.arguments.get("packing") else ""
+    say(f"{many if packed else max(many, sequences):,} rows to train on{packed}, {processes}{by}")  # texts may be split
     return trainer, tokenizer
 
 

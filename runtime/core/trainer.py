@@ -9,11 +9,15 @@ from . import made
 from .arguments import load_class
 from .feature import Bundle
 
+Maker = Callable[[], Any]
+"""A function that makes the trainer's class, or loads the model."""
 
-def build(bundle: Bundle, kind: Callable[[], Any], model: Any, load: Callable[[], Any], **options: Any) -> Any:
-    """The trainer of ``model``, made from the class that ``kind()`` returns; ``load()`` loads the model once more.
 
-    trl's class for "trl.DPOConfig" is "trl.DPOTrainer". Raises RunError.
+def build(bundle: Bundle, kind: Maker, model: Any, load: Maker, **options: Any) -> tuple[Any, set[str]]:
+    """Return a pair: the trainer of ``model``, and the names of the weights that it should train (``made.check``).
+
+    ``kind()`` returns the trainer's class; trl's class for "trl.DPOConfig" is "trl.DPOTrainer". ``load()`` loads the
+    model once more. Raises RunError.
     """
     module = sys.modules[load_class(bundle.config.removesuffix("Config") + "Trainer").__module__]
     for feature in bundle.features:
@@ -25,5 +29,4 @@ def build(bundle: Bundle, kind: Callable[[], Any], model: Any, load: Callable[[]
         trainer = kind()(model=model, **options)
     for feature in bundle.features:
         feature.trainer_made(bundle, trainer, options["processing_class"])
-    made.check(bundle, trainer, stated)
-    return trainer
+    return trainer, stated

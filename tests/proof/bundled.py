@@ -54,10 +54,12 @@ def trainer(run: Any) -> Any:
     rows = made.compared
     made.compared = lambda *given: (row for row in rows(*given) if row[0] not in SIMULATED)
     kind = run_features.enabled(run.plan, "runtime").trainer_class
-    return trainer.build(
+    built, stated = trainer.build(
         read, kind, run.model, lambda: load(run), args=run.args, train_dataset=train_rows(run, read),
         eval_dataset=run.held, processing_class=run.tokenizer, callbacks=[],
     )  # fmt: skip
+    made.check(read, built, stated)
+    return built
 
 
 def train_rows(run: Any, read: Any) -> Any:

@@ -135,15 +135,13 @@ class Session:
         from transformers import set_seed
 
         arguments, trainers = self.core("arguments"), self.core("trainer")
-        # a run checks its processes, precision and weights here; a preview has none of these
-        self.core("made").check = lambda *_: None
         args = arguments.build_arguments(self.bundle)
         set_seed(args.seed)
         with _without_warnings(), self.core("truncation").watching(self.bundle):
             return trainers.build(
                 self.bundle, self.trainer_class, self.tiny_model(), self.tiny_model, args=args, train_dataset=rows,
                 eval_dataset=None, processing_class=self.tokenizer, callbacks=[],
-            )  # fmt: skip
+            )[0]  # fmt: skip
 
     @contextmanager
     def only(self, source: Mapping[str, Any], numbers: Sequence[int], stored: Any) -> Any:

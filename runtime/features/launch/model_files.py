@@ -7,13 +7,12 @@ all other files costs little time, because the run has to read these files from 
 import os
 import queue
 import threading
-import tomllib
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
 from ...core import progress
-from ...core.bundle import LARGEST, MANIFEST
+from ...core.bundle import manifest_digests
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
 from . import known_digests, local_files, model_folder
@@ -44,12 +43,7 @@ class ModelFiles(Feature):
 
 def weights(bundle: str) -> dict[str, str]:
     """The digests of local models' files, from bundle.toml. Empty if bundle.toml is missing or unreadable."""
-    try:
-        with open(os.path.join(bundle, MANIFEST), "rb") as handle:
-            table = tomllib.loads(handle.read(LARGEST).decode()).get("weights")
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return {str(name): str(digest) for name, digest in table.items()} if isinstance(table, dict) else {}
+    return manifest_digests(bundle, "weights")
 
 
 def folders(bundle: Bundle) -> list[str]:
