@@ -20,7 +20,7 @@ from xpc.compiler.suggest.no_equivalent import advice, without_equivalent
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import named_outside
 from xpc.compiler.suggest.tables import general_words
-from xpc.compiler.suggest.typed_form import by_word_or_value, clause_line, intended_value, value_of, written
+from xpc.compiler.suggest.typed_form import by_word_or_value, clause_line, intended_value, written
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
 from xpc.compiler.suggest.unknown_names.outside import HEADER
 from xpc.compiler.suggest.unknown_names.search import search
@@ -50,7 +50,6 @@ def inside(unknown: UnknownName) -> Suggestion:
         _argument_of_the_trainer,
         _clause_in_a_clause,
         _choice_of_another_clause,
-        _length_of_the_run,
         _impossible_value,
         _of_a_block_inside,
     )
@@ -281,14 +280,6 @@ def _choice_of_another_clause(case: Inside) -> Suggestion | None:
         return None
     home = path.partition(".")[0]
     return case.says(f"it belongs to `{home}`: write `{case.name}` outside of `{case.clause}`", code="XP102")
-
-
-def _length_of_the_run(case: Inside) -> Suggestion | None:
-    """Handle the length of the run: `epochs = 3` in `schedule` is `for 3 epochs`."""
-    if not case.rows[0].path.startswith("train."):
-        return None
-    form = f"for {value_of(case.rows[0], case.unknown)} {case.name}"
-    return case.says(f"write `{form}` in the first line", code="XP102")
 
 
 def _impossible_value(case: Inside) -> Suggestion | None:
