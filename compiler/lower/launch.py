@@ -24,6 +24,7 @@ VARIABLES = {
     "XPC_VLLM_HOST": "the host of the vLLM server (this machine)",
     "OMP_NUM_THREADS": "threads of a process ({threads})",
     "OMP_WAIT_POLICY": "whether waiting threads spin (ACTIVE) or sleep (PASSIVE)",
+    "TORCH_EXTENSIONS_DIR": "torch's compiled extensions, whose locks are looked for (~/.cache/torch_extensions)",
     "PYTORCH_ALLOC_CONF": "settings of torch's GPU allocator (expandable_segments:True)",
 }
 """Descriptions of the environment variables that launch.sh reads. Its first comment lists them in this order."""
@@ -106,6 +107,7 @@ def _variables(spec: Spec, again: int, ported: bool) -> str:
         "XPC_VLLM_HOST": spec.asks_server,
         "OMP_NUM_THREADS": spec.on_cpu,
         "OMP_WAIT_POLICY": spec.on_cpu,
+        "TORCH_EXTENSIONS_DIR": spec.zero_stage > 0,
         "PYTORCH_ALLOC_CONF": _has_growing_segments(spec),
     }
     facts = {
@@ -115,7 +117,7 @@ def _variables(spec: Spec, again: int, ported: bool) -> str:
         "threads": 1 if spec.hardware.world > 1 else "all cores",
     }
     return "".join(
-        f"#   {name:18}   {text.format_map(facts)}\n" for name, text in VARIABLES.items() if shown.get(name, True)
+        f"#   {name:20} {text.format_map(facts)}\n" for name, text in VARIABLES.items() if shown.get(name, True)
     )
 
 

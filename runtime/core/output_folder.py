@@ -66,8 +66,7 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     if differs is None:
         raise RunError(f"{folder} is not empty and contains no run of a bundle; name another output folder or empty it")
     if differs:
-        otherwise = OTHERWISE.format(bundle.arguments["output_dir"])
-        raise RunError(f"{folder} contains a run of another bundle{differs}; {otherwise}")
+        raise RunError(f"{folder} contains a run of another bundle{differs}; {OTHERWISE.format(folder)}")
     _check_unlocked(folder)
     check_unfinished(bundle)
     checkpoint, notes = newest_complete(folder, run["world_size"], bundle.check_checkpoint, digests)

@@ -42,8 +42,9 @@ def fake(tmp_path: object, text: str) -> str:
 
 
 def test_each_missing_package_is_reported(
-    interpreter: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    interpreter: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))  # without the locks of this machine
     monkeypatch.setenv("HF_TOKEN", SECRET)
     monkeypatch.setenv("WANDB_API_KEY", SECRET)
     assert cli.main(["doctor", "--python", interpreter]) == 1

@@ -27,10 +27,9 @@ SPECS = {
 }
 READ = re.compile(r"\$\{([A-Z][A-Z_]+):[-?]")
 """Matches a reference to an environment variable in a script."""
-NOT_SAID = {"BASH_VERSION", "PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS", "HOME", "XDG_CACHE_HOME",
-            "TORCH_EXTENSIONS_DIR"}  # fmt: skip
-"""Variables that `--help` need not list: a variable of the shell, the older name of a listed variable, a variable that
-is only checked on GPUs, and those by which torch finds the folder of its compiled extensions.
+NOT_SAID = {"BASH_VERSION", "HOME", "XDG_CACHE_HOME", "PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS"}
+"""Variables that `--help` need not list: those of the shell and the system, the older name of a listed variable, and a
+variable that is only checked on GPUs.
 """
 
 
