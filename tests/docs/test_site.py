@@ -69,9 +69,10 @@ def test_specs_have_colours(site):
     assert all(f'<span class="{kind}">' in sample for kind in ("k", "m", "na", "nc", "s"))
 
 
-MISSED = 0.065
-"""The largest allowed share of questions whose first search result is a wrong section; 0.064 was measured. New
-questions do worse: of 120 in the words of other tools' users, 38 had a wrong first result.
+MISSED = 0.043
+"""The share of the questions whose first result may be another section; 0.042 was measured. It is lower than for new
+questions: of 300 titles of threads, keywords and messages of other tools' users, whose results had not been seen, 74
+were missed.
 """
 
 
@@ -93,7 +94,7 @@ def test_the_search_answers_questions(site, tmp_path):
     expected ones.
     """
     wanted = questions()
-    assert len(wanted) > 700
+    assert len(wanted) > 1000
     first = found_on(
         site,
         f"""
@@ -127,6 +128,9 @@ def test_the_search_answers_questions(site, tmp_path):
         pytest.param("per_gpu_train_batch_size", "batch.micro", id="a key of another tool"),
         pytest.param("enospc", "What happens when the disk is full?", id="a word that no page shows"),
         pytest.param("ran for 1800000 milliseconds before timing out", "NCCL error: unhandled", id="a phrase"),
+        pytest.param("RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed", "ChildFailedError", id="a class"),
+        pytest.param("DPO alignment doesn't work on LoRA models", "DPO after SFT", id="a contraction"),
+        pytest.param("how can I see which tokens are used for the loss", "What is shown", id="neighbouring words"),
         pytest.param("kubern", "Slurm, Kubernetes, SkyPilot", id="still typing"),
     ],
 )
