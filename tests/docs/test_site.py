@@ -128,7 +128,9 @@ def test_the_search_answers_questions(site, tmp_path):
         pytest.param("per_gpu_train_batch_size", "batch.micro", id="a key of another tool"),
         pytest.param("enospc", "What happens when the disk is full?", id="a word that no page shows"),
         pytest.param("ran for 1800000 milliseconds before timing out", "NCCL error: unhandled", id="a phrase"),
-        pytest.param("RuntimeError: DataLoader worker (pid 1234) is killed by signal: Killed", "ChildFailedError", id="a class"),
+        pytest.param(
+            "RuntimeError: DataLoader worker (pid 1234) is killed by signal: Killed", "ChildFailedError", id="an exception"
+        ),
         pytest.param("DPO alignment doesn't work on LoRA models", "DPO after SFT", id="a contraction"),
         pytest.param("how can I see which tokens are used for the loss", "What is shown", id="neighbouring words"),
         pytest.param("kubern", "Slurm, Kubernetes, SkyPilot", id="still typing"),
