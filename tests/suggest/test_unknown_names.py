@@ -42,6 +42,8 @@ else. (Where two shares stand, the second counts by the answers as they were fir
     unknown_names_thirtysecond 86.2 % of 94 (84.0 %)    none
     unknown_names_thirtythird  88.1 % of 101 (85.1 %)   none
 
+unknown_names_swept is not such a list: its names were written after their helps had been corrected.
+
 The lists from the twentieth on came after typing mistakes of every tool's names were recognized.
 """
 
