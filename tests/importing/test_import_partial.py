@@ -186,7 +186,7 @@ def test_adapter_of_a_file_of_the_repositorys_own_script_is_a_decision(here, cap
     assert "also reads the script that uses them: `more.py`" in err
     assert "TRL trains no adapter without `use_peft: true`" in run("r.yaml", capsys=capsys)[2]
     (here / "r.yaml").write_text(HEAD + "lora_r: 8\n")
-    status, out, err = run("r.yaml", capsys=capsys)
+    status, _, err = run("r.yaml", capsys=capsys)
     assert status == 0
     assert "`lora_r`: without `use_peft: true`, TRL trains all weights" in err
     (here / "r.yaml").write_text(HEAD + "lora_r: 8\nuse_peft: false\n")

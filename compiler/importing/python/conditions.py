@@ -10,7 +10,6 @@ import re
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Location
-from xpc.compiler.importing.text.entries import Entry
 
 PASSES = 6
 """The largest number of times that a script is interpreted. Each time may reach conditions that were not reached
@@ -66,7 +65,7 @@ def report(draft: Draft, machine: Machine) -> None:
         name = f"{posixpath.basename(locations[0].file)}:{locations[0].line}"
         for location in locations:
             draft.error(
-                Entry(text[:100], truth, location.file, location.line),
+                location.entry(text[:100], truth),
                 "the import cannot evaluate this condition, and assumes that it is " + ("true" if truth else "false"),
                 f"`--set {name}={'no' if truth else 'yes'}` assumes the opposite",
             )

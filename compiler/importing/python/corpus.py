@@ -61,7 +61,7 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
         _unread(draft, unread, COLLATOR)
         return None
     if draft.sources:
-        found = Entry("train_dataset", None, given.location.file, given.location.line)
+        found = given.location.entry("train_dataset")
         draft.note(found, "`--data` names another")
         if masked:
             why = "the script trains on answers only; the spec does so only with `completion_only` or `assistant_only`"
@@ -84,7 +84,7 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
     lost = [one for one in chain.parts if one.loaded is None and one.file is None and not one.rows]
     if lost and draft.sources:
         why = f"{len(lost)} of the {len(parts)} data sets that the script joins are not known, and the spec has no rows"
-        draft.error(Entry("concatenate_datasets", None, given.location.file, given.location.line), f"{why} of these",
+        draft.error(given.location.entry("concatenate_datasets"), f"{why} of these",
                     "save their rows as JSONL, and add the files to the spec's data")  # fmt: skip
     if chain.parts:
         problems += _of_a_mixture(understood(machine, Chain(steps=chain.steps)), chain)
@@ -119,8 +119,7 @@ def _response(draft: Draft, trainer: Object) -> None:
         "response_template",
         "the script's loss begins after the last occurrence of this text in a row; the spec's loss begins after the "
         "prompt",
-        Entry("response_template", template.value if isinstance(template.value, str) else None, template.location.file,
-              template.location.line),
+        template.location.entry("response_template", template.value if isinstance(template.value, str) else None)
     )  # fmt: skip
 
 
@@ -129,7 +128,7 @@ def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
     given = chain.loaded.keywords.get("streaming") if chain.loaded is not None else None
     if given is None or given.value is not True:
         return
-    entries.values["streaming"] = Entry("streaming", True, given.location.file, given.location.line)
+    entries.values["streaming"] = given.location.entry("streaming", True)
     order = next((one for one in chain.steps if one.last == "shuffle"), None)
     if order is not None:
         buffer = order.argument("buffer_size", 1)
@@ -212,11 +211,11 @@ def _problems(
         if copied and rows.PADDED in why:
             continue  # the collator makes new labels and ignores padding, so labels on padding do no harm
         name = step.last.strip("[]:") or "slice"
-        draft.error(Entry(f"dataset.{name}", None, step.location.file, step.location.line), why, help)
+        draft.error(step.location.entry(f"dataset.{name}"), why, help)
         open_ = open_ or (why, help)
     looped = chain.looped or any(one.looped for one in chain.parts)
     for location in machine.filters[:2] if looped else []:
-        draft.error(Entry("rows", None, location.file, location.line), "a loop leaves out rows by a condition", ONCE)
+        draft.error(location.entry("rows"), "a loop leaves out rows by a condition", ONCE)
     loaded = any(
         message.severity == "error" and message.entry is not None and message.entry.key.startswith("load_")
         for message in draft.messages
@@ -225,13 +224,13 @@ def _problems(
     where = _origin(draft, machine) if missing else ""
     for one in chain.unknown[:1]:
         open_ = (f"the rows are not known: {one.why}{where}", ONCE)
-        draft.error(Entry("train_dataset", None, one.location.file, one.location.line), *open_)
+        draft.error(one.location.entry("train_dataset"), *open_)
     if missing and not chain.unknown and data.problems and where:
         open_ = (f"{data.problems[0][1]}{where}", data.problems[0][2])
-        draft.error(Entry("train_dataset", None, given.location.file, given.location.line), *open_)
+        draft.error(given.location.entry("train_dataset"), *open_)
     if missing and not chain.unknown and not data.problems:
         open_ = (f"the rows are made in the script{where}", "save them as JSONL, and name the file by `--data`")
-        draft.error(Entry("train_dataset", None, given.location.file, given.location.line), *open_)
+        draft.error(given.location.entry("train_dataset"), *open_)
     return open_
 
 
@@ -281,14 +280,14 @@ def _length(draft: Draft, data: Data, trainer: Object, open_: tuple[str, str] | 
     """
     found = data.length
     if found is not None and isinstance(found.value, int):
-        draft.put("batch.seq", found.value, Entry("max_length", found.value, found.location.file, found.location.line))
+        draft.put("batch.seq", found.value, found.location.entry("max_length", found.value))
         return
     location = found.location if found is not None else trainer.location
     if open_ is not None and found is None:
-        draft.error(Entry("max_length", None, location.file, location.line), *open_)
+        draft.error(location.entry("max_length"), *open_)
         return
     why = "its value is not known" if found is not None else "the script cuts no row, but a spec needs a maximum length"
-    draft.error(Entry("max_length", None, location.file, location.line), why, "write `batch { seq = N }`")
+    draft.error(location.entry("max_length"), why, "write `batch { seq = N }`")
 
 
 def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entry | None]:
@@ -297,15 +296,13 @@ def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entr
     """
     call = program.responses_only(machine, trainer)
     if call is not None:
-        draft.note(
-            Entry("train_on_responses_only", None, call.location.file, call.location.line), "the loss is on answers"
-        )
+        draft.note(call.location.entry("train_on_responses_only"), "the loss is on answers")
         return True, None
     given = program.argument(trainer, "data_collator")
     value = None if given is None else given.value
     if given is None or value is None:
         return False, None
-    found = Entry("data_collator", None, given.location.file, given.location.line)
+    found = given.location.entry("data_collator")
     if isinstance(value, Object) and _own_methods(value):
         return False, found
     if isinstance(value, Instance) and _only_pads(value.kind):

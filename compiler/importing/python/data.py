@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import re
+
 from xpc.compiler.importing.python import rows
 from xpc.compiler.importing.python.chain import Chain
 from xpc.compiler.importing.python.interpreter.machine import Machine
@@ -243,7 +246,7 @@ def _mapped(machine: Machine, out: Data, step: Object) -> None:
     if step.last == "map" and function is None:
         return  # a `map` without a function, which only removes columns
     cut = out.length.value if out.length is not None else None
-    if step.last == "filter" and function is not None and rows.keeps_cut_rows(machine, function.value, cut):
+    if step.last == "filter" and function is not None and _keeps_cut_rows(machine, function.value, cut):
         return
     if step.last == "filter":
         why = "a spec cannot say which rows a function keeps"
@@ -283,3 +286,19 @@ def _renamed(out: Data, step: Object) -> None:
             out.made[new] = step.location
     if not pairs:
         out.problems.append((step, "the names of the columns are not known", ""))
+
+
+def _keeps_cut_rows(machine: Machine, function: object, length: object) -> bool:
+    """Whether a filter keeps every row that was cut to a length. An example is `lambda row: len(row["input_ids"]) <=
+    length`.
+    """
+    node = function.node if isinstance(function, Function) else None
+    test = node.body if isinstance(node, ast.Lambda) else None
+    if not isinstance(function, Function) or not isinstance(test, ast.Compare) or not isinstance(length, int):
+        return False
+    if not isinstance(test.ops[0], ast.LtE) or not re.fullmatch(r"len\(\w+\['input_ids'\]\)", ast.unparse(test.left)):
+        return False
+    scopes, machine.scopes = machine.scopes, list(function.scopes)
+    most = machine.evaluate(test.comparators[0])
+    machine.scopes = scopes
+    return isinstance(most, int) and most >= length

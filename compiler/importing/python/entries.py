@@ -53,16 +53,14 @@ class Entries:
         if name.startswith("**"):
             self.problem("**", given.value, "arguments", location)
         elif isinstance(given.value, Unset) and name not in NAMED:
-            self.values[name] = Entry(name, None, location.file, location.line)
+            self.values[name] = location.entry(name)
             self.unset.append((self.values[name], given.value.why))
         elif own:
-            self.own[name] = Entry(name, None, location.file, location.line)
+            self.own[name] = location.entry(name)
         elif why:
             at = given.value.location if isinstance(given.value, Unknown) else location
             line = "" if at == location else f" ({at})"
-            self.problems.append(
-                (Entry(name, None, location.file, location.line), f"its value is not known: {why}{line}")
-            )
+            self.problems.append((location.entry(name), f"its value is not known: {why}{line}"))
             self.values.pop(name, None)
         else:
             self.values[name] = entry(name, given)
@@ -72,7 +70,7 @@ class Entries:
         at = value.location if isinstance(value, Unknown) else location
         why = value.why if isinstance(value, Unknown) else "it is not read"
         if at is not None:
-            self.problems.append((Entry(name, None, at.file, at.line), f"{what}: {why}"))
+            self.problems.append((at.entry(name), f"{what}: {why}"))
 
 
 def _other_arguments(table: dict[object, object]) -> Table:
@@ -113,7 +111,7 @@ def entry(key: str, given: Argument) -> Entry:
     """A configuration entry for an argument. Its value is None if the argument's value is unknown."""
     location = given.location
     if unread(given.value):
-        return Entry(key, None, location.file, location.line)
+        return location.entry(key)
     return _entry(key, given.value, location)
 
 
@@ -121,16 +119,14 @@ def _entry(key: str, value: object, location: Location) -> Entry:
     if isinstance(value, dict):
         locations = value.locations if isinstance(value, Table) else {}
         inside = {str(name): _entry(f"{key}.{name}", one, locations.get(name, location)) for name, one in value.items()}
-        return Entry(key, inside, location.file, location.line)
+        return location.entry(key, inside)
     if isinstance(value, list | tuple):
-        return Entry(
-            key, [_entry(f"{key}[{n}]", one, location) for n, one in enumerate(value)], location.file, location.line
-        )
+        return location.entry(key, [_entry(f"{key}[{n}]", one, location) for n, one in enumerate(value)])
     if isinstance(value, Name):
         last = value.last
         word = last if value.path.startswith("torch.") or key in KEPT or not last.isupper() else last.lower()
-        return Entry(key, word, location.file, location.line)
+        return location.entry(key, word)
     try:
-        return Entry(key, checked(value, location.line), location.file, location.line)
+        return location.entry(key, checked(value, location.line))
     except Unreadable:
-        return Entry(key, None, location.file, location.line)
+        return location.entry(key)

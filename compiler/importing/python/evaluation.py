@@ -21,7 +21,7 @@ def hold_out(draft: Draft, data: Data) -> None:
     share = data.holdout
     if share is not None and data.held in ("", "train"):
         value = share.value
-        found = Entry("train_test_split.test_size", value, share.location.file, share.location.line)
+        found = share.location.entry("train_test_split.test_size", value)
         if data.last:
             why = "the script holds out the last rows; the spec holds out as many, drawn by the seed"
             draft.differs("train_dataset", why, found)
@@ -32,13 +32,10 @@ def hold_out(draft: Draft, data: Data) -> None:
             why = value.why if isinstance(value, Unknown) else "the value must be a share or a number of rows"
             draft.error(Entry(found.key, None, found.file, found.line), why)
     elif share is not None:
-        draft.error(
-            Entry("train_dataset", data.held, share.location.file, share.location.line),
-            "the script trains on the part that is held out",
-        )
+        draft.error(share.location.entry("train_dataset", data.held), "the script trains on the part that is held out")
     seed = data.seed
     if seed is not None and isinstance(seed.value, int):
-        draft.put("data.seed", seed.value, Entry("data.seed", seed.value, seed.location.file, seed.location.line))
+        draft.put("data.seed", seed.value, seed.location.entry("data.seed", seed.value))
 
 
 def write(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: Data, entries: Entries) -> None:
@@ -48,7 +45,7 @@ def write(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: D
     evaluates = strategy is not None and str(strategy.value) not in ("no", "None", "False")
     if given is None or given.value is None:
         return
-    found = Entry("eval_dataset", None, given.location.file, given.location.line)
+    found = given.location.entry("eval_dataset")
     if not evaluates:
         draft.note(found, "nothing is evaluated during training")
         return

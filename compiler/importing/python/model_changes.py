@@ -26,7 +26,6 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 from xpc.compiler.importing.python.models import HARMLESS, QUANTIZED
 from xpc.compiler.importing.python.program import DTYPES, Model
-from xpc.compiler.importing.text.entries import Entry
 from xpc.grammar.record import evolve
 
 LOADS = ("from_pretrained", "create_reference_model")
@@ -75,7 +74,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     if model.continued is not None:
         _continued(draft, model, trainer, machine.read)
     for step in model.steps:
-        found = Entry(f"model.{step.last}", None, step.location.file, step.location.line)
+        found = step.location.entry(f"model.{step.last}")
         if step.last == "merge_and_unload" and model.continued is not None:
             draft.error(
                 evolve(entry(found.key, model.continued), line=found.line),
@@ -93,7 +92,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     ]
     for location in changed[:3]:
         draft.error(
-            Entry("parameters", None, location.file, location.line),
+            location.entry("parameters"),
             "a loop over the model's parameters or modules changes them",
             "write `freeze` to train only some of the weights; `precision` decides the casts",
         )
@@ -151,7 +150,7 @@ def _replaced(draft: Draft, own: set[Location], model: Model, machine: Machine) 
         if call.last == "requires_grad_" and given is False and inside:
             lines[call.location] = "model.requires_grad_", ""
     for location, (name, flash) in list(lines.items())[:MOST]:
-        found = Entry(name, None, location.file, location.line)
+        found = location.entry(name)
         if flash:
             draft.warn(found, f"the script computes the attention by `{flash}`; the spec by the library's own kernel")
         elif name.endswith(("requires_grad", "requires_grad_")):
@@ -186,9 +185,9 @@ def _written(draft: Draft, own: set[Location], model: Model, calls: list[Object]
         )
         configures = call.last == "update" and isinstance(receiver, Object) and receiver.last == "config"
         initializes = call.path.startswith("torch.nn.init.") and isinstance(given[0] if given else None, Object)
-        if initializes and any(isinstance(one, Object) and _part_of(one, own) for one in given):
-            why = "the script changes weights of the model before it trains"
-        elif on_model and (call.last in WRITES or (is_in_place(call.last) and call.last != "requires_grad_")):
+        if (initializes and any(isinstance(one, Object) and _part_of(one, own) for one in given)) or (
+            on_model and (call.last in WRITES or (is_in_place(call.last) and call.last != "requires_grad_"))
+        ):
             why = "the script changes weights of the model before it trains"
         elif on_model and casts and call.location not in own:
             why = "the script casts the weights of the model; `model { dtype }` decides their type"
@@ -196,7 +195,7 @@ def _written(draft: Draft, own: set[Location], model: Model, calls: list[Object]
             why = "it overrides the model's config.json"
         else:
             continue
-        draft.error(Entry(f"model.{call.last}", None, call.location.file, call.location.line), why,
+        draft.error(call.location.entry(f"model.{call.last}"), why,
                     "save the changed model, and name its folder: `--model NAME`")  # fmt: skip
 
 
@@ -254,7 +253,7 @@ def _reference(draft: Draft, model: Model, trainer: Object) -> None:
     given = program.argument(trainer, "ref_model")
     if given is None or given.value is None:
         return
-    found = Entry("ref_model", None, given.location.file, given.location.line)
+    found = given.location.entry("ref_model")
     other = program.model_of(given)
     same = other.name is not None and model.name is not None and other.name.value == model.name.value
     if isinstance(given.value, Unknown):
@@ -301,7 +300,7 @@ def _unread_calls(draft: Draft, model: Model, trainer: Object, machine: Machine)
         known = call.path.partition(".")[0] in LIBRARIES or call.path.endswith("()") or call in model.seen
         if not known and any(isinstance(one, Object) and (one.path, one.location) in own for one in given):
             draft.warn(
-                Entry(call.last, None, call.location.file, call.location.line),
+                call.location.entry(call.last),
                 "this function gets the model or the trainer, and the import does not read its module: the function "
                 "may change what is learned",
             )

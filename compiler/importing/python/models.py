@@ -257,7 +257,7 @@ def _checkpointing(entries: Entries, model: Model) -> None:
         location = call.location if own is None or own.value not in (False, None) else location
     stated = entries.values.get("gradient_checkpointing")
     if location is not None and (stated is None or stated.off):
-        entries.values["gradient_checkpointing"] = Entry("gradient_checkpointing", True, location.file, location.line)
+        entries.values["gradient_checkpointing"] = location.entry("gradient_checkpointing", True)
 
 
 MODERN = "0.26"
@@ -276,7 +276,7 @@ def loaded_dtype(draft: Draft, entries: Entries, model: Model) -> None:
     if loaded is None or not modern or {"dtype", "torch_dtype"} & set(entries.values) or (four and four.value is True):
         return
     draft.warn(
-        Entry("from_pretrained", None, loaded.location.file, loaded.location.line),
+        loaded.location.entry("from_pretrained"),
         "it has no dtype: transformers 4 loads the weights in fp32, and transformers 5 in the type of the checkpoint, "
         "nearly always bf16; the spec has fp32",
         "write `model(dtype = bf16)` to load the weights in bf16",

@@ -228,7 +228,7 @@ def _arguments(draft: Draft, entries: Entries, source: Stack, overrides: Overrid
 
 def _at(key: str, location: Location) -> Entry:
     """An entry without a value, for a message about the line of the script at `location`."""
-    return Entry(key, None, location.file, location.line)
+    return location.entry(key)
 
 
 def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Overrides) -> None:
@@ -300,7 +300,7 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
     for call in trainer.calls:
         resumed = call.argument("resume_from_checkpoint", 0) if call.last == "train" else None
         if resumed is not None and isinstance(resumed.value, str):
-            found = Entry("resume_from_checkpoint", resumed.value, resumed.location.file, resumed.location.line)
+            found = resumed.location.entry("resume_from_checkpoint", resumed.value)
             draft.note(found, "the run resumes from its own folder")
             draft.warn(found, "the script resumes from this checkpoint, and a run of the spec only from its own folder")
     given = program.argument(trainer, "callbacks")
@@ -316,7 +316,7 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
             patience = value.argument("early_stopping_patience", 0)
             count = patience.value if patience is not None else 1
             known = isinstance(count, int)
-            found = Entry("early_stopping_patience", count if known else None, value.location.file, value.location.line)
+            found = value.location.entry("early_stopping_patience", count if known else None)
             if known:
                 draft.put("eval.patience", count, found)
             else:
@@ -324,7 +324,7 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
             continue
         name = value.kind.name if isinstance(value, Instance) else getattr(value, "last", "a callback")
         draft.reserve(
-            Entry(f"callbacks.{name}", name, one.location.file, one.location.line),
+            one.location.entry(f"callbacks.{name}", name),
             f"callbacks: {name}",
             "a bundle has only the callbacks of its runtime",
         )

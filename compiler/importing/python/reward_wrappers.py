@@ -46,15 +46,12 @@ def write(draft: Draft, data: Data | None, functions: list[Function], parts: dic
     for key, (value, location) in ({} if data is None else data.for_rewards).items():
         found = _expression(key, value, data, draft, parts) if functions else None
         if found is None:
-            refuse(draft, key, value, Entry(f"rows.{key}", None, location.file, location.line))
+            refuse(draft, key, value, location.entry(f"rows.{key}"))
             continue
         text, used = found
         made.append(f'"{key}": [{text} for row in rows]')
         names |= used
-        draft.note(
-            Entry(f"rows.{key}", None, location.file, location.line),
-            "the file of the reward functions computes this column",
-        )
+        draft.note(location.entry(f"rows.{key}"), "the file of the reward functions computes this column")
     if not made:
         return "", set()
     wrapped = "".join(f"\n{one.name} = _with_columns({one.name})" for one in functions)

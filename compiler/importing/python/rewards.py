@@ -75,7 +75,7 @@ def write(
 
 
 def _entry(key: str, value: object, location: Location) -> Entry:
-    return Entry(key, value, location.file, location.line)
+    return location.entry(key, value)
 
 
 def _weights(draft: Draft, entry: Entry | None, count: int) -> list[float | None]:
@@ -150,7 +150,7 @@ def _called(draft: Draft, trainer: Object, overrides: Overrides, file: str) -> l
         given = program.argument(trainer, argument)
         if given is None or given.value is None:
             continue
-        location = Entry(argument, None, given.location.file, given.location.line)
+        location = given.location.entry(argument)
         found: list[Weighted] = []
         for value in given.value if isinstance(given.value, list | tuple) else [given.value]:
             name = value.name if isinstance(value, Class) else _name(value)
@@ -166,7 +166,7 @@ def _called(draft: Draft, trainer: Object, overrides: Overrides, file: str) -> l
         if found:
             draft.put(path_of(path), tuple(found), location)
     if out and overrides.rewards is None:
-        location = Entry("tools", ", ".join(name for _, name in out), trainer.location.file, trainer.location.line)
+        location = trainer.location.entry("tools", ", ".join(name for _, name in out))
         draft.error(location, "they are in the script", IN_THE_SCRIPT)
     return out
 

@@ -33,7 +33,7 @@ class Shape:
     def entry(self, key: str, value: object = None) -> Entry:
         """A configuration entry for a column that the script makes, with the file and line where it is made."""
         location = self.data.made.get(key, self.location)
-        return Entry(f"rows.{key}", value, location.file, location.line)
+        return location.entry(f"rows.{key}", value)
 
     def refuse(self, key: str, why: str = "") -> None:
         """Report an error for a column that a spec cannot express."""

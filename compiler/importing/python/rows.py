@@ -5,8 +5,8 @@ such a function makes, and from which texts or conversations.
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 
 from xpc.compiler.importing.python.interpreter.assignment import IGNORED, MASKED_PADDING, MASKED_START
 from xpc.compiler.importing.python.interpreter.attributes import item
@@ -26,8 +26,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 from xpc.compiler.importing.python.token_rows import bare, token_row, tokenizer_call
 from xpc.grammar.record import field, mutable, record
 
-STRIPS = ("str.strip", "str.lstrip", "str.rstrip")
-MOST_PARTS = 100
+MOST_PARTS = 200
 """How many parts of a string or a conversation are searched for columns."""
 PADDED = "the labels contain padding, which the script trains on"
 
@@ -139,22 +138,6 @@ def _answered_turns(call: Object, text: object, question: object, labels: Object
         return MappedColumns(why="the script makes the labels itself")
     made = _tokenized(call, False)
     return MappedColumns({"prompt": question, "completion": messages[-1:]}, made.why, made.length, ended=True)
-
-
-def keeps_cut_rows(machine: Machine, function: object, length: object) -> bool:
-    """Whether a filter keeps every row that was cut to a length. An example is `lambda row: len(row["input_ids"]) <=
-    length`.
-    """
-    node = function.node if isinstance(function, Function) else None
-    test = node.body if isinstance(node, ast.Lambda) else None
-    if not isinstance(function, Function) or not isinstance(test, ast.Compare) or not isinstance(length, int):
-        return False
-    if not isinstance(test.ops[0], ast.LtE) or not re.fullmatch(r"len\(\w+\['input_ids'\]\)", ast.unparse(test.left)):
-        return False
-    scopes, machine.scopes = machine.scopes, list(function.scopes)
-    most = machine.evaluate(test.comparators[0])
-    machine.scopes = scopes
-    return isinstance(most, int) and most >= length
 
 
 def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool) -> MappedColumns:
@@ -270,26 +253,13 @@ def single(value: object, batched: bool) -> object:
 
 def unstripped(value: object) -> object:
     """The column of `column.strip()`; any other value unchanged."""
-    if isinstance(value, Object) and value.path in STRIPS and isinstance(value.receiver, Column):
-        return value.receiver
-    return value
+    strips = isinstance(value, Object) and value.path in ("str.strip", "str.lstrip", "str.rstrip")
+    return value.receiver if strips and isinstance(value.receiver, Column) else value
 
 
-def stripped_columns(value: object, depth: int = 0) -> set[str]:
+def stripped_columns(value: object) -> set[str]:
     """The names of the columns in a string or a conversation from which the script strips white space."""
-    column = unstripped(value)
-    if column is not value and isinstance(column, Column):
-        return {column.name}
-    inner: list[object] = []
-    if isinstance(value, Text):
-        inner = list(value.parts)
-    elif isinstance(value, Choice):
-        inner = [value.full, value.empty]
-    elif isinstance(value, Object):
-        inner = [one.value for one in value.positional]
-    elif isinstance(value, list | dict):
-        inner = list(value.values() if isinstance(value, dict) else value)
-    return {name for one in inner[:MOST_PARTS] if depth < 8 for name in stripped_columns(one, depth + 1)}
+    return {one.receiver.name for one in _inside(value) if unstripped(one) is not one}  # type: ignore[attr-defined]
 
 
 def prompt_of(value: object) -> Prompt | None:
@@ -332,18 +302,26 @@ def rendered(value: object) -> Object | None:
     return value if isinstance(value, Object) and value.last == "apply_chat_template" else None
 
 
-def columns_of(value: object, depth: int = 0) -> set[str]:
+def columns_of(value: object) -> set[str]:
     """The names of the columns that a string contains."""
-    if isinstance(value, Column):
-        return {value.name}
-    inner: list[object] = []
-    if isinstance(value, Text):
-        inner = list(value.parts)
-    elif isinstance(value, Choice):
-        inner = [value.full, value.empty]
-    elif isinstance(value, Object):
-        inner = [value.receiver]
-    return {name for one in inner if depth < 8 for name in columns_of(one, depth + 1)}
+    return {one.name for one in _inside(value) if isinstance(one, Column)}
+
+
+def _inside(value: object) -> list[object]:
+    """A value and the values of which it consists: the parts of a string, of a conversation or of a call."""
+    found = [value]
+    for one in found:
+        parts: Iterable[object] = ()
+        if isinstance(one, Text):
+            parts = one.parts
+        elif isinstance(one, Choice):
+            parts = (one.full, one.empty)
+        elif isinstance(one, Object):
+            parts = (one.receiver, *(given.value for given in one.positional))
+        elif isinstance(one, list | dict):
+            parts = one.values() if isinstance(one, dict) else one
+        found += islice(parts, max(MOST_PARTS - len(found), 0))
+    return found
 
 
 def is_end(value: object) -> bool:

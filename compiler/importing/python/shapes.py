@@ -19,7 +19,6 @@ from xpc.compiler.importing.python.rows import (
     turns_of,
     unstripped,
 )
-from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.importing.trl import versions
 from xpc.compiler.language.methods import METHODS
 
@@ -79,9 +78,7 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
     name = field.value if field is not None and isinstance(field.value, str) else "text"
     if isinstance(text, Unknown):
         draft.error(
-            Entry("formatting_func", None, text.location.file, text.location.line),
-            f"the import cannot read how a row becomes a text: {text.why}",
-            ONCE,
+            text.location.entry("formatting_func"), f"the import cannot read how a row becomes a text: {text.why}", ONCE
         )
         return
     if text is None and field is None and ("messages" in made or "conversations" in made):
@@ -94,9 +91,7 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
             shape.refuse(name, ANSWERS)
         if field is not None:
             shape.columns = (name,)
-            draft.put(
-                "data.format", "text", Entry("dataset_text_field", name, field.location.file, field.location.line)
-            )
+            draft.put("data.format", "text", field.location.entry("dataset_text_field", name))
             shape.end("dataset_text_field", False)
         elif shape.data.conversations:
             draft.put("data.format", "conversations")

@@ -33,9 +33,7 @@ def source_of(draft: Draft, chain: Chain, data: Data) -> Source | None:
         if one is None or not isinstance(one.value, int):
             continue
         number = _with_held_rows(draft, data, one)
-        draft.mark(
-            Entry(f"data.{name}", one.value, one.location.file, one.location.line), "mapped", f"{name} = {number}"
-        )
+        draft.mark(one.location.entry(f"data.{name}", one.value), "mapped", f"{name} = {number}")
         if name == "take":
             take = Amount("count", number)
             draft.differs(
@@ -67,7 +65,7 @@ def _with_held_rows(draft: Draft, data: Data, given: Argument) -> int:
         "select",
         f"the script first holds rows out and then takes {count} of the rest; the spec first takes more rows, so that "
         f"{count} are left after it holds some out",
-        Entry("select", count, given.location.file, given.location.line),
+        given.location.entry("select", count),
     )
     return count + int(held) if held >= 1 else ceil(count / (1 - held))
 
@@ -80,7 +78,7 @@ def _written(draft: Draft, chain: Chain) -> Entry:
         number += 1
         name = f"{draft.stem}.rows-{number}.jsonl"
     draft.files[name] = data
-    return Entry("rows", name, chain.location.file, chain.location.line)
+    return chain.location.entry("rows", name)
 
 
 def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: int | None) -> int | None:
@@ -100,11 +98,11 @@ def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: i
         return limit
     split = call.keywords.get("split")
     if split is not None and isinstance(split.value, Unknown):
-        draft.error(Entry("load_dataset.split", None, split.location.file, split.location.line), split.value.why)
+        draft.error(split.location.entry("load_dataset.split"), split.value.why)
     written = split_of(call, data)
     if "[" not in written or split is None:
         return limit
-    entry = Entry("load_dataset.split", written, split.location.file, split.location.line)
+    entry = split.location.entry("load_dataset.split", written)
     match = SPLIT.fullmatch(written)
     if match is None or match[2] is None or not match[2].isdecimal() or limit is not None:
         draft.error(
@@ -122,12 +120,10 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Locati
     if chain.file is not None:
         value, location = chain.file.value, chain.file.location
         if isinstance(value, str):
-            return Entry("data", value, location.file, location.line), location
+            return location.entry("data", value), location
         why = value.why if isinstance(value, Unknown) else "its name is not known"
         draft.error(
-            Entry("data", None, location.file, location.line),
-            f"the import cannot tell which file has the rows: {why}",
-            "`--data NAME` names it",
+            location.entry("data"), f"the import cannot tell which file has the rows: {why}", "`--data NAME` names it"
         )
         return None, location
     if chain.rows:
@@ -140,10 +136,9 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Locati
     folder = call.keywords.get("data_dir")
     if folder is not None and folder.value is not None and files is None:
         draft.error(
-            Entry("load_dataset.data_dir", folder.value if isinstance(folder.value, str) else None,
-                  folder.location.file, folder.location.line),
+            folder.location.entry("load_dataset.data_dir", folder.value if isinstance(folder.value, str) else None),
             "the script reads one folder of the data set, and a spec reads the whole data set",
-            "`--data FOLDER` names the folder, if it is a local one; otherwise save its rows as Parquet",
+            "`--data FOLDER` names the folder, if it is a local one; otherwise save its rows as Parquet"
         )  # fmt: skip
     given = path
     if files is not None and (path is None or path.value in KINDS):
@@ -163,13 +158,13 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Locati
         if given is not None and isinstance(given.value, Unknown):
             why = f"{given.value.why} ({given.value.location})"
         location = given.location if given is not None else call.location
-        draft.error(Entry("load_dataset", None, location.file, location.line), why, "`--data NAME` names the data")
+        draft.error(location.entry("load_dataset"), why, "`--data NAME` names the data")
         return None, call.location
     name = given.value
     if call.last == "load_from_disk":
         name = _exported(name, data.split)
         name = name if name.startswith((".", "/", "~")) else f"./{name}"  # a file, not a Hub name
-    return Entry("load_dataset", name, given.location.file, given.location.line), call.location
+    return given.location.entry("load_dataset", name), call.location
 
 
 def _exported(folder: str, split: str) -> str:
@@ -193,7 +188,7 @@ def refuse_arrow(draft: Draft, call: Object, data: Data) -> None:
             code = (f"from datasets import load_from_disk; "
                     f"[rows.to_parquet(f{each}) for key, rows in load_from_disk({source}).items()]")  # fmt: skip
         help = f"`python -c {shlex.quote(code)}` writes the file that the spec names"
-    entry = Entry("load_from_disk", folder, call.location.file, call.location.line)
+    entry = call.location.entry("load_from_disk", folder)
     draft.error(entry, "a spec does not read the folder of Arrow files that `save_to_disk` writes", help)
 
 
@@ -214,27 +209,23 @@ def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, location: Loca
         rows = f"load_dataset({json.dumps(ref)}, {name})[{split_name}]"
         code = f'from datasets import load_dataset; {rows}.to_parquet("rows.parquet")'
         draft.error(
-            Entry("load_dataset.name", config.value, config.location.file, config.location.line),
+            config.location.entry("load_dataset.name", config.value),
             "a spec cannot name this configuration",
             f"`python -c {shlex.quote(code)}` writes a file for `--data rows.parquet`",
         )
     elif config is not None and isinstance(config.value, str) and config.value != "default":
         ref += f":{config.value}"
-        draft.mark(
-            Entry("load_dataset.name", config.value, config.location.file, config.location.line),
-            "mapped",
-            f"data {{ {ref} }}",
-        )
+        draft.mark(config.location.entry("load_dataset.name", config.value), "mapped", f"data {{ {ref} }}")
     elif config is not None and isinstance(config.value, Unknown):
-        draft.error(Entry("load_dataset.name", None, config.location.file, config.location.line), config.value.why)
+        draft.error(config.location.entry("load_dataset.name"), config.value.why)
     _otherwise(draft, call)
     name = split_of(call, data)
     if split is not None and isinstance(split.value, Unknown):
-        draft.error(Entry("load_dataset.split", None, split.location.file, split.location.line), split.value.why)
+        draft.error(split.location.entry("load_dataset.split"), split.value.why)
     found = SPLIT.fullmatch(name) if name else None
     if name and found is None and call is not None:
         draft.error(
-            Entry("load_dataset.split", name, call.location.file, call.location.line),
+            call.location.entry("load_dataset.split", name),
             "a spec cannot name this split",
             "write one name, with `[:N]` or `[:N%]` after it",
         )
@@ -244,14 +235,13 @@ def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, location: Loca
         cut = "" if found[2] is None else f":{found[2]}"
         ref += f"[{found[1]}{cut}]" if cut or found[1] != usual else ""
         at = split.location if split is not None else call.location
-        draft.mark(Entry("load_dataset.split", name, at.file, at.line), "mapped", f"data {{ {ref} }}")
+        draft.mark(at.entry("load_dataset.split", name), "mapped", f"data {{ {ref} }}")
     revision = call.keywords.get("revision")
     if revision is None or revision.value is None:
         return ref
     from xpc.compiler.importing.axolotl.evaluation import revised
 
-    return revised(draft, ref, Entry("load_dataset.revision", revision.value, revision.location.file,
-                                     revision.location.line))  # fmt: skip
+    return revised(draft, ref, revision.location.entry("load_dataset.revision", revision.value))  # fmt: skip
 
 
 USUAL = {
@@ -265,11 +255,11 @@ reader of the file, such as `delimiter` and `field`.
 
 
 def _otherwise(draft: Draft, call: Object) -> None:
-    """Report an error for each argument that changes how a file is read, such as `load_dataset("csv", delimiter=";")`."""
+    """Report an error for each argument that changes how a file is read, such as the `delimiter` of a CSV file."""
     for name, one in call.keywords.items() if call.last == "load_dataset" else ():
         if name not in USUAL and not name.startswith("**") and one.value is not None:
             draft.error(
-                Entry(f"load_dataset.{name}", None, one.location.file, one.location.line),
+                one.location.entry(f"load_dataset.{name}"),
                 "the script reads the file by this argument, and a spec reads it by its format",
                 "save the rows as JSONL or Parquet, and name that file by `--data`",
             )

@@ -7,7 +7,6 @@ from xpc.compiler.importing.python import program
 from xpc.compiler.importing.python.entries import Entries, entry
 from xpc.compiler.importing.python.interpreter.values import Argument, Name, Object
 from xpc.compiler.importing.python.program import Model
-from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.importing.trl import versions
 
 TEMPLATES = {
@@ -116,7 +115,7 @@ def _formatted(draft: Draft, model: Model) -> None:
     if model.formatted is None:
         return
     location = model.formatted.location
-    found = Entry("setup_chat_format", "chatml", location.file, location.line)
+    found = location.entry("setup_chat_format", "chatml")
     draft.put("model.chat_template", "chatml", found)
     draft.put("model.eos", "<|im_end|>", found)
     draft.put("model.tokens", ("<|im_start|>", "<|im_end|>"), found)
@@ -145,7 +144,7 @@ def _padding(draft: Draft, trainer: Object) -> None:
             "pad_token",
             f"the script pads with the end token, and {'the collator of trl before 0.16' if old else 'its collator'} "
             "leaves every end token out of the loss; the spec learns the end token of each row",
-            Entry("tokenizer.pad_token", value.last, location.file, location.line),
+            location.entry("tokenizer.pad_token", value.last),
         )
 
 
@@ -183,12 +182,10 @@ def _tokens(draft: Draft, trainer: Object) -> None:
                     "add_special_tokens",
                     "the script adds a padding token, and so a row to the embeddings that "
                     "is never learned; the spec adds none",
-                    Entry("pad_token", str(value["pad_token"]), call.location.file, call.location.line),
+                    call.location.entry("pad_token", str(value["pad_token"])),
                 )
-        location = Entry(call.last, None, call.location.file, call.location.line)
+        location = call.location.entry(call.last)
         if all(isinstance(one, str) for one in names) and names:
-            draft.put(
-                "model.tokens", tuple(names), Entry(call.last, " ".join(map(str, names)), location.file, location.line)
-            )
+            draft.put("model.tokens", tuple(names), call.location.entry(call.last, " ".join(map(str, names))))
         elif names:
             draft.error(location, "the tokens that are added are not known")

@@ -61,7 +61,7 @@ def write(entries: Entries, draft: Draft, trainer: Object, packages: Iterable[st
     if added:
         shown = ", ".join(f"{name} = {table[name]}" for name in added)
         draft.warn(
-            Entry("unsloth", None, location.file, location.line),
+            location.entry("unsloth"),
             f"Unsloth replaces TRL's defaults: {shown}" + (" (0.001 from May 2026)" if "weight_decay" in added else ""),
         )
     if grouped:

@@ -95,7 +95,7 @@ def given(machine: Machine, function: Function, word: int) -> Iterator[tuple[str
             machine.use(str(word), one.parameter)
             stated = machine.given.get(one.parameter, machine.given.get(str(word)))
             word += 1
-            found = None if stated is None else Entry(one.parameter, stated, one.location.file, one.location.line)
+            found = None if stated is None else one.location.entry(one.parameter, stated)
         else:
             machine.use(*one.names)
             found = next(
@@ -117,10 +117,10 @@ def _stated(machine: Machine, name: str, location: Location) -> Entry | None:
     entries = machine.command.arguments if machine.command is not None else {}
     if f"no_{name}" in machine.given:
         machine.use(f"no_{name}")
-        return Entry(name, False, location.file, location.line)
+        return location.entry(name, False)
     if name in entries:
         return entries[name]
-    return Entry(name, machine.given[name], location.file, location.line) if name in machine.given else None
+    return location.entry(name, machine.given[name]) if name in machine.given else None
 
 
 def _is_click(function: Function) -> bool:

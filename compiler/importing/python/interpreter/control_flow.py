@@ -16,7 +16,7 @@ from xpc.compiler.importing.python.interpreter.branches import MISSING
 from xpc.compiler.importing.python.interpreter.machine import LOOP, RETURN, STOP, Machine
 from xpc.compiler.importing.python.interpreter.operators import truth_of
 from xpc.compiler.importing.python.interpreter.source import unparsed
-from xpc.compiler.importing.python.interpreter.values import Choice, Join, Location, Object, Unknown, condition
+from xpc.compiler.importing.python.interpreter.values import Choice, Join, Location, Object, condition
 
 if TYPE_CHECKING:
     from typing import Any

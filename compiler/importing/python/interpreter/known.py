@@ -250,8 +250,8 @@ def _replace(machine: Machine, positional: Arguments, keywords: Keywords, node: 
     value = copied(positional[0].value) if positional else None
     if not isinstance(value, Object | Instance) or any(name.startswith("**") for name in keywords):
         return NotImplemented
-    for name, given in keywords.items():
-        set_attribute(machine, value, name, given.value, given.location)
+    for name, one in keywords.items():
+        set_attribute(machine, value, name, one.value, one.location)
     return value
 
 

@@ -202,14 +202,9 @@ def _declare(machine: Machine, kind: Class, made: object, given: Mapping[str, Ar
         plain = isinstance(found, list) and found and all(isinstance(one, str | int | float) for one in found)
         if name in given or name not in argument_names() or not (isinstance(found, str | int | float) or plain):
             continue
-        entry = Entry(name, found, location.file, location.line)
+        entry = location.entry(name, found)
         if isinstance(found, list):
-            entry = Entry(
-                name,
-                [Entry(f"{name}[{n}]", one, location.file, location.line) for n, one in enumerate(found)],
-                location.file,
-                location.line,
-            )
+            entry = location.entry(name, [location.entry(f"{name}[{n}]", one) for n, one in enumerate(found)])
         machine.command.declared.setdefault(name, entry)
 
 

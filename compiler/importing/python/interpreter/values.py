@@ -8,6 +8,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from xpc.compiler.importing.text.entries import Entry
 from xpc.grammar.record import field, mutable, record
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ class Location:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+    def entry(self, key: str, value: object = None) -> Entry:
+        """A configuration entry at this location."""
+        return Entry(key, value, self.file, self.line)
 
 
 @record
@@ -334,7 +339,7 @@ class Join:
                 ]
             else:
                 out.positional = [Argument(self.unknown(), self.location)]
-            out.keywords = self.keywords(one.keywords, other.keywords)
+            out.keywords = self.tables(one.keywords, other.keywords)
             out.attributes = self.tables(one.attributes, other.attributes)
             out.locations = {**other.locations, **one.locations}
             own = set(map(id, one.calls))
@@ -345,19 +350,6 @@ class Join:
         if isinstance(one, list | tuple) and type(one) is type(other) and len(one) == len(other):
             return type(one)(self.join(a, b) for a, b in zip(one, other))
         return self.unknown(one, other)
-
-    def keywords(self, one: dict[str, Argument], other: dict[str, Argument]) -> dict[str, Argument]:
-        """Join the keyword arguments of two calls; a keyword that only one call has becomes unknown."""
-        out: dict[str, Argument] = {}
-        for name in [*one, *(key for key in other if key not in one)]:
-            a, b = one.get(name), other.get(name)
-            if a is not None and b is not None:
-                out[name] = Argument(self.join(a.value, b.value), a.location)
-            else:
-                present = a or b
-                assert present is not None
-                out[name] = Argument(self.unknown(present.value), present.location)
-        return out
 
     def tables(self, one: Mapping, other: Mapping) -> dict:  # type: ignore[type-arg]
         """Join two mappings; the value of a key that only one of them has becomes unknown."""
