@@ -254,7 +254,7 @@ def single(value: object, batched: bool) -> object:
 def unstripped(value: object) -> object:
     """The column of `column.strip()`; any other value unchanged."""
     strips = isinstance(value, Object) and value.path in ("str.strip", "str.lstrip", "str.rstrip")
-    return value.receiver if strips and isinstance(value.receiver, Column) else value
+    return value.receiver if strips and isinstance(value, Object) and isinstance(value.receiver, Column) else value
 
 
 def stripped_columns(value: object) -> set[str]:
