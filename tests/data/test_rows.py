@@ -6,16 +6,12 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
-import sys
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from case_support import spec
 from compile_support import NOWHERE, checked, errors, put
-from interpreters import interpreter
-from patience import HUNG
 from tiers import FIRST_AND_LAST
 
 from xpc.compiler import stacks
@@ -324,14 +320,18 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.slow
-def test_modules_are_those_of_the_models():
-    installed("transformers")
+def modules_of(stack, folder, families):
+    """The output of `PROGRAM` for model families, in the warm interpreter of a stack."""
+    from forks import printed
+
     proofs = os.path.join(os.path.dirname(NOWHERE), "proof")
-    done = subprocess.run([sys.executable, "-c", PROGRAM, proofs, *modules.MODULES], capture_output=True, text=True,
-                          check=False, timeout=HUNG)  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    for family, (names, inside, holders, outside) in json.loads(done.stdout.splitlines()[-1]).items():
+    return json.loads(printed(stack, folder, PROGRAM, proofs, *families).splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_modules_are_those_of_the_models(tmp_path):
+    installed("transformers")
+    for family, (names, inside, holders, outside) in modules_of(stacks.DEFAULT, tmp_path, modules.MODULES).items():
         assert set(names) - {"lm_head"} == set(modules.MODULES[family]), family
         assert modules.layer_modules(family) == modules.all_layer_modules() & set(inside), family
         assert [tuple(one) for one in holders] == [modules.CONTAINERS[family]], family
@@ -355,13 +355,9 @@ def test_a_module_that_holds_others_is_known_by_the_name_of_its_family(model, fr
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST_AND_LAST)
-def test_output_heads_are_those_of_the_stack(name):
-    proofs = os.path.join(os.path.dirname(NOWHERE), "proof")
+def test_output_heads_are_those_of_the_stack(name, tmp_path):
     known = stacks.load(name).facts.output_heads
-    done = subprocess.run([interpreter(name), "-c", PROGRAM, proofs, "llama", "gpt_neox"], capture_output=True,
-                          text=True, check=False, timeout=HUNG)  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    for family, (_, _, _, outside) in json.loads(done.stdout.splitlines()[-1]).items():
+    for family, (_, _, _, outside) in modules_of(name, tmp_path, ("llama", "gpt_neox")).items():
         assert set(outside) - {*modules.outer_modules(family)} == {known.get(family, "lm_head")}, family
 
 

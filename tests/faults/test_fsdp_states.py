@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
+from forks import shared
 from process_groups import together
 from stacks import interpreter
 from tiers import EACH_STACK, nightly_but
@@ -23,7 +24,7 @@ def test_other_processes_load_what_two_have_saved(target: str, tmp_path: Path) -
     import torch
 
     for phase, world in (("save", 2), ("load", 3)):
-        together(interpreter(target), "fsdp_states.py", world, phase, str(tmp_path))
+        together(shared(target).python, "fsdp_states.py", world, phase, str(tmp_path))
     for kind in ("FULL_STATE_DICT", "SHARDED_STATE_DICT"):
         was, now = (torch.load(tmp_path / f"{kind}-{phase}.pt") for phase in ("save", "load"))
         for part in ("weights", "states"):
@@ -44,7 +45,7 @@ def test_adapters_are_restored_except_where_the_stack_loses_them(target: str, ki
     facts = stacks.load(target).facts
     if kind != "fsdp1" and not facts.fsdp2:
         pytest.skip("this accelerate has no FSDP2")
-    together(interpreter(target), "adapter_states.py", 2, kind.removesuffix("_full"), KINDS[kind], str(tmp_path))
+    together(shared(target).python, "adapter_states.py", 2, kind.removesuffix("_full"), KINDS[kind], str(tmp_path))
     lost, _, trained = (tmp_path / "lost").read_text(encoding="utf-8").partition(" of ")
     assert trained == "8"
     assert (lost != "0") == (kind in facts.fsdp_adapters_lost), lost

@@ -5,10 +5,11 @@ of each stack create.
 from __future__ import annotations
 
 import json
-import subprocess
+from pathlib import Path
 
 import pytest
-from interpreters import DEFAULT, interpreter
+from forks import printed
+from interpreters import DEFAULT
 from tiers import EACH_STACK
 
 from xpc.compiler import stacks
@@ -58,7 +59,7 @@ def families_to_adapt() -> list[tuple[str, object, tuple[str, ...]]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stack", EACH_STACK)
-def test_adapters_have_the_parameters_that_peft_makes(stack: str) -> None:
+def test_adapters_have_the_parameters_that_peft_makes(stack: str, tmp_path: Path) -> None:
     """If target modules name the projections of stacked experts, the fused gate and up projection gets a single adapter
     with twice the rank.
     """
@@ -66,11 +67,8 @@ def test_adapters_have_the_parameters_that_peft_makes(stack: str) -> None:
         (family, CONFIGS[family], targets if isinstance(targets, str) else list(targets), list(named))
         for family, targets, named in families_to_adapt()
     ]
-    done = subprocess.run(
-        [interpreter(stack), "-c", PROGRAM], input=json.dumps(lines), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    real = [json.loads(line) for line in done.stdout.splitlines() if line[:1].isdigit() or line[:1] == '"']
+    output = printed(stack, tmp_path, PROGRAM, given=json.dumps(lines))
+    real = [json.loads(line) for line in output.splitlines() if line[:1].isdigit() or line[:1] == '"']
     assert len(real) == len(lines)
     known, seen = stacks.load(stack), 0
     assert known is not None

@@ -168,17 +168,18 @@ def test_another_number_of_processes(bundle: Callable[..., str], tmp_path: Any, 
     assert os.listdir(tmp_path) == []
 
 
-def test_by_hand_in_one_process(bundle: Callable[..., str], tmp_path: Any) -> None:
+def test_by_hand_in_one_process(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
     made = bundle(spec(hardware="2 x cpu"))
-    done = subprocess.run([interpreter(DEFAULT), f"{made}/trainer/main.py"], cwd=tmp_path, env=environment(),
+    done = subprocess.run([warm.of(DEFAULT).python, f"{made}/trainer/main.py"], cwd=tmp_path, env=environment(),
                           capture_output=True, text=True, check=False, timeout=HUNG)  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: the launcher started 1 process(es)")
 
 
-def test_an_unknown_word(bundle: Callable[..., str], tmp_path: Any) -> None:
-    done = subprocess.run([interpreter(DEFAULT), f"{bundle(spec())}/trainer/main.py", "--lr", "1"], cwd=tmp_path,
-                          env=environment(), capture_output=True, text=True, check=False, timeout=HUNG)  # fmt: skip
+def test_an_unknown_word(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
+    words = [warm.of(DEFAULT).python, f"{bundle(spec())}/trainer/main.py", "--lr", "1"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False,
+                          timeout=HUNG)  # fmt: skip
     assert done.returncode == 2
     assert "--lr" in done.stdout + done.stderr
 

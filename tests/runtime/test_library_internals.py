@@ -148,9 +148,9 @@ def test_every_entry_names_its_module() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("target", EACH_STACK)
 def test_the_code_under_it_is_what_it_was(target: str) -> None:
-    from stacks import interpreter
+    from forks import shared
 
-    found = digests(interpreter(target))
+    found = digests(shared(target).python)
     for name, kept in table().items():
         again = f"then: python tests/runtime/library_digests.py {target} PYTHON"
         assert kept.get(target) == found[name], (

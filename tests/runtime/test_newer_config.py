@@ -5,13 +5,11 @@ XP568 detect such a file.
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from interpreters import interpreter
-from patience import HUNG
+from forks import printed
 from tiers import nightly_but
 
 from xpc.compiler import stacks
@@ -90,18 +88,16 @@ for line in sys.stdin:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", nightly_but(OLDER, lambda name: name == OLDER[0]))
-def test_the_rule_knows_the_positions_of_every_class(name: str) -> None:
+def test_the_rule_knows_the_positions_of_every_class(name: str, tmp_path: Path) -> None:
     """For every model family, transformers 5 saves a config.json, and an older transformers loads it. XP568 reads the
     family's defaults from the stack's table, while the run has those of the loaded class. `ignored` must find the same
     settings with both.
     """
-    saved = subprocess.run([interpreter(stacks.DEFAULT), "-c", SAVE], capture_output=True, text=True, check=True,
-                           timeout=HUNG)  # fmt: skip
-    done = subprocess.run([interpreter(name), "-c", LOAD], input=saved.stdout, capture_output=True, text=True,
-                          check=True, timeout=HUNG)  # fmt: skip
+    saved = printed(stacks.DEFAULT, tmp_path, SAVE)
+    loaded = printed(name, tmp_path, LOAD, given=saved)
     compared, stack = 0, stacks.load(name)
     assert stack is not None
-    for line in done.stdout.splitlines():
+    for line in loaded.splitlines():
         if not line.startswith("["):
             continue
         config, made = json.loads(line)
@@ -120,7 +116,6 @@ def test_an_older_transformers_does_not_read_these_files(name: str, tmp_path: Pa
     config = {"model_type": "qwen2", "rope_parameters": MILLION}
     for file, text in (("config.json", config), ("tokenizer_config.json", {"tokenizer_class": "TokenizersBackend"})):
         (tmp_path / file).write_text(json.dumps(text), encoding="utf-8")
-    done = subprocess.run([interpreter(name), "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True,
-                          check=False, timeout=HUNG)  # fmt: skip
-    assert "IGNORED 10000.0" in done.stdout, done.stderr
-    assert "REFUSED Tokenizer class TokenizersBackend does not exist" in done.stdout
+    output = printed(name, tmp_path, PROGRAM, str(tmp_path))
+    assert "IGNORED 10000.0" in output
+    assert "REFUSED Tokenizer class TokenizersBackend does not exist" in output

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from compile_support import checked
+from forks import shared
 from patience import HUNG
-from stacks import REPOSITORY, environment, interpreter
+from stacks import REPOSITORY, environment
 
 from xpc.compiler.stacks import DEFAULT, STACKS
 from xpc.compiler.stacks.modules import EXPERTS, SHARED, modules, part
@@ -62,7 +63,7 @@ def test_check_accepts_the_targets_that_peft_adapts(stack: str, tmp_path: Path) 
     cases = tmp_path / "cases.json"
     cases.write_text(json.dumps(known))
     words = [
-        interpreter(stack),
+        shared(stack).python,
         os.path.join(REPOSITORY, "tests", "stacks", "expert_targets.py"),
         str(cases),
         str(tmp_path),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forks import shared
 from interpreters import interpreter, stack_of
 from tiers import EACH_STACK
 
@@ -41,7 +42,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[st
         }
         given = {"generate": [os.path.join(generate.HERE, "generate.py"), name, "-o", out], "classes": classes}
         done = subprocess.run(
-            [interpreter(name), SCRIPT], input=json.dumps(given), capture_output=True, text=True, check=False
+            [shared(name).python, SCRIPT], input=json.dumps(given), capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr[-2000:]
         with open(out, encoding="utf-8") as file:

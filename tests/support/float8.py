@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from forks import of_python
@@ -21,6 +22,7 @@ TORCHAO = os.path.join(os.path.dirname(os.path.dirname(HERE)), ".venv-torchao")
 """Where `make .venv-torchao/ready` installs torchao. It is not in .venv, because accelerate imports an installed
 torchao in every test.
 """
+TORCHRUN = os.path.join(os.path.dirname(find_spec("torch").origin), "distributed", "run.py")
 MISSING = "" if os.path.exists(os.path.join(TORCHAO, "ready")) else "`make .venv-torchao/ready` installs torchao"
 
 
@@ -28,9 +30,9 @@ def run(*words: str, cwd: str, processes: int = 1, **variables: str) -> subproce
     """Run a program with torchao on a CPU, in one process or several."""
     path = os.pathsep.join([TORCHAO, HERE, *filter(None, [os.environ.get("PYTHONPATH")])])
     environ = environment(PYTHONPATH=path, CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu", **variables)
-    start = [of_python(sys.executable, path).python]
+    start = [of_python(sys.executable, path).python]  # the processes that torchrun starts are forks, too
     if processes > 1:
-        start = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"]
+        start += [TORCHRUN, f"--nproc_per_node={processes}", "--standalone"]
     return subprocess.run([*start, *words], cwd=cwd, env=environ, capture_output=True, text=True,
                           check=False)  # fmt: skip
 

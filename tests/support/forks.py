@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import atexit
 import shutil
+import subprocess
 import tempfile
 from functools import cache
+from pathlib import Path
 
+from patience import HUNG
 from stacks import environment, interpreter
 
 from xpc.compiler.preview.rehearsal.forks import Forks as Forks
@@ -42,6 +45,18 @@ def of_python(python: str, path: str = "") -> Forks:
 def shared(target: str) -> Forks:
     """The warm interpreter of a stack, for all tests of this process. Skips the test if the stack is not installed."""
     return of_python(interpreter(target))
+
+
+def printed(target: str, folder: Path, text: str, *words: str, given: str = "") -> str:
+    """Run a Python program in the warm interpreter of a stack, and return what it prints. The program is written into
+    ``folder``, and reads ``given`` as its standard input. If it fails, so does the test, and shows its errors.
+    """
+    program = folder / "program.py"
+    program.write_text(text, encoding="utf-8")
+    command = [shared(target).python, str(program), *words]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=HUNG)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
 
 
 @atexit.register

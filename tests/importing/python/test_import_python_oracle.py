@@ -10,8 +10,8 @@ import subprocess
 from typing import Any
 
 import pytest
+from forks import shared
 from import_support import imported
-from interpreters import interpreter
 from tiers import EACH_STACK
 
 RUNNER = os.path.join(os.path.dirname(__file__), "recorded_arguments.py")
@@ -104,7 +104,7 @@ COMPARED = (
 @pytest.mark.slow
 @pytest.mark.parametrize("stack", EACH_STACK)
 def test_bundles_have_the_values_of_the_running_scripts(stack: str, tmp_path: Any) -> None:
-    python = interpreter(stack)
+    python = shared(stack).python
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
     different: dict[str, object] = {}
     paths = [tmp_path / f"{name}.py" for name in SCRIPTS]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -101,12 +100,12 @@ dist.destroy_process_group()
 """
 
 
-def test_a_schedule_free_optimizer_averages_the_shards_of_fsdp(tmp_path: Path) -> None:
+def test_a_schedule_free_optimizer_averages_the_shards_of_fsdp(warm: Warm, tmp_path: Path) -> None:
     """With a schedule-free optimizer, FSDP2 on two processes gives the weights of a single process, both the trained
     ones and their average. (Under ZeRO, the trained ones would be evaluated and saved, so XP228 refuses it.)
     """
     program = tmp_path / "sharded.py"
     program.write_text(SHARDED)
-    command = [sys.executable, str(program)]
+    command = [warm.of(DEFAULT).python, str(program)]
     runs = [subprocess.Popen([*command, str(rank), str(tmp_path / "meet")]) for rank in range(2)]
     assert [run.wait(300) for run in runs] == [0, 0]

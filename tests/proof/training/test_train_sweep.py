@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import tomllib
+from typing import TYPE_CHECKING
 
 import pytest
 from emitted import compiled
 from patience import HUNG
-from stacks import Run, environment, interpreter, payload
+from stacks import Run, environment, payload
 from tiny_runs import spec
 
 from xpc.compiler.stacks import DEFAULT
+
+if TYPE_CHECKING:
+    from method_runs import Warm
 
 pytestmark = pytest.mark.slow
 
@@ -42,11 +46,11 @@ def test_a_thousand_bundles_in_one_array(folder: str) -> None:
     assert len(trainers) == 1
 
 
-def test_one_member_runs_alone(folder: str, location: str) -> None:
+def test_one_member_runs_alone(folder: str, location: str, warm: Warm) -> None:
     plan = payload(os.path.join(folder, "members", NAME))
     done = subprocess.run(
         [os.path.join(folder, "launch.sh"), str(INDEX)], cwd=location, text=True, capture_output=True, timeout=HUNG,
-        env=environment(PYTHON=interpreter(DEFAULT)), check=False,
+        env=environment(PYTHON=warm.of(DEFAULT).python), check=False,
     )  # fmt: skip
     run = Run(done, os.path.join(location, plan["arguments"]["output_dir"]))
     assert done.returncode == 0, run.output
