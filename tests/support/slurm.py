@@ -37,7 +37,7 @@ SlurmctldPort={port}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket,cred_expire=16
+AuthInfo=socket={folder}/munge.socket,cred_expire=10
 CredType=cred/munge
 PluginDir={plugins}
 StateSaveLocation={folder}/state
@@ -65,7 +65,7 @@ JobRequeue=1
 EnforcePartLimits=ALL
 ReturnToService=2
 SlurmdTimeout=300
-KillWait=10
+KillWait=6
 SuspendProgram=/bin/true
 ResumeProgram=/bin/true
 SuspendTime=INFINITE
