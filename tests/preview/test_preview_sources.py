@@ -108,8 +108,9 @@ def test_prompts_that_are_tokenized_while_the_run_trains_have_no_lengths(warm: W
     method = "method grpo(rewards=[accuracy], generations=4, max_completion=12)"
     text = spec(method, data='"plain_prompts.jsonl"', length="1 steps", sizes=f"gbs={ROWS} micro=4")
     put(warm.location, {"plain_prompts.jsonl": lines(rows), "lengths.xp": text})
+    words = [os.path.join(warm.location, "lengths.xp"), "--python", warm.of(DEFAULT).python]
     with pytest.raises(UsageError, match="their lengths are not known"):
-        command.run(command.parse([os.path.join(warm.location, "lengths.xp"), "--longest"]))
+        command.run(command.parse([*words, "--longest"]))
 
 
 def test_rows_of_a_json_file_are_previewed(warm: Warm) -> None:

@@ -18,6 +18,7 @@ from xpc.compiler import cli
 from xpc.compiler.data.rows import unread
 from xpc.compiler.preview import command
 from xpc.compiler.preview.stored_rows import findings, path
+from xpc.compiler.stacks import DEFAULT
 
 if TYPE_CHECKING:
     from method_runs import Warm
@@ -111,11 +112,12 @@ def test_a_parquet_file_is_checked_and_a_json_file_is_not_checked_again(warm: Wa
     for name in ("unread.parquet", "unread.jsonl"):
         put(warm.location, {"unread.xp": spec(data=f'"{name}"')})
         words = [os.path.join(warm.location, "unread.xp"), "-n", "1", "--rows", "all"]
+        words += ["--python", warm.of(DEFAULT).python]
         printed[name], status = command.run(command.parse(words))
         assert status == 0
         assert command.run(command.parse([*words, "--deny", "warnings"]))[1] == int(name.endswith("parquet"))
     assert (
-        "in the 8 rows that `xpc check` does not read:\n  warning XP533 nothing-to-learn: row 5 of"
+        "in the 8 rows that `xpc check` does not read:\n  warning XP533 nothing-to-learn: row 5 (counted from 0) of"
         in (printed["unread.parquet"])
     )
     assert "1 row: 1 warning;" in printed["unread.parquet"]
