@@ -1,4 +1,4 @@
-"""Forty hostile pull requests go through the steps of the Action. None of their code runs, nothing outside of the
+"""Thirty hostile pull requests go through the steps of the Action. None of their code runs, nothing outside of the
 repository is read, no step hangs, and the comment still shows every honest change.
 """
 
@@ -12,7 +12,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -67,7 +67,7 @@ def bare(root: Path) -> None:
 
 
 def many(root: Path) -> None:
-    put(root, {f"specs/n{number:04}.xp": spec(save=f"out/{number}") for number in range(600)})
+    put(root, {f"specs/n{number:04}.xp": spec(save=f"out/{number}") for number in range(300)})
 
 
 def random_lines(letters: int, alphabet: str, seed: int = 1) -> str:
@@ -87,8 +87,41 @@ def shuffled(root: Path) -> None:
 
 COMMENTS = {f"specs/long{n}.xp": re.sub("(.)", r"\1#", random_lines(10_000, "\t ", n)) + f"\n{SPEC}" for n in range(12)}
 RENAMES, PREVIEW = "renames of specs that are the same lines in another order", "megabytes of preview lines that repeat"
+MIXED = "values of every kind"
 MANY = "".join(map(chr, range(0x4E00, 0x4E00 + 150)))
-BASE = {RENAMES: COMMENTS, PREVIEW: {"specs/rows.preview": random_lines(10**6, MANY)}}
+NAMES = {
+    "a name that is an option": ("specs/-o.xp", spec(save="out/o")),
+    "a name that is another option": ("specs/--allow-oom.xp", spec(save="out/oom")),
+    "a name with a line that is a command": ("specs/a\n::error::x.xp", spec(save="out/n")),
+    "a name with an old command": ("specs/##[stop-commands]x.xp", spec(save="out/n")),
+    "a name of escapes": ("specs/\x1b[2J\u202e.xp", spec(save="out/n")),
+    "a name of markup": ("specs/<img src=x onerror=alert(1)> @team.xp", spec(save="out/n")),
+    "a name that is not text": ("specs/" + os.fsdecode(b"\xff\xfe.xp"), spec(save="out/n")),
+}  # fmt: skip
+"""New specs whose names are hostile."""
+VALUES = {
+    "a comment with a command": SPEC + "\nsed 8 # ##[stop-commands]x\n",
+    "a line that is a command": "::stop-commands::x\n" + SPEC,
+    "a value with a command": spec('track wandb(name="##[add-mask]a")'),
+    "a value that closes the fence": spec('track wandb(name="``` </details> ~~~ ```` @team")'),
+    "a value with the marker": spec(f'track wandb(name="{MARKER}")'),
+    "a value that is a link": spec('track wandb(name="[x](http://evil) ![](http://evil)")'),
+    "a value of escapes": spec('track wandb(name="\\u001b]0;x\\u0007")'),
+    "a value of 10,000 letters": spec(f'track wandb(name="{"x" * 10_000}")'),
+}  # fmt: skip
+"""Texts that replace the text of an old spec."""
+
+
+def changed(texts: Iterable[str]) -> dict[str, str]:
+    """A spec for each of the texts."""
+    return {f"specs/changed{number}.xp": text for number, text in enumerate(texts)}
+
+
+BASE = {
+    RENAMES: COMMENTS,
+    MIXED: changed([SPEC] * len(VALUES)),
+    PREVIEW: {"specs/rows.preview": random_lines(10**6, MANY)},
+}
 """Files of the repository before the pull request."""
 MODULES = ("json.py", "sitecustomize.py", "html.py", "argparse.py", "xpc/__init__.py", "lark.py")
 TEMPLATE = 'model(chat_template=file("t.jinja"))'
@@ -102,24 +135,11 @@ LOCK = (
     'resolved = ["jinja2==3.1.6\\n--index-url https://evil"]\n'
 )
 EVIL = {
+    "names of every kind": lambda root: put(root, dict(NAMES.values())),
+    MIXED: lambda root: put(root, changed(VALUES.values())),
     "a folder that looks like a repository": bare,
     "attributes with filters": named(".gitattributes", "* diff=evil filter=evil merge=evil\n"),
     "modules of Python": lambda root: put(root, dict.fromkeys(MODULES, CODE)),
-    "a name that is an option": named("specs/-o.xp", spec(save="out/o")),
-    "a name that is another option": named("specs/--allow-oom.xp", spec(save="out/oom")),
-    "a name with a line that is a command": named("specs/a\n::error::x.xp", spec(save="out/n")),
-    "a name with an old command": named("specs/##[stop-commands]x.xp", spec(save="out/n")),
-    "a name of escapes": named("specs/\x1b[2J\u202e.xp", spec(save="out/n")),
-    "a name of markup": named("specs/<img src=x onerror=alert(1)> @team.xp", spec(save="out/n")),
-    "a name that is not text": named("specs/" + os.fsdecode(b"\xff\xfe.xp"), spec(save="out/n")),
-    "a comment with a command": named("specs/a.xp", SPEC + "\nsed 8 # ##[stop-commands]x\n"),
-    "a line that is a command": named("specs/a.xp", "::stop-commands::x\n" + SPEC),
-    "a value with a command": named("specs/a.xp", spec('track wandb(name="##[add-mask]a")')),
-    "a value that closes the fence": named("specs/a.xp", spec('track wandb(name="``` </details> ~~~ ```` @team")')),
-    "a value with the marker": named("specs/a.xp", spec(f'track wandb(name="{MARKER}")')),
-    "a value that is a link": named("specs/a.xp", spec('track wandb(name="[x](http://evil) ![](http://evil)")')),
-    "a value of escapes": named("specs/a.xp", spec('track wandb(name="\\u001b]0;x\\u0007")')),
-    "a value of 10,000 letters": named("specs/a.xp", spec(f'track wandb(name="{"x" * 10_000}")')),
     "a spec that is a link to a secret": link("specs/a.xp", "{root}/../secret.xp"),
     "a spec that is a link to a device": link("specs/z.xp", "/dev/zero"),
     "a base that is a link to a secret": link("specs/base.xp", "{root}/../secret", SPEC.replace("../house", "base")),
@@ -137,7 +157,7 @@ EVIL = {
     "a spec in UTF-16": lambda root: (root / "specs" / "z.xp").write_bytes(SPEC.encode("utf-16")),
     "3,000 errors": named("specs/z.xp", SPEC + "".join(f"sed{n} {n}\n" for n in range(3000))),
     "a sweep of a million": named("specs/z.xp", spec(SWEEP)),
-    "600 new specs": many,
+    "300 new specs": many,
     "a reward that runs": lambda root: put(root, {"specs/r.py": CODE, "specs/z.xp": spec(REWARD)}),
     "a template that loops": lambda root: put(root, {"specs/t.jinja": LOOP, "specs/z.xp": spec(TEMPLATE)}),
     "a model with code": lambda root: put(root, {
@@ -165,7 +185,7 @@ def repository(tmp_path: Path, what: str) -> Path:
 
 
 def test_there_are_forty() -> None:
-    assert len(EVIL) >= 40
+    assert len({**EVIL, **NAMES, **VALUES}) >= 40
 
 
 @pytest.mark.parametrize("what", EVIL)
@@ -206,6 +226,8 @@ def test_a_hostile_pull_request(what: str, repository: Path) -> None:
     if what != "everything deleted":
         assert "16 -&gt; 32" in text
         assert "honest.xp" in text or "more" in text
+    if what == MIXED:
+        assert [name for name in changed(VALUES) if os.path.basename(name) not in text] == []
 
 
 def check_comment(text: str) -> None:
