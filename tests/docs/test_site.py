@@ -129,7 +129,9 @@ def test_the_search_answers_questions(site, tmp_path):
         pytest.param("enospc", "What happens when the disk is full?", id="a word that no page shows"),
         pytest.param("ran for 1800000 milliseconds before timing out", "NCCL error: unhandled", id="a phrase"),
         pytest.param(
-            "RuntimeError: DataLoader worker (pid 1234) is killed by signal: Killed", "ChildFailedError", id="an exception"
+            "RuntimeError: DataLoader worker (pid 1234) is killed by signal: Killed",
+            "ChildFailedError",
+            id="an exception",
         ),
         pytest.param("DPO alignment doesn't work on LoRA models", "DPO after SFT", id="a contraction"),
         pytest.param("how can I see which tokens are used for the loss", "What is shown", id="neighbouring words"),
