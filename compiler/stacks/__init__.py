@@ -369,20 +369,17 @@ def _family(stack: Stack, model_type: str) -> Family | None:
         return None
     table, facts = mapping_of(record), stack.facts
     lacking = facts.family_lacks.get(model_type, ())
+    kinds = (
+        ("unaware", facts.families_unaware),
+        ("stateful", facts.families_stateful),
+        ("kernel", facts.families_convolving),
+    )
     return Family(
         model_type=model_type,
         layers=strings_of(table["layers"]),
         attention=tuple(one for one in strings_of(table["attention"]) if one not in lacking),
         scores=bool(table["scores"]),
-        packing=(
-            "unaware"
-            if model_type in facts.families_unaware
-            else "stateful"
-            if model_type in facts.families_stateful
-            else "kernel"
-            if model_type in facts.families_convolving
-            else "exact"
-        ),
+        packing=next((kind for kind, families in kinds if model_type in families), "exact"),
     )
 
 
