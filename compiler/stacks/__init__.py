@@ -9,7 +9,7 @@ its policy.toml, and run generate.py in an environment with the stack's versions
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache, cached_property
 
 from xpc.compiler.stacks.facts import Facts
@@ -20,7 +20,9 @@ from xpc.grammar.record import entity, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import Literal, TypeAlias
+
+    Packing: TypeAlias = Literal["exact", "unaware", "stateful", "kernel"]
 
 DEFAULT = "trl-1.16"
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -64,7 +66,7 @@ class Family:
     layers: tuple[str, ...]
     attention: tuple[str, ...]
     scores: bool
-    packing: Literal["exact", "unaware", "stateful", "kernel"]
+    packing: Packing
 
 
 @entity  # a stack's `repr` is its name, because a generated `repr` would print the complete table
@@ -230,13 +232,9 @@ class Stack:
 
     def lacks_family(self, model_type: str | None) -> bool:
         """Whether the stack's transformers has no class for a `model_type`. False for None, an unknown family."""
-        if model_type is None:
-            return False
         library = self.table["library"]
-        known = mapping_of(library["families"])
-        return (
-            known[model_type] is None if model_type in known else model_type not in strings_of(library["model_types"])
-        )
+        known, types = mapping_of(library["families"]), strings_of(library["model_types"])
+        return model_type is not None and known.get(model_type, None if model_type not in types else {}) is None
 
     @property
     def layers(self) -> frozenset[str]:
@@ -369,7 +367,7 @@ def _family(stack: Stack, model_type: str) -> Family | None:
         return None
     table, facts = mapping_of(record), stack.facts
     lacking = facts.family_lacks.get(model_type, ())
-    kinds = (
+    kinds: tuple[tuple[Packing, Collection[str]], ...] = (
         ("unaware", facts.families_unaware),
         ("stateful", facts.families_stateful),
         ("kernel", facts.families_convolving),
