@@ -47,7 +47,7 @@ class Loss(NamedTuple):
     @property
     def name(self) -> str:
         """The value of the setting `omit` that permits to lose such a piece, for example "tool_calls"."""
-        return NAMES.get(self.kind, "tools")
+        return NAMES.get(self.kind, self.kind)
 
     def __str__(self) -> str:
         """A phrase for what the template does: "leaves out the tool call 'weather' of turn 1 (assistant)"."""
