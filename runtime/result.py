@@ -238,12 +238,12 @@ def usage(scores: bool, chat: bool, settings: Mapping[str, Any], folder: str, wr
         call = '[{"role": "user", "content": "Hello"}]' if chat and not scores else '"Hello"'
         # without `function_to_apply`, a pipeline passes the score through a sigmoid
         call += ', function_to_apply="none"' if scores else ", max_new_tokens=64"
-    asked = []
+    rendering = []
     if scores and chat:
-        asked = [f"text = ask.tokenizer.apply_chat_template({RATED}, tokenize=False)"]
+        rendering = [f"text = ask.tokenizer.apply_chat_template({RATED}, tokenize=False)"]
         call = 'text, add_special_tokens=False, function_to_apply="none"'
     answer = '["score"]' if scores else '["generated_text"]' + '[-1]["content"]' * (chat or images)
-    return [*_loading(folder, written or folder, task, scores, settings), *asked, f"print(ask({call})[0]{answer})"]
+    return [*_loading(folder, written or folder, task, scores, settings), *rendering, f"print(ask({call})[0]{answer})"]
 
 
 def _loading(folder: str, written: str, task: str, scores: bool, settings: Mapping[str, Any]) -> list[str]:

@@ -57,7 +57,7 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         *_server(spec),
         *submit,
         *_start_weights(spec),
-        *_beside(spec),
+        *_not_included(spec),
         *STAGED,
         "",
         *_facts(spec),
@@ -192,7 +192,7 @@ def _start_weights(spec: Spec) -> list[str]:
     return ["", f"Training starts {what}", new]
 
 
-def _beside(spec: Spec) -> list[str]:
+def _not_included(spec: Spec) -> list[str]:
     """Lines that name the local folders and files that the run reads and that are not in the bundle, because somebody
     who takes the bundle to another machine must take them, too.
     """

@@ -52,7 +52,9 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
         if len(kept) == 1:
             return training.index(kept[0]), kept[0]
     if not training:
-        raise Unreadable("it has no training command (torchrun, accelerate launch, deepspeed, trl)" + _left_out(text_))
+        raise Unreadable(
+            "it has no training command (torchrun, accelerate launch, deepspeed, trl)" + _skipped_commands(text_)
+        )
     if overrides.pick is None and len(training) > 1:
         listed = "; ".join(f"{number} on line {one.words[0].line} ({_named(one)})"
                            for number, one in enumerate(training[:8], 1))  # fmt: skip
@@ -64,7 +66,7 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
     return location, training[location]
 
 
-def _left_out(text_: str) -> str:
+def _skipped_commands(text_: str) -> str:
     """If a script has a training command that does not run: a sentence with its line. A condition, a loop, or an
     argument such as `$1` decides that it does not run.
     """

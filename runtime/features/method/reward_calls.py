@@ -94,7 +94,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def judged(call: Callable[[], Any], given: Mapping[str, Any]) -> Any:
         size = len(given["completions"])
-        where = f"called with {size} completions, the first for the prompt {_asked(given['prompts'][0])}"
+        where = f"called with {size} completions, the first for the prompt {_question(given['prompts'][0])}"
         try:
             returned = call()
             values = _values(returned)
@@ -123,7 +123,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     return wraps(function)(synchronous)
 
 
-def _asked(prompt: Any) -> str:
+def _question(prompt: Any) -> str:
     """The end of a prompt in quotes; of messages, the content of the last one."""
     text = prompt[-1].get("content") if isinstance(prompt, list) and prompt else prompt
     return repr(str(text)[-200:])
