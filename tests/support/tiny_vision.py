@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from functools import cache
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -45,9 +46,12 @@ def python() -> str:
 @cache
 def missing() -> str:
     """Why the processor of a model that reads images cannot be loaded on this machine; "" if it can."""
-    code = "import torchvision, trl, transformers; from trl.chat_template_utils import qwen2_5_vl_chat_template"
-    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
-    return done.stderr.strip().rpartition("\n")[2]
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(folder, "program.py")
+        with open(program, "w", encoding="utf-8") as handle:
+            handle.write("import torchvision; from trl.chat_template_utils import qwen2_5_vl_chat_template\n")
+        done = subprocess.run([python(), program], env=environment(), capture_output=True, text=True, check=False)
+    return done.stderr.strip().rpartition("\n")[2] if done.returncode else ""
 
 
 def build(folder: str) -> None:

@@ -186,7 +186,8 @@ def batch(location: Path, bundle: str, program: str = BATCH) -> dict[str, Any]:
     import xpc.compiler.preview as preview
 
     arguments = [os.path.dirname(preview.__file__), str(location / bundle), str(location / "scratch")]
-    done = python("-c", program, *arguments, folder=location)
+    (location / "batch.py").write_text(program, encoding="utf-8")  # a program in a file runs in the warm interpreter
+    done = python("batch.py", *arguments, folder=location)
     found: dict[str, Any] = json.loads(done.stdout.rpartition("BATCH ")[2])
     return found
 
