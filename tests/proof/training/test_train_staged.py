@@ -7,10 +7,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from emitted import compiled, put
+from forks import Forks
 from hub_files import HubFiles
 from method_runs import tensors
 from patience import HUNG
@@ -44,8 +46,8 @@ def files(folder: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
 
 
-def started(*words: str, cwd: Path, target: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    set_to = environment(PYTHON=interpreter(target), CUDA_VISIBLE_DEVICES="", **variables)
+def started(*words: str, cwd: Path, python: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    set_to = environment(PYTHON=python, CUDA_VISIBLE_DEVICES="", **variables)
     return subprocess.run(words, cwd=cwd, text=True, capture_output=True, timeout=HUNG, env=set_to, check=False)
 
 
@@ -56,7 +58,7 @@ def test_a_staged_run_is_the_run_with_the_hub(ground: str, tmp_path: Path, targe
     for name in ("online", "offline"):
         (tmp_path / name).mkdir()
     stages = ("--stage", str(tmp_path / "staged"))
-    with HubFiles() as hub:
+    with ExitStack() as stack, HubFiles() as hub:
         model = hub.push("models", "me/tiny", {**files(os.path.join(ground, "tiny")), "pytorch_model.bin": b"pickled"})
         data = hub.push("datasets", "me/rows", rows)
         # The spec pins the commits that are the newest ones now. Two more pushes make newer ones, which the run must
@@ -67,16 +69,19 @@ def test_a_staged_run_is_the_run_with_the_hub(ground: str, tmp_path: Path, targe
         put(ground, {f"staged-{target}.xp": text})
         bundle = compiled(text, ground, str(tmp_path / "run.bundle"), f"staged-{target}.xp")
         script, home = os.path.join(bundle, "launch.sh"), {"HF_HOME": str(tmp_path / "home"), **hub.environment}
-        online = started(script, cwd=tmp_path / "online", target=target, **home)
+        # The libraries read the address of the hub when they are imported, so the runs that use the hub share a warm
+        # interpreter of their own. The run without a network is a new process in a namespace that has none.
+        warm = stack.enter_context(Forks(interpreter(target), environment(CUDA_VISIBLE_DEVICES="", **home)))
+        online = started(script, cwd=tmp_path / "online", python=warm.python, **home)
         assert online.returncode == 0, online.stderr[-3000:]
 
         hub.broken.add(f"/me/tiny/resolve/{model}/model.safetensors")
-        cut = started(script, *stages, cwd=tmp_path, target=target, **home)
+        cut = started(script, *stages, cwd=tmp_path, python=warm.python, **home)
         assert cut.returncode == 1
         assert f"cannot fetch me/tiny@{model}" in cut.stderr
         assert not (tmp_path / "staged" / "staged.json").exists()
         hub.broken.clear()
-        done = started(script, *stages, cwd=tmp_path, target=target, **home)
+        done = started(script, *stages, cwd=tmp_path, python=warm.python, **home)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         assert "staged is complete" in done.stdout
     there = json.loads((tmp_path / "staged" / "staged.json").read_text())
@@ -85,7 +90,7 @@ def test_a_staged_run_is_the_run_with_the_hub(ground: str, tmp_path: Path, targe
 
     alone = ["unshare", "-rn"] if subprocess.run(["unshare", "-rn", "true"], check=False).returncode == 0 else []
     away = {"HF_HOME": str(tmp_path / "empty"), "HF_HUB_OFFLINE": "0", "XPC_STAGED": "../staged"}
-    offline = started(*alone, script, cwd=tmp_path / "offline", target=target, **away)
+    offline = started(*alone, script, cwd=tmp_path / "offline", python=interpreter(target), **away)
     assert offline.returncode == 0, offline.stdout[-3000:] + offline.stderr[-3000:]
     out = payload(bundle)["arguments"]["output_dir"]
     one, two = (tensors(str(tmp_path / name / out / "adapter_model.safetensors")) for name in ("online", "offline"))
