@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from random import Random
-from typing import Any
 
 import generated
 import generator
@@ -15,8 +14,10 @@ from differential_refusals import claims
 from differential_report import FOUND, page
 from differential_steps import Candidate, chosen
 from emitted import put
+from interpreters import OTHERS
 from prove import every
 from stacks import REPOSITORY, interpreter
+from tiers import nightly_but
 
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language import schema
@@ -120,10 +121,16 @@ def test_the_page_is_the_report() -> None:
         )
 
 
+TARGETS = {"first and last": (DEFAULT, OTHERS[0]), "between": OTHERS[1:]}
+"""The stacks of the generated specs. A stack between the default one and the oldest has the code of one of the two."""
+
+
 @pytest.mark.slow
-def test_accepted_specs_are_accepted_by_the_libraries(tmp_path: Any) -> None:
-    interpreter(DEFAULT)
-    report = Differential(wanted=60, steps=6, seed="ci", jobs=1).run()
+@pytest.mark.parametrize("targets", nightly_but(TARGETS, lambda name: name == "first and last"))
+def test_accepted_specs_are_accepted_by_the_libraries(targets: str) -> None:
+    for target in TARGETS[targets]:
+        interpreter(target)
+    report = Differential(wanted=60, steps=6, seed="ci", jobs=1, targets=TARGETS[targets]).run()
     assert report.accepted == 60
     assert report.stepped == 6
     assert not report.crashes, report_text(report)
