@@ -88,7 +88,9 @@ C10D = ("launch local(launcher=torchrun, rendezvous=c10d)",)
 @pytest.mark.parametrize(
     ("name", "more", "named", "warmed", "rehearses"),
     [
-        ("static", (), True, False, False),
+        ("static", (), True, True, False),
+        # the forks of the other cases start as these processes do
+        pytest.param("static", (), True, False, False, marks=pytest.mark.nightly),
         ("c10d", C10D, False, True, False),
         # tests/launch/test_rehearsed_launch.py rehearses on one node
         pytest.param("c10d", C10D, False, True, True, marks=pytest.mark.nightly),
