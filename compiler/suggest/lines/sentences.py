@@ -194,7 +194,7 @@ def _spoken(source: Source, start: int, end: int) -> Rewrite | None:
     return Rewrite("the sentence begins with `train`", f"leave `{before[:60]}` out", edits)
 
 
-def _named_values(source: Source, start: int, end: int) -> Rewrite | None:
+def _values(source: Source, start: int, end: int) -> Rewrite | None:
     """Names with values instead of the words of the sentence: `train --model M --dataset D`, `train model=M data=D`."""
     text, at = source.text, start + len("train")
     if not text.startswith("train", start):
@@ -285,7 +285,7 @@ def _with_verb(source: Source, start: int, end: int) -> Rewrite | None:
 
 
 FORMS = (
-    _with_verb, _over_lines, _spoken, _named_values, _cards, _device, _regularly, _limited, _second_dataset, _without_with,
+    _with_verb, _over_lines, _spoken, _values, _cards, _device, _regularly, _limited, _second_dataset, _without_with,
 )  # fmt: skip
 
 

@@ -60,13 +60,14 @@ class Kind:
 
     @property
     def nightly(self) -> bool:
-        """Whether only `make slow` trains this kind, and `make test` does not. On the default stack, these are some
-        kinds in two processes, because the kinds `saved` and `tokens` test the same sharding. On OTHERS[0], these are
-        all kinds but four. On the other stacks, these are all kinds.
+        """Whether only `make slow` trains this kind. On the default stack: adapters in two processes whose sharding
+        the kinds `saved` and `tokens` test, too. On OTHERS[0]: kinds whose training does not depend on the stack, all
+        variants of LoRA (test_train_methods.py trains LoRA there), and of the other adapters all but VeRA. On all other
+        stacks: every kind.
         """
         if self.target == DEFAULT:
             return self.world == 2 and self.what in ("vera", "miss", "loha", "oft", "tied")
-        return not (self.target == OTHERS[0] and self.what in ("tied", "dora", "tokens", "vera"))
+        return not (self.target == OTHERS[0] and self.what in ("tokens", "vera"))
 
     @property
     def resumes(self) -> bool:
