@@ -336,8 +336,8 @@ def _arguments_of_a_reference(location: ParserPosition, text: str) -> Diagnostic
 
 
 def _braces_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
-    """If `diagnostic` suggests braces at the end of a clause's line, return a repair that puts them in place of the
-    parentheses. None if it suggests no braces, or if a block is not allowed there.
+    """If `diagnostic` suggests a block `{ ... }` at the end of a clause's line, return a repair that writes it in place
+    of the clause's parentheses. None if it suggests no block, or if the clause takes none.
     """
     if [edit.text for edit in diagnostic.edits] != [" { ", " }"]:
         return None

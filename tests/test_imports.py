@@ -67,7 +67,7 @@ def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
     shared |= {"xpc.runtime.core.errors", "xpc.runtime.features.rows.shares"}
     # `prepare_rows` computes the name of the folder with prepared rows, from which the plan reads counts.
     shared |= {"xpc.runtime.prepare_rows"}
-    # `newer_config` compares the rotary positions in two forms of config.json, as a launch does.
+    # `newer_config` compares the old and the new form of the rotary settings in config.json, as a launch does.
     shared |= {"xpc.runtime.features.model.newer_config"}
     # `stored_columns` finds columns that no trainer reads. `call_forms` reads the tools and tool calls of rows.
     shared |= {f"xpc.runtime.features.messages{name}" for name in ("", ".stored_columns", ".call_forms")}

@@ -43,7 +43,7 @@ def foundry() -> list[Row]:
 
 
 def key(row: Row) -> str:
-    """The key of a measurement in utilisation.json: generation and precision."""
+    """The key of a measurement in utilisation.json: the GPU generation and the precision."""
     return f"{GENERATIONS[row['gpu'][0]]}/{'fp8' if 'fp8' in row['precision'] else 'half'}"
 
 

@@ -1,5 +1,5 @@
-"""A preview counts tokens and caches the statistics. check, compile and plan use them in their messages, but no bundle
-depends on them.
+"""A preview counts tokens and caches the statistics. The commands `check`, `compile` and `plan` use these in their
+messages, but no bundle depends on them.
 """
 
 from __future__ import annotations

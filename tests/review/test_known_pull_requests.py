@@ -276,7 +276,7 @@ PULLS: dict[str, tuple[Edit, str]] = {
             added({"base/half.xp": "xpc 1\n\nseed 9\n"}),
             text("base/house.xp", "xpc 1\n", 'xpc 1\n\nextends "half.xp"\n'),
         ),
-        "base/half.xp:3 seed 42 -> 9: 2 specs",  # rows.xp and grpo.xp change; base/chat.xp states its own seed
+        "base/half.xp:3 seed 42 -> 9: 2 specs",  # rows.xp and grpo.xp; base/chat.xp has its own seed
     ),
     "a comment in a base": (text("base/house.xp", "optimizer", "# why\noptimizer"), NONE),
     "a default that a base states": (text("base/house.xp", "precision", "schedule linear\nprecision"), NONE),

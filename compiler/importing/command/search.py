@@ -67,8 +67,8 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
 
 
 def _skipped_commands(text_: str) -> str:
-    """If a script has a training command that does not run: a sentence with its line. A condition, a loop, or an
-    argument such as `$1` decides that it does not run.
+    """A sentence about a training command that the script skips because of a condition, a loop, or an argument such as
+    `$1`, with its line. "" if there is no such command.
     """
     for number, one in enumerate(text_.splitlines(), 1):
         printed = one.lstrip().startswith("#") or not {*PRINTING}.isdisjoint(one.split())

@@ -1,9 +1,9 @@
 """The commands that the GitHub Action and the pre-commit hooks start.
 
-`BASE` writes the comment about the changes since the commit BASE. `check [--base BASE] PATH...` checks specs. `fmt
-FILE...` formats the specs that are not in bundles. `verify FILE...` verifies the bundles, sweeps, locks and finished
-runs to which the files belong. `verify --all PATH...` verifies all bundles, sweeps, locks and finished runs below the
-paths.
+With a commit as the only argument, the comment about the changes since this commit is written. `check [--base BASE]
+PATH...` checks specs. `fmt FILE...` formats the specs that are not in bundles. `verify FILE...` verifies the bundles,
+sweeps, locks and finished runs to which the files belong. `verify --all PATH...` verifies all bundles, sweeps, locks
+and finished runs below the paths.
 """
 
 from __future__ import annotations
