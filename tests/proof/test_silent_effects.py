@@ -158,7 +158,7 @@ def answers(location: str) -> Callable[[str, bool], dict[str, Any]]:
         looker = Looker(target, 1)
         for specimen in SPECIMENS:
             if specimen.target == target and specimen.nightly is nightly:
-                # on the CPU, the function `step` replaces FSDP by another strategy if the number is odd
+                # on the CPU, the function `step` replaces FSDP if the number is odd
                 number = 0 if "strategy fsdp" in specimen.lines else 1
                 job = step(specimen.name, specimen.text, location, number)[1]
                 _put(job["folder"], dict(specimen.put))
