@@ -10,8 +10,8 @@ from difflib import SequenceMatcher
 
 WORK = 2 * 10**8
 """The largest product of the number of lines and the number of pairs of equal lines for which two texts are compared
-line by line. The limit is needed because difflib takes a second for ordinary texts of that size, but hours for a few megabytes
-of repeated lines.
+line by line. The limit is needed because difflib takes a second for ordinary texts of that size, but hours for a few
+megabytes of repeated lines.
 """
 TYPE_CHECKING = False
 if TYPE_CHECKING:
