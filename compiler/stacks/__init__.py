@@ -234,7 +234,7 @@ class Stack:
         """Whether the stack's transformers has no class for a `model_type`. False for None, an unknown family."""
         library = self.table["library"]
         known, types = mapping_of(library["families"]), strings_of(library["model_types"])
-        return model_type is not None and known.get(model_type, None if model_type not in types else {}) is None
+        return model_type is not None and known.get(model_type, model_type in types) in (None, False)
 
     @property
     def layers(self) -> frozenset[str]:

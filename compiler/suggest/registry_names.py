@@ -236,6 +236,16 @@ def gpu(name: str) -> tuple[Guess, str]:
     return Guess(()), "`xpc list gpus` prints the GPUs of the registry"
 
 
+def gpus_named(name: str) -> Guess:
+    """The registered GPUs whose name is, or begins with, a name that may be a plural: `H100s` has two memory sizes."""
+    name = name.lower()
+    known = registry.find_gpu(name) or registry.find_gpu(name.removesuffix("s"))
+    if known is not None:
+        return Guess((known.name,), certain=True)
+    kinds = [one for one in registry.gpu_names() if one.startswith(f"{name.removesuffix('s')}-")]
+    return Guess(tuple(kinds[:MOST]))
+
+
 def either(names: Iterable[str]) -> str:
     """Join names for a sentence, each in backticks: `a`, `b` or `c`."""
     *first, last = (f"`{name}`" for name in names)

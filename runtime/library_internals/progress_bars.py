@@ -14,7 +14,9 @@ _bars: WeakSet[Any] = WeakSet()
 
 def capture(shown: bool) -> None:
     """Record new progress bars, so that the line about a long phase can show their counts. With ``shown``, the bars
-    appear on a terminal while they run; without it, they write nothing."""
+    appear on a terminal while they run; without it, they write nothing. Only the first call has an effect."""
+    if progress.Phase.bar is current:
+        return
     made = std.tqdm.__init__
     seen = shown and sys.stderr.isatty()
     nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends

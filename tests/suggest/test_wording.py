@@ -217,3 +217,10 @@ def test_notes_of_one_place_draw_it_once():
     text = render(checked(LINE + "\n").problems, "full")
     assert text.count("^^^^^^^^^^") == 1
     assert text.count("note XP190") == 10
+
+
+def test_a_wrong_sentence_does_not_hide_the_errors_of_its_base(tmp_path):
+    (tmp_path / "base.xp").write_text("xpc 1\n# a base with a setting that nothing has\nsed 1\n")
+    text = 'xpc 1\nextends "base.xp"\ntrain qwen2.5-3b on smoltalk on 4 h100s\n'
+    found = checked(text, str(tmp_path)).problems
+    assert {one.primary.source.name for one in found if one.severity == "error"} == {"base.xp", "t.xp"}

@@ -166,11 +166,11 @@ def _begin_twice(read: Read) -> Iterator[Verdict]:
 def _thoughts(read: Read) -> Iterator[Verdict]:
     texts, learned = read.kept_texts, read.one.learned
     joined, starts, at = "".join(texts), [], 0
+    if UNTHINKING in joined:
+        return
     for text in texts:
         starts.append(at)
         at += len(text)
-    if UNTHINKING in joined:
-        return
     for found in EMPTY_THOUGHTS.finditer(joined):
         inside = [location for location, start in enumerate(starts) if found.start() <= start < found.end()]
         if any(learned[location] for location in inside):

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from xpc.compiler import registry
 from xpc.compiler.suggest.converted_values import COUNTED
-from xpc.compiler.suggest.registry_names import YOUR_GPU, either
+from xpc.compiler.suggest.registry_names import YOUR_GPU, either, gpus_named
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
@@ -44,14 +44,8 @@ def _with_noun(line: str) -> tuple[str, str] | None:
     None for any other line.
     """
     noun = WITH_NOUN.fullmatch(line)
-    name = "" if noun is None else noun["gpu"].lower().removesuffix("s")
-    known = registry.find_gpu(name)
-    kinds = [one for one in registry.gpu_names() if one.startswith(f"{name}-")][:4] if name else []
-    names = kinds if known is None else [known.name]
-    if noun is None or not names:
-        return None
-    forms = [f"hardware {noun['count']} x {one}" for one in names]
-    return f"write {either(forms)}", forms[0] if len(forms) == 1 else ""
+    forms = [] if noun is None else [f"hardware {noun['count']} x {one}" for one in gpus_named(noun["gpu"]).names]
+    return (f"write {either(forms)}", forms[0] if len(forms) == 1 else "") if forms else None
 
 
 def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:

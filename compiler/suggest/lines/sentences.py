@@ -11,7 +11,7 @@ from xpc.compiler import registry
 from xpc.compiler.suggest.converted_values import COUNTED, FILES, REPOSITORY, unit_of
 from xpc.compiler.suggest.first_line import sentence_of, without_punctuation
 from xpc.compiler.suggest.likeness import words
-from xpc.compiler.suggest.registry_names import YOUR_GPU, either
+from xpc.compiler.suggest.registry_names import YOUR_GPU, either, gpus_named
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve, record
@@ -42,6 +42,7 @@ EVERY = re.compile(
 )
 CLAUSES = {"e": "eval", "v": "eval", "s": "save", "c": "save", "l": "track", "t": "track"}
 """The clauses of words for regular events, by the first letter of the word."""
+SENTENCE = re.compile(r"^[ \t]*train\b(?!:)", re.MULTILINE)
 WHOLE = 5
 """The number of lines of YAML or JSON from which a file counts as a configuration of another tool."""
 IMPORT = "`xpc import` translates whole files of axolotl, LLaMA-Factory, torchtune and TRL"
@@ -69,13 +70,19 @@ def rewrite_sentences(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         rewrite = next((found for form in FORMS if (found := form(source, start, end)) is not None), None)
         if rewrite is None:
             continue
-        inside = [one for one in out if one.primary is not None and start <= one.primary.span.start <= end]
+        last = max(end, *(one.span.end for one in rewrite.edits)) if rewrite.edits else end
+        first = next((at for at, one in enumerate(out) if _is_in(one, source, start, end)), None)
+        if first is None:
+            continue
         label = Label(source, Span(start, end))
-        new = evolve(inside[0], message=rewrite.message, primary=label, help=rewrite.help, edits=rewrite.edits)
-        last = max((one.span.end for one in rewrite.edits), default=end)
-        gone = [one for one in out if one.primary is not None and start <= one.primary.span.start <= max(end, last)]
-        out = [new if one is inside[0] else one for one in out if one is inside[0] or one not in gone]
+        new = evolve(out[first], message=rewrite.message, primary=label, help=rewrite.help, edits=rewrite.edits)
+        out = [new if at == first else one for at, one in enumerate(out)
+               if at == first or not _is_in(one, source, start, last)]  # fmt: skip
     return out
+
+
+def _is_in(one: Diagnostic, source: Source, start: int, end: int) -> bool:
+    return one.primary is not None and one.primary.source is source and start <= one.primary.span.start <= end
 
 
 def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
@@ -102,27 +109,25 @@ def _shown(form: str) -> str:
     return f"write `{form[:LONGEST]}`"
 
 
+def _after_data(line: str) -> int:
+    """Where a sentence goes on after its first `on`; its end if it has none."""
+    return min(len(line), (line + " on ").find(" on ") + 4)
+
+
 def _cards(source: Source, start: int, end: int) -> Rewrite | None:
     """GPUs in the sentence: `train M on D with lora on 4 h100s`."""
     line = source.text[start:end]
-    for found in CARDS.finditer(line, min(len(line), (line + " on ").find(" on ") + 4)):
-        name = found["gpu"].lower()
-        known = registry.find_gpu(name) or registry.find_gpu(name.removesuffix("s"))
-        kinds = (
-            []
-            if known is not None
-            else [one for one in registry.gpu_names() if one.startswith(f"{name.removesuffix('s')}-")]
-        )
+    for found in CARDS.finditer(line, _after_data(line)):
+        guess = gpus_named(found["gpu"])
         # `with 8 h100` has a help of its own: the count and the GPU may stand after `with`
-        if (known is None and not kinds) or (found["count"] and found["word"] == "with"):
+        if not guess.names or (found["count"] and found["word"] == "with"):
             continue
         count = str(COUNTED.get(found["count"] or "", found["count"] or "N"))
         message = "GPUs are a clause of their own, and not a part of the sentence"
-        if known is None or count == "N":
-            names = kinds[:4] if known is None else [known.name]
-            forms = either([f"hardware {count} x {one}" for one in names])
-            return Rewrite(message, f"write {forms} on a line of its own")
-        form = f"hardware {count} x {known.name}"
+        forms = [f"hardware {count} x {one}" for one in guess.names]
+        if not guess.certain or count == "N":
+            return Rewrite(message, f"write {either(forms)} on a line of its own")
+        form = forms[0]
         edits = (Edit(Span(start + found.start(), start + found.end()), ""), Edit(Span(end, end), f"\n{form}"))
         return Rewrite(message, f"write `{form}` on a line of its own", edits)
     return None
@@ -142,7 +147,7 @@ SWITCHED_ON = re.compile(r"[ \t]+(?:turned[ \t]+|switched[ \t]+)?on[ \t]*$")
 def _device(source: Source, start: int, end: int) -> Rewrite | None:
     """The device of the run in the sentence: `train M on D on cpu`."""
     line = source.text[start:end]
-    found = ANY.search(line, min(len(line), (line + " on ").find(" on ") + 4))
+    found = ANY.search(line, _after_data(line))
     if found is None:
         return None
     message = "the hardware is a clause of its own, and not a part of the sentence"
@@ -299,7 +304,7 @@ def of_one_sentence(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         return out
     source = parts[0][0].primary.source if parts[0][0].primary is not None else None
     found = [(one, named) for one, named in filter(None, parts) if one.primary and one.primary.source is source]
-    if source is None or len(found) < 2 or re.search(r"^[ \t]*train\b(?!:)", source.text, re.MULTILINE):
+    if source is None or len(found) < 2 or SENTENCE.search(source.text):
         return out
     form = f"train {found[0][1]} on {found[1][1]}" + (f" {found[2][1]}" if len(found) > 2 else "")
     lines = {
@@ -320,7 +325,7 @@ def _importable(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     out = list(problems)
     for at, first in enumerate(out):
         source = first.primary.source if first.primary is not None else None
-        if source is None or first.code != "XP014" or re.search(r"^[ \t]*train\b(?!:)", source.text, re.MULTILINE):
+        if source is None or first.code != "XP014" or SENTENCE.search(source.text):
             continue
         alike = [one for one in out if one.code == "XP014" and one.primary is not None and one.primary.source is source]
         if len(alike) >= WHOLE:
