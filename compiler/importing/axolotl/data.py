@@ -19,6 +19,7 @@ from xpc.compiler.importing.template_arguments import put_template
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, words
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.importing.trl import formats
+from xpc.compiler.importing.trl.model import revised
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.setting import ROLES
 from xpc.runtime.core.row_names import ROLES as KNOWN
@@ -135,7 +136,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
             # state the format of a local file, because xpc cannot read it from a file that is missing here
             or found.ref.startswith('"')
         )
-        ref = axolotl_evaluation.revised(draft, found.ref, table["revision"]) if "revision" in table else found.ref
+        ref = revised(draft, found.ref, table["revision"]) if "revision" in table else found.ref
         draft.sources.append(Source(ref, columns, part or found.take, format=shape if stated else "", location=kind))
     _other_keys(draft, table)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from xpc.compiler.importing.draft import Draft, Source
-from xpc.compiler.importing.text.entries import Entries, Entry, plain, text
+from xpc.compiler.importing.text.entries import Entries, Entry, plain
 from xpc.compiler.importing.trl import data as corpus
+from xpc.compiler.importing.trl.model import revised
 
 PLACES = ("path", "name", "split", "ds_type", "data_files", "revision", "trust_remote_code")
 """Keys that state where a dataset is stored. All other keys of a dataset state how its rows are read."""
-REVISION = re.compile(r"[A-Za-z0-9_.\-/]+")
 
 
 def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
@@ -46,21 +44,6 @@ def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
         draft.differs(
             "test_datasets", "axolotl evaluates on all these sets together; the spec evaluates on each of them", entry
         )
-
-
-def revised(draft: Draft, ref: str, entry: Entry) -> str:
-    """Add the Hub revision (a commit, branch or tag) to a dataset reference: `org/name` becomes `org/name@v1`."""
-    name = text(entry) or ""
-    if entry.empty:
-        draft.note(entry, "null: the newest")
-    elif ref.startswith('"'):
-        draft.note(entry, "a file has no revision")
-    elif REVISION.fullmatch(name):
-        draft.mark(entry, "mapped", f"data {{ {ref}@{name} }}")
-        return f"{ref}@{name}"
-    else:
-        draft.error(entry, "a spec cannot name this revision")
-    return ref
 
 
 def _shown(table: Entries, key: str) -> object:

@@ -196,7 +196,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
     _assumptions(draft, machine, entries, overrides)
     if len(trainers) > 1 and overrides.pick is None:
         why = f"the script trains {len(trainers)} times ({runs.listed(trainers)}), and the spec is its first training"
-        draft.error(_at(trainer.last, trainer.location), why, "`--pick N` chooses one")
+        draft.error(trainer.location.entry(trainer.last), why, "`--pick N` chooses one")
     return draft, machine
 
 
@@ -226,18 +226,13 @@ def _arguments(draft: Draft, entries: Entries, source: Stack, overrides: Overrid
     models.compute_dtype(draft, entries, computes)
 
 
-def _at(key: str, location: Location) -> Entry:
-    """An entry without a value, for a message about the line of the script at `location`."""
-    return location.entry(key)
-
-
 def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Overrides) -> None:
     """Warn about assumptions of the interpreter, such as defaults of the command line. If no call in the script passes
     a parameter of a function, report an error, because its value is unknown.
     """
     for location in machine.command_line[:1]:
         draft.warn(
-            _at("command line", location),
+            location.entry("command line"),
             "arguments of the script's command line have their defaults; a launch can give others",
         )
     visible = machine.environment.get("CUDA_VISIBLE_DEVICES")
@@ -250,10 +245,10 @@ def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Ov
         )
     for location in machine.assumed[:3]:
         why = "the import assumes that this `try` block succeeds; if it fails, the script continues differently"
-        draft.warn(_at("try", location), why)
+        draft.warn(location.entry("try"), why)
     for location in list(dict.fromkeys(machine.text_only))[:3]:
         condition = " ".join(machine.conditions[location].split())[:100]
-        draft.warn(_at(condition, location), "the import assumes that the model reads text and no images")
+        draft.warn(location.entry(condition), "the import assumes that the model reads text and no images")
     if not draft.has("batch.seq") and any(map(TESTS_LENGTH.search, machine.texts.values())):
         draft.warn(None, "the script passes `max_seq_length` only to versions of TRL that have it; the import assumes "
                    "the newest version, and the spec does not state it", "`batch { seq = N }` states it")  # fmt: skip
@@ -261,10 +256,10 @@ def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Ov
     other = next((one for one in machine.calls if one.path.startswith("modelscope.")), None)
     if other is not None:
         why = "the script loads from ModelScope; the spec names the same repository of the Hugging Face Hub"
-        draft.warn(_at("modelscope", other.location), why)
+        draft.warn(other.location.entry("modelscope"), why)
     for each in machine.defaulted:
         draft.error(
-            _at(each.name, each.location),
+            each.location.entry(each.name),
             f"nothing in the script passes this parameter; the spec has the defaults of its class `{each.kind}`",
             "import the script that calls this function",
         )
@@ -278,7 +273,7 @@ def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
         draft.warn(one, f"{why}; the import assumes that this value is empty")
     names = [(why, location) for why, location in machine.unset.items() if not IDENTITY.search(why)]
     for why, location in names[:3]:
-        draft.warn(_at("environment", location), f"{why}; the import assumes that this value is empty")
+        draft.warn(location.entry("environment"), f"{why}; the import assumes that this value is empty")
 
 
 def _own_trainer(draft: Draft, trainer: Object) -> None:

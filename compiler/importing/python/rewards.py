@@ -59,23 +59,19 @@ def write(
     if not found.weighted:
         reward_wrappers.write(draft, data, [], {})
         return
-    inside = [_entry(f"reward_funcs[{n}]", one.name, given.location) for n, one in enumerate(found.weighted)]
-    draft.put("method.rewards", tuple(found.weighted), _entry("reward_funcs", inside, given.location))
+    inside = [given.location.entry(f"reward_funcs[{n}]", one.name) for n, one in enumerate(found.weighted)]
+    draft.put("method.rewards", tuple(found.weighted), given.location.entry("reward_funcs", inside))
     own = [one for one in found.functions if not _defined(overrides, one.name)]
     made = [(name, value) for name, value in found.made if not _defined(overrides, name)]
     if (own or made) and overrides.rewards is None:
         names = [*((one.name, one) for one in own), *made]
-        listed = _entry("reward_functions", ", ".join(name for name, _ in names), given.location)
+        listed = given.location.entry("reward_functions", ", ".join(name for name, _ in names))
         draft.error(listed, "they are in the script", IN_THE_SCRIPT)
         draft.files[file] = stub(names).encode()
     elif own or made or called:
         _copy_with_wrappers(draft, machine, own, made, file, data, called)
         return
     reward_wrappers.write(draft, data, [], {})
-
-
-def _entry(key: str, value: object, location: Location) -> Entry:
-    return location.entry(key, value)
 
 
 def _weights(draft: Draft, entry: Entry | None, count: int) -> list[float | None]:
@@ -104,7 +100,7 @@ def _found(draft: Draft, machine: Machine, values: list[object], weights: list[f
         elif not (isinstance(value, Name) and name and overrides.rewards is not None and _defined(overrides, name)):
             why = value.why if isinstance(value, Unknown) else "it is not a function at the top of the script"
             how = "define the reward as a function in the reward file"
-            draft.error(_entry("reward_funcs", name or None, location), why, how)
+            draft.error(location.entry("reward_funcs", name or None), why, how)
             continue
         out.weighted.append(Weighted(name, weight, file, name))
     return out

@@ -13,7 +13,7 @@ from xpc.compiler.importing.python.data import Data
 from xpc.compiler.importing.python.interpreter.values import Argument, Location, Object, Table, Unknown
 from xpc.compiler.importing.text.entries import LARGEST, Entry
 from xpc.compiler.importing.trl.data import PART, SPLIT
-from xpc.compiler.importing.trl.model import reference
+from xpc.compiler.importing.trl.model import reference, revised
 from xpc.compiler.language.kinds import Amount
 
 KINDS = ("json", "csv", "parquet", "text", "jsonl")
@@ -239,9 +239,7 @@ def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, location: Loca
     revision = call.keywords.get("revision")
     if revision is None or revision.value is None:
         return ref
-    from xpc.compiler.importing.axolotl.evaluation import revised
-
-    return revised(draft, ref, revision.location.entry("load_dataset.revision", revision.value))  # fmt: skip
+    return revised(draft, ref, revision.location.entry("load_dataset.revision", revision.value))
 
 
 USUAL = {

@@ -47,6 +47,7 @@ ADAPTER_OPTIONS = {
 """The keys of TRL's ModelConfig about adapters that have the same meaning as a setting, each with this setting."""
 
 
+REVISION = re.compile(r"[A-Za-z0-9_.\-/]+")
 CACHE = {"model": "models--", "dataset": "datasets--"}
 """The prefixes of the names of folders in the hub's cache: `models--org--name` is a model."""
 FOLDERS = (
@@ -87,6 +88,21 @@ def reference(draft: Draft, entry: Entry, what: str) -> str | None:
         name = name.lstrip("~/") or name
         draft.warn(entry, f"a spec cannot name your home folder: its path is `{name}`, relative to the spec")
     return quoted(name)
+
+
+def revised(draft: Draft, ref: str, entry: Entry) -> str:
+    """Add the Hub revision (a commit, branch or tag) to a dataset reference: `org/name` becomes `org/name@v1`."""
+    name = text(entry) or ""
+    if entry.empty:
+        draft.note(entry, "null: the newest")
+    elif ref.startswith('"'):
+        draft.note(entry, "a file has no revision")
+    elif REVISION.fullmatch(name):
+        draft.mark(entry, "mapped", f"data {{ {ref}@{name} }}")
+        return f"{ref}@{name}"
+    else:
+        draft.error(entry, "a spec cannot name this revision")
+    return ref
 
 
 def model(draft: Draft, named: Entries) -> None:
