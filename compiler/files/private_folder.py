@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 
-from xpc.runtime.features.launch import private_entries
-from xpc.runtime.features.launch.private_entries import private_folder as private_folder
+from xpc.runtime.core.cache_folders import private_folder as private_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +21,8 @@ MOST = 256
 
 def read(folder: str, name: str) -> dict[str, Any] | None:
     """Read an entry; None if it cannot be read or is not a JSON object."""
+    from xpc.runtime.features.launch import private_entries  # imported only here: a plain check reads no entry
+
     try:
         entry = private_entries.read(folder, name)
     except (OSError, ValueError, RecursionError):
@@ -33,6 +34,8 @@ def write(folder: str, name: str, text: str) -> None:
     """Write an entry. If there are then more than MOST entries, delete the oldest ones. An entry larger than 1 MiB is
     not written. Never raises.
     """
+    from xpc.runtime.features.launch import private_entries
+
     if len(text) > private_entries.LARGEST:
         return
     try:

@@ -8,6 +8,14 @@ def user_caches() -> str:
     return os.environ.get("XDG_CACHE_HOME") or "~/.cache"
 
 
+def private_folder(kind: str) -> str | None:
+    """The folder for one kind of xpc's own entries, `~/.cache/xpc/KIND`; None if XPC_CACHE=off, or if the home folder
+    is unknown.
+    """
+    base = os.path.expanduser(user_caches())
+    return os.path.join(base, "xpc", kind) if os.environ.get("XPC_CACHE") != "off" and os.path.isabs(base) else None
+
+
 def hub_home() -> str:
     """The folder in which huggingface_hub keeps its downloads and the user's login. It may begin with `~`."""
     return os.environ.get("HF_HOME") or os.path.join(user_caches(), "huggingface")

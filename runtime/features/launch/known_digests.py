@@ -11,6 +11,7 @@ import time
 from hashlib import sha256
 from typing import Any
 
+from ...core.cache_folders import private_folder
 from . import private_entries
 
 SETTLED = 2.0
@@ -60,7 +61,7 @@ def _name(path: str) -> str:
 
 def _folder() -> str:
     """The folder of the entries. Raises OSError if there is none."""
-    folder = private_entries.private_folder("data")
+    folder = private_folder("data")
     if folder is None:
         raise FileNotFoundError
     return folder

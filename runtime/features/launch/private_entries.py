@@ -8,18 +8,8 @@ import json
 import os
 import stat
 
-from ...core.cache_folders import user_caches
-
 LARGEST = 2**20
 """The largest size of an entry (a file of the cache), in bytes."""
-
-
-def private_folder(kind: str) -> str | None:
-    """The folder for one kind of entries, `~/.cache/xpc/KIND`; None if XPC_CACHE=off, or if the home folder is
-    unknown.
-    """
-    base = os.path.expanduser(user_caches())
-    return os.path.join(base, "xpc", kind) if os.environ.get("XPC_CACHE") != "off" and os.path.isabs(base) else None
 
 
 def opened(folder: str, make: bool = False) -> int:
