@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.suggest.meaning import meaning
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
@@ -74,14 +75,13 @@ def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 def _form(match: re.Match[str]) -> str:
     """The text to write for a list. "" if it is unclear."""
-    if match.re is SOURCES:
-        items = [one.strip() for one in match["items"].split(",") if one.strip()]
-        return f"data {match['name']} {{\n" + "".join(f"  {one}\n" for one in items) + "}" if items else ""
-    if match.re is SWITCHES:
+    if match.re is SOURCES or match.re is SWITCHES:
         items = [one.strip() for one in match["items"].split(",") if one.strip()]
         rows = [BY_PATH.get(f"{match['name']}.{one}") for one in items]
-        flags = all(row is not None and row.kind.name == "flag" for row in rows)
-        return f"{match['name']} {{\n" + "".join(f"  {one}\n" for one in items) + "}" if flags and items else ""
+        known = match.re is SOURCES or all(row is not None and row.kind is FLAG for row in rows)
+        head = f"data {match['name']}" if match.re is SOURCES else match["name"]
+        lines = "".join(f"  {one}\n" for one in items)
+        return f"{head} {{\n{lines}}}" if items and known else ""
     if match.re is WEIGHTS:
         pairs = re.findall(r"(\w+)[ \t]*[=:][ \t]*(\d[\d.]*)", match["items"])
         return f"{match['indent']}rewards = [{', '.join(f'{name}(weight={weight})' for name, weight in pairs)}]"
