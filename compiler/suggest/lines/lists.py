@@ -78,10 +78,10 @@ def _form(match: re.Match[str]) -> str:
     if match.re is SOURCES or match.re is SWITCHES:
         items = [one.strip() for one in match["items"].split(",") if one.strip()]
         rows = [BY_PATH.get(f"{match['name']}.{one}") for one in items]
-        known = match.re is SOURCES or all(row is not None and row.kind is FLAG for row in rows)
+        legal = match.re is SOURCES or all(row is not None and row.kind is FLAG for row in rows)
         head = f"data {match['name']}" if match.re is SOURCES else match["name"]
-        lines = "".join(f"  {one}\n" for one in items)
-        return f"{head} {{\n{lines}}}" if items and known else ""
+        below = "".join(f"  {one}\n" for one in items)
+        return f"{head} {{\n{below}}}" if items and legal else ""
     if match.re is WEIGHTS:
         pairs = re.findall(r"(\w+)[ \t]*[=:][ \t]*(\d[\d.]*)", match["items"])
         return f"{match['indent']}rewards = [{', '.join(f'{name}(weight={weight})' for name, weight in pairs)}]"
