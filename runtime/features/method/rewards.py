@@ -17,7 +17,6 @@ from typing import Any
 
 from ...core.errors import RunError, rank
 from ...core.feature import Bundle, Feature
-from ...library_internals import progress_bars
 from ..launch.verified_files import changed
 from . import reward_calls
 
@@ -31,6 +30,8 @@ class Rewards(Feature):
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
         """Check that the reward functions can be loaded. The bars of models that they load go to a terminal only."""
+        from ...library_internals import progress_bars  # needs tqdm, which the environment of a vLLM server may lack
+
         progress_bars.capture(rank() == 0)
         try:
             _loaded(bundle)
