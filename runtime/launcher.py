@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from .core.feature import Bundle
 
+LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 ENDINGS = ("failed (exitcode", "closing signal")
 RETRIES, ATTEMPT = "XPC_RETRIES", "XPC_ATTEMPT"
 """Environment variables: the remaining restarts after failures that may be temporary, and the attempt ("1 of 4")."""
@@ -42,6 +43,9 @@ class State:
 
 def main(folder: str, words: Sequence[str]) -> int:
     """The program; ``words`` are the launcher's module and its arguments. Returns the exit status."""
+    if not words or words[0] not in LAUNCHERS:
+        print(f"error: the first word names the launcher: {' or '.join(LAUNCHERS)}", file=sys.stderr)
+        return 2
     from .core import arguments, bundle, preflight, progress, signals
     from .core.errors import RunError, stop
     from .core.output_folder import Finished, finished
