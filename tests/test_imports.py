@@ -78,6 +78,8 @@ def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
     # `model_folder` lists the files of a local model in the same way as a launch, and `private_entries` caches their
     # digests.
     shared |= {f"xpc.runtime.features.launch{name}" for name in ("", ".model_folder")}
+    # `cache_folders` finds the folders of caches.
+    shared |= {"xpc.runtime.core.cache_folders"}
     # `csv_texts` knows which cells of a CSV file are null.
     shared |= {"xpc.runtime.features.launch.csv_texts"}
     # `picture` and `result` read curves and totals as the run does.

@@ -192,7 +192,7 @@ class Trained:
 
 
 OWN_LINE = re.compile(
-    r"\[run\] |step \d+/|(done|loss|reward|margin|eval loss|seen|weights|merged|picture|metrics|use|verify) +|"
+    r"\[run\] |step \d+/|(done|loss|reward|margin|accuracy|eval loss|seen|weights|merged|picture|metrics|use|verify) +|"
     r"  \S+ +-?\d.* -> | {11}|$|"
     r".*: UserWarning: Paged optimizers are not supported on CPU|  state\[.state1.\] = self\.get_state_buffer"
 )

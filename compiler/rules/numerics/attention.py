@@ -298,7 +298,7 @@ def family_target(spec: Spec) -> Iterator[Finding]:
         help = f"{why}; if the model brings its own code, write `trust_remote_code` in `model`"
     yield Finding(
         spec.model.label,
-        f"transformers on {spec.stack.name} does not know {kind[:80]}",
+        f"transformers on {spec.stack.name} does not know {kind[:80] or 'an empty model_type'}",
         help + presumed_hint(spec),
         (spec.label("target", "the target"),),
     )
