@@ -172,8 +172,8 @@ resolve: $(VENV)/ready ## does every emitted set of requirements have a solution
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/python tests/resolve.py
 
-mutants: $(VENV)/ready ## breaks the source in PLACES=400 random places and runs the tests that cover each; goes on where it was stopped
-	$(BIN)/python tests/mutation/mutants.py --places $(or $(PLACES),400) --seed $(or $(SEED),1) --out mutants
+mutants: $(VENV)/ready ## breaks PLACES=400 random lines, with SINCE=10.days of files changed since then, and runs the tests that cover each; goes on where it was stopped
+	$(BIN)/python tests/mutation/mutants.py --places $(or $(PLACES),400) --seed $(or $(SEED),1) $(if $(SINCE),--since $(SINCE)) --out mutants
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) $(OTHERS) $(VENV)-trackers $(VENV)-vision $(VENV)-torchao $(DEMO) $(MYPY_ROOT) build site *.egg-info specs/quickstart/model

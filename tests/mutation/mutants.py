@@ -2,6 +2,7 @@
 (mutant).
 
     python tests/mutation/mutants.py --places 400 --seed 1 --out mutants
+    python tests/mutation/mutants.py --places 100 --since 10.days  # only files that a commit has changed since
 
 First every test of the fast tier runs once under coverage, which records which tests reach which line (OUT/map.sqlite;
 --map records it again). Then the program draws the same number of lines from each group of modules (such as rules or
@@ -45,12 +46,13 @@ GROUPS = {
     "rules": ("compiler/rules/*/*.py",),
     "lowering": ("compiler/lower/*.py", "compiler/engines/*.py"),
     "reading": ("compiler/language/*.py", "compiler/spec/*.py", "compiler/data/*.py", "compiler/files/*.py",
-                "compiler/registry/*.py", "grammar/*.py"),
+                "compiler/registry/*.py", "compiler/stacks/*.py", "grammar/*.py"),
     "advice": ("compiler/suggest/*.py", "compiler/suggest/*/*.py", "compiler/importing/*.py"),
-    "commands": ("compiler/pipeline/*.py", "compiler/review/*.py", "compiler/explain/*.py", "compiler/commands/*.py",
-                 "compiler/locking/*.py", "compiler/tuning/*.py", "compiler/render/*.py"),
     "runtime": ("runtime/*.py",),
+    "commands": ("compiler/*.py",),
 }  # fmt: skip
+"""The files of each group. `*` also matches slashes; a file belongs to the first group with a pattern that it matches.
+"""
 TRAINED = (
     "tests/runtime",
     "tests/faults/test_kills.py",
@@ -138,18 +140,29 @@ class Map:
         return sorted(found or {name for name, _ in self._bits(file) if name})
 
 
-def files() -> dict[str, list[str]]:
-    """For each group in `GROUPS` (such as rules), the names of its source files."""
-    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    names = listed.stdout.split()
-    return {group: [one for one in names if any(fnmatch(one, like) for like in likes)]
-            for group, likes in GROUPS.items()}  # fmt: skip
+def files(since: str | None = None) -> dict[str, list[str]]:
+    """For each group in `GROUPS` (such as rules), the names of its source files; with `since`, a date as git reads it,
+    only of those that a commit has changed after it.
+    """
+
+    def printed(*words: str) -> list[str]:
+        return subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.split()
+
+    names = printed("git", "ls-files", "*.py")
+    if since is not None:
+        names = sorted({*names} & {*printed("git", "log", f"--since={since}", "--name-only", "--format=", "--", "*.py")})
+    found: dict[str, list[str]] = {group: [] for group in GROUPS}
+    for name in names:
+        groups = (group for group, patterns in GROUPS.items() if any(fnmatch(name, pattern) for pattern in patterns))
+        if group := next(groups, None):
+            found[group].append(name)
+    return found
 
 
-def chosen_mutations(locations: int, seed: int, known: Map, slow: bool) -> list[Mutation]:
+def chosen_mutations(places: int, seed: int, known: Map, slow: bool, since: str | None) -> list[Mutation]:
     """Draw the same number of lines from each group, and one mutation of each line."""
     out: list[Mutation] = []
-    for group, names in files().items():
+    for group, names in files(since).items():
         if slow and group != "runtime":
             continue
         chance = random.Random(f"{seed} {group}")
@@ -161,7 +174,7 @@ def chosen_mutations(locations: int, seed: int, known: Map, slow: bool) -> list[
             for one in Finder(name, sources[name]).all():
                 if known.reached(name, one.line) != slow:
                     lines.setdefault((name, one.line), []).append(one)
-        count = locations if slow else -(-locations // len(GROUPS))
+        count = places if slow else -(-places // len(GROUPS))
         chosen: list[Mutation] = []
         for location in chance.sample(sorted(lines), len(lines)):
             here = [
@@ -322,6 +335,7 @@ def main() -> int:
     """Test the mutants. The exit status is 1 if the tests failed for fewer than 95 % of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--places", type=int, default=400)
+    parser.add_argument("--since", help="only files that a commit has changed since this date")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", default="mutants")
@@ -338,9 +352,10 @@ def main() -> int:
         with open(results, encoding="utf-8") as handle:
             before = {named(one): one for one in map(json.loads, handle)}
     known = None if options.again else Map(made_map(options.out))
-    chosen = (
-        survivors(before) if known is None else chosen_mutations(options.locations, options.seed, known, options.slow)
-    )
+    if known is None:
+        chosen = survivors(before)
+    else:
+        chosen = chosen_mutations(options.places, options.seed, known, options.slow, options.since)
     copies, found = Copies(), []
 
     def one(mutation: Mutation) -> dict[str, object]:

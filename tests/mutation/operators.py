@@ -141,10 +141,7 @@ class Finder:
         """Replace the operator between two operands; parentheses around the operands stay."""
         start, end = self._span(left)[1], self._span(right)[0]
         words = self.source[start:end].decode()
-        inner = re.sub(
-            r"(?<=[\s)])(not in|is not|[<>=!]=|//|\*\*|[-+*/%<>]|and|or|in|is)(?=[\s(])", new, words, count=1
-        )
-        return self._made(start, end, inner, kind)
+        return self._made(start, end, OPERATOR.sub(new, words, count=1), kind)
 
     def _cut(self, first: ast.AST, second: ast.AST) -> Mutation:
         """Remove the first element of a tuple."""

@@ -1,1 +1,0 @@
-"""Mutation tests: a program changes random lines of the source, and checks that a test that covers the line fails."""

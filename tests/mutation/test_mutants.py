@@ -1,0 +1,67 @@
+"""`make mutants` runs to its end, and its groups cover the source."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import mutants
+import pytest
+
+SOURCE = """
+def larger(a, b):
+    return a if a > b else b
+
+
+def increased(a):
+    return a + 1
+"""
+TESTS = """
+from grammar.numbers import increased, larger
+
+
+def test_larger():
+    increased(1)
+    assert larger(2, 1) == 2
+    assert larger(1, 2) == 2
+"""
+
+
+def test_every_file_of_the_source_is_in_one_group() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", *(f"{package}/*.py" for package in mutants.PACKAGES)],
+        cwd=mutants.REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert sorted(name for names in mutants.files().values() for name in names) == sorted(listed.stdout.split())
+
+
+@pytest.mark.slow
+def test_a_line_that_no_test_checks_survives(tmp_path: Path) -> None:
+    """The program runs in a small repository: the mutants of `larger` are noticed, those of `increased` are not."""
+    for name, text in {
+        "grammar/numbers.py": SOURCE,
+        "compiler/__init__.py": "",
+        "runtime/__init__.py": "",
+        "tests/test_numbers.py": TESTS,
+        "pytest.ini": "[pytest]\npythonpath = .\nmarkers = slow: unused",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    shutil.copytree(Path(mutants.__file__).parent, tmp_path / "tests/mutation", ignore=shutil.ignore_patterns("test_*"))
+    author = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for words in (["init", "-q"], ["add", "-A"], [*author, "commit", "-q", "-m", "numbers"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    words = [sys.executable, "tests/mutation/mutants.py", "--places", "100", "--since", "2 days ago"]
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1, ended.stderr
+    results = [json.loads(line) for line in (tmp_path / "mutants/results.jsonl").read_text().splitlines()]
+    noticed = {one["line"]: one["noticed"] for one in results}
+    assert {line for line, by in noticed.items() if by is None} == {7}
+    assert "test_numbers.py" in noticed[3]
+    assert f"of {len(results)} noticed" in ended.stdout
