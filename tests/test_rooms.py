@@ -20,7 +20,7 @@ ORDER = (
     "render", "files", "registry", "grammar",
 )  # fmt: skip
 """The rooms in order. A room imports only rooms to its right; CONTRIBUTING.md says what each contains."""
-MOST_ROOMS, MOST_LOOSE, MOST_FILES, MOST_LINES = 25, 6, 25, 400
+MOST_ROOMS, MOST_LOOSE, MOST_FILES, MOST_LINES, MOST_TESTS = 25, 6, 25, 400, 40
 
 
 @cache
@@ -87,6 +87,14 @@ def test_a_room_imports_only_rooms_below_it(name: str) -> None:
 def test_no_folder_has_more_files_than_one_can_survey() -> None:
     sizes = Counter(os.path.dirname(path) for path in files())
     assert not {folder: size for folder, size in sizes.items() if size > MOST_FILES}
+
+
+def test_no_folder_of_tests_has_more_files_than_one_can_survey() -> None:
+    """Files of all kinds count, also lists that tests read."""
+    tests = os.path.join(ROOT, "tests")
+    sizes = {folder: len(names) for folder, _, names in os.walk(tests) if not folder.endswith("__pycache__")}
+    assert len(sizes) > 40
+    assert not {os.path.relpath(folder, ROOT): size for folder, size in sizes.items() if size > MOST_TESTS}
 
 
 def test_no_file_repeats_the_name_of_its_folder() -> None:

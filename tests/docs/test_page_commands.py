@@ -88,7 +88,7 @@ OUTPUTS = {
     "launch.sh: process 1 was ended": "an excerpt of a run",
     "micro 1 -> 2; memory": "the first line of a diff",
     "2 images changed; photos/cat.jpg is the first": "as in tests/review/test_review_images.py",
-    "models/tiny/model.safetensors has sha256": "an error of a launch (tests/runtime/test_model_files.py)",
+    "models/tiny/model.safetensors has sha256": "an error of a launch (tests/runtime/model/test_model_files.py)",
     "It rained for a week": "a text file",
     "trainer_args.json:94": "the line of a verification",
     "quickstart\n\nstopped on request": "the first lines of a report",

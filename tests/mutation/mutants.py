@@ -150,7 +150,9 @@ def files(since: str | None = None) -> dict[str, list[str]]:
 
     names = printed("git", "ls-files", "*.py")
     if since is not None:
-        names = sorted({*names} & {*printed("git", "log", f"--since={since}", "--name-only", "--format=", "--", "*.py")})
+        names = sorted(
+            {*names} & {*printed("git", "log", f"--since={since}", "--name-only", "--format=", "--", "*.py")}
+        )
     found: dict[str, list[str]] = {group: [] for group in GROUPS}
     for name in names:
         groups = (group for group, patterns in GROUPS.items() if any(fnmatch(name, pattern) for pattern in patterns))

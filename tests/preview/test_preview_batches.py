@@ -265,7 +265,9 @@ def test_a_mixture_of_shapes_is_counted_in_full_and_its_rows_are_named(warm: War
 
 
 DAILY = ("gemma3", "llama3.1")
-"""The templates that `make test` previews. tests/proof/training/test_mapped_rows.py prepares rows of every template."""
+"""The templates that `make test` previews. Rows of every template are prepared in the tests of mapped rows
+(tests/proof/training/rows/test_mapped_rows.py).
+"""
 
 
 @pytest.mark.parametrize("target", EACH_STACK)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ROOT = str(Path(__file__).parents[3])
 sys.path.insert(0, ROOT)
 
 from transformers import AutoModelForCausalLM, GenerationConfig, Qwen2Config, Qwen2ForCausalLM  # noqa: E402

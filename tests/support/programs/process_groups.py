@@ -8,13 +8,13 @@ import os
 import subprocess
 import time
 from contextlib import ExitStack
+from pathlib import Path
 from tempfile import TemporaryFile
 
 from patience import HUNG
 from ports import free_port
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+ROOT = str(Path(__file__).parents[3])
 
 
 def together(python: str, program: str, world: int, *words: str) -> None:
@@ -26,7 +26,7 @@ def together(python: str, program: str, world: int, *words: str) -> None:
         "LOCAL_WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu",
         "PYTHONPATH": ROOT,
     }  # fmt: skip
-    path = os.path.join(os.path.dirname(HERE), "faults", program)
+    path = os.path.join(ROOT, "tests", "faults", program)
     with ExitStack() as opened:
         files = [opened.enter_context(TemporaryFile("w+", encoding="utf-8")) for _ in range(world)]
         started = [
