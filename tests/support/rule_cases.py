@@ -27,6 +27,7 @@ TOPICS = (
     "language/cases_names",
     "rules/optimizer/cases_run",
     "rules/saving/cases_secrecy",
+    "rules/saving/cases_saving",
     "rules/optimizer/cases_optimizer",
     "rules/optimizer/cases_best",
     "engines/cases_clusters",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from case_support import Case
 from compile_support import checked, checked_once, codes, edited, errors, of, placed, shown
-from rule_cases import CASES, PREVIEWED, SYNTAX, TESTS, TOPICS
+from rule_cases import CASES, PREVIEWED, SYNTAX, TESTS, TOPICS, read
 from typed_in import leaves_out, typed_in, way_out
 
 from tests.golden_diagnostics import golden, kept
@@ -40,6 +40,21 @@ def test_no_code_without_a_case():
 def test_every_table_is_read():
     tables = {str(path.relative_to(TESTS).with_suffix("")) for path in Path(TESTS).rglob("cases_*.toml")}
     assert tables == {*TOPICS, "language/cases_syntax"}
+
+
+def test_cases_are_in_the_folder_of_their_rule():
+    """Cases of a rule of compiler/rules/saving/ are in tests/rules/saving/, those of an engine's rule in tests/engines;
+    diagnostics that no rule reports have no such folder.
+    """
+    modules = {rule.code: rule.check.__module__.split(".compiler.")[1].split(".") for rule in every()}
+    folders = {code: "/".join(parts[: 2 if parts[0] == "rules" else 1]) for code, parts in modules.items()}
+    placed_wrong = {
+        f"{case.code} is in {topic}.toml, not in {folders[case.code]}/"
+        for topic in TOPICS
+        for case in read(topic)
+        if case.code in folders and folders[case.code] != topic.rpartition("/")[0]
+    }
+    assert not placed_wrong
 
 
 def test_titles_are_unique():
