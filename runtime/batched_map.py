@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from runpy import run_path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 KNOWN = {
     "batched", "desc", "features", "fn_kwargs", "function", "load_from_cache_file", "num_proc", "remove_columns",
@@ -23,8 +23,11 @@ KNOWN = {
 """A call of ``Dataset.map`` is done in batches only if it has no arguments other than these."""
 FEWEST = 1000
 """Each forked process gets at least this many rows: 2,500 rows are mapped by at most two processes."""
-CALLS = run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "batched_calls.py"))
-NotBatched: type[Exception] = CALLS["NotBatched"]
+if TYPE_CHECKING:
+    from .batched_calls import NotBatched, Recorder
+else:
+    _calls = run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "batched_calls.py"))
+    NotBatched, Recorder = _calls["NotBatched"], _calls["Recorder"]
 
 
 class Row(MutableMapping[str, Any]):
@@ -55,7 +58,11 @@ class Row(MutableMapping[str, Any]):
 
 
 def _batched(
-    function: Callable[..., Any], recorder: Any, first: int, removed: Collection[str], options: Mapping[str, Any]
+    function: Callable[..., Any],
+    recorder: "Recorder | None",
+    first: int,
+    removed: Collection[str],
+    options: Mapping[str, Any],
 ) -> Callable[..., Any]:
     """Make a function of a batch of rows from ``function``, a function of one row.
 
@@ -274,7 +281,7 @@ def _part(real: Callable[..., Any], rows: Any, first: int, name: str, tokenizer:
     removed = [removed] if isinstance(removed, str) else list(removed)
     columns = None if rows.format["type"] else on_columns(options["function"])
     if columns is None:
-        recorder = CALLS["Recorder"](tokenizer) if getattr(tokenizer, "is_fast", False) else None
+        recorder = Recorder(tokenizer) if getattr(tokenizer, "is_fast", False) else None
         grouped = _batched(options["function"], recorder, first, removed, arguments)
     else:
         rows, grouped = rows.with_format("arrow"), _of_tables(columns, removed, arguments)

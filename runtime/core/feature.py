@@ -7,6 +7,8 @@ because each refers to the other: a bundle has features, and a hook gets the bun
 import os
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from runpy import run_path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from .errors import RunError
@@ -331,6 +333,13 @@ class Bundle:
         """Every source of the run, for training and evaluation."""
         sets = (self.data.get("evaluation") or {"sets": []})["sets"]
         return [*self.data["sources"], *(source for one in sets for source in one["sources"])]
+
+    def program(self, name: str) -> Any:
+        """The namespace of a program next to trainer/, such as result.py: `program("result.py").draw`.
+
+        For mypy, its users import the file's module under TYPE_CHECKING.
+        """
+        return SimpleNamespace(**run_path(self.inside(name)))
 
     def inside(self, name: str) -> str:
         """The absolute path of a file of the bundle. Raises RunError for a path outside the bundle."""

@@ -2,12 +2,11 @@
 
 import json
 import os
-import runpy
 import time
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback
@@ -154,6 +153,10 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
 
 def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None) -> None:
     """Write summary.json from metrics.jsonl, the trainer's state and the token counts, and print it."""
+    if TYPE_CHECKING:
+        from .. import result
+    else:
+        result = bundle.program("result.py")
     state, folder = trainer.state, bundle.output_dir
     path, target = os.path.join(folder, METRICS), os.path.join(folder, SUMMARY)
     with writing(SUMMARY, folder, trainer.saved):
@@ -162,9 +165,8 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
         tokens = next((event["tokens"] for event in reversed(logged) if event.get("tokens") is not None), None)
         losses = [event["loss"] for event in logged if "loss" in event]
         total = max(logged[-1]["seconds"] if logged else 0.0, seconds)
-        result = runpy.run_path(bundle.inside("result.py"))
-        found = result["results"](logged, bundle.plan["method"]["rewarded"])
-        measured = result["totals"]([*events(os.path.join(folder, measurements.MEASURED))])
+        found = result.results(logged, bundle.plan["method"]["rewarded"])
+        measured = result.totals([*events(os.path.join(folder, measurements.MEASURED))])
         sequences, world = state.global_step * bundle.run["gbs"], trainer.args.world_size
         trained = measured["seconds"].get("train", 0.0)
         evaluated = (feature.last_evaluation(bundle, path, state) for feature in bundle.features)
@@ -182,9 +184,9 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "data": trainer.data_facts,
             "seconds": round(total, 3),
             "tokens_per_second": None if not tokens else round(tokens / max(total, 1e-3), 1),
-            "peak_allocated_bytes": result["peak_allocated"](measured),
+            "peak_allocated_bytes": result.peak_allocated(measured),
             "measured": measured,
-            "utilisation": result["utilisation"](bundle.run.get("flops"), tokens, sequences, trained, world),
+            "utilisation": result.utilisation(bundle.run.get("flops"), tokens, sequences, trained, world),
             "resumed_from": started_at,
             "weights": folder,
             "adapter_of": bundle.base if bundle.lora is not None else None,
@@ -193,14 +195,14 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "arguments": {name: value for name, value in trainer.args.to_dict().items() if name in bundle.arguments},
             "files": {},  # the digests are set below, when all files are complete
         }
-        picture = result["draw"](folder, say)
+        picture = result.draw(folder, say)
         changed = {key: value for one in bundle.features for key, value in one.base_settings(bundle, trainer).items()}
-        use = partial(result["usage"], bundle.plan["method"]["scores"], bundle.conversational, changed)
+        use = partial(result.usage, bundle.plan["method"]["scores"], bundle.conversational, changed)
         sources, written = [bundle.model, *bundle.sources()], bundle.arguments["output_dir"]
-        result["complete_cards"](folder, facts, bundle.folder, sources, written, use)
+        result.complete_cards(folder, facts, bundle.folder, sources, written, use)
         facts["files"] = final_files(folder)
         text = json.dumps(facts, indent=2, allow_nan=False, default=str)
         # the seal is the digest of the text before the seal is added
         replace(target, [f'{text[:-2]},\n  "seal": "sha256:{sha256(text.encode()).hexdigest()}"\n}}\n'])
-    results = result["lines"](found) + evaluation_lines
-    put(result["ending"](facts, results, bundle.lora, picture, path, use(folder), os.path.relpath(bundle.folder)))
+    results = result.lines(found) + evaluation_lines
+    put(result.ending(facts, results, bundle.lora, picture, path, use(folder), os.path.relpath(bundle.folder)))

@@ -5,9 +5,8 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from runpy import run_path
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 from ..enabled import FEATURES, trainer_class
 from . import arguments, checkpoint_integrity, measurements, output_folder, preflight, progress, signals
@@ -80,8 +79,7 @@ def train(bundle: Bundle) -> int:
     shared = [_first(lambda: _begin(bundle))]  # process 0 decides for all: on other nodes, the folder may be missing
     broadcast_object_list(shared)
     resumed: str | None = shared[0]
-    prepared = run_path(bundle.inside("prepare_rows.py")) if os.environ.get("XPC_PREPARED") else {}
-    with prepared["reading"](bundle) if prepared else nullcontext():
+    with _prepared_rows(bundle):
         trainer, tokenizer = _trainer(bundle, args)
     started = time.monotonic()
     try:
@@ -104,6 +102,17 @@ def train(bundle: Bundle) -> int:
         finish(bundle, trainer, seconds, os.path.basename(resumed) if resumed else None)
     _leave(bundle, trainer, stopped=False)
     return 0
+
+
+def _prepared_rows(bundle: Bundle) -> AbstractContextManager[None]:
+    """A context in which the rows in $XPC_PREPARED are read, if the variable is set."""
+    if not os.environ.get("XPC_PREPARED"):
+        return nullcontext()
+    if TYPE_CHECKING:
+        from .. import prepare_rows
+    else:
+        prepare_rows = bundle.program("prepare_rows.py")
+    return prepare_rows.reading(bundle)
 
 
 def _stopped(bundle: Bundle, trainer: Any) -> int:

@@ -93,6 +93,24 @@ def test_every_moment_is_called_and_used() -> None:
     assert {name for one in FEATURES for name in vars(type(one))} & HOOKS == HOOKS
 
 
+def test_mypy_knows_the_functions_of_each_program() -> None:
+    """`bundle.program("result.py")` is untyped, so each use is the other branch of `if TYPE_CHECKING`, which imports
+    the module.
+    """
+    used, typed = list[str](), list[str]()
+    for path in (RUNTIME / "core").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="program"), args=[ast.Constant(value=str(name))]):
+                    used.append(name)
+                case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=[ast.ImportFrom(names=[one])], orelse=[made]):
+                    assert ast.unparse(made) == f"{one.name} = bundle.program('{one.name}.py')"
+                    typed.append(f"{one.name}.py")
+                case ast.Call(func=ast.Name(id="run_path") | ast.Attribute(attr="run_path")):
+                    assert path.name == "feature.py"
+    assert sorted(used) == sorted(typed) == ["prepare_rows.py", "result.py", "stage.py"]
+
+
 ORDER = {
     "before_rows": (
         "AssistantMasks",
