@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python import program
 from xpc.compiler.importing.python.entries import Entries, entry
-from xpc.compiler.importing.python.interpreter.assignment import PARAMETERS, is_in_place
 from xpc.compiler.importing.python.interpreter.functions import lineage, origin
 from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.parameter_loops import PARAMETERS, is_in_place
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Bound,

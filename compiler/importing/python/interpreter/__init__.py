@@ -6,6 +6,6 @@ These modules evaluate each kind of node: `expressions.py` with `operators.py`, 
 and merges the changes of branches.
 
 Values have the classes of `values.py`. `known.py` and `methods.py` have the functions whose value is computed,
-`command_line.py` the parsers of command lines, `command_functions.py` typer and click, and `script_calls.py` records
-other calls. A value that the text does not decide is `Unknown` with its line.
+`command_line/` the arguments from argparse, typer, click and hydra, and `script_calls.py` records other calls. A value
+that the text does not decide is `Unknown` with its line.
 """

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from xpc.compiler.importing.python.interpreter import functions
-from xpc.compiler.importing.python.interpreter.assignment import assign, change_parameters
+from xpc.compiler.importing.python.interpreter.assignment import assign
 from xpc.compiler.importing.python.interpreter.branches import MISSING
 from xpc.compiler.importing.python.interpreter.machine import LOOP, RETURN, STOP, Machine
 from xpc.compiler.importing.python.interpreter.operators import truth_of
+from xpc.compiler.importing.python.interpreter.parameter_loops import change_parameters
 from xpc.compiler.importing.python.interpreter.source import unparsed
 from xpc.compiler.importing.python.interpreter.values import Choice, Join, Location, Object, condition
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from xpc.compiler.importing.python.interpreter import functions, row_lists
-from xpc.compiler.importing.python.interpreter.assignment import assign, change_parameters
+from xpc.compiler.importing.python.interpreter.assignment import assign
 from xpc.compiler.importing.python.interpreter.attributes import attribute, item
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.operators import binary_chain, boolean, comparison, truth_of, unary
+from xpc.compiler.importing.python.interpreter.parameter_loops import change_parameters
 from xpc.compiler.importing.python.interpreter.source import unparsed
 from xpc.compiler.importing.python.interpreter.texts import joined
 from xpc.compiler.importing.python.interpreter.values import (

@@ -6,11 +6,12 @@ import ast
 import re
 from collections.abc import Callable
 
-from xpc.compiler.importing.python.interpreter import hydra, row_lists
+from xpc.compiler.importing.python.interpreter import row_lists
 from xpc.compiler.importing.python.interpreter.assignment import set_attribute
 from xpc.compiler.importing.python.interpreter.attributes import attribute
 from xpc.compiler.importing.python.interpreter.builtin_functions import BUILTIN_FUNCTIONS, copied, dict_of
-from xpc.compiler.importing.python.interpreter.command_functions import fields, given
+from xpc.compiler.importing.python.interpreter.command_line import hydra
+from xpc.compiler.importing.python.interpreter.command_line.typer_functions import fields, given
 from xpc.compiler.importing.python.interpreter.files import OS_FUNCTIONS, contents, first_argument, namespace
 from xpc.compiler.importing.python.interpreter.functions import (
     EXIT,

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import ast
 
-from xpc.compiler.importing.python.interpreter import functions, hydra
+from xpc.compiler.importing.python.interpreter import functions
 from xpc.compiler.importing.python.interpreter.branches import MISSING
-from xpc.compiler.importing.python.interpreter.command_functions import field_default, option_default, run
-from xpc.compiler.importing.python.interpreter.command_line import parsed
+from xpc.compiler.importing.python.interpreter.command_line import hydra
+from xpc.compiler.importing.python.interpreter.command_line.argparse_arguments import parsed
+from xpc.compiler.importing.python.interpreter.command_line.typer_functions import field_default, option_default, run
 from xpc.compiler.importing.python.interpreter.known import KNOWN
 from xpc.compiler.importing.python.interpreter.machine import MAX_DEPTH, STOP, Defaulted, Machine
 from xpc.compiler.importing.python.interpreter.methods import method

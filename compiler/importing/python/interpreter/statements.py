@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xpc.compiler.importing.python.interpreter import functions
 from xpc.compiler.importing.python.interpreter.assignment import assign
-from xpc.compiler.importing.python.interpreter.command_functions import register
+from xpc.compiler.importing.python.interpreter.command_line.typer_functions import register
 from xpc.compiler.importing.python.interpreter.control_flow import CONTROL_FLOW
 from xpc.compiler.importing.python.interpreter.imports import import_module, import_names
 from xpc.compiler.importing.python.interpreter.machine import RETURN, STOP, Machine, Replaced

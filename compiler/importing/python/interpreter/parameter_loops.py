@@ -1,0 +1,61 @@
+"""Find the loops of a script that change the parameters or modules of a model."""
+
+from __future__ import annotations
+
+import ast
+
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import Object, Unknown
+
+PARAMETERS = ("parameters", "named_parameters", "modules", "named_modules", "children", "layers")
+"""Attributes and methods of a model that give its parameters or modules."""
+
+
+def change_parameters(machine: Machine, node: ast.AST, value: object) -> None:
+    """Record a loop or a comprehension over `value` if it goes through the parameters or modules of a model, also by
+    number (`range(len(model.layers))`), and changes them.
+    """
+    if isinstance(value, Object) and value.path == "range" and value.positional:
+        value = value.positional[-1].value
+    value = value.hidden if isinstance(value, Unknown) else value
+    while isinstance(value, Object) and value.path.endswith(":]"):
+        value = value.receiver  # `layers[:4]`
+    if isinstance(value, Object) and value.last in PARAMETERS and _changes(node):
+        machine.parameters.append((machine.location(node), value))
+
+
+def _changes(node: ast.AST) -> bool:
+    """Whether a loop over parameters or modules changes them, for example by `parameter.requires_grad_(False)`, or by
+    `setattr(parameter, "requires_grad", False)`.
+    """
+    if isinstance(node, ast.For | ast.AsyncFor) and _unfreezes_adapters(node.body):
+        return False
+    calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
+    if not isinstance(node, ast.For | ast.AsyncFor) and any(getattr(one, "id", "") == "setattr" for one in calls):
+        return True
+    return any(
+        isinstance(one, ast.Attribute)
+        and (isinstance(one.ctx, ast.Store) or one.attr in EFFECTS or is_in_place(one.attr))
+        and one.attr != "grad"  # before training, there are no gradients that could be changed
+        for one in ast.walk(node)
+    )
+
+
+EFFECTS = ("to", "float", "half", "register_forward_hook")
+"""Methods that change a parameter or a module."""
+
+
+def is_in_place(name: str) -> bool:
+    """Whether a method of a tensor changes the tensor, by its name: `mul_`, `requires_grad_`."""
+    return name.endswith("_") and not name.startswith("_")
+
+
+def _unfreezes_adapters(body: list[ast.stmt]) -> bool:
+    """Whether a loop only makes the weights of adapters trainable. Such a loop changes nothing, because these weights
+    are trainable anyway.
+    """
+    if len(body) != 1 or not isinstance(body[0], ast.If) or body[0].orelse or "lora" not in ast.unparse(body[0].test):
+        return False
+    return all(
+        isinstance(one, ast.Assign) and ast.unparse(one).endswith(".requires_grad = True") for one in body[0].body
+    )
