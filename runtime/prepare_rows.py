@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 if not __package__:
     if __name__ == "__main__":
@@ -24,6 +24,10 @@ if not __package__:
     _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # read no bytecode of this folder (see __init__.py)
     __import__(__package__)
     sys.pycache_prefix = _kept
+
+if TYPE_CHECKING:
+    from .core.feature import Bundle, Feature
+    from .core.token_counts import TokenCounts
 
 INDEX = "prepared.json"
 """The file that is written last: the list of ``Dataset.map`` calls with the files of their results, and the counts."""
@@ -86,19 +90,19 @@ def key(plan: Mapping[str, Any], manifest: Mapping[str, Any], model: str | None)
     return sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def unpinned(bundle: Any) -> list[str]:
+def unpinned(bundle: "Bundle") -> list[str]:
     """The hub tokenizer and hub sources that are not pinned to a commit. Their rows may change later."""
-    found = [one for one in (bundle.model, *bundle.sources()) if one["id"]]
-    return [one["id"] for one in found if len(one["revision"] or "") != COMMIT]
+    found = (bundle.model, *bundle.sources())
+    return [name for one in found if (name := one["id"]) and len(one["revision"] or "") != COMMIT]
 
 
-def concerns_rows(feature: Any) -> bool:
+def concerns_rows(feature: "Feature") -> bool:
     """Whether a feature of the runtime changes how rows are prepared."""
     parts = type(feature).__module__.split(".")
     return not (set(parts) & set(ELSEWHERE) or parts[-1] in MODELS)
 
 
-def tiny_model(bundle: Any, tokenizer: Any) -> Any:
+def tiny_model(bundle: "Bundle", tokenizer: Any) -> Any:
     """The smallest model that trl's constructors accept: one layer of width 8 over the tokenizer's vocabulary.
 
     The preparation needs of the model only its class and its configuration.
@@ -123,13 +127,14 @@ def tiny_model(bundle: Any, tokenizer: Any) -> Any:
     return model.eval()
 
 
-def stub_feature(base: Any) -> Any:
-    """The class of a feature that passes rewards which return 0, and a tiny teacher, to trl's constructor."""
+def stub_feature() -> "Feature":
+    """A feature that passes rewards which return 0, and a tiny teacher, to trl's constructor."""
+    from .core.feature import Bundle, Feature
 
-    class StubFeature(base):  # type: ignore[misc]
+    class StubFeature(Feature):
         """Hooks for the preparation of rows, which needs neither real rewards nor the real teacher."""
 
-        def trainer_options(self, bundle: Any, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+        def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
             """Add stand-ins for the rewards and the teacher to the arguments of the trainer's constructor."""
             plan = bundle.plan["method"]
             if plan["rewarded"]:
@@ -168,10 +173,9 @@ def _prepare(folder: str, place: str) -> None:
     from .core import arguments
     from .core import bundle as bundles
     from .core.errors import RunError, say
-    from .core.feature import Feature
     from .enabled import FEATURES
 
-    bundle = bundles.read(folder, [*(one for one in FEATURES if concerns_rows(one)), stub_feature(Feature)])
+    bundle = bundles.read(folder, [*(one for one in FEATURES if concerns_rows(one)), stub_feature()])
     if bundle.data.get("streaming"):
         raise RunError("the rows are a stream, which the run converts and tokenizes while it trains")
     if any(one["shape"] in ("images", "image_preference") for one in bundle.sources()):
@@ -203,7 +207,7 @@ def _prepare(folder: str, place: str) -> None:
     say(f"{counts['rows']:,} rows are prepared in {target}; the run reads them with XPC_PREPARED={place}")
 
 
-def _prepared(bundle: Any, folder: str) -> dict[str, Any]:
+def _prepared(bundle: "Bundle", folder: str) -> dict[str, Any]:
     """Prepare the rows into a folder, and return the counts of rows and tokens."""
     import datasets
 
@@ -240,7 +244,7 @@ def _prepared(bundle: Any, folder: str) -> dict[str, Any]:
     return counts
 
 
-def _counts(given: int, counted: Any, lengths: Any, prepared: Any) -> dict[str, Any]:
+def _counts(given: int, counted: "TokenCounts", lengths: Any, prepared: Any) -> dict[str, Any]:
     """The counts in the form of ``xpc preview --rows``: tokens of rows before truncation, and of sequences after it."""
     import numpy
     import pyarrow.compute
@@ -293,7 +297,7 @@ def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: Any) -> Mapped
 
 
 @contextmanager
-def reading(bundle: Any) -> Iterator[None]:
+def reading(bundle: "Bundle") -> Iterator[None]:
     """A context in which ``Dataset.map`` returns the rows in $XPC_PREPARED that were prepared for this run. If there
     are none, ``Dataset.map`` works as usual."""
     import datasets
@@ -366,7 +370,7 @@ def _joined(files: Sequence[str], layout: Mapping[str, Any]) -> Any:
     return out
 
 
-def _key(bundle: Any) -> str:
+def _key(bundle: "Bundle") -> str:
     with open(bundle.inside("bundle.toml"), "rb") as handle:
         manifest = tomllib.load(handle)
     with open(bundle.inside("trainer_args.json"), encoding="utf-8") as stated:

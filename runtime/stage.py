@@ -212,7 +212,7 @@ def _texts(found: Any) -> list[str]:
     return [found] if isinstance(found, str) else []
 
 
-def _rows(place: str, bundle: Bundle, name: str, source: Any, split: str) -> dict[str, Any]:
+def _rows(place: str, bundle: Bundle, name: str, source: Mapping[str, Any], split: str) -> dict[str, Any]:
     """Fetch the rows of a source as the run would read them from the hub. A complete folder gets its final name."""
     from huggingface_hub import HfApi, hf_hub_download
 

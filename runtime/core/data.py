@@ -74,7 +74,13 @@ def row_maker(bundle: Bundle, source: Mapping[str, Any], chat: bool) -> Callable
     return partial(_row, convert, dict(source), how)
 
 
-def _row(convert: Callable[..., dict[str, Any]], source: Any, how: Any, row: Any, index: int) -> dict[str, Any]:
+def _row(
+    convert: Callable[..., dict[str, Any]],
+    source: Mapping[str, Any],
+    how: dict[str, Any],
+    row: Mapping[str, Any],
+    index: int,
+) -> dict[str, Any]:
     """Convert a stored row to trl's form. A text in its column `system` becomes the system prompt."""
     system = row.get(SYSTEM) if not source.get("only") or SYSTEM in source["columns"] else None
     return convert(source, row, index, **how | ({"system": system} if system and isinstance(system, str) else {}))

@@ -32,7 +32,7 @@ class Session:
         base = self.core("feature").Feature
         self.chosen = _chosen_rows(base)
         kept = [one for one in enabled.FEATURES if self.preparing["concerns_rows"](one)]
-        self.bundle = self.core("bundle").read(folder, [self.chosen, *kept, self.preparing["stub_feature"](base)])
+        self.bundle = self.core("bundle").read(folder, [self.chosen, *kept, self.preparing["stub_feature"]()])
         self.chosen.others = kept
         self.scratch = scratch
         self.plan = self.bundle.plan
