@@ -216,6 +216,8 @@ def plain_text(value: str) -> str | None:
         return "it is longer than 4096 characters"
     if any(ord(c) < 32 or ord(c) == 127 for c in value):
         return "it contains a control character"
+    if any("\ud800" <= c <= "\udfff" for c in value):  # os.listdir gives such characters for bytes that are not UTF-8
+        return "it is not UTF-8"
     return None
 
 

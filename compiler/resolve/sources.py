@@ -336,6 +336,9 @@ def _folder(
     if not names:
         help = "a data folder contains files of rows: " + ", ".join(DATA_FORMATS)
         return source, [report("XP110", f"`{path[:80]}` contains no data", label, help=help)]
+    for name in names:
+        if wrong := plain_text(name):
+            return source, [report("XP110", f"the name `{name[:80]}` in `{path[:80]}` cannot be used: {wrong}", label)]
     first = (folders.of_split(tuple(names), source.split) or names)[0]
     found, problems = _local(String(node.span, f"{path}/{first}"), label, shape, block, named)
     parts = tuple(

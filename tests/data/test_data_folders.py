@@ -213,6 +213,14 @@ def test_a_file_that_folders_of_splits_hide_is_named(tmp_path: Path) -> None:
 def test_what_is_no_data_folder_is_refused(tmp_path: Path) -> None:
     root = put(tmp_path, {"empty/README.md": "x", "rows/a.jsonl": ROW * 9})
     assert errors(checked(text(data='"empty"'), root)) == ["XP110"]
+
+
+@pytest.mark.parametrize(("name", "why"), [(b"train-\xff.jsonl", "it is not UTF-8"), (b"train-\n.jsonl", "control")])
+def test_a_file_whose_name_bundle_toml_cannot_contain_is_refused(name: bytes, why: str, tmp_path: Path) -> None:
+    root = put(tmp_path, FILES)
+    (Path(root) / "rows" / os.fsdecode(name)).write_text(ROW)
+    found = only(checked(text(), root), "XP110")
+    assert why in found.message, found
     os.symlink(tmp_path, tmp_path / "rows" / "round")
     (found,) = of(checked(text(), root), "XP114")
     assert "link to a folder" in found.message

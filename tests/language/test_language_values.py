@@ -96,6 +96,19 @@ def test_a_wrong_unit_or_number_is_an_error(clause, code):
     assert next(one for one in found.problems if one.code == code).help
 
 
+@pytest.mark.parametrize(
+    ("clause", "code", "help"),
+    [
+        ("launch(nccl_timeout=30)", "XP105", "write `nccl_timeout = 30s`"),
+        ("launch slurm(time=30)", "XP105", "30s, 30m or 30h (Slurm reads 30 as minutes)"),
+        ("method grpo(rewards=[cosine(max_len=[1])])", "XP104", "write `cosine(max_len=1000)`"),
+        ("model(chat_template=qwen3(enable_thinking=[1]))", "XP104", "write `qwen3(enable_thinking=false)`"),
+    ],
+)
+def test_the_help_for_a_wrong_value_is_that_of_the_setting(clause, code, help):
+    assert help in (only(checked(HEAD + clause + "\n"), code).help or "")
+
+
 @pytest.mark.parametrize(("init", "why"), [("corda", "passes over the data")])
 def test_a_refused_start_of_adapters_says_why_and_names_another(init, why):
     found = checked(f"train qwen2.5-0.5b on infinity-instruct for 1 epochs\nlora(init={init})\n")

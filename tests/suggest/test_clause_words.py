@@ -50,3 +50,9 @@ def test_a_batch_size_may_be_that_of_a_step_or_of_a_process(line):
     text = f"{HEAD}{line}\n" if "=" in line else f"{HEAD.rstrip()} {line}\n"
     helps = [one.help or "" for one in checked(text).problems if one.code == "XP101"]
     assert any("`gbs=8`" in help and "`micro=8`" in help for help in helps), helps
+
+
+def test_what_follows_a_value_after_of_is_read():
+    found = checked(f"{HEAD.rstrip()} with batch size of 8 seq 512\n").problems
+    assert [one.code for one in found if one.severity == "error"] == ["XP101", "XP104"], found
+    assert [edit.text for one in found if one.code == "XP104" for edit in one.edits] == ["seq=512"]
