@@ -73,7 +73,7 @@ from xpc.grammar.tree import Count, Ref
 
 pytestmark = pytest.mark.slow
 
-LISTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lists")
+HERE = os.path.dirname(os.path.abspath(__file__))
 LINE = "train qwen2.5-3b on infinity-instruct"
 HEAD = f"xpc 1\n{LINE}\n"
 SHARE = 0.95
@@ -88,7 +88,7 @@ def rows(file: str) -> list[tuple[str, str, tuple[str, ...]]]:
     """The rows of a list of wrong names: for each name, the section of the file (where the name is typed, such as
     `gpus`), the name, and the correct answers.
     """
-    with open(os.path.join(LISTS, file), "rb") as handle:
+    with open(os.path.join(HERE, file), "rb") as handle:
         table = tomllib.load(handle)
     return [
         (tool, typed, (right,) if isinstance(right, str) else tuple(right))
@@ -305,7 +305,7 @@ def misled(tool: str, typed: str, right: tuple[str, ...]) -> str:
 
 
 ROWS = rows("unknown_names.toml")
-LATER = [row for path in sorted(glob(os.path.join(LISTS, "unknown_names_*.toml"))) for row in rows(path)]
+LATER = [row for path in sorted(glob(os.path.join(HERE, "unknown_names_*.toml"))) for row in rows(path)]
 
 
 @pytest.mark.parametrize("part", nightly_but(range(3), lambda part: part == 0))
