@@ -4,47 +4,47 @@ Each list was written before its first run, and all but the last were also commi
 answers were corrected. The table has the share of correct answers at the first run, and the edits that meant something
 else. (Where two shares stand, the second counts by the answers as they were first written.)
 
-    unknown_names              42 %
-      its second half          95.8 % of 239 (only counted, after the first half was corrected)
-    unknown_names_shapes       64 %   of 212
-    unknown_names_later        92 %
-    unknown_names_blind        75.8 % of 153
-    unknown_names_second       79.6 % of 103
-    unknown_names_third        90.6 % of 64
-    unknown_names_fourth       85.1 % of 255            12 edits
-    unknown_names_fifth        93.3 % of 119            none
-    unknown_names_sixth        96.1 % of 102 (89.2 %)   none
-    unknown_names_seventh      94.3 % of 229 (93.4 %)   3
-    unknown_names_eighth       88.8 % of 98             1
-    unknown_names_ninth        86.4 % of 103            1
-    unknown_names_tenth        93.7 % of 95             none
-    unknown_names_eleventh     92.5 % of 201            1
-    unknown_names_twelfth      89.2 % of 102            1
-    unknown_names_thirteenth   92.1 % of 290            5
-    unknown_names_fourteenth   92.9 % of 283            none
-    unknown_names_fifteenth    89.6 % of 462            1
-    unknown_names_sixteenth    95.7 % of 70             2
-    unknown_names_seventeenth  97.2 % of 176 (93.9 %)   none
-    unknown_names_eighteenth   97.1 % of 138 (92.1 %)   none
-    unknown_names_nineteenth   89.4 % of 113            none
-    unknown_names_twentieth    97.2 % of 142 (90.8 %)   none
-    unknown_names_twentyfirst  98.2 % of 56 (90.0 %)    1
-    unknown_names_twentysecond 89.4 % of 341            4
-    unknown_names_twentythird  83.8 % of 431 (76.1 %)   8
-    unknown_names_twentyfourth 81.9 % of 144 (77.8 %)   2
-    unknown_names_twentyfifth  89.2 % of 102 (85.3 %)   2
-    unknown_names_twentysixth  86.5 % of 379 (77.6 %)   5
-    unknown_names_twentyseventh 87.9 % of 124 (84.7 %)  4
-    unknown_names_twentyeighth 92.1 % of 89 (91.0 %)    1
-    unknown_names_twentyninth  95.4 % of 241 (91.3 %)   1
-    unknown_names_thirtieth    92.0 % of 100 (89.0 %)   1
-    unknown_names_thirtyfirst  82.6 % of 230 (72.2 %)   1
-    unknown_names_thirtysecond 86.2 % of 94 (84.0 %)    none
-    unknown_names_thirtythird  88.1 % of 101 (85.1 %)   none
+    01          42 %
+      2nd half  95.8 % of 239 (only counted, after the first half was corrected)
+    shapes      64 %   of 212
+    later       92 %
+    blind       75.8 % of 153
+    02          79.6 % of 103
+    03          90.6 % of 64
+    04          85.1 % of 255            12 edits
+    05          93.3 % of 119            none
+    06          96.1 % of 102 (89.2 %)   none
+    07          94.3 % of 229 (93.4 %)   3
+    08          88.8 % of 98             1
+    09          86.4 % of 103            1
+    10          93.7 % of 95             none
+    11          92.5 % of 201            1
+    12          89.2 % of 102            1
+    13          92.1 % of 290            5
+    14          92.9 % of 283            none
+    15          89.6 % of 462            1
+    16          95.7 % of 70             2
+    17          97.2 % of 176 (93.9 %)   none
+    18          97.1 % of 138 (92.1 %)   none
+    19          89.4 % of 113            none
+    20          97.2 % of 142 (90.8 %)   none
+    21          98.2 % of 56 (90.0 %)    1
+    22          89.4 % of 341            4
+    23          83.8 % of 431 (76.1 %)   8
+    24          81.9 % of 144 (77.8 %)   2
+    25          89.2 % of 102 (85.3 %)   2
+    26          86.5 % of 379 (77.6 %)   5
+    27          87.9 % of 124 (84.7 %)  4
+    28          92.1 % of 89 (91.0 %)    1
+    29          95.4 % of 241 (91.3 %)   1
+    30          92.0 % of 100 (89.0 %)   1
+    31          82.6 % of 230 (72.2 %)   1
+    32          86.2 % of 94 (84.0 %)    none
+    33          88.1 % of 101 (85.1 %)   none
 
-unknown_names_swept is not such a list: its names were written after their helps had been corrected.
+`swept` is not such a list: its names were written after their helps had been corrected.
 
-The lists from the twentieth on came after typing mistakes of every tool's names were recognized.
+The lists from 20 on came after typing mistakes of every tool's names were recognized.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ import re
 import tomllib
 import zlib
 from functools import cache
-from glob import glob
 
 import pytest
 from compile_support import checked, edited
@@ -73,7 +72,7 @@ from xpc.grammar.tree import Count, Ref
 
 pytestmark = pytest.mark.slow
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+LISTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "unknown_names")
 LINE = "train qwen2.5-3b on infinity-instruct"
 HEAD = f"xpc 1\n{LINE}\n"
 SHARE = 0.95
@@ -88,7 +87,7 @@ def rows(file: str) -> list[tuple[str, str, tuple[str, ...]]]:
     """The rows of a list of wrong names: for each name, the section of the file (where the name is typed, such as
     `gpus`), the name, and the correct answers.
     """
-    with open(os.path.join(HERE, file), "rb") as handle:
+    with open(os.path.join(LISTS, file), "rb") as handle:
         table = tomllib.load(handle)
     return [
         (tool, typed, (right,) if isinstance(right, str) else tuple(right))
@@ -304,8 +303,9 @@ def misled(tool: str, typed: str, right: tuple[str, ...]) -> str:
     return ""
 
 
-ROWS = rows("unknown_names.toml")
-LATER = [row for path in sorted(glob(os.path.join(HERE, "unknown_names_*.toml"))) for row in rows(path)]
+ROWS = rows("01.toml")
+FILES = sorted(os.listdir(LISTS))
+LATER = [row for file in FILES if file != "01.toml" for row in rows(file)]
 
 
 @pytest.mark.parametrize("part", nightly_but(range(3), lambda part: part == 0))
