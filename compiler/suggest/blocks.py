@@ -20,8 +20,10 @@ from xpc.compiler.suggest.flag_values import NAMED
 from xpc.compiler.suggest.joined_values import join_values
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.lines.choices import move_choices
+from xpc.compiler.suggest.lines.header import rewrite_header
 from xpc.compiler.suggest.lines.lists import rewrite_lists
 from xpc.compiler.suggest.lines.machines import rewrite_machines
+from xpc.compiler.suggest.lines.marks import rewrite_marked
 from xpc.compiler.suggest.lines.sentences import of_one_sentence, rewrite_sentences
 from xpc.compiler.suggest.lines.twice import join_clauses
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
@@ -66,7 +68,11 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
         one if one.message == SHELL else rewrite_first_line(rewrite_number(one))
         for one in rewrite_options(rewrite_lists(rewrite_sentences(problems)))
     ]
-    return rewrite_blocks(join_clauses(move_choices(join_values(rewrite_machines(of_one_sentence(found))))))
+    return rewrite_blocks(
+        join_clauses(
+            move_choices(join_values(rewrite_machines(of_one_sentence(rewrite_marked(rewrite_header(found))))))
+        )
+    )
 
 
 MOST = 100

@@ -121,7 +121,7 @@ def _in_several_words(found: Diagnostic) -> Diagnostic | None:
     clause = before[len(BODY) :].split(" ")[0] or None
     if not is_known(name) and meaning(name, clause, exact=True) is None:
         return None
-    advised = _rewritten_after(before, f"{name}={as_value(match['one'])}")
+    advised = rewritten_in(before, f"{name}={as_value(match['one'])}")
     label = Label(source, Span(match.start("name"), match.end("one")))
     edits = () if advised.form is None else (Edit(label.span, advised.form),)
     message = f"the name of a setting is one word, and `{match['name'][:60]}` is several"
@@ -203,7 +203,7 @@ def _block_rewritten(found: Diagnostic, block: PastedBlock, before: str) -> Diag
         message = "a block of xpc begins with its name and `{`, and ends with `}`"
         return evolve(found, message=message, primary=label, help=f"write `{block.head} {{`", edits=block.edits)
     value = f"[{', '.join(as_value(one) for one in block.items)}]"
-    advised = _rewritten_after(before, f"{block.head.replace('-', '_')}={value}")
+    advised = rewritten_in(before, f"{block.head.replace('-', '_')}={value}")
     edits = () if advised.form is None else (Edit(block.first, advised.form),)
     message = "in a spec, lists of YAML become settings with `=`"
     return evolve(found, message=message, primary=label, help=advised.help, edits=edits)
@@ -313,7 +313,7 @@ def _option_rewritten(option: Option, before: str) -> Rewritten:
     `NAME`.
     """
     if option.value is None and option.name.startswith("no_"):
-        opposite = _rewritten_after(before, f"{option.name[3:]}=false")
+        opposite = rewritten_in(before, f"{option.name[3:]}=false")
         if opposite.form is not None:
             return opposite
     if option.value is not None and option.value.startswith("{"):
@@ -323,7 +323,7 @@ def _option_rewritten(option: Option, before: str) -> Rewritten:
         share = weight[0] if weight[0].endswith("%") else f"{100 * float(weight[0]):.4g}%"
         form = f"{option.name} {{ share = {share} }}"
         return Rewritten(form, f"write `{form}`")
-    return _rewritten_after(before, option.name if option.value is None else f"{option.name}={option.value}")
+    return rewritten_in(before, option.name if option.value is None else f"{option.name}={option.value}")
 
 
 def _mapping(option: Option, before: str) -> Rewritten:
@@ -332,14 +332,14 @@ def _mapping(option: Option, before: str) -> Rewritten:
     """
     inside = re.findall(rf"[\"']?(\w+)[\"']?[ ]*:[ ]*({JSON})", option.value or "")
     settings = ", ".join(f"{name}={as_value(value)}" for name, value in inside)
-    whole = _rewritten_after(before, f"{option.name}({settings})")
+    whole = rewritten_in(before, f"{option.name}({settings})")
     if inside and whole.form is not None:
         return whole
     pairs = ", ".join(f'"{name}={value.strip(QUOTES)}"' for name, value in inside)
-    texts = _rewritten_after(before, f"{option.name}=[{pairs}]") if option.name in ("env", "environment") else whole
+    texts = rewritten_in(before, f"{option.name}=[{pairs}]") if option.name in ("env", "environment") else whole
     if inside and texts.form is not None:
         return texts
-    rewrites = [_rewritten_after(before, f"{option.name}_{name}={as_value(value)}") for name, value in inside]
+    rewrites = [rewritten_in(before, f"{option.name}_{name}={as_value(value)}") for name, value in inside]
     forms = [one.form for one in rewrites if one.form is not None]
     if not rewrites:
         return Rewritten(None, f"a setting is written `{option.name} = value`")
@@ -350,10 +350,10 @@ def _mapping(option: Option, before: str) -> Rewritten:
 
 def rewritten(typed: str, header: bool) -> Rewritten:
     """Rewrite a text as a setting of a spec's body or, with `header`, of its first line."""
-    return _rewritten_after(HEADER if header else BODY, typed)
+    return rewritten_in(HEADER if header else BODY, typed)
 
 
-def _rewritten_after(before: str, typed: str) -> Rewritten:
+def rewritten_in(before: str, typed: str) -> Rewritten:
     """Rewrite a text as a setting: put the text into a spec, after the text `before`, and apply the suggested edits to
     this spec until it is legal. If `before` opens blocks, the setting is one of the innermost block.
     """

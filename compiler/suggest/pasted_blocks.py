@@ -146,14 +146,14 @@ def _with_braces(text: str) -> Iterator[PastedBlock]:
         match = BRACE.fullmatch(text, start, end)
         if match is not None and (match["name"] in schema.CLAUSES or not match["more"]):
             first = match.start("name") - (text[match.start("name") - 1 : match.start("name")] in ('"', "'"))
-            brace = _closing(text, match.start("open"))
+            brace = closing_line(text, match.start("open"))
             if letters(match["name"]) in UNWRAPPED and brace is not None:
                 yield PastedBlock("", Span(start, end), end, True, brace=brace)
             else:
                 yield PastedBlock(_clause(match), Span(first, match.end("open")), end, True, brace=brace)
 
 
-def _closing(text: str, start: int) -> Span | None:
+def closing_line(text: str, start: int) -> Span | None:
     """The line of the `}` that closes the `{` at `start`, if nothing else but a comma is on it. None otherwise."""
     depth = 0
     for piece in PIECES.finditer(text, start):
@@ -173,11 +173,14 @@ def _of_toml(text: str) -> Iterator[PastedBlock]:
         if head is not None and PAIR.match(text, start, end):
             last = end
         elif head is not None and (start == len(text) or not EMPTY.fullmatch(text, start, end)):
-            if last:
-                yield PastedBlock(head["name"], Span(head.start("name") - 1, head.end("name") + 1), last, False)
+            first = Span(head.start("name") - 1, head.end("name") + 1)
+            if last and _has_settings(head["name"]):
+                yield PastedBlock(head["name"], first, last, False)
+            elif last:
+                yield PastedBlock("", first, last, False)
             head = None
         opened = TOML.fullmatch(text, start, end) if text[start:end].lstrip()[:1] == "[" else None
-        if opened is not None and _has_settings(opened["name"]):
+        if opened is not None and (_has_settings(opened["name"]) or letters(opened["name"]) in UNWRAPPED):
             head, last = opened, 0
 
 

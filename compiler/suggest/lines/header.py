@@ -1,0 +1,61 @@
+"""Rewrite the settings of a sentence that are written in words: `train M on D with a learning rate of 2e-5` becomes
+`train M on D with lr=2e-5`. Imported only for a wrong spec.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from xpc.compiler.suggest.lines.marks import settled
+from xpc.compiler.suggest.lines.phrases import phrases
+from xpc.compiler.suggest.pasted import findings_of
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.record import evolve
+from xpc.grammar.scan import line_bounds
+from xpc.grammar.source import Source, Span
+
+HEAD = re.compile(r"train[ \t]+(?P<model>[^\s,]+)[ \t]+on[ \t]+(?P<data>\"[^\"\n]*\"|[^\s,]+),?(?P<rest>[ \t].*)")
+DASHES = re.compile(r"(?<!\S)--?(?=[A-Za-z])")
+LONGEST_LINE = 600
+LONGEST = 200
+"""The largest number of characters of a sentence that a help shows."""
+
+
+def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Replace all findings about a sentence with settings in words by one finding about the sentence."""
+    out = list(problems)
+    for one in problems:
+        if one.primary is None or one.severity != ERROR or one.code[:3] not in ("XP0", "XP1"):
+            continue
+        source, at = one.primary.source, one.primary.span.start
+        start, end = line_bounds(source.text, at, at)
+        if end - start > LONGEST_LINE or not source.text.startswith("train", start):
+            continue
+        inside = [found for found in out if found.primary is not None and found.primary.source is source
+                  and start <= found.primary.span.start <= end]  # fmt: skip
+        form = None if settled(inside, source, start, end) else _form(source.text[start:end])
+        if form is not None and inside:
+            made = _made(inside[0], source, Span(start, end), form)
+            out = [made if found is inside[0] else found for found in out if found is inside[0] or found not in inside]
+        break
+    return out
+
+
+def _made(found: Diagnostic, source: Source, span: Span, form: str) -> Diagnostic:
+    message = "choices and settings go after `with`, and values follow `=`"
+    edits = (Edit(span, form),)
+    return evolve(found, message=message, primary=Label(source, span), help=f"write `{form[:LONGEST]}`", edits=edits)
+
+
+def _form(line: str) -> str | None:
+    """The sentence in the notation of the language. None if a part of it is not understood."""
+    text, _, comment = line.partition(" #")
+    head = HEAD.fullmatch(text.rstrip(" \t.;,"))
+    read = None if head is None else phrases(DASHES.sub("", head["rest"]), header=True)
+    if head is None or read is None:
+        return None
+    form = f"train {head['model']} on {head['data']}"
+    form += (f" for {read.length}" if read.length else "") + (f" with {' '.join(read.forms)}" if read.forms else "")
+    legal = not findings_of(f"xpc 1\n{form}\n")
+    return f"{form} #{comment}" if legal and comment else form if legal else None

@@ -1,0 +1,242 @@
+"""Rewrite lines that surround a setting with the marks of other notations: the bullets and backticks of Markdown,
+Hydra's `+`, tags, brackets, and words such as `set`. `- **Learning rate**: 2e-5` becomes `lr=2e-5`. Imported only for
+a wrong spec.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from xpc.compiler.suggest.lines.phrases import phrases
+from xpc.compiler.suggest.meaning import meaning
+from xpc.compiler.suggest.pasted import BODY, COMMAND, QUOTES, Rewritten, as_value, findings_of, rewritten_in
+from xpc.compiler.suggest.pasted_blocks import heads
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
+from xpc.grammar.record import evolve, record
+from xpc.grammar.scan import line_bounds
+from xpc.grammar.source import Source, Span
+
+MOST = 60
+"""The largest number of lines that are rewritten."""
+LONGEST_LINE = 400
+BULLET = re.compile(r"(?:[-*•‣–>][ \t]+|\d{1,2}[.)][ \t]+|\+{1,2}(?=[A-Za-z])|\[[ xX]\][ \t]+)+")
+WORDS = re.compile(r"(?:let|const|var|set|setenv|local|declare)[ \t]+(?=[\w\"'`])")
+NOTE = re.compile(r"[ \t]+(?:#|//|--[ \t]|/\*|\((?=[^()]*\)$)).*$")
+"""A pattern for a comment or a remark in brackets at the end of a line."""
+RULE = re.compile(r"(?:```[\w-]*|~~~[\w-]*|---+|===+|\*\*\*+|\.\.\.|\"\"\"|'''|[{}\[\]()][,;]?|\|[-:| ]+\|)")
+"""A pattern for a line without a setting: a fence of Markdown, the first line of a YAML document, a bracket."""
+CELLS = re.compile(r"\|(?P<name>[^|]+)\|(?P<value>[^|]+)\|(?:[^|]*\|)*")
+TAG = re.compile(r"<(?P<name>[A-Za-z][\w.-]*)>(?P<value>[^<>]*)</(?P<close>[\w.-]+)>")
+EXPORT = re.compile(r"(?:export|setenv)[ \t]+(?P<name>[A-Za-z_]\w*)[ \t]*[= \t][ \t]*(?P<value>\S+)")
+INDEX = re.compile(r"\w+\[[\"'](?P<name>[\w.-]+)[\"']\][ \t]*=[ \t]*(?P<value>.+)")
+TYPED = re.compile(r"(?P<name>[A-Za-z]\w*)[ \t]*:[ \t]*(?P<type>[A-Za-z][\w.\[\], |]*?)[ \t]*=[ \t]*(?P<value>.+)")
+OBJECT = re.compile(r"\{(?P<inside>[^{}]*)\}")
+MEMBER = re.compile(r"[ \t]*[\"']?(?P<name>[A-Za-z][\w.-]*)[\"']?[ \t]*[:=][ \t]*"
+                    r"(?P<value>\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[^,\"'\[\]]+)(?:,|$)")  # fmt: skip
+PAIR = re.compile(
+    r"(?P<quote>[\"']?)(?P<name>[A-Za-z][\w.-]*(?:[ \t][\w.-]+){0,5})(?P=quote)[ \t]*"
+    r"(?P<sign>:=|==|=>|->|<-|[=:]|[ \t](?:to|is|of)[ \t])[ \t]*(?P<value>\S.*)"
+)
+SPACED = re.compile(r"(?P<name>[A-Za-z]\w*)[ \t]+(?P<value>\S+)")
+SIGNED = re.compile(r"(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<value>\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[^\s=\"'\[\]]+)"
+                    r"(?:[ \t]*(?:,|;|&&?|and\b)[ \t]*|[ \t]+|$)")  # fmt: skip
+AROUND = (("`", "`"), ("<", ">"), ("{", "}"), ("(", ")"), ("**", "**"), ("__", "__"))
+
+
+@record
+class Pair:
+    """A setting of another notation: its name, and its value in xpc's notation (None without a value)."""
+
+    name: str
+    value: str | None
+
+
+def rewrite_marked(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Replace all findings about a line with such marks by one finding about the settings in the line."""
+    out = list(problems)
+    for source, start, end in _lines(problems):
+        inside = [one for one in out if _is_in(one, source, start, end)]
+        if not inside or settled(inside, source, start, end):
+            continue
+        made = _rewritten(inside[0], source, start, end)
+        if made is not None:
+            out = [made if one is inside[0] else one for one in out if one is inside[0] or one not in inside]
+    return out
+
+
+def _is_in(one: Diagnostic, source: Source, start: int, end: int) -> bool:
+    return one.primary is not None and one.primary.source is source and start <= one.primary.span.start <= end
+
+
+def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
+    """The source and the bounds of each line, outside of the sentence, that has an error about syntax or names."""
+    seen: set[tuple[str, int]] = set()
+    for one in problems:
+        if one.primary is None or one.severity != ERROR or one.code[:3] not in ("XP0", "XP1") or len(seen) > MOST:
+            continue
+        source, at = one.primary.source, one.primary.span.start
+        start, end = line_bounds(source.text, at, at)
+        if (source.name, start) not in seen and end - start <= LONGEST_LINE:
+            seen.add((source.name, start))
+            if source.text[start:end].split()[:1] != ["train"]:
+                yield source, start, end
+
+
+def settled(inside: Sequence[Diagnostic], source: Source, start: int, end: int) -> bool:
+    """Whether the edits of the findings about a line make it legal already, or belong to a block of several lines."""
+    edits = [edit for one in inside for edit in one.edits]
+    if any(edit.span.start < start or edit.span.end > end or "\n" in edit.text for edit in edits):
+        return True
+    if not edits or any(one.span.end > other.span.start for one, other in pairwise(edits)):
+        return False
+    moved = [Edit(Span(one.span.start - start, one.span.end - start), one.text) for one in edits]
+    line = applied(source.text[start:end], moved)
+    sentence = line.lstrip().startswith("train ")
+    before = "xpc 1\n" if sentence else BODY + heads(source.text, start)
+    return not findings_of(before + line + "\n" + "}\n" * before.count("{\n"))
+
+
+def _rewritten(found: Diagnostic, source: Source, start: int, end: int) -> Diagnostic | None:
+    text = source.text[start:end].strip()
+    variable = EXPORT.fullmatch(text)
+    if variable is not None and meaning(variable["name"].lower(), exact=True) is not None:
+        text = f"- {variable['name'].lower()} = {variable['value']}"
+    if not text or COMMAND.match(text):
+        return None
+    typed = source.text[start:end]
+    first = start + len(typed) - len(typed.lstrip())
+    span = Span(first, first + len(typed.strip()))
+    if RULE.fullmatch(text):
+        return _without_line(found, source, text, Span(start, end))
+    before = BODY + heads(source.text, start)
+    pairs = marked(text)
+    if pairs is None:
+        return _in_words(found, source, text, span) if before == BODY else None
+    rewrites = [rewritten_in(before, one.name if one.value is None else f"{one.name}={one.value}") for one in pairs]
+    return _advised(found, source, span, rewrites)
+
+
+def _advised(found: Diagnostic, source: Source, span: Span, rewrites: Sequence[Rewritten]) -> Diagnostic:
+    forms = [one.form for one in rewrites if one.form is not None]
+    complete = len(forms) == len(rewrites)
+    message = "a setting is written `name = value`, without other signs around it"
+    help = f"write {', '.join(f'`{one}`' for one in forms)}" if complete else "; ".join(one.help for one in rewrites)
+    _, column = source.text[: span.start].rpartition("\n")[1:]
+    edits = (Edit(span, f"\n{column}".join(dict.fromkeys(forms))),) if complete else ()
+    return evolve(found, message=message, primary=Label(source, span), help=help[:600], edits=edits)
+
+
+def _without_line(found: Diagnostic, source: Source, text: str, line: Span) -> Diagnostic | None:
+    """The finding about a line without a setting, such as a fence of Markdown."""
+    if text[0] in "}])" or (text[0] in "{[(" and text not in ("{", "{,")):
+        return None
+    edits = [Edit(line, "")]
+    if text[0] == "{":
+        from xpc.compiler.suggest.pasted_blocks import closing_line
+
+        last = closing_line(source.text, source.text.find("{", line.start))
+        if last is None:
+            return None
+        edits.append(Edit(last, ""))
+    shown = text[:20].replace("`", "'")
+    message = f"the line {shown} has no setting"
+    return evolve(found, message=message, primary=Label(source, line), help="leave the line out", edits=tuple(edits))
+
+
+def _in_words(found: Diagnostic, source: Source, text: str, span: Span) -> Diagnostic | None:
+    """The finding about settings in words: `use a learning rate of 2e-5 and cosine schedule`."""
+    plain = NOTE.sub("", text).rstrip(" \t.;,") if "#" in text or "//" in text else text.rstrip(" \t.;,")
+    if " " not in plain or any(sign in plain for sign in "{}<>|`$"):
+        return None
+    read = phrases(plain, header=False)
+    if read is None or read.length or not read.forms:
+        return None
+    form = "\n".join(read.forms)
+    message = "settings are written `name = value`, each on its own line"
+    help = f"write {', '.join(f'`{one}`' for one in read.forms)}"
+    return evolve(found, message=message, primary=Label(source, span), help=help[:600], edits=(Edit(span, form),))
+
+
+def marked(line: str) -> list[Pair] | None:
+    """The settings of a line with marks of other notations. None for a line without marks, and if it is unclear."""
+    text = line.strip()
+    typed = TYPED.fullmatch(text)
+    if typed is not None and typed["type"].split("[")[0].lower() in ("int", "float", "str", "bool", "list", "optional"):
+        return [Pair(typed["name"], _value(typed["value"]))]
+    for pattern in (CELLS, TAG, INDEX):
+        found = pattern.fullmatch(text.rstrip(" ,;"))
+        if found is not None:
+            name = _bare(found["name"])
+            return [Pair(name, _value(found["value"]))] if re.fullmatch(r"[A-Za-z][\w.-]*", name) else None
+    members = OBJECT.fullmatch(text.rstrip(" ,;"))
+    if members is not None:
+        return _members(members["inside"])
+    return _unwrapped(text)
+
+
+def _unwrapped(line: str) -> list[Pair] | None:
+    """The settings of a line without its bullets, backticks, words and remarks. None for a line without such marks."""
+    text = BULLET.sub("", line, count=1) if BULLET.match(line) else line
+    text = WORDS.sub("", text, count=1) if WORDS.match(text) else text
+    spoken = text != line
+    text = text.replace("**", "").replace("`", "").replace("__", "") if re.search(r"\*\*|`|^__", text) else text
+    text = NOTE.sub("", text) if text.count('"') % 2 == 0 else text
+    text = re.sub(r"[ \t]*(?:\\|;|[ \t]\.|(?<=[A-Za-z\]\"'])\.)$", "", text.rstrip())
+    pair = PAIR.fullmatch(text) or (SPACED.fullmatch(text) if spoken else None)
+    if pair is None:
+        return None
+    several = _several(text)
+    if several is not None:
+        return several
+    quoted = pair.re is PAIR and bool(pair["quote"]) and pair["sign"] != ":"
+    value = pair["value"].strip().rstrip(",")
+    if value.startswith("{") and re.search(r"[:=]", value):
+        return None  # a mapping
+    wrapped = any(value.startswith(one) and value.endswith(other) for one, other in AROUND)
+    if text == line and not quoted and not wrapped:
+        return None
+    return [Pair(_bare(pair["name"]), _value(value))]
+
+
+def _several(text: str) -> list[Pair] | None:
+    """Several settings on a line: `lr=1e-5 gbs=64`, `lr = 1e-5 and gbs = 64`. None for other lines."""
+    out, at = [], 0
+    while at < len(text):
+        found = SIGNED.match(text, at)
+        if found is None:
+            return None
+        out.append(Pair(_bare(found["name"]), _value(found["value"])))
+        at = found.end()
+    return out if len(out) > 1 else None
+
+
+def _members(inside: str) -> list[Pair] | None:
+    out, at = [], 0
+    while at < len(inside.rstrip(" ,")):
+        found = MEMBER.match(inside, at)
+        if found is None:
+            return None
+        out.append(Pair(_bare(found["name"]), _value(found["value"])))
+        at = found.end()
+    return out or None
+
+
+def _bare(name: str) -> str:
+    """A name in one word: `learning_rate` for `Learning rate`."""
+    words = re.sub(r"[`*\"']", "", name).strip().replace("-", "_").split()
+    return "_".join(words) if len(words) == 1 else "_".join(words).lower()
+
+
+def _value(typed: str) -> str:
+    """A value in xpc's notation, without the brackets and quotes of other notations."""
+    text = typed.strip().rstrip(",;").strip()
+    for one, other in AROUND:
+        if text.startswith(one) and text.endswith(other) and len(text) > 2:
+            text = text[len(one) : -len(other)].strip()
+            text = f"[{text}]" if one in "({" and "," in text else text
+    known = text.strip(QUOTES)
+    if known.lower() in ("true", "false", "yes", "no", "on", "off"):
+        return known.lower()
+    return as_value(text)

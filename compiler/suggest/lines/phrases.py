@@ -1,0 +1,202 @@
+"""Read the settings of a text in words: `learning rate of 2e-5, cosine schedule with warmup 3%, and 3 epochs`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from xpc.compiler.language import schema
+from xpc.compiler.suggest.converted_values import COUNTED, unit_of
+from xpc.compiler.suggest.meaning import is_known, meaning
+from xpc.compiler.suggest.no_equivalent import advice
+from xpc.compiler.suggest.pasted import as_value, rewritten
+from xpc.grammar.record import mutable, record
+
+TOKENS = re.compile(
+    r"\"[^\"\n]*\"|'[^'\n]*'|\[[^\]\n]*\]|[\w.-]+\([^()\n]*\)|:=|==|=>|->|<-|[,;&+=]|:(?=\s|$)"
+    r"|[^\s,;&+=:\"'\[\]()]+(?::[^\s,;=:]+)*"
+)
+WORD = re.compile(r"[A-Za-z][\w./-]*")
+VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[\w.][\w.%+/-]*")
+EQUALS = ("=", ":", ":=", "==", "=>", "->", "<-", "of", "is", "to", "at", "equals", "as", "are")
+"""Signs and words between a name and its value."""
+EMPTY = (",", ";", "&", "+", "and", "a", "an", "the", "with", "using", "plus", "also", "use", "set", "by", "at", "my")
+"""Signs and words between two settings."""
+LONGEST_NAME = 5
+"""The largest number of words of a name."""
+MOST = 40
+"""The largest number of words of a text that is read."""
+PERCENT = ("percent", "pct", "per cent")
+TIMES = {"hour": "h", "hr": "h", "minute": "m", "min": "m", "day": "d", "second": "s", "sec": "s"}
+COUNTS = ("step", "token", "row", "sample", "example", "sequence", "checkpoint", "layer", "gpu", "worker", "time")
+WORDS = ("name", "text", "path", "repository", "model", "names", "targets")
+"""The kinds of settings that take any word."""
+REGULAR = {
+    "eval": "eval", "evaluate": "eval", "evaluation": "eval", "evaluating": "eval", "validate": "eval",
+    "validation": "eval", "save": "save", "saving": "save", "checkpoint": "save", "checkpoints": "save",
+    "log": "track", "logging": "track", "track": "track",
+}  # fmt: skip
+"""The clauses of words for regular events, as in `save every 100 steps`."""
+
+
+@record
+class Phrases:
+    """The settings of a text: how to write each, and the length of the run if the text states it."""
+
+    forms: tuple[str, ...]
+    length: str = ""
+
+
+@mutable
+class Reader:
+    """Reads the words of a text one after another."""
+
+    words: Sequence[str]
+    header: bool
+    at: int = 0
+
+    def word(self, ahead: int = 0) -> str:
+        """The word `ahead` places after the current one; "" after the end."""
+        return self.words[self.at + ahead] if self.at + ahead < len(self.words) else ""
+
+
+def phrases(text: str, header: bool) -> Phrases | None:
+    """The settings of a text. None if a part of it is not understood, and for a text without settings."""
+    words = TOKENS.findall(text)
+    # brackets and signs that no pattern matches are not words
+    if len(words) > MOST or re.sub(r"\s", "", "".join(words)) != re.sub(r"\s", "", text):
+        return None
+    reader, forms, length = Reader(words, header), list[str](), ""
+    while reader.at < len(words):
+        if reader.word().lower() in EMPTY and not (reader.word() == "at" and reader.at == len(words) - 1):
+            reader.at += 1
+        elif not length and (found := _length(reader)):
+            length = found
+        elif form := _regularly(reader) or _named(reader) or _after_its_value(reader) or _alone(reader):
+            forms.append(form)
+        else:
+            return None
+    return Phrases(tuple(forms), length) if forms or length else None
+
+
+def _length(reader: Reader) -> str:
+    """The length of the run: `for 3 epochs`, `500 steps`."""
+    after = int(reader.word() in ("for", "during"))
+    amount = str(COUNTED.get(reader.word(after), reader.word(after)))
+    unit = unit_of(reader.word(after + 1)) if amount.isdecimal() and reader.word(after + 1).isalpha() else None
+    if unit is None or (unit == "steps" and not after and reader.at):
+        return ""
+    reader.at += after + 2
+    return f"{amount} {unit[:-1] if amount == '1' else unit}"
+
+
+def _regularly(reader: Reader) -> str:
+    """A regular event: `eval every 100 steps`."""
+    clause = REGULAR.get(reader.word().lower(), "")
+    after = 1 + (reader.word(1) in (":", "="))
+    if not clause or reader.word(after) not in ("every", "each"):
+        return ""
+    count, unit = reader.word(after + 1), reader.word(after + 2).rstrip("s")
+    if count == "epoch" or (count == "1" and unit == "epoch"):
+        reader.at += after + 2 + (count == "1")
+        return f"{clause}(every=epoch)"
+    if not re.fullmatch(r"\d[\d_]*%?", count) or unit == "epoch":
+        return ""
+    reader.at += after + 2 + (unit in ("step", "iteration", "iter", "update"))
+    return f"{clause}(every={count})"
+
+
+def _is_name(name: str) -> bool:
+    return is_known(name, loosely=False) and advice(name, "") is None
+
+
+def _value(reader: Reader, ahead: int) -> tuple[str, int]:
+    """The value at a position, and the number of its words."""
+    word = reader.word(ahead)
+    typed = str(COUNTED.get(word.lower(), word))
+    if not VALUE.fullmatch(typed):
+        return "", 0
+    unit = reader.word(ahead + 1).lower().removesuffix("s")
+    if re.fullmatch(r"\d[\d_.]*", typed):
+        if reader.word(ahead + 1).lower() in PERCENT:
+            return f"{typed}%", 2
+        if unit in TIMES:
+            return f"{typed}{TIMES[unit]}", 2
+        if unit in COUNTS:
+            return typed, 2
+    return as_value(typed), 1
+
+
+def _named(reader: Reader) -> str:
+    """A name and its value: `learning rate of 2e-5`, `lr = 2e-5`."""
+    for count in range(LONGEST_NAME, 0, -1):
+        named = [reader.word(ahead).rstrip(".") for ahead in range(count)]
+        name = "_".join(named)
+        if not all(map(WORD.fullmatch, named)) or not _is_name(name):
+            continue
+        ahead = count
+        while reader.word(ahead) in EQUALS or (
+            reader.word(ahead) in ("set", "equal") and reader.word(ahead + 1) in EQUALS
+        ):
+            ahead += 1
+        value, length = _value(reader, ahead)
+        if not length or (value in ("and", "with") and ahead == count):
+            continue
+        # `lora dropout 0.1`: without a sign, only a number is surely the value
+        plain = ahead == count and not re.match(r"[\d.\"\[]|true$|false$", value)
+        if plain and (_is_name(value) or not _takes(name, value)):
+            continue
+        form = rewritten(f"{name}={value}", reader.header).form
+        if form is not None:
+            reader.at += ahead + length
+            return form
+    return ""
+
+
+def _takes(name: str, value: str) -> bool:
+    """Whether the setting of a name has a choice of this name, or takes any word."""
+    known = meaning(name, exact=True)
+    row = None if known is None else schema.BY_PATH.get(known.path)
+    return row is not None and (value in row.choices or (row.kind.name in WORDS and value not in EMPTY))
+
+
+def _after_its_value(reader: Reader) -> str:
+    """A number and the name after it: `16 lora rank`, `2e-5 learning rate`."""
+    value = str(COUNTED.get(reader.word(), reader.word()))
+    if not re.fullmatch(r"\d[\d_.]*(?:e-?\d+)?(?:%|Ki|[kM])?", value):
+        return ""
+    for count in range(LONGEST_NAME, 0, -1):
+        named = [reader.word(ahead) for ahead in range(1, count + 1)]
+        name = "_".join(named)
+        if not all(map(WORD.fullmatch, named)) or not _is_name(name):
+            continue
+        form = rewritten(f"{name}={value}", reader.header).form
+        if form is not None:
+            reader.at += count + 1
+            return form
+    return ""
+
+
+def _alone(reader: Reader) -> str:
+    """A choice or a switch: `gradient checkpointing`, `cosine schedule`, `zero2`, `lora(rank=8)`."""
+    if "(" in reader.word():
+        form = rewritten(reader.word(), reader.header).form or ""
+        reader.at += bool(form)
+        return form
+    for count in range(LONGEST_NAME - 1, 0, -1):
+        named = [reader.word(ahead) for ahead in range(count)]
+        if not all(map(WORD.fullmatch, named)):
+            continue
+        name = "_".join(named)
+        legal = name in schema.bare_choices() or name in schema.CLAUSES
+        known = None if legal else meaning(name, exact=True)
+        row = None if known is None else schema.BY_PATH.get(known.path)
+        switch = row is not None and known is not None and (row.kind.name == "flag" or known.value or row.bare)
+        noun = count > 1 and named[-1] in ("schedule", "scheduler", "optimizer", "precision", "attention", "method")
+        if not (legal or switch or noun) or advice(name, "") is not None:
+            continue
+        form = rewritten(name if legal or switch else "_".join(named[:-1]), reader.header).form
+        if form is not None and (legal or "=" not in form or (known is not None and known.value) or noun):
+            reader.at += count
+            return form
+    return ""
