@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import CODES as SLUGS
+from xpc.compiler.language.codes import report
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.suggest.first_line import rewrite_first_line
@@ -137,7 +138,11 @@ def _blocks(source: Source) -> Iterator[Block]:
     file = parse(source)[0]
     for node in (*(file.train.options if file.train else ()), *file.statements):
         if isinstance(node, Setting):
-            yield from _call_of_python(node, source)
+            call = node.value
+            block = (
+                _call_of_python(node.name.text, node.name.span.start, call, source) if isinstance(call, Call) else None
+            )
+            yield from () if block is None else (block,)
             continue
         if isinstance(node, Clause) and node.operands:
             continue
@@ -163,27 +168,34 @@ LOADED = re.compile(r"(?P<name>[\w.]+)\.(?:from_pretrained|get_peft_model)")
 """A pattern for the functions that load a model: `FastLanguageModel.from_pretrained`."""
 
 
-def _call_of_python(node: Setting, source: Source) -> Iterator[Block]:
-    """The block for `args = SFTConfig(packing=True)`, `peft_config = LoraConfig(r=16)` or `lora = dict(r=16)`."""
-    call = node.value
-    if not isinstance(call, Call) or not call.args:
-        return
+def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block | None:
+    """The block for `args = SFTConfig(packing=True)`, `peft_config = LoraConfig(r=16)` or `lora = dict(r=16)`. None for
+    any other value.
+    """
     loaded = LOADED.fullmatch(call.name.text)
-    named = (("model_name", source.slice(call.args[0].span)),) if loaded and isinstance(call.args[0], String) else ()
-    if not all(isinstance(one, Setting) for one in call.args[len(named) :]):
-        return
+    first = call.args[0] if call.args else None
+    named = (("model_name", source.slice(first.span)),) if loaded and isinstance(first, String) else ()
+    if not call.args or not all(isinstance(one, Setting) for one in call.args[len(named) :]):
+        return None
     match = PYTHON.fullmatch(call.name.text) or loaded
     if match is not None:
         known = meaning(match["name"], exact=True)
         name = match["name"].lower() if known is not None and known.path in schema.ADAPTERS else "training"
         name = "quantization" if match["name"] == "BitsAndBytes" else name
-    elif call.name.text == "dict":
-        name = node.name.text
-    else:
-        return
-    span = Span(node.name.span.start, call.span.end)
+    elif call.name.text != "dict":
+        return None
+    span = Span(start, call.span.end)
     settings = named + tuple((one, as_value(typed)) for one, typed in _settings(call.args, source))
-    yield Block(name, span, span, settings, False, True)
+    return Block(name, span, span, settings, False, True)
+
+
+def config_of_python(call: Call, at: Label) -> Diagnostic | None:
+    """The finding about `config = LoraConfig(r=16)`, although `config` is a setting of `model`. None for any other
+    value. `at` is the place of the name.
+    """
+    block = _call_of_python("training", at.span.start, call, at.source)
+    found = report("XP104", "", at)
+    return None if block is None else _rewritten(found, at.source, block)
 
 
 def _settings(body: Sequence[Setting | Clause | Value], source: Source) -> tuple[tuple[str, str], ...]:

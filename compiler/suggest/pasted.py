@@ -147,7 +147,7 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
     if text[at : at + 2] == "- " and before.startswith(f"{BODY}data") and text[start:at].strip() == "":
         return evolve(found, message="a source has no dash", help="leave `-` out", edits=(Edit(Span(at, at + 2), ""),))
     if text[at : at + 1] == "-":
-        options = _flags(text, at, end)
+        options = flags_of(text, at, end)
         message = "in a spec, options of a command line become settings without dashes"
     elif found.code == "XP021" or text[at : at + 1] == "[":
         mapping = KWARG.fullmatch(text, start, end) or AFTER_NAME.fullmatch(text, start, end)
@@ -166,7 +166,7 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
         return found
     header = "train" in text[start:at].split()
     before = HEADER if header else before
-    rewrites = [_option_rewritten(one, before) for one in options]
+    rewrites = [option_rewritten(one, before) for one in options]
     shown = [one.help + ", without a comma" * (text[at] == "," and one.form is not None) for one in rewrites]
     edits = tuple(Edit(one.span, rewrite.form) for one, rewrite in zip(options, rewrites) if rewrite.form is not None)
     span = Span(options[0].span.start, options[-1].span.end)
@@ -251,7 +251,7 @@ def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
     return None
 
 
-def _flags(text: str, at: int, end: int) -> list[Option]:
+def flags_of(text: str, at: int, end: int) -> list[Option]:
     """The options on a line, beginning at the first dash."""
     out: list[Option] = []
     while at < end and len(out) < MOST:
@@ -308,7 +308,7 @@ def as_value(value: str) -> str:
     return f'"{value}"' if '"' not in value and "\\" not in value else value
 
 
-def _option_rewritten(option: Option, before: str) -> Rewritten:
+def option_rewritten(option: Option, before: str) -> Rewritten:
     """Rewrite an option as a setting that may follow the text `before`. An option `no_NAME` becomes the opposite of
     `NAME`.
     """

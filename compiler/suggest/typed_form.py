@@ -12,11 +12,12 @@ from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import YES
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
-from xpc.compiler.suggest.legal import AUTO, answer, example
+from xpc.compiler.suggest.legal import AUTO, ONE, answer, example
 from xpc.compiler.suggest.likeness import one_mistake, parts
 from xpc.compiler.suggest.meaning import SAME, Meaning, choice, is_known
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.tables import general_words
+from xpc.grammar.record import evolve
 from xpc.grammar.tree import Count, List, String, Value
 
 
@@ -86,6 +87,9 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
         return None
     if row.path == "hardware":
         return _machines(node, text)
+    if isinstance(node, List) and len(node.items) == 1 and row.kind.name in ONE:  # `seq = [2048]`
+        typed = unknown.label.source.slice(node.items[0].span)
+        return intended_value(row, evolve(unknown, node=node.items[0], typed=typed))
     value = converted(row, unknown.name, node, unknown.typed or "")
     if value is not None or row.kind.name in ("weighted", "every"):
         return value

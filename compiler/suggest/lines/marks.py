@@ -11,7 +11,17 @@ from itertools import pairwise
 
 from xpc.compiler.suggest.lines.phrases import phrases
 from xpc.compiler.suggest.meaning import meaning
-from xpc.compiler.suggest.pasted import BODY, COMMAND, QUOTES, Rewritten, as_value, findings_of, rewritten_in
+from xpc.compiler.suggest.pasted import (
+    BODY,
+    COMMAND,
+    QUOTES,
+    Rewritten,
+    as_value,
+    findings_of,
+    flags_of,
+    option_rewritten,
+    rewritten_in,
+)
 from xpc.compiler.suggest.pasted_blocks import heads
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
 from xpc.grammar.record import evolve, record
@@ -23,7 +33,7 @@ MOST = 60
 LONGEST_LINE = 400
 BULLET = re.compile(r"(?:[-*•‣–>][ \t]+|\d{1,2}[.)][ \t]+|\+{1,2}(?=[A-Za-z])|\[[ xX]\][ \t]+)+")
 WORDS = re.compile(r"(?:let|const|var|set|setenv|local|declare)[ \t]+(?=[\w\"'`])")
-NOTE = re.compile(r"[ \t]+(?:#|//|--[ \t]|/\*|\((?=[^()]*\)$)).*$")
+NOTE = re.compile(r"[ \t]+(?:#|//|--[ \t]|/\*).*$|(?<=[\w\"'%\]])[ \t]+\([^()]*\)$")
 """A pattern for a comment or a remark in brackets at the end of a line."""
 RULE = re.compile(r"(?:```[\w-]*|~~~[\w-]*|---+|===+|\*\*\*+|\.\.\.|\"\"\"|'''|[{}\[\]()][,;]?|\|[-:| ]+\|)")
 """A pattern for a line without a setting: a fence of Markdown, the first line of a YAML document, a bracket."""
@@ -111,6 +121,9 @@ def _rewritten(found: Diagnostic, source: Source, start: int, end: int) -> Diagn
     if RULE.fullmatch(text):
         return _without_line(found, source, text, Span(start, end))
     before = BODY + heads(source.text, start)
+    if re.match("--?[A-Za-z]", text):
+        options = flags_of(source.text, first, start + len(typed.rstrip(" \t\\")))
+        return _advised(found, source, span, [option_rewritten(one, before) for one in options]) if options else None
     pairs = marked(text)
     if pairs is None:
         return _in_words(found, source, text, span) if before == BODY else None
@@ -233,7 +246,7 @@ def _value(typed: str) -> str:
     """A value in xpc's notation, without the brackets and quotes of other notations."""
     text = typed.strip().rstrip(",;").strip()
     for one, other in AROUND:
-        if text.startswith(one) and text.endswith(other) and len(text) > 2:
+        if text.startswith(one) and text.endswith(other) and len(text) > 2 and text[1] != "|":  # `<|im_end|>`
             text = text[len(one) : -len(other)].strip()
             text = f"[{text}]" if one in "({" and "," in text else text
     known = text.strip(QUOTES)

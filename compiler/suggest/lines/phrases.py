@@ -107,7 +107,8 @@ def _regularly(reader: Reader) -> str:
 
 
 def _is_name(name: str) -> bool:
-    return is_known(name, loosely=False) and advice(name, "") is None
+    own = any(row.name == name for row in schema.TABLE)
+    return own or (is_known(name, loosely=False) and advice(name, "") is None)
 
 
 def _value(reader: Reader, ahead: int) -> tuple[str, int]:
@@ -144,7 +145,7 @@ def _named(reader: Reader) -> str:
             continue
         # `lora dropout 0.1`: without a sign, only a number is surely the value
         plain = ahead == count and not re.match(r"[\d.\"\[]|true$|false$", value)
-        if plain and (_is_name(value) or not _takes(name, value)):
+        if plain and not _takes(name, value):
             continue
         form = rewritten(f"{name}={value}", reader.header).form
         if form is not None:
@@ -157,7 +158,8 @@ def _takes(name: str, value: str) -> bool:
     """Whether the setting of a name has a choice of this name, or takes any word."""
     known = meaning(name, exact=True)
     row = None if known is None else schema.BY_PATH.get(known.path)
-    return row is not None and (value in row.choices or (row.kind.name in WORDS and value not in EMPTY))
+    word = row is not None and row.kind.name in WORDS and value not in EMPTY and not _is_name(value)
+    return row is not None and (value in row.choices or word)
 
 
 def _after_its_value(reader: Reader) -> str:
