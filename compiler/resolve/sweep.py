@@ -218,6 +218,9 @@ class _Reader(Reporter):
             for one in inside
             if isinstance(one, Setting) and isinstance(one.value, List) and f"{name}.{one.name.text}" in schema.BY_PATH
         ]
+        from xpc.compiler.suggest.lines.lists import axis_in_words  # only a wrong sweep needs it
+
+        lists = lists or axis_in_words(self.typed(node.span))
         help = f"write {' and '.join(f'`{one}`' for one in lists)}" if lists else BATCHES
         edit = lists[0] if len(lists) == len(inside) == 1 else None
         self.problem("XP880", f"`{name or self.typed(node.span)}` is not a list of values", node.span, "", help, edit)

@@ -26,12 +26,14 @@ from xpc.compiler.suggest.lines.lists import rewrite_lists
 from xpc.compiler.suggest.lines.machines import rewrite_machines
 from xpc.compiler.suggest.lines.marks import rewrite_marked
 from xpc.compiler.suggest.lines.sentences import of_one_sentence, rewrite_sentences
-from xpc.compiler.suggest.lines.twice import join_clauses
+from xpc.compiler.suggest.lines.twice import join_clauses, join_edits
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.numbers import rewrite_number
-from xpc.compiler.suggest.pasted import BODY, SHELL, as_value, no_block, rewrite_options, rewritten
+from xpc.compiler.suggest.pasted import SHELL, as_value, no_block, rewrite_options
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, joined, of_one_clause
 from xpc.compiler.suggest.registry_names import YOUR_GPUS, either
+from xpc.compiler.suggest.rewriting import BODY, rewritten
+from xpc.compiler.suggest.sentence import method_of
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
@@ -50,7 +52,7 @@ NODES = ("nodes", "numnodes", "nnodes", "machines")
 @record
 class Block:
     """A block as the user wrote it: its name, its settings with their values as text, whether it stands in the `train`
-    line, after `with`, and whether it is a call of Python such as `args = SFTConfig(packing=True)`.
+    line, after `with`, whether it is a call of Python such as `args = SFTConfig(packing=True)`, and the spec's method.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Block:
     settings: tuple[tuple[str, str], ...]
     header: bool
     python: bool = False
+    method: str = ""
 
 
 def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
@@ -69,11 +72,8 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
         one if one.message == SHELL else rewrite_first_line(rewrite_number(one))
         for one in rewrite_options(rewrite_lists(rewrite_sentences(problems)))
     ]
-    return rewrite_blocks(
-        join_clauses(
-            move_choices(join_values(rewrite_machines(of_one_sentence(rewrite_marked(rewrite_header(found))))))
-        )
-    )
+    found = of_one_sentence(rewrite_marked(rewrite_header(found)))
+    return rewrite_blocks(join_edits(join_clauses(move_choices(join_values(rewrite_machines(found))))))
 
 
 MOST = 100
@@ -157,7 +157,15 @@ def _blocks(source: Source) -> Iterator[Block]:
         else:
             continue
         if body and all(isinstance(one, Setting) for one in body):
-            yield Block(name, node.span, location, _settings(body, source), isinstance(node, Call))
+            yield Block(
+                name,
+                node.span,
+                location,
+                _settings(body, source),
+                isinstance(node, Call),
+                False,
+                method_of(source.text),
+            )
 
 
 PYTHON = re.compile(r"(?P<name>[A-Z]\w*?)(?:Config|Arguments|Args)")
@@ -175,7 +183,8 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
     loaded = LOADED.fullmatch(call.name.text)
     first = call.args[0] if call.args else None
     named = (("model_name", source.slice(first.span)),) if loaded and isinstance(first, String) else ()
-    if not call.args or not all(isinstance(one, Setting) for one in call.args[len(named) :]):
+    variable = loaded and isinstance(first, Ref)  # `get_peft_model(model, r=16)`
+    if not call.args or not all(isinstance(one, Setting) for one in call.args[len(named) + bool(variable) :]):
         return None
     match = PYTHON.fullmatch(call.name.text) or loaded
     if match is not None:
@@ -186,7 +195,7 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
         return None
     span = Span(start, call.span.end)
     settings = named + tuple((one, as_value(typed)) for one, typed in _settings(call.args, source))
-    return Block(name, span, span, settings, False, True)
+    return Block(name, span, span, settings, False, True, method_of(source.text))
 
 
 def config_of_python(call: Call, at: Label) -> Diagnostic | None:
@@ -265,7 +274,9 @@ def _as_call(block: Block) -> list[tuple[str | None, str]]:
     """Rewrite a call of Python whose name is a clause: `lora = dict(r=8)` becomes `lora(rank=8)`. Empty for others."""
     if block.name not in schema.CLAUSES:
         return []
-    advised = rewritten(f"{block.name}({', '.join(f'{name}={typed}' for name, typed in block.settings)})", False)
+    advised = rewritten(
+        f"{block.name}({', '.join(f'{name}={typed}' for name, typed in block.settings)})", False, block.method
+    )
     return [(advised.form, advised.help)]
 
 
@@ -275,7 +286,7 @@ def _single_value(block: Block) -> list[tuple[str | None, str]]:
     """
     if block.name not in schema.CLAUSES or len(block.settings) != 1:
         return []
-    advised = rewritten(f"{block.name}={block.settings[0][1]}", block.header)
+    advised = rewritten(f"{block.name}={block.settings[0][1]}", block.header, block.method)
     return [(advised.form, advised.help)]
 
 
@@ -286,7 +297,7 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
     switch = _switch(block)
     if switch is not None:
         settings = ", ".join((switch[1], *(f"{name}={typed}" for name, typed in block.settings)))
-        advised = rewritten(f"{switch[0]}({settings})", block.header)
+        advised = rewritten(f"{switch[0]}({settings})", block.header, block.method)
         return [(advised.form, advised.help)]
     out: list[tuple[str | None, str]] = []
     clause = None if letters(block.name) in EVERYTHING else _clause(block.name)
@@ -302,15 +313,17 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
         if chosen is not None:
             out.append((f"{clause}={chosen}", ""))
         elif not own and is_known(both):
-            advised = rewritten(f"{both}={as_value(typed)}", block.header)
+            advised = rewritten(f"{both}={as_value(typed)}", block.header, block.method)
             out.append((advised.form, advised.help))
         elif clause is None:
-            advised = rewritten(f"{name}={typed}", block.header)
+            advised = rewritten(f"{name}={typed}", block.header, block.method)
             out.append((advised.form, advised.help))
         else:
             remaining.append((name, typed))
     if remaining:
-        advised = rewritten(f"{clause}({', '.join(f'{name}={typed}' for name, typed in remaining)})", block.header)
+        advised = rewritten(
+            f"{clause}({', '.join(f'{name}={typed}' for name, typed in remaining)})", block.header, block.method
+        )
         out.append((advised.form, advised.help))
     return out
 

@@ -11,23 +11,19 @@ from collections.abc import Sequence
 
 from xpc.compiler import registry
 from xpc.compiler.language import schema
-from xpc.compiler.language.convert import convert
-from xpc.compiler.language.expand import expand
-from xpc.compiler.language.kinds import BLOCK
-from xpc.compiler.language.schema import BY_PATH
-from xpc.compiler.language.values import InvalidValue
-from xpc.compiler.suggest.advisor import Suggestions
 from xpc.compiler.suggest.first_line import without_punctuation
-from xpc.compiler.suggest.legal import answer
-from xpc.compiler.suggest.meaning import is_known, meaning
+from xpc.compiler.suggest.flag_values import NAMED
+from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, reason
-from xpc.compiler.suggest.pasted_blocks import PastedBlock, block_at, heads
+from xpc.compiler.suggest.pasted_blocks import EVERYTHING, PastedBlock, block_at, heads
 from xpc.compiler.suggest.registry_names import YOUR_GPUS
-from xpc.grammar.diagnostic import Diagnostic, Edit, Label, applied
-from xpc.grammar.parse import parse
+from xpc.compiler.suggest.rewriting import HEADER, Rewritten, body, rewritten_in
+from xpc.compiler.suggest.sentence import method_of
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
+from xpc.grammar.nearest import letters
 from xpc.grammar.record import evolve, record
 from xpc.grammar.scan import line_bounds
-from xpc.grammar.source import Source, Span
+from xpc.grammar.source import Span
 
 CODES = ("XP014", "XP020", "XP021", "XP025")
 VALUE = r"\"[^\"\n]*\"|'[^'\n]*'|\{[^{}\n]*\}|\[[^\]\n]*\]|(?!--?[A-Za-z])[^\s#\\]+"
@@ -64,9 +60,6 @@ LINE = re.compile(
     rf"[ \t]*(?P<quote>[\"'])(?P<name>\w+)(?P=quote):[ \t]*(?P<one>\{{[^{{}}\n]*\}}|{JSON}),?[ \t]*(?:#.*)?$", re.M
 )
 QUOTES = "\"'"
-ROUNDS = 4
-"""The largest number of times that edits are applied and the result is checked again."""
-HEADER, BODY = "train m on d with ", "xpc 1\ntrain m on d\n"
 MOST = 200
 """The largest number of options on a line that are rewritten."""
 
@@ -78,16 +71,6 @@ class Option:
     span: Span
     name: str
     value: str | None
-
-
-@record
-class Rewritten:
-    """A pasted option, rewritten as a setting: the text to type, and a help. The text is None if no setting corresponds
-    to the option.
-    """
-
-    form: str | None
-    help: str
 
 
 def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
@@ -114,11 +97,12 @@ def _in_several_words(found: Diagnostic) -> Diagnostic | None:
     source = found.primary.source
     start, end = line_bounds(source.text, found.primary.span.start, found.primary.span.start)
     match = None if COMMAND.match(source.text, start, end) else SPACED.fullmatch(source.text, start, end)
-    before = BODY + heads(source.text, start) if match is not None else ""
-    if match is None or (before == BODY and match["name"].split()[0] in schema.CLAUSES):
+    top = body(method_of(source.text)) if match is not None else ""
+    before = top + heads(source.text, start) if match is not None else ""
+    if match is None or (before == top and match["name"].split()[0] in schema.CLAUSES):
         return None
     name = "_".join(match["name"].split())
-    clause = before[len(BODY) :].split(" ")[0] or None
+    clause = before[len(top) :].split(" ")[0] or None
     if not is_known(name) and meaning(name, clause, exact=True) is None:
         return None
     advised = rewritten_in(before, f"{name}={as_value(match['one'])}")
@@ -135,16 +119,17 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
     start, end = line_bounds(text, at, at)
     command = COMMAND.match(text, start, end)
     if command is not None:
-        return evolve(found, message=SHELL, help=_command_help(command), edits=())
+        return evolve(found, message=SHELL, help=command_help(command), edits=())
     line = without_punctuation(text[start:end]) if text[at : at + 1] in (",", ":") else None
     if line is not None:
         message = f"unexpected `{text[at]}`: choices and settings are separated by spaces, and values follow `=`"
         return evolve(found, message=message, help=f"write `{line}`"[:600], edits=(Edit(Span(start, end), line),))
     block = block_at(text, at)
     if block is not None:
-        return _block_rewritten(found, block, BODY + heads(text, at))
-    before = BODY + heads(text, at)
-    if text[at : at + 2] == "- " and before.startswith(f"{BODY}data") and text[start:at].strip() == "":
+        return _block_rewritten(found, block, body(method_of(text)) + heads(text, at))
+    top = body(method_of(text))
+    before = top + heads(text, at)
+    if text[at : at + 2] == "- " and before.startswith(f"{top}data") and text[start:at].strip() == "":
         return evolve(found, message="a source has no dash", help="leave `-` out", edits=(Edit(Span(at, at + 2), ""),))
     if text[at : at + 1] == "-":
         options = flags_of(text, at, end)
@@ -220,7 +205,7 @@ def _of_pairs(text: str, block: PastedBlock, before: str) -> Rewritten | None:
     return None if found.form is None else found
 
 
-def _command_help(command: re.Match[str]) -> str:
+def command_help(command: re.Match[str]) -> str:
     """The help for a line of a shell script: the setting to write instead."""
     if command["variable"] is not None:
         if "export" not in command[0] and (why := reason(command["variable"])) is not None:
@@ -331,6 +316,12 @@ def _mapping(option: Option, before: str) -> Rewritten:
     with a key in it: `lora` and `r` give `lora_r`.
     """
     inside = re.findall(rf"[\"']?(\w+)[\"']?[ ]*:[ ]*({JSON})", option.value or "")
+    row = schema.BY_PATH.get(option.name)
+    chosen = [one for one in inside if row is not None and row.head and row.choices and one[0] in NAMED]
+    called = None if row is None or len(chosen) != 1 else choice(row, chosen[0][1].strip(QUOTES))
+    if called is not None:  # `optimizer: {name: adamw, lr: 2e-5}`
+        rest = ", ".join(f"{name}={as_value(value)}" for name, value in inside if name != chosen[0][0])
+        return rewritten_in(before, f"{option.name} {called}({rest})" if rest else f"{option.name} {called}")
     settings = ", ".join(f"{name}={as_value(value)}" for name, value in inside)
     whole = rewritten_in(before, f"{option.name}({settings})")
     if inside and whole.form is not None:
@@ -339,62 +330,11 @@ def _mapping(option: Option, before: str) -> Rewritten:
     texts = rewritten_in(before, f"{option.name}=[{pairs}]") if option.name in ("env", "environment") else whole
     if inside and texts.form is not None:
         return texts
-    rewrites = [rewritten_in(before, f"{option.name}_{name}={as_value(value)}") for name, value in inside]
+    name = "" if letters(option.name) in EVERYTHING else f"{option.name}_"
+    rewrites = [rewritten_in(before, f"{name}{key}={as_value(value)}") for key, value in inside]
     forms = [one.form for one in rewrites if one.form is not None]
     if not rewrites:
         return Rewritten(None, f"a setting is written `{option.name} = value`")
     return Rewritten(
         forms[0] if len(forms) == len(rewrites) == 1 else None, "; ".join(dict.fromkeys(one.help for one in rewrites))
     )
-
-
-def rewritten(typed: str, header: bool) -> Rewritten:
-    """Rewrite a text as a setting of a spec's body or, with `header`, of its first line."""
-    return rewritten_in(HEADER if header else BODY, typed)
-
-
-def rewritten_in(before: str, typed: str) -> Rewritten:
-    """Rewrite a text as a setting: put the text into a spec, after the text `before`, and apply the suggested edits to
-    this spec until it is legal. If `before` opens blocks, the setting is one of the innermost block.
-    """
-    after = "\n" + "}\n" * before.count("{\n")
-    text, first = _apply_advice(before + typed + after, len(before), len(after))
-    if text is None:
-        return Rewritten(None, first)
-    form = text[len(before) : len(text) - len(after)]
-    return Rewritten(form, f"write `{form}`")
-
-
-def _apply_advice(text: str, start: int, rest: int) -> tuple[str | None, str]:
-    """Apply the suggested edits to a part of a text until it is legal; the part begins at `start`, and `rest` letters
-    follow it. Returns a pair: the legal text, or None if the edits do not make it legal; and the help of the first
-    finding.
-    """
-    first = ""
-    for _ in range(ROUNDS):
-        end = len(text) - rest
-        found = [one for one in findings_of(text) if one.primary is None or start <= one.primary.span.start <= end]
-        if not found:
-            return text, first
-        first = first or found[0].help or found[0].message
-        edits = {one.span: one for finding in found for one in finding.edits}
-        text = applied(text, edits.values())
-        if not edits:
-            break
-    return None, first
-
-
-def findings_of(text: str) -> list[Diagnostic]:
-    """Find the errors of a spec, but only those of the first kind that occurs: syntax errors, then errors about names,
-    then errors about values.
-    """
-    file, found = parse(Source("pasted.xp", text))
-    if found:
-        name = text.splitlines()[-1].rpartition(" with ")[2].partition("=")[0]
-        return [evolve(one, help=f"a setting is written `{name} = value`", edits=()) for one in found]
-    written = expand(file, advisor=Suggestions)
-    if written.problems:
-        return [*written.problems]
-    rows = ((BY_PATH[path], item) for path, item in written.items.items() if path in BY_PATH and path != "hardware")
-    values = (convert(row, item) for row, item in rows if row.kind is not BLOCK)
-    return [answer(one) for one in values if isinstance(one, InvalidValue)]

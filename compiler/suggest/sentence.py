@@ -5,9 +5,11 @@ model, the data, and the length of the run.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from xpc.compiler import registry
 from xpc.compiler.language.advisor import UnknownName
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.suggest.converted_values import FILES, LENGTH, REPOSITORY, unit_of
 from xpc.compiler.suggest.likeness import words
@@ -20,6 +22,26 @@ MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "
 
 OUTPUT_ROOTS = frozenset(("out", "output", "outputs", "runs", "results", "checkpoints", "ckpt", "ckpts", "saves"))
 """Folders in which runs usually put their checkpoints."""
+
+
+METHOD_KEYS = ("method", "stage", "rlhf_type", "--stage", "--rlhf_type", "rl", "rl:", "stage:", "rlhf_type:")
+"""The first words of lines that name the training method."""
+
+
+@lru_cache(maxsize=4)
+def method_of(text: str) -> str:
+    """The training method that a text names, in its sentence or in a line such as `method dpo` or `stage: dpo`. "" if
+    it names none.
+    """
+    for line in text.splitlines():
+        first, *rest = re.split(r"[\s=]+", line.strip()[:300])
+        given = rest[rest.index("with") :] if first == "train" and "with" in rest else rest
+        if first == "train" or first in METHOD_KEYS:
+            named = [re.split(r"[({\"',]", one.strip("\"'"))[0] for one in given]
+            found = next((one for one in named if one in METHODS), "")
+            if found:
+                return found
+    return ""
 
 
 def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:

@@ -7,9 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from xpc.compiler.suggest.lines.marks import settled
 from xpc.compiler.suggest.lines.phrases import phrases
-from xpc.compiler.suggest.pasted import findings_of
+from xpc.compiler.suggest.rewriting import findings_of
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
@@ -34,7 +33,7 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             continue
         inside = [found for found in out if found.primary is not None and found.primary.source is source
                   and start <= found.primary.span.start <= end]  # fmt: skip
-        form = None if settled(inside, source, start, end) else _form(source.text[start:end])
+        form = _form(source.text[start:end])
         if form is not None and inside:
             made = _made(inside[0], source, Span(start, end), form)
             out = [made if found is inside[0] else found for found in out if found is inside[0] or found not in inside]
@@ -51,7 +50,8 @@ def _made(found: Diagnostic, source: Source, span: Span, form: str) -> Diagnosti
 def _form(line: str) -> str | None:
     """The sentence in the notation of the language. None if a part of it is not understood."""
     text, _, comment = line.partition(" #")
-    head = HEAD.fullmatch(text.rstrip(" \t.;,"))
+    text = re.sub(r"[ \t]\(([^()]*)\)$", r" \1", text.rstrip(" \t.;,"))  # `(2 epochs)`
+    head = HEAD.fullmatch(text)
     read = None if head is None else phrases(DASHES.sub("", head["rest"]), header=True)
     if head is None or read is None:
         return None

@@ -90,3 +90,11 @@ def _form(match: re.Match[str]) -> str:
     if row is None:
         return ""
     return f"{match['indent']}{row.path if row.inner else row.name} = {match['list']}"
+
+
+def axis_in_words(typed: str) -> list[str]:
+    """The line of a sweep whose setting has a name of several words: `learning rate = [1e-5]`. Empty for others."""
+    name, sign, values = typed.partition("=")
+    known = meaning("_".join(name.split()), exact=True) if sign and len(name.split()) > 1 and "{" not in name else None
+    row = None if known is None or known.value else BY_PATH.get(known.path)
+    return [] if row is None else [f"{row.path if row.inner else row.name} = {values.strip()}"]

@@ -12,17 +12,18 @@ from itertools import pairwise
 from xpc.compiler.suggest.lines.phrases import phrases
 from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.pasted import (
-    BODY,
     COMMAND,
     QUOTES,
-    Rewritten,
+    SHELL,
+    Option,
     as_value,
-    findings_of,
+    command_help,
     flags_of,
     option_rewritten,
-    rewritten_in,
 )
 from xpc.compiler.suggest.pasted_blocks import heads
+from xpc.compiler.suggest.rewriting import Rewritten, body, findings_of
+from xpc.compiler.suggest.sentence import method_of
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
 from xpc.grammar.record import evolve, record
 from xpc.grammar.scan import line_bounds
@@ -40,11 +41,13 @@ RULE = re.compile(r"(?:```[\w-]*|~~~[\w-]*|---+|===+|\*\*\*+|\.\.\.|\"\"\"|'''|[
 CELLS = re.compile(r"\|(?P<name>[^|]+)\|(?P<value>[^|]+)\|(?:[^|]*\|)*")
 TAG = re.compile(r"<(?P<name>[A-Za-z][\w.-]*)>(?P<value>[^<>]*)</(?P<close>[\w.-]+)>")
 EXPORT = re.compile(r"(?:export|setenv)[ \t]+(?P<name>[A-Za-z_]\w*)[ \t]*[= \t][ \t]*(?P<value>\S+)")
+SEVERAL_NAMES = re.compile(r"(?P<names>(?P<first>\w+)(?:[ \t]*,[ \t]*\w+)+)[ \t]*=[ \t]*[A-Za-z_][\w.]*\(")
+"""A pattern for a call with several results: `model, tokenizer = FastLanguageModel.from_pretrained(`."""
 INDEX = re.compile(r"\w+\[[\"'](?P<name>[\w.-]+)[\"']\][ \t]*=[ \t]*(?P<value>.+)")
 TYPED = re.compile(r"(?P<name>[A-Za-z]\w*)[ \t]*:[ \t]*(?P<type>[A-Za-z][\w.\[\], |]*?)[ \t]*=[ \t]*(?P<value>.+)")
-OBJECT = re.compile(r"\{(?P<inside>[^{}]*)\}")
+OBJECT = re.compile(r"\{(?P<inside>(?:[^{}]|\{[^{}]*\})*)\}")
 MEMBER = re.compile(r"[ \t]*[\"']?(?P<name>[A-Za-z][\w.-]*)[\"']?[ \t]*[:=][ \t]*"
-                    r"(?P<value>\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[^,\"'\[\]]+)(?:,|$)")  # fmt: skip
+                    r"(?P<value>\"[^\"]*\"|'[^']*'|\[[^\]]*\]|\{[^{}]*\}|[^,\"'\[\]{}]+)[ \t]*(?:,|$)")  # fmt: skip
 PAIR = re.compile(
     r"(?P<quote>[\"']?)(?P<name>[A-Za-z][\w.-]*(?:[ \t][\w.-]+){0,5})(?P=quote)[ \t]*"
     r"(?P<sign>:=|==|=>|->|<-|[=:]|[ \t](?:to|is|of)[ \t])[ \t]*(?P<value>\S.*)"
@@ -104,7 +107,7 @@ def settled(inside: Sequence[Diagnostic], source: Source, start: int, end: int) 
     moved = [Edit(Span(one.span.start - start, one.span.end - start), one.text) for one in edits]
     line = applied(source.text[start:end], moved)
     sentence = line.lstrip().startswith("train ")
-    before = "xpc 1\n" if sentence else BODY + heads(source.text, start)
+    before = "xpc 1\n" if sentence else body(method_of(source.text)) + heads(source.text, start)
     return not findings_of(before + line + "\n" + "}\n" * before.count("{\n"))
 
 
@@ -113,21 +116,30 @@ def _rewritten(found: Diagnostic, source: Source, start: int, end: int) -> Diagn
     variable = EXPORT.fullmatch(text)
     if variable is not None and meaning(variable["name"].lower(), exact=True) is not None:
         text = f"- {variable['name'].lower()} = {variable['value']}"
-    if not text or COMMAND.match(text):
+    command = COMMAND.match(text)
+    if command is not None and found.message != SHELL and command["variable"] is not None:
+        return evolve(found, message=SHELL, help=command_help(command), edits=())
+    if not text or command is not None:
         return None
     typed = source.text[start:end]
     first = start + len(typed) - len(typed.lstrip())
     span = Span(first, first + len(typed.strip()))
+    names = SEVERAL_NAMES.match(text)
+    if names is not None:
+        message = "a spec has no variables"
+        edits = (Edit(Span(first, first + names.end("names")), names["first"]),)
+        return evolve(found, message=message, help=f"write `{names['first']} = ...`", edits=edits)
     if RULE.fullmatch(text):
         return _without_line(found, source, text, Span(start, end))
-    before = BODY + heads(source.text, start)
+    top = body(method_of(source.text))
+    before = top + heads(source.text, start)
     if re.match("--?[A-Za-z]", text):
         options = flags_of(source.text, first, start + len(typed.rstrip(" \t\\")))
         return _advised(found, source, span, [option_rewritten(one, before) for one in options]) if options else None
     pairs = marked(text)
     if pairs is None:
-        return _in_words(found, source, text, span) if before == BODY else None
-    rewrites = [rewritten_in(before, one.name if one.value is None else f"{one.name}={one.value}") for one in pairs]
+        return _in_words(found, source, text, span) if before == top else None
+    rewrites = [option_rewritten(Option(span, one.name, one.value), before) for one in pairs]
     return _advised(found, source, span, rewrites)
 
 
@@ -245,6 +257,8 @@ def _bare(name: str) -> str:
 def _value(typed: str) -> str:
     """A value in xpc's notation, without the brackets and quotes of other notations."""
     text = typed.strip().rstrip(",;").strip()
+    if text.startswith("{") and ":" in text:
+        return text  # a mapping
     for one, other in AROUND:
         if text.startswith(one) and text.endswith(other) and len(text) > 2 and text[1] != "|":  # `<|im_end|>`
             text = text[len(one) : -len(other)].strip()

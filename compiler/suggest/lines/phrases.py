@@ -6,21 +6,27 @@ import re
 from collections.abc import Sequence
 
 from xpc.compiler.language import schema
-from xpc.compiler.suggest.converted_values import COUNTED, unit_of
+from xpc.compiler.suggest.converted_values import COUNTED, REPOSITORY, unit_of
 from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
-from xpc.compiler.suggest.pasted import as_value, rewritten
+from xpc.compiler.suggest.pasted import as_value
+from xpc.compiler.suggest.pasted_blocks import joined
+from xpc.compiler.suggest.rewriting import rewritten
 from xpc.grammar.record import mutable, record
 
 TOKENS = re.compile(
     r"\"[^\"\n]*\"|'[^'\n]*'|\[[^\]\n]*\]|[\w.-]+\([^()\n]*\)|:=|==|=>|->|<-|[,;&+=]|:(?=\s|$)"
     r"|[^\s,;&+=:\"'\[\]()]+(?::[^\s,;=:]+)*"
 )
+CLAUSE = re.compile(r"(\w+)(?:\(|$)")
 WORD = re.compile(r"[A-Za-z][\w./-]*")
 VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[\w.][\w.%+/-]*")
-EQUALS = ("=", ":", ":=", "==", "=>", "->", "<-", "of", "is", "to", "at", "equals", "as", "are")
+EQUALS = ("=", ":", ":=", "==", "=>", "->", "<-", "of", "is", "to", "at", "equals", "as", "are", "over", "for")
 """Signs and words between a name and its value."""
-EMPTY = (",", ";", "&", "+", "and", "a", "an", "the", "with", "using", "plus", "also", "use", "set", "by", "at", "my")
+EMPTY = (
+    ",", ";", "&", "+", "and", "a", "an", "the", "with", "using", "plus", "also", "use", "set", "by", "at", "my", "of",
+    "in", "enabled", "enable", "activated", "please", "then", "via", "new",
+)  # fmt: skip
 """Signs and words between two settings."""
 LONGEST_NAME = 5
 """The largest number of words of a name."""
@@ -31,6 +37,25 @@ TIMES = {"hour": "h", "hr": "h", "minute": "m", "min": "m", "day": "d", "second"
 COUNTS = ("step", "token", "row", "sample", "example", "sequence", "checkpoint", "layer", "gpu", "worker", "time")
 WORDS = ("name", "text", "path", "repository", "model", "names", "targets")
 """The kinds of settings that take any word."""
+AMONG = ("the", "a", "an", "first", "about", "around", "exactly", "only", "just")
+"""Words between a name and its value that mean nothing: `warmup over the first 100 steps`."""
+BETWEEN = (
+    "a",
+    "the",
+    "model",
+    "it",
+    "checkpoint",
+    "checkpoints",
+    "weights",
+    "metrics",
+    "loss",
+    "once",
+    "and",
+    "results",
+)
+"""Words between a clause and `every`: `save a checkpoint every 500 steps`."""
+LIMITS = (("at", "most"), ("up", "to"), ("a", "total", "of"), ("at", "maximum"), ("about",), ("max",), ("maximum",))
+"""Words before the length of a run."""
 REGULAR = {
     "eval": "eval", "evaluate": "eval", "evaluation": "eval", "evaluating": "eval", "validate": "eval",
     "validation": "eval", "save": "save", "saving": "save", "checkpoint": "save", "checkpoints": "save",
@@ -54,6 +79,8 @@ class Reader:
     words: Sequence[str]
     header: bool
     at: int = 0
+    clause: str = ""
+    """The clause of the last setting."""
 
     def word(self, ahead: int = 0) -> str:
         """The word `ahead` places after the current one; "" after the end."""
@@ -68,32 +95,63 @@ def phrases(text: str, header: bool) -> Phrases | None:
         return None
     reader, forms, length = Reader(words, header), list[str](), ""
     while reader.at < len(words):
-        if reader.word().lower() in EMPTY and not (reader.word() == "at" and reader.at == len(words) - 1):
+        library = reader.word() == "deepspeed" and reader.word(1).startswith("zero")
+        if library or reader.word().lower() in EMPTY:
             reader.at += 1
         elif not length and (found := _length(reader)):
             length = found
-        elif form := _regularly(reader) or _named(reader) or _after_its_value(reader) or _alone(reader):
+        elif form := next((form for step in STEPS if (form := step(reader))), ""):
             forms.append(form)
+            call = CLAUSE.match(form)
+            reader.clause = call[1] if call is not None and call[1] in schema.CLAUSES else ""
         else:
             return None
-    return Phrases(tuple(forms), length) if forms or length else None
+    return (
+        Phrases(tuple(joined([one for one in forms if not _is_implied(one, forms)])), length)
+        if forms or length
+        else None
+    )
+
+
+def _is_implied(form: str, forms: Sequence[str]) -> bool:
+    """Whether a clause without settings is also written with some: `lora` next to `lora(rank=8)`."""
+    return any(one.startswith(f"{form}(") for one in forms)
 
 
 def _length(reader: Reader) -> str:
-    """The length of the run: `for 3 epochs`, `500 steps`."""
+    """The length of the run: `for 3 epochs`, `for at most 500 steps`, `epochs: 3`."""
     after = int(reader.word() in ("for", "during"))
+    limit = next((one for one in LIMITS if tuple(map(reader.word, range(after, after + len(one)))) == one), ())
+    after += len(limit)
     amount = str(COUNTED.get(reader.word(after), reader.word(after)))
+    if amount.isdecimal() and reader.word(after + 1) == "," and re.fullmatch(r"\d{3}", reader.word(after + 2)):
+        amount, after = amount + reader.word(after + 2), after + 2  # `1,000 steps`
     unit = unit_of(reader.word(after + 1)) if amount.isdecimal() and reader.word(after + 1).isalpha() else None
-    if unit is None or (unit == "steps" and not after and reader.at):
+    if unit is not None and (unit == "epochs" or after or not reader.at):
+        reader.at += after + 2
+        return f"{amount} {unit[:-1] if amount == '1' else unit}"
+    named = unit_of(reader.word()) if reader.word().isidentifier() else None
+    sign = int(reader.word(1) in EQUALS)
+    if named is None or not reader.word(1 + sign).isdecimal() or (named == "steps" and not sign):
         return ""
-    reader.at += after + 2
-    return f"{amount} {unit[:-1] if amount == '1' else unit}"
+    amount = reader.word(1 + sign)
+    reader.at += 2 + sign
+    return f"{amount} {named[:-1] if amount == '1' else named}"
 
 
 def _regularly(reader: Reader) -> str:
-    """A regular event: `eval every 100 steps`."""
+    """A regular event, or the number of checkpoints: `save a checkpoint every 100 steps`, `keep the last 3`."""
     clause = REGULAR.get(reader.word().lower(), "")
     after = 1 + (reader.word(1) in (":", "="))
+    while clause and reader.word(after) in BETWEEN:
+        after += 1
+    if reader.word() == "keep":
+        while reader.word(after) in ("the", "last", "best", "newest", "only", "latest"):
+            after += 1
+        if reader.word(after).isdecimal() and reader.word(after + 1).rstrip("s") == "checkpoint":
+            kept = reader.word(after)
+            reader.at += after + 2
+            return f"save(keep={kept})"
     if not clause or reader.word(after) not in ("every", "each"):
         return ""
     count, unit = reader.word(after + 1), reader.word(after + 2).rstrip("s")
@@ -104,6 +162,20 @@ def _regularly(reader: Reader) -> str:
         return ""
     reader.at += after + 2 + (unit in ("step", "iteration", "iter", "update"))
     return f"{clause}(every={count})"
+
+
+def _to_the_hub(reader: Reader) -> str:
+    """An upload: `push it to me/model`, `push to the hub`."""
+    if reader.word() not in ("push", "upload", "publish"):
+        return ""
+    after = 1
+    while reader.word(after) in ("it", "the", "model", "adapter", "weights", "to", "hf", "huggingface"):
+        after += 1
+    named = reader.word(after)
+    if named != "hub" and not REPOSITORY.fullmatch(named):
+        return ""
+    reader.at += after + 1
+    return "hub" if named == "hub" else f"hub(name={named})"
 
 
 def _is_name(name: str) -> bool:
@@ -140,6 +212,8 @@ def _named(reader: Reader) -> str:
             reader.word(ahead) in ("set", "equal") and reader.word(ahead + 1) in EQUALS
         ):
             ahead += 1
+        while ahead > count and reader.word(ahead) in AMONG:
+            ahead += 1
         value, length = _value(reader, ahead)
         if not length or (value in ("and", "with") and ahead == count):
             continue
@@ -147,9 +221,15 @@ def _named(reader: Reader) -> str:
         plain = ahead == count and not re.match(r"[\d.\"\[]|true$|false$", value)
         if plain and not _takes(name, value):
             continue
-        form = rewritten(f"{name}={value}", reader.header).form
+        named_after = reader.word(ahead + length) in ("in", "for") and reader.word(ahead + length + 1)
+        clause = named_after or reader.clause
+        if f"{clause}.{name}" in schema.BY_PATH and name not in schema.outer_names():
+            typed = f"{clause}({name}={value})"  # `lora of rank 16`, `dropout 0.1 in lora`
+        else:
+            typed, named_after = f"{name}={value}", ""
+        form = rewritten(typed, reader.header).form
         if form is not None:
-            reader.at += ahead + length
+            reader.at += ahead + length + 2 * bool(named_after)
             return form
     return ""
 
@@ -181,6 +261,8 @@ def _after_its_value(reader: Reader) -> str:
 
 def _alone(reader: Reader) -> str:
     """A choice or a switch: `gradient checkpointing`, `cosine schedule`, `zero2`, `lora(rank=8)`."""
+    if re.fullmatch("4-?bits?", reader.word()) and reader.word(1) == "qlora":
+        reader.at += 1
     if "(" in reader.word():
         form = rewritten(reader.word(), reader.header).form or ""
         reader.at += bool(form)
@@ -202,3 +284,7 @@ def _alone(reader: Reader) -> str:
             reader.at += count
             return form
     return ""
+
+
+STEPS = (_regularly, _to_the_hub, _named, _after_its_value, _alone)
+"""What may stand in a text, in the order in which it is tried."""

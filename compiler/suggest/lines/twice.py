@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from xpc.compiler.language.schema import ADAPTERS, CLAUSES
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
@@ -19,6 +20,55 @@ NAME = re.compile(r"(\w+)[ \t]*=")
 def join_clauses(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Add an edit to each finding about a clause that is written twice as a call, with different settings."""
     return [_joined(one) if one.code == "XP103" else one for one in problems]
+
+
+def join_edits(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Join the edits of several lines that are settings of one clause: `lora_r: 8` and `lora_alpha: 16` become
+    `lora(rank=8, alpha=16)` in the first of these lines.
+    """
+    out = list(problems)
+    groups: dict[tuple[str, str], list[int]] = {}
+    for at, one in enumerate(out):
+        clause = _whole_line(one)
+        if clause and one.primary is not None:
+            groups.setdefault((one.primary.source.name, clause), []).append(at)
+    for (_, clause), numbers in groups.items():
+        calls = [CALL.fullmatch(out[at].edits[0].text) for at in numbers]
+        settings = [call["settings"] for call in calls if call is not None]
+        names = [name for one in settings for name in NAME.findall(one)]
+        if len(numbers) < 2 or len(set(names)) < len(names):
+            continue
+        form = f"{clause}({', '.join(settings)})" if settings else clause
+        for at in numbers:
+            first, edit = at == numbers[0], out[at].edits[0]
+            span = (
+                edit.span
+                if first
+                else Span(line_bounds(_text(out[at]), edit.span.start, edit.span.start)[0] - 1, edit.span.end)
+            )
+            help = f"write `{form}`" if first else f"leave the line out: `{form}` says it"
+            out[at] = evolve(out[at], help=help[:600], edits=(Edit(span, form if first else ""),))
+    return out
+
+
+def _text(found: Diagnostic) -> str:
+    assert found.primary is not None
+    return found.primary.source.text
+
+
+def _whole_line(found: Diagnostic) -> str:
+    """The clause of a finding's only edit, if this edit replaces a line outside of blocks. "" for any other finding."""
+    if len(found.edits) != 1 or found.primary is None or found.code[:3] not in ("XP0", "XP1"):
+        return ""
+    edit, text = found.edits[0], _text(found)
+    start, end = line_bounds(text, edit.span.start, edit.span.start)
+    if not start or text[start : edit.span.start].strip() or text[edit.span.end : end].strip():
+        return ""
+    call = CALL.fullmatch(edit.text)
+    name = edit.text if call is None else call["clause"]
+    if text.count("{", 0, start) != text.count("}", 0, start):
+        return ""
+    return name if name in ADAPTERS or (call is not None and name in CLAUSES) else ""
 
 
 def _joined(found: Diagnostic) -> Diagnostic:

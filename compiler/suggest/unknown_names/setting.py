@@ -18,7 +18,7 @@ from xpc.compiler.suggest.legal import ALREADY, AUTO, answer, example, leave_out
 from xpc.compiler.suggest.likeness import words
 from xpc.compiler.suggest.meaning import SAME, Meaning, choice, meaning
 from xpc.compiler.suggest.registry_names import YOUR_GPU
-from xpc.compiler.suggest.sentence import named_by_value, output_folder, sentence
+from xpc.compiler.suggest.sentence import method_of, named_by_value, output_folder, sentence
 from xpc.compiler.suggest.typed_form import clause_line, decided_value, typed
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in
 from xpc.grammar.record import evolve, record
@@ -181,7 +181,8 @@ def _length_in_tokens(case: Guessed) -> Meaning | None:
 def _loss_of_a_method(case: Guessed) -> Suggestion | None:
     """Handle a loss that only other methods have: `loss_type = dapo`."""
     methods = methods_with(case.text) if case.row.path == "method.loss" else []
-    if not methods or "sft" in methods or case.clause == "method":
+    written = method_of(case.unknown.label.source.text)
+    if not methods or "sft" in methods or case.clause == "method" or written in methods:
         return None
     form = f"loss={case.text}"
     return case.says(f"write `{form}`, which `method` {', '.join(methods[:3])} reads", f"did you mean `{form}`?")
@@ -305,6 +306,8 @@ def _of_another_method(case: Guessed) -> Suggestion | None:
     """Handle a setting that `method sft` does not read: `num_generations = 8`."""
     row = case.row
     if case.clause or not row.methods or "sft" in row.methods or row.path.startswith("method.rewards"):
+        return None
+    if method_of(case.unknown.label.source.text) in row.methods:
         return None
     form = typed(row, case.value)
     # a name with `kl`, such as `kl_loss_coef`, is meant for the methods of reinforcement learning

@@ -1,0 +1,89 @@
+"""Rewrite a text as a setting of a spec: put it into a spec and apply the suggested edits until it is legal."""
+
+from __future__ import annotations
+
+from xpc.compiler.language.convert import convert
+from xpc.compiler.language.expand import expand
+from xpc.compiler.language.kinds import BLOCK
+from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.language.values import InvalidValue
+from xpc.compiler.suggest.advisor import Suggestions
+from xpc.compiler.suggest.legal import answer
+from xpc.grammar.diagnostic import Diagnostic, applied
+from xpc.grammar.parse import parse
+from xpc.grammar.record import evolve, record
+from xpc.grammar.source import Source
+
+ROUNDS = 4
+"""The largest number of times that edits are applied and the result is checked again."""
+HEADER, BODY = "train m on d with ", "xpc 1\ntrain m on d\n"
+
+
+@record
+class Rewritten:
+    """A pasted option, rewritten as a setting: the text to type, and a help. The text is None if no setting corresponds
+    to the option.
+    """
+
+    form: str | None
+    help: str
+
+
+def rewritten(typed: str, header: bool, method: str = "") -> Rewritten:
+    """Rewrite a text as a setting of a spec's body or, with `header`, of its first line. `method` is the training
+    method of the spec, if it names one.
+    """
+    named = f"{method} " if method else ""
+    return rewritten_in(HEADER + named if header else body(method), typed)
+
+
+def body(method: str) -> str:
+    """The beginning of a spec with a training method, or without one."""
+    return f"xpc 1\ntrain m on d with {method}\n" if method else BODY
+
+
+def rewritten_in(before: str, typed: str) -> Rewritten:
+    """Rewrite a text as a setting: put the text into a spec, after the text `before`, and apply the suggested edits to
+    this spec until it is legal. If `before` opens blocks, the setting is one of the innermost block.
+    """
+    after = "\n" + "}\n" * before.count("{\n")
+    text, first = _apply_advice(before + typed + after, len(before), len(after))
+    if text is None:
+        return Rewritten(None, first)
+    form = text[len(before) : len(text) - len(after)]
+    return Rewritten(form, f"write `{form}`")
+
+
+def _apply_advice(text: str, start: int, rest: int) -> tuple[str | None, str]:
+    """Apply the suggested edits to a part of a text until it is legal; the part begins at `start`, and `rest` letters
+    follow it. Returns a pair: the legal text, or None if the edits do not make it legal; and the help of the first
+    finding.
+    """
+    first = ""
+    for _ in range(ROUNDS):
+        end = len(text) - rest
+        found = [one for one in findings_of(text) if one.primary is None or start <= one.primary.span.start <= end]
+        if not found:
+            return text, first
+        first = first or found[0].help or found[0].message
+        edits = {one.span: one for finding in found for one in finding.edits}
+        text = applied(text, edits.values())
+        if not edits:
+            break
+    return None, first
+
+
+def findings_of(text: str) -> list[Diagnostic]:
+    """Find the errors of a spec, but only those of the first kind that occurs: syntax errors, then errors about names,
+    then errors about values.
+    """
+    file, found = parse(Source("pasted.xp", text))
+    if found:
+        name = text.splitlines()[-1].rpartition(" with ")[2].partition("=")[0]
+        return [evolve(one, help=f"a setting is written `{name} = value`", edits=()) for one in found]
+    written = expand(file, advisor=Suggestions)
+    if written.problems:
+        return [*written.problems]
+    rows = ((BY_PATH[path], item) for path, item in written.items.items() if path in BY_PATH and path != "hardware")
+    values = (convert(row, item) for row, item in rows if row.kind is not BLOCK)
+    return [answer(one) for one in values if isinstance(one, InvalidValue)]
