@@ -10,6 +10,7 @@ from html import escape
 
 from xpc.compiler.preview.show import (
     NAMES,
+    TEMPLATE,
     common_tokens,
     counted,
     counts,
@@ -103,7 +104,7 @@ def _turns(one: Mapping[str, Any]) -> Iterator[str]:
         yield f"<p><s>{_prose(''.join(token[1] for token in one['cut']['start']))}</s></p>"
     for number, learned, part in stretches(one):
         if number != turn:
-            role = one["roles"][number] if 0 <= number < len(one["roles"]) else ""
+            role = TEMPLATE if number < 0 else one["roles"][number] if number < len(one["roles"]) else ""
             yield ("</p>" if opened else "") + f"<p><i>{text(role)}</i>"
             turn, opened = number, True
         prose = _prose("".join(token[1] for token in part))

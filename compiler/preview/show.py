@@ -34,6 +34,8 @@ CUT = 300
 """Of the text that truncation cuts off, at most this many characters are printed."""
 WIDTH = 116
 """Width of a line of tokens, in characters."""
+TEMPLATE = "chat template"
+"""The title of tokens before the first turn, such as a system prompt that the chat template writes by itself."""
 NAMES = {"text": "", "answer": "the answer", "chosen": "chosen", "rejected": "rejected", "prompt": "the prompt"}
 """The worker returns token sequences by name, such as `chosen`. For each name: the title that is printed above it."""
 QUANTILES = {"0.0": "shortest", "0.5": "median", "1.0": "longest"}
@@ -249,8 +251,8 @@ def _sequence(one: Mapping[str, Any], bears_loss: bool, paint: Paint, tokens: bo
     yield from _cut(one["cut"]["start"], "cut off before", complete)
     turn = None
     for number, learned, part in stretches(one):
-        if number != turn and len(one["roles"]) > 1 and number >= 0:
-            yield f"  {visible(_turn(one['turns'][number], bears_loss))}"
+        if number != turn and len(one["roles"]) > 1:
+            yield f"  {visible(_turn(opening(one) if number < 0 else one['turns'][number], bears_loss))}"
         turn = number
         mark = LEARN if learned else ""
         for line in shown_lines("".join(token[1] for token in part), complete):
@@ -262,6 +264,12 @@ def _sequence(one: Mapping[str, Any], bears_loss: bool, paint: Paint, tokens: bo
 
 def _painted(line: str, learned: bool, paint: Paint) -> str:
     return paint.help(line) if learned else line
+
+
+def opening(one: Mapping[str, Any]) -> dict[str, Any]:
+    """A turn for the tokens before the first turn of a sequence, which the chat template itself writes."""
+    learned = [token[2] for token in one["tokens"] if token[3] < 0]
+    return {"role": TEMPLATE, "tokens": len(learned), "learned": sum(learned), "cut": 0}
 
 
 def _turn(turn: Mapping[str, Any], bears_loss: bool) -> str:

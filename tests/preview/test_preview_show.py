@@ -32,6 +32,14 @@ def test_text_shows_turns_and_what_bears_loss() -> None:
     assert text(found(TALK)) == SHOWN
 
 
+def test_what_the_chat_template_writes_before_the_turns_has_its_own_title() -> None:
+    own = found(row(sequence("text", ("You are X.", 0, -1), ("<end>", 1, -1), *QUESTION, *ANSWER)))
+    shown = text(own).splitlines()
+    assert shown[1:3] == ["  chat template: 2 tokens, 1 bear loss", "         You are X."]
+    assert shown[4] == "  user: 4 tokens"
+    assert "<i>chat template</i>" in page(own, "run.xp")
+
+
 def test_tokens_have_ids_and_visible_spaces() -> None:
     shown = text(found(TALK), tokens=True)
     assert "100 <user> | 101 What·\\n | 102 ·is·it? | 103 <end>" in shown

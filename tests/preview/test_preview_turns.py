@@ -128,6 +128,20 @@ def test_turns_are_told_apart_if_a_template_writes_the_last_one_differently(
     assert [(one["severity"], one["help"]) for one in lost] == ([("note", "")] if name == "thinking" else [])
 
 
+@pytest.mark.parametrize("template", ["qwen2.5", "llama3.1", "vicuna", "chatml"])
+def test_what_a_template_writes_before_the_first_turn_belongs_to_no_turn(warm: Warm, template: str) -> None:
+    """Qwen2.5, Llama 3.1 and Vicuna begin conversations with a system prompt of their own, ChatML does not."""
+    row = {"messages": [ASK, GOOD]}
+    (one,) = first(warm, f"opening-{template}", row, DEFAULT, f"chat_template = {template}", seq=400)["sequences"]
+    before = "".join(text for _, text, _, turn in one["tokens"] if turn < 0)
+    question = "".join(text for _, text, _, turn in one["tokens"] if turn == 0)
+    own = {"qwen2.5": "created by Alibaba Cloud", "llama3.1": "Cutting Knowledge Date", "vicuna": "A chat between"}
+    assert own.get(template, "") in before
+    assert bool(before.strip()) is (template in own)
+    assert question.startswith({"vicuna": "USER: ", "llama3.1": "<|start_header_id|>user"}.get(template, "<|im_start|>user"))
+    assert one["turns"][0]["tokens"] == sum(turn == 0 for *_, turn in one["tokens"])
+
+
 @pytest.mark.parametrize(("question", "codes"), [("1+1?", ["XP594"]), ("1+1? /no_think", [])])
 def test_an_empty_block_of_reasoning_is_reported_unless_the_question_asks_for_it(
     warm: Warm, question: str, codes: list[str]

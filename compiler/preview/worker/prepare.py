@@ -160,8 +160,8 @@ def _shown(
     the sequences of its row.
     """
     texts = tokens.pieces(session.tokenizer, one.full, getattr(session.processor, "image_token_id", None))
-    roles, contents, starts = _turns(session, trainer, one, row, at)
-    turns = tokens.turns_of(texts, contents, starts)
+    roles, contents, starts, before = _turns(session, trainer, one, row, at)
+    turns = tokens.turns_of(texts, contents, starts, before)
     excluded = _excluded(session, row, at)
     read = verdicts.Read(session, one, texts, turns, roles, len(roles) > 1, session.bears_loss, excluded)
     kept = [[number, text, int(learned), turn] for number, text, learned, turn in zip(
@@ -191,26 +191,27 @@ def _excluded(session: Session, row: Mapping[str, Any], at: int) -> list[int]:
 
 def _turns(
     session: Session, trainer: Any, one: TokenSequence, row: Mapping[str, Any], at: int
-) -> tuple[list[str], list[str], list[str | None]]:
+) -> tuple[list[str], list[str], list[str | None], str]:
     """Return three lists with an entry for each turn of a sequence: the role, the content, and the rendered
     conversation up to the end of the turn. This last entry is None if the template cannot render the conversation up to
-    there.
+    there. The fourth value is the text that the template writes before the first turn.
     """
     talks = session.bundle.row_format().conversations(row)
     if talks:
         turns = talks[min(at, len(talks) - 1)]
         template = getattr(trainer, "chat_template", None)
         starts = tokens.beginnings(session.tokenizer, template, turns, row)
-        return [str(turn.get("role")) for turn in turns], [tokens.content_of(turn) for turn in turns], starts
+        before = tokens.opening(session.tokenizer, template, turns, row)
+        return [str(turn.get("role")) for turn in turns], [tokens.content_of(turn) for turn in turns], starts, before
     prompt = row.get("prompt")
     answer = row.get({"answer": "completion", "text": "completion"}.get(one.name, one.name))
     if isinstance(prompt, str) and isinstance(answer, str):
-        return ["prompt", "completion"], [prompt, answer], [prompt, prompt + answer]
+        return ["prompt", "completion"], [prompt, answer], [prompt, prompt + answer], ""
     if "input_ids" in row:  # the row is already tokenized
         text = "".join(tokens.pieces(session.tokenizer, one.full))
-        return ["text"], [text], [text]
+        return ["text"], [text], [text], ""
     text = next((row[name] for name in (one.name, "prompt", "text", "chosen") if isinstance(row.get(name), str)), "")
-    return ["prompt" if one.name == "prompt" else "text"], [text], [text]
+    return ["prompt" if one.name == "prompt" else "text"], [text], [text], ""
 
 
 def every(

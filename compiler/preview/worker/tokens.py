@@ -11,6 +11,8 @@ SPACE = "\u2581"
 """The character that stands for a space in SentencePiece tokens. Their decoder would drop a leading space."""
 OPENING = -1
 """The turn index of tokens before the first turn: a BOS token, tools, or a system prompt that the template adds."""
+ANSWER = "zQanswerqZ"
+"""The content of a made-up answer, which is searched for in its rendered text."""
 
 
 def pieces(tokenizer: Any, ids: Sequence[int], image: int | None = None) -> list[str]:
@@ -49,10 +51,13 @@ def _decoded(tokenizer: Any, ids: Sequence[int], names: Sequence[str], at: int) 
     return str(name), 1
 
 
-def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str | None]) -> list[int]:
+def turns_of(
+    texts: Sequence[str], contents: Sequence[str], starts: Sequence[str | None], before: str = ""
+) -> list[int]:
     """The index of the turn that each token belongs to, or `OPENING`.
 
-    `texts` are the texts of the tokens, and `contents` the contents of the turns. `starts` has, for each turn, the
+    `texts` are the texts of the tokens, and `contents` the contents of the turns. `before` is the text that the
+    template writes before the first turn (see `opening`). `starts` has, for each turn, the
     conversation rendered up to the end of the turn. This entry is None if the template cannot render the conversation
     up to there; the turn is then found by its content. A template may also write a turn in another way if it is the
     last one: Qwen3's drops the reasoning of earlier answers. Such a turn is found by its end.
@@ -66,11 +71,12 @@ def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str
         ends.append(location)
     if ends:
         ends[-1] = len(joined)
+    first = (_end_of(joined, before, 0) or 0) if before else 0
     out, at, turn = list[int](), 0, 0
     for text in texts:
         while turn < len(ends) - 1 and at >= ends[turn]:
             turn += 1
-        out.append(turn if ends else OPENING)
+        out.append(turn if ends and at >= first else OPENING)
         at += len(text)
     return out
 
@@ -120,15 +126,33 @@ def beginnings(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str
     """Render the conversation up to the end of each turn. If the template refuses such an incomplete conversation, the
     result for this turn is None.
     """
+    return [_rendered(tokenizer, template, turns[:many], row) for many in range(1, len(turns) + 1)]
+
+
+def opening(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> str:
+    """The text that the template writes before a user's first turn, such as Qwen2.5's own system prompt, or tools.
+
+    To find it, the turn is rendered a second time, after a made-up answer: the text that both renderings of the turn
+    share is the turn itself. "" if the conversation begins with another role, or if the template writes the first turn
+    differently.
+    """
+    if not turns or turns[0].get("role") != "user":
+        return ""
+    answered = [turns[0], {"role": "assistant", "content": ANSWER}]
+    texts = (_rendered(tokenizer, template, one, row) for one in (turns[:1], answered, [*answered, turns[0]]))
+    alone, once, twice = (text or "" for text in texts)
+    turn = twice.partition(ANSWER)[2].removeprefix(once.partition(ANSWER)[2])
+    return alone.removesuffix(turn) if turn and alone.endswith(turn) else ""
+
+
+def _rendered(
+    tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any]
+) -> str | None:
+    """The turns as the template writes them; None if it refuses them."""
     tools = row.get("tools")
     tools = json.loads(tools) if isinstance(tools, str) and tools else tools
     options = {**({"chat_template": template} if template else {}), **(row.get("chat_template_kwargs") or {})}
-    out: list[str | None] = []
-    for many in range(1, len(turns) + 1):
-        try:
-            out.append(
-                str(tokenizer.apply_chat_template(list(turns[:many]), tools=tools or None, tokenize=False, **options))
-            )
-        except Exception:  # a template may raise any exception for an incomplete conversation
-            out.append(None)
-    return out
+    try:
+        return str(tokenizer.apply_chat_template(list(turns), tools=tools or None, tokenize=False, **options))
+    except Exception:  # a template may raise any exception for an incomplete conversation
+        return None

@@ -8,6 +8,7 @@ from typing import Any
 from . import templates
 from .reading import TokenSequence
 from .session import Session
+from .tokens import OPENING
 
 EMPTY_THOUGHTS = re.compile(r"<(think(?:ing)?)>\s*</\1>")
 UNTHINKING = "/no_think"
@@ -101,6 +102,9 @@ def _wrong_turns(read: Read) -> Iterator[Verdict]:
     if not read.session.stated.get("assistant_only_loss") or not learned or all(read.one.learned):
         return
     help = "put {% generation %} marks around every answer of the chat template, and around nothing else"
+    if learned[OPENING] > 1:
+        what = "the text before the first turn bears loss, but `assistant_only` limits the loss to answers"
+        yield verdict("XP597", what, help)
     for turn, role in enumerate(read.roles):
         if role not in ANSWERING and learned[turn] > 1:  # one token may belong to the end of a turn and to the next one
             yield verdict(
