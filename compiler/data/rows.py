@@ -107,7 +107,8 @@ def conversational(source: DataSource) -> bool | None:
     first = next(iter(source.of_split(source.split)), source)
     found = survey(first)
     if found is not None and found.talks is not None:
-        return found.talks
+        # a rule reports a file that has none of the columns
+        return None if found.columns and {*columns(source)}.isdisjoint(found.columns) else found.talks
     if first.keys is not None:  # in a Parquet file, messages have nested keys, and texts have none
         names = _with_prompt(source)
         inside = any(key.partition("[]")[0] in names for key in first.keys if "[]" in key)
@@ -130,26 +131,27 @@ def column_shape(path: str, head: bytes, name: str) -> str | None:
     """The format of a file whose only column of interest is `name`, by the first row: `text` or the format of a chat.
     None if it is neither.
     """
-    if path.lower().endswith(".csv") or isinstance(_first_row(head).get(name), str):
+    if path.lower().endswith(".csv") or isinstance(first_row(head.decode("utf-8", "replace"))[0].get(name), str):
         return "text"
     return turn_columns(head).get(name)
 
 
-def _first_row(head: bytes) -> dict[str, object]:
-    """The first JSON row of a file, or an empty one if it cannot be read."""
-    text = head.decode("utf-8", "replace")
+def first_row(text: str) -> tuple[dict[str, object], int]:
+    """The first JSON row of the beginning of a file, and the offset at which the row ends. The row is empty if it
+    cannot be read.
+    """
     try:
-        row, _ = json.JSONDecoder().raw_decode(text, text.index("{"))
+        row, end = json.JSONDecoder().raw_decode(text, text.index("{"))
     except (ValueError, RecursionError):
-        return {}
-    return row if isinstance(row, dict) else {}
+        return {}, 0
+    return (row, end) if isinstance(row, dict) else ({}, 0)
 
 
 def turn_columns(head: bytes) -> dict[str, str]:
     """Map each column of the first JSON row that contains turns of a chat to its format, `messages` or
     `conversations`.
     """
-    row = _first_row(head)
+    row, _ = first_row(head.decode("utf-8", "replace"))
     first = {str(name): value[0] for name, value in row.items() if isinstance(value, list) and value}
     turns = {name: turn for name, turn in first.items() if isinstance(turn, dict)}
     shapes = (("messages", {"role", "content"}), ("conversations", {"from", "value"}))

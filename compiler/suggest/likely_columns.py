@@ -4,10 +4,11 @@ for a wrong spec.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from xpc.compiler import registry
-from xpc.compiler.data.rows import turn_columns
+from xpc.compiler.data.rows import first_row, turn_columns
 from xpc.compiler.data.shapes import SHAPES, of_text
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.spec.resources import DataSource
@@ -15,6 +16,13 @@ from xpc.compiler.suggest.tables import usual_columns
 
 SEPARATORS = {";": "`;`", "\t": "tabs", "|": "`|`"}
 """What programs write between the columns of a CSV file in place of commas, with the words for it."""
+
+TURN_KEYS = ({"role", "content"}, {"from", "value"})
+"""The keys of a turn, in each of the two forms that xpc reads."""
+SPEAKERS = ("user", "human", "assistant", "model", "bot", "gpt", "system")
+"""Usual names of speakers. An object with one of them as a value is a turn of a chat."""
+LIST_OF_OBJECTS = re.compile(r'"([^"\\]{1,80})"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*\{')
+"""Matches the name of a value in JSON that is a list of objects, up to the first object."""
 
 
 def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = None) -> str | None:
@@ -97,7 +105,40 @@ def unknown_columns(source: DataSource, columns: Sequence[str], method: str, sev
         return f"its columns are separated by {SEPARATORS[separator]}: separate them by commas"
     listed = f"its columns are {', '.join(columns[:8])}" if columns else "no column can be read from it"
     turns = turn_columns(head) if head else None
+    row, _ = first_row(head.decode("utf-8", "replace"))
+    if "messages" in METHODS[method].shapes and (others := _other_turns(row)):
+        return others
+    if within := rows_within(source.name, columns, head):
+        return within
     return f"{listed}; {_expected(method, columns, source.label.typed * several, turns)}"
+
+
+def rows_within(path: str, columns: Sequence[str], head: bytes) -> str:
+    """The help for a JSON file that is a single object with the rows in a list: `{"data": [...]}`. "" for another file.
+    `columns` are the names in the object, and `head` is the beginning of the file.
+    """
+    text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    row, end = first_row(text)
+    if not path.lower().endswith(".json") or not text.startswith("{") or (row and text[end:].strip()):
+        return ""
+    names = [one for one in LIST_OF_OBJECTS.findall(text) if one in columns]
+    if not names:
+        return ""
+    return f"the file is a single object, which is read as one row: write its list `{names[0]}` alone into the file"
+
+
+def _other_turns(row: Mapping[str, object]) -> str:
+    """The help for a row with turns of a chat that have other keys than xpc reads. "" if no column has such turns."""
+    for name, value in row.items():
+        turn = value[0] if isinstance(value, list) and value else None
+        speaks = isinstance(turn, dict) and any(
+            isinstance(one, str) and one.lower() in SPEAKERS for one in turn.values()
+        )
+        if isinstance(turn, dict) and speaks and not any(keys <= turn.keys() for keys in TURN_KEYS):
+            keys = " and ".join(f"`{str(key)[:40]}`" for key in [*turn][:3])
+            read = "rows have turns with `role` and `content`, or `from` and `value`"
+            return f"the turns of `{name[:40]}` have {keys}, and {read}"
+    return ""
 
 
 def _expected(method: str, columns: Iterable[str], ref: str, turns: Mapping[str, str] | None) -> str:

@@ -138,7 +138,9 @@ def test_what_a_template_writes_before_the_first_turn_belongs_to_no_turn(warm: W
     own = {"qwen2.5": "created by Alibaba Cloud", "llama3.1": "Cutting Knowledge Date", "vicuna": "A chat between"}
     assert own.get(template, "") in before
     assert bool(before.strip()) is (template in own)
-    assert question.startswith({"vicuna": "USER: ", "llama3.1": "<|start_header_id|>user"}.get(template, "<|im_start|>user"))
+    assert question.startswith(
+        {"vicuna": "USER: ", "llama3.1": "<|start_header_id|>user"}.get(template, "<|im_start|>user")
+    )
     assert one["turns"][0]["tokens"] == sum(turn == 0 for *_, turn in one["tokens"])
 
 

@@ -339,3 +339,38 @@ def test_an_unknown_model_gets_its_owner_or_the_model_that_it_copies(model: str,
 )
 def test_truncation_is_not_advised_as_padding(typed: str, help: str) -> None:
     assert (one(f"xpc 1\n{LINE}\nbatch({typed})\n", "XP101").help or "").startswith(help)
+
+
+ROW = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}'
+SPEAKERS = '{"talk": [{"speaker": "user", "text": "a"}, {"speaker": "bot", "text": "b"}]}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "words"),
+    [
+        (f'{{"version": 1, "data": [{ROW}]}}', "XP124", "write its list `data` alone into the file"),
+        # the file is longer than the part of it that is read to find the columns of the first row
+        (
+            f'{{"version": 1, "data": [{", ".join([ROW] * 20_000)}]}}',
+            "XP553",
+            "write its list `data` alone into the file",
+        ),
+        ('{"authors": ["a"], "data": {"a": 1}}', "XP124", "its columns are authors, data; rows have messages"),
+        (SPEAKERS, "XP124", "the turns of `talk` have `speaker` and `text`, and rows have turns with `role` and"),
+    ],
+)
+def test_rows_within_an_object_and_turns_with_other_keys_are_named(tmp_path, content, code, words):
+    (tmp_path / "rows.json").write_text(content)
+    found = checked('xpc 1\ntrain qwen2.5-3b on "rows.json" for 3 epochs\n', tmp_path).problems
+    assert [(one.code, words in one.help) for one in found if one.severity == ERROR] == [(code, True)]
+    # columns of no known format say nothing about the number of rows
+    assert code == "XP553" or "XP208" not in {one.code for one in found}
+
+
+@pytest.mark.parametrize("method", ["dpo", "kto"])
+def test_unknown_columns_are_the_only_finding_about_the_rows(tmp_path, method):
+    (tmp_path / "rows.jsonl").write_text('{"foo": "a", "bar": 1}\n' * 200)
+    text = f'xpc 1\ntrain qwen2.5-3b on "rows.jsonl" for 3 epochs\nmethod {method}\nmodel(chat_template=chatml)\n'
+    codes = {one.code for one in checked(text, tmp_path).problems}
+    assert "XP124" in codes
+    assert not codes & {"XP186", "XP558"}

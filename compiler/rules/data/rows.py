@@ -8,7 +8,7 @@ from math import ceil
 
 from xpc.compiler.data import rows
 from xpc.compiler.data.shapes import KEPT, SHAPES, WITH_IMAGES
-from xpc.compiler.files.workspace import DATA_FORMATS
+from xpc.compiler.files.workspace import DATA_FORMATS, HEAD
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.registry import multimodal
 from xpc.compiler.rules.core.conditions import any_of, counted_rows, written
@@ -64,19 +64,31 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
     """
     for source in spec.files:
         found = rows.survey(source)
-        if source.found is None or found is None or not found.rows:
-            continue
+        if found is None or not found.rows or (source.found is None and "data" in spec.wrong):
+            continue  # XP124 reports columns of no known format
+        there = source.found or found.columns  # the first row may be too long for xpc to know its columns earlier
         context = () if source.context is None or source.wording is not None else (source.context,)
         for name in (*rows.columns(source), *context):
-            if name in source.found or name in found.columns:
+            if name in there or name in found.columns:
                 continue
             yield Finding(
                 source.label,
                 f"`{source.name[:80]}` has no column `{name}`",
-                f"its columns are {', '.join(source.found[:8])}; name them with `columns`, or write another `format`",
+                (found.rows == 1 and _within(source, there))
+                or f"its columns are {', '.join(there[:8])}; name them with `columns`, or write another `format`",
                 (spec.label("data.format", "the shape"),),
             )
             break
+
+
+def _within(source: DataSource, columns: tuple[str, ...]) -> str:
+    """The help for a file that is a single object with a list of rows; "" for another file."""
+    if source.content is None:
+        return ""
+    # imported only here, because only a wrong spec needs it
+    from xpc.compiler.suggest.likely_columns import rows_within
+
+    return rows_within(source.name, columns, source.content[:HEAD])
 
 
 @rule("XP554", "row-of-another-shape")
