@@ -19,7 +19,7 @@ LOST = "\ufffd"
 
 
 def damage(values: Sequence[object]) -> set[str]:
-    """The kinds of damage in the texts of a row: `mojibake`, `entities`, `escaped_lines`, `lost`."""
+    """The kinds of damage in the texts of a row: `mojibake`, `entities`, `escaped_lines`, `lost`, `zero`."""
     found: set[str] = set()
     for _, _, text in texts(values):
         if not text.isascii():
@@ -31,6 +31,8 @@ def damage(values: Sequence[object]) -> set[str]:
             found.add("entities")
         if "\\n" in text and "\n" not in text and ESCAPED_LINE.search(text):
             found.add("escaped_lines")
+        if "\0" in text:
+            found.add("zero")
     return found
 
 

@@ -171,7 +171,8 @@ def _part(value: object, kind: str, number: int, roles: Counts, found: set[str])
             found.add(kind)
         return str(value)
     more, same = _turns(value, number, roles, whole=False)
-    found |= more - {"unanswered"}
+    # the other part may have the answers, and the calls that results name
+    found |= more - {"unanswered", "nothing_trained", "unknown_call_id"}
     return tuple(same)
 
 

@@ -37,7 +37,10 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
     - `listed_reasoning`: a turn's field of reasoning contains a list or an object instead of a text
     - `inline_reasoning`, `early_inline_reasoning`: like `reasoning` and `early_reasoning`, but the reasoning is in the
       content, between <think> and </think>
+    - `repeated_call_id`: two calls of one turn have the same id; `unknown_call_id`: a tool's result names a call that
+      no turn before it has
     - `tool`, `developer`: a turn with this role
+    - `nothing_trained`: every answer is marked as not learned
     - `untrained`: a turn that is marked as not learned; `turn_weight`: an answer with a `weight` other than 0 and 1
     - `turn_key:NAME`: a turn with an ignored key whose name promises to decide whether the turn is learned
     - `unread_key:NAME`: a turn with another key, which only a chat template can read
@@ -57,6 +60,11 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
             found.add("listed_reasoning")
         found.update(_calls(turn, content))
         found.update(_marks(role, turn))
+    answers = [turn for role, turn, _ in turns if role == "assistant"]
+    if "untrained" in found and answers and all("untrained" in _marks("assistant", turn) for turn in answers):
+        found.add("nothing_trained")
+    if "tool_calls" in found:
+        found |= _call_ids(turns)
     return {one.replace("early_reasoning_twice", "reasoning_twice") for one in found}
 
 
@@ -84,6 +92,21 @@ def _calls(turn: Mapping[str, object], content: object) -> Iterator[str]:
     if visible(content) or isinstance(content, list):
         yield "text_with_call"
     yield from {kind for kind in map(_wrong_call, calls) if kind is not None}
+
+
+def _call_ids(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[str]:
+    """The faults of the ids of calls and of results in a conversation, as names of `structure`'s list."""
+    found, known = set[str](), set[object]()
+    for _, turn, _ in turns:
+        ids = [one.get("id") for one in _calls_of(turn) if isinstance(one, dict)]
+        ids = [one for one in ids if isinstance(one, str) and one]
+        if len(set(ids)) < len(ids):
+            found.add("repeated_call_id")
+        known.update(ids)
+        answered = turn.get("tool_call_id")
+        if known and isinstance(answered, str) and answered and answered not in known:
+            found.add("unknown_call_id")
+    return found
 
 
 def _calls_of(turn: Mapping[str, object]) -> list[object]:

@@ -364,7 +364,9 @@ def test_output_heads_are_those_of_the_stack(name, tmp_path):
 @pytest.mark.parametrize("mark", [0, False, "0", "false", "False", ""])
 def test_a_turn_may_say_in_text_that_it_is_not_learned(mark: object) -> None:
     turn = {"role": "assistant", "content": "5", "weight": mark}
-    assert structure.structure([("assistant", turn, "5")]) == {"untrained"}
+    assert structure.structure([("assistant", turn, "5")]) == {"untrained", "nothing_trained"}
+    answered = ("assistant", {"role": "assistant", "content": "4"}, "4")
+    assert structure.structure([("assistant", turn, "5"), answered]) == {"untrained"}
     assert message_fields.untrained(turn)
 
 

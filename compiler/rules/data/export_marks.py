@@ -307,16 +307,25 @@ CALLS = {
         "a tool's result right after a question, without a call",
         "add the assistant's turn with the call, or leave the result out",
     ),
+    "repeated_call_id": (
+        "two calls with the same `id` in one turn",
+        "give each call its own id, and each result the id of its call",
+    ),
+    "unknown_call_id": (
+        "a tool's result whose `tool_call_id` is not the id of a call before it",
+        "write the id of the call that the result answers",
+    ),
 }
 
 
 @rule("XP189", "calls-and-tools-differ", "warning")
 def calls_and_tools(spec: Spec) -> Iterator[Finding]:
-    """A turn should not contain the same tool call twice, and a call should come before its result. In rows with a
+    """A turn should not contain the same tool call twice, and a call should come before its result. If calls have ids,
+    the calls of a turn should have different ones, and a result should name the id of a call before it. In rows with a
     column `tools`, a call should name one of these tools. With `data(omit=[tool_calls])`, calls are not checked.
 
     Why it is bad: the model learns to call functions that it was not given, to write each call twice, or to get results
-    of calls that it has not made.
+    of calls that it has not made. A result with a wrong id stands after another call than the one that it answers.
 
     Without this rule: nothing is reported.
 

@@ -202,8 +202,8 @@ def masks_answers(spec: Spec) -> bool:
 def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
     """Rows in which a turn is marked as not to be learned need `method sft(assistant_only)`. The marks are a `weight`
     of 0, a `train`, `train_turn`, `training` or `loss` of false, or a `mask` or `masked` of true. With
-    `assistant_only`, marked answers of a conversation are left out of the loss. Without it, the marks are not read, and
-    no single turn can be left out.
+    `assistant_only`, marked answers of a conversation are left out of the loss, but not all answers of a conversation
+    can be marked. Without it, the marks are not read, and no single turn can be left out.
 
     Why it is bad: a wrong answer would be learned, although its row says that it must not be.
 
@@ -215,6 +215,14 @@ def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
         found = rows.survey(source)
         one = None if found is None else found.tallies.get("untrained")
         masked = spec.flag("method.assistant_only") and source.shape in LEARNED_TURNS
+        nothing = None if found is None else found.tallies.get("nothing_trained")
+        if found is not None and nothing is not None and masked:
+            yield Finding(
+                source.label,
+                f"{have(nothing, found, source)} no answer that is to be learned: each has a `weight` of 0, or a "
+                "`train` of false",
+                "leave such rows out of the data",
+            )
         if found is None or one is None or masked or spec.method.shapes[0] == "prompt":
             continue
         able = masks_answers(spec) and source.shape in LEARNED_TURNS

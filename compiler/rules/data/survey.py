@@ -267,6 +267,10 @@ DAMAGED = {
         "a text with U+FFFD, or one that ends within a character",
         "make the file again from its source: these characters are lost",
     ),
+    "zero": (
+        "a text with the character U+0000, which UTF-16 or binary data has when it is read as UTF-8",
+        "make the file again as UTF-8, or remove the character, for example with Python's `text.replace('\\0', '')`",
+    ),
 }
 """For each kind of damage to a text: the words for a damaged text in messages, and the help."""
 FEW_DAMAGED = 0.01
@@ -277,10 +281,10 @@ ones.
 
 @rule("XP178", "damaged-text", "warning")
 def damaged_text(spec: Spec) -> Iterator[Finding]:
-    """The texts of rows should not be damaged, for example by a wrong encoding. xpc looks for UTF-8 that was decoded by
-    another encoding, such as `Ã©` for `é`, for HTML entities in a text without tags, for a backslash and an n in place
-    of newlines, and for U+FFFD, which stands for lost characters. If less than 1 % of the rows are damaged, the finding
-    is a note.
+    """The texts of rows should not be damaged, for example by a wrong encoding. xpc looks for UTF-8 that was
+    decoded by another encoding, such as `Ã©` for `é`, for HTML entities in a text without tags, for a backslash and
+    an n in place of newlines, for U+FFFD, which stands for lost characters, and for U+0000. If less than 1 % of the
+    rows are damaged, the finding is a note.
 
     Why it is bad: the model learns to write such texts.
 

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 from ...core.errors import RunError
 from .turn_names import CALL_KEYS, CALLERS
 
+SCHEMAS = ("input_schema", "inputSchema")
+"""What Anthropic's API and MCP call the `parameters` of a tool."""
+
 
 def has_callers(column: Any) -> bool:
     """Whether any turn in a column of conversations is from a speaker in `CALLERS`, whose turns are tool calls."""
@@ -43,8 +46,9 @@ def from_caller(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
 def described_tools(tools: Any, where: str) -> Any:
     """The tools of a row (a list, or its JSON text), each in OpenAI's form: `{"type": "function", "function": {...}}`.
 
-    Rows of ShareGPT and OpenAI's older `functions` have only the inner object, which a template would write without the
-    outer one. Raises RunError for a text that is not JSON, and for anything but a list of tools.
+    Rows of ShareGPT and OpenAI's older `functions` have only the inner object, which a template would write without
+    the outer one. OpenAI's newer API puts `type` into it, and Anthropic's and MCP call the parameters
+    `input_schema`. Raises RunError for a text that is not JSON, and for anything but a list of tools.
     """
     try:
         read = json.loads(tools) if isinstance(tools, str) else tools
@@ -52,8 +56,20 @@ def described_tools(tools: Any, where: str) -> Any:
         raise RunError(f"{where}: the tools are not JSON: {str(error)[:60]}") from error
     if not isinstance(read, list) or not all(map(_is_tool, read)):
         raise RunError(f"{where}: the tools are not a list of objects that each have a name: {str(tools)[:40]}")
-    bare = [isinstance(one, dict) and "name" in one and not one.keys() & {"type", "function"} for one in read]
-    return [{"type": "function", "function": one} if alone else one for one, alone in zip(read, bare, strict=True)]
+    return [_in_openai_form(one) for one in read]
+
+
+def _in_openai_form(tool: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(tool.get("function"), dict):
+        return tool if "type" in tool else {"type": "function", **tool}
+    other = any(isinstance(tool.get(key), dict) for key in SCHEMAS)
+    if "name" not in tool or not (other or tool.get("type", "function") == "function"):
+        return tool
+    inner = {key: value for key, value in tool.items() if key != "type"}
+    for key in SCHEMAS:
+        if isinstance(inner.get(key), dict) and "parameters" not in inner:
+            inner = {"parameters" if name == key else name: value for name, value in inner.items()}
+    return {"type": "function", "function": inner}
 
 
 def _is_tool(tool: Any) -> bool:

@@ -27,7 +27,7 @@ PASSED = ("id", "index", "type", "tool_call_id", "content", "tool_calls", "funct
 PHRASES = {
     "weight": "an answer with a weight other than 0 and 1, which counts as 1",
     "key": "a key of a turn that is not read, although it seems to say whether the turn is learned",
-    "unread": "a key of a turn that the chat template does not read, so that its value is not learned",
+    "unread": "a key or a column that the chat template does not read, so that its value is not learned",
     "special": "a text that contains a special token; the model reads it as this token",
     "turn": "an answer that contains turns of other roles than the assistant, and these turns are learned, too; "
     "`method sft(assistant_only)` does not learn them, and the other methods need one answer to each prompt",
@@ -83,7 +83,9 @@ def _unread(turns: list[dict[str, Any]], number: int, fields: Mapping[str, Any],
             texts = [_rendered(tokenizer, rows) for rows in (turns, [*turns[:number], less, *turns[number + 1 :]])]
             if texts[0] != texts[1]:
                 continue
-        yield repr(key[:40])
+        # `message_fields` stores the row's column in the first turn if the conversation has its own system prompt
+        other = key == "system" and turns[number]["role"] == "system"
+        yield "a system prompt, in place of the row's column 'system'" if other else repr(key[:40])
 
 
 def _rendered(tokenizer: Any, turns: list[dict[str, Any]]) -> str:

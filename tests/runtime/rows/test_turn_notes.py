@@ -122,7 +122,8 @@ def test_a_second_system_prompt_is_reported(own: str | None) -> None:
     source = {"id": None, "path": "rows.jsonl", "columns": None, "shape": "messages"}
     made = message_fields._read(chat.to_row, (), False, source, row, 0, system=row["system"])
     found = list(turn_notes.notes(made, tokenizer=SimpleNamespace(chat_template="{{ messages }}")))
-    assert found == ([("unread", "turn 0 (system) of messages has 'system'")] if own == "Be polite." else [])
+    other = "turn 0 (system) of messages has a system prompt, in place of the row's column 'system'"
+    assert found == ([("unread", other)] if own == "Be polite." else [])
 
 
 def test_reasoning_in_two_places() -> None:
@@ -171,6 +172,21 @@ def test_a_tool_alone_is_a_function(form: Any) -> None:
     tool, described = {"name": "add", "parameters": {}}, {"type": "function", "function": {"name": "add"}}
     made = call_forms.described_tools(form([tool, described]), "row 0")
     assert made == [{"type": "function", "function": tool}, described]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"name": "add", "input_schema": {"type": "object"}},  # Anthropic
+        {"type": "custom", "name": "add", "input_schema": {"type": "object"}},
+        {"name": "add", "inputSchema": {"type": "object"}},  # MCP
+        {"type": "function", "name": "add", "parameters": {"type": "object"}},  # OpenAI's API of responses
+    ],
+)
+def test_tools_of_other_interfaces_get_the_form_of_openai(written: dict[str, Any]) -> None:
+    made = call_forms.described_tools([written], "row 0")
+    assert made == [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
+    assert call_forms.described_tools(made, "row 0") == made
 
 
 def test_tools_that_are_no_json_are_refused() -> None:
