@@ -57,8 +57,12 @@ def in_one_round(
     if source is None:
         return tuple(found)
     edits: list[Edit] = [edit for one in mistakes for edit in one.edits]
-    after = findings(applied(source.text, edits))
-    remaining = {(one.code, one.message) for one in after}
+    text = applied(source.text, edits)
+    after = findings(text)
+    further = [edit for one in causes(after, name) for edit in one.edits]
+    # `atn flash2` becomes `attn flash2`, which sets nothing yet; its edit `attn=flash2` does
+    last = findings(applied(text, further)) if further else after
+    remaining = {(one.code, one.message) for one in last}
     own = set(mistakes)
     kept = [one for one in found if one in own or one.code == MORE or (one.code, one.message) in remaining]
     known = {(one.code, one.message) for one in found}

@@ -110,6 +110,8 @@ def test_a_misspelt_name_is_one_finding_in_every_spec():
         ("batch { packing }\nmodle(attn=flash2)", "XP101"),
         ("batch { packing }\nmodel(att=flash2)", "XP101"),
         ("batch { packing }\nmodel(attn=falsh2)", "XP106"),
+        ("batch {\n  packing\n}\natn flash2", "XP101"),
+        ("batch {\n  packing\n}\nattention flash2", "XP101"),
         ("mehtod dpo {\n  beta = 0.1\n}", "XP101"),
         ("swep {\n  lr = [1e-5, 2e-5]\n}", "XP101"),
         ("precision bf61\nhardware 8 x v100-32gb", "XP106"),
