@@ -35,12 +35,20 @@ def checker(
     bundle.arguments.update(arguments)
     feature, found = Idle(), []
     args = SimpleNamespace(get_warmup_steps=lambda steps: warmup)
-    feature.before_first_step(bundle, SimpleNamespace(args=args, state=SimpleNamespace(max_steps=last)))
+    state = SimpleNamespace(max_steps=last, global_step=0)
+    feature.before_first_step(bundle, SimpleNamespace(args=args, state=state, model=Weights()))
     for number, one in enumerate(events):
         before = feature.reported
         feature.log_words(bundle, {"step": number + 1, **one})
         found += [number] if feature.reported and not before else []
     return found
+
+
+class Weights:
+    """A model without trained weights."""
+
+    def parameters(self) -> list[Any]:
+        return []
 
 
 def varied(count: int, **same: Any) -> list[dict[str, Any]]:
@@ -76,6 +84,9 @@ def test_each_idle_run_is_reported_once_with_its_cause(
 def test_a_short_run_is_judged_at_its_end(tmp_path: Path) -> None:
     assert checker(tmp_path, varied(5, grad_norm=0.0), last=5) == [4]
     assert checker(tmp_path, varied(FEWEST - 1, grad_norm=0.0), last=FEWEST - 1) == []
+    two = [{**LEARNS, "frac_reward_zero_std": 1.0, "step": step} for step in (10, 15)]
+    assert checker(tmp_path, two, last=15) == [1]
+    assert checker(tmp_path, two, last=15, warmup=10) == []
 
 
 @pytest.mark.slow
@@ -87,3 +98,27 @@ def test_a_run_that_learns_is_not_reported(tmp_path: Path) -> None:
     # an on-policy loss is always near 0, also in a run that learns
     assert checker(tmp_path, varied(50, loss=0.0, reward_std=0.2), generates=True) == []
     assert checker(tmp_path, varied(50, **{"completions/clipped_ratio": 1.0}), mask_truncated_completions=False) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [0.0, 1e-12, 1e-3])
+def test_weights_that_stay_the_same_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rate: float
+) -> None:
+    """In bf16, a step of 1e-12 is rounded away. A run whose weights changed in the first window is not checked again."""
+    import torch
+
+    model = torch.nn.Linear(64, 64, dtype=torch.bfloat16)
+    torch.nn.init.constant_(model.weight, 0.02)
+    torch.nn.init.constant_(model.bias, 0.02)
+    bundle = read(write(tempfile.mkdtemp(dir=tmp_path), plan("tiny", [source("d.jsonl")])))
+    bundle.run["idle"], bundle.plan["method"]["generates"] = "warn", False
+    feature, state = Idle(), SimpleNamespace(max_steps=1000, global_step=0)
+    args = SimpleNamespace(get_warmup_steps=lambda steps: 0)
+    feature.before_first_step(bundle, SimpleNamespace(args=args, state=state, model=model))
+    for number, one in enumerate(varied(4 * WINDOW)):
+        with torch.no_grad():
+            model.bias[7] += rate if number < WINDOW else 0
+        feature.log_words(bundle, {**one, "step": number + 1})
+    assert feature.reported == (rate < 1e-6)
+    assert ("the weights stayed the same" in capsys.readouterr().out) == (rate < 1e-6)

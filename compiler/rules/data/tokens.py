@@ -26,11 +26,14 @@ PASSED = (
 ENDS = re.compile(r"end|eo[mst]|</s>|<turn\|>")
 """Matches tokens that end a turn: `<|im_end|>`, `<|eot_id|>`, and `<turn|>` of Gemma 4."""
 
+BEGINS = re.compile(r"start|begin")
+"""Matches tokens that begin a turn, such as `<|im_start|>`."""
+
 
 @rule("XP513", "end-token-never-seen", "warning")
 def end_token(spec: Spec) -> Iterator[Finding]:
     """The chat template should end a turn with the tokenizer's end token; otherwise no row of a conversation contains
-    that token. For a local model, this rule reads the end token from tokenizer_config.json. For a registered base
+    that token there. For a local model, this rule reads the end token from tokenizer_config.json. For a registered base
     model, xpc knows the end token, and the rule applies if a local file has conversations.
 
     Why it is bad: the model never learns to write the token at which a server ends the answer.
@@ -50,7 +53,7 @@ def end_token(spec: Spec) -> Iterator[Finding]:
     if text is None and spec.model.chat and spec.model.path is None:
         own = templates.native(spec.model.name) or ("chatml" if spec.model.name.startswith("qwen1.5-") else None)
         text = None if own is None else templates.text(own).decode()
-    if not text or eos in text or "eos_token" in text:
+    if not text or "eos_token" in text or (eos in text and not BEGINS.search(eos)):
         return
     if rows.all_texts(spec.data):
         return
@@ -63,8 +66,9 @@ def end_token(spec: Spec) -> Iterator[Finding]:
     more = f'eos = "{token}"'
     if stated is not None:
         yield Finding(
-            spec.location("model.eos", "in no row"),
-            f"the chat template never writes `{eos[:40]}`, the end token that the spec states",
+            spec.location("model.eos", "ends no turn" if eos in text else "in no row"),
+            f"the chat template {'begins a turn with' if eos in text else 'never writes'} `{eos[:40]}`, the end token "
+            "that the spec states",
             f'write `eos = "{token}"`, if turns end with it' if token else "name the token that ends a turn",
             (location if spec.written("model.chat_template") else spec.model.label,),
             replace=more if token else None,

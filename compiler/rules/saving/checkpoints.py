@@ -169,17 +169,22 @@ def _unsuitable(path: str) -> str:
 
 @rule("XP659", "save-over-a-file")
 def save_over_a_file(spec: Spec) -> Iterator[Finding]:
-    """The folder that `save` names must not have the same path as a file that the spec reads.
+    """The folder that `save` names must not have the same path as a file of the data, the trained model or the adapter
+    that the run continues.
 
-    Why it is bad: a folder cannot be created where a file is.
+    Why it is bad: a folder cannot be created where a file is, and a run would overwrite the model that it reads.
 
-    Without this rule: FileExistsError when the run creates its output folder, after the bundle is submitted.
+    Without this rule: the run stops when it creates its output folder, after the bundle is submitted: FileExistsError,
+    or "is not empty and contains no run of a bundle".
 
     Source: the runtime's `output_folder.py`.
     """
     location = posixpath.normpath(spec.text("save"))
-    if any(source.path is not None and posixpath.normpath(source.path) == location for source in spec.sources):
-        yield Finding(spec.location("save"), f"`{location[:60]}` is a file of the data", 'write `save "out/NAME"`')
+    read = {source.path: "a file of the data" for source in spec.sources}
+    read |= {spec.model.path: "the trained model", spec.get("lora.from"): "the adapter that the run continues"}
+    for path, kind in read.items():
+        if isinstance(path, str) and posixpath.normpath(path) == location:
+            yield Finding(spec.location("save"), f"`{location[:60]}` is {kind}", 'write `save "out/NAME"`')
 
 
 @rule("XP706", "save-place")

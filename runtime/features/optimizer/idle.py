@@ -8,9 +8,11 @@ from ...core.feature import Bundle, Feature
 
 WINDOW, FEWEST = 10, 3
 """The number of logged steps after the warm-up that are checked together. A shorter run is checked at its end if it has
-3."""
+3, or 2 that cover 10 steps."""
 NO_RATE = 1e-15
 """A learning rate below this number changes no float32 weight."""
+NO_CHANGE = 1e-9
+"""Ten steps of AdamW at a rate of 1e-8 change weights by 1e-7 of their norm or more, also in bf16."""
 
 
 class Idle(Feature):
@@ -20,19 +22,31 @@ class Idle(Feature):
         self.warmup = self.last = 0
         self.rate, self.reported = 0.0, False
         self.window: list[Mapping[str, Any]] = []
+        self.before = 0
+        self.trainer: Any = None
+        self.start: list[Any] = []
 
     def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
-        """Record at which step the warm-up ends, and which step is the last one."""
+        """Record at which step the warm-up ends, which step is the last one, and a sample of the trained weights.
+
+        A resumed run is not compared with a sample: if it has only the last steps of a schedule, its weights may stay
+        the same in bf16.
+        """
         self.last = trainer.state.max_steps
         self.warmup = trainer.args.get_warmup_steps(self.last)
+        if trainer.state.global_step == 0:
+            self.trainer, self.start = trainer, sample(trainer.model)
 
     def log_words(self, bundle: Bundle, event: Mapping[str, Any]) -> list[str]:
         """Check the last logged steps; print a warning if nothing is learned. Raises RunError with `idle = stop`."""
         self.rate = max(self.rate, event.get("lr") or 0.0)
         if self.reported or event["step"] <= self.warmup:
+            self.before = event["step"]
             return []
         self.window = [*self.window, event][-WINDOW:]
-        if len(self.window) < (FEWEST if event["step"] == self.last else WINDOW):
+        count, steps = len(self.window), event["step"] - self.before
+        ends = event["step"] == self.last and (count >= FEWEST or (count > 1 and steps >= WINDOW))
+        if count < WINDOW and not ends:
             return []
         if (cause := self._cause(bundle)) is not None:
             self.reported = True
@@ -59,8 +73,41 @@ class Idle(Feature):
         losses = {one["loss"] for one in self.window if "loss" in one}
         if len(losses) == 1 and losses != {0} and not method["generates"]:
             return f"the loss was {losses.pop():.4f}; check `optimizer.lr`, clipping and what is frozen"
-        return None
+        unchanged = "and before, the weights stayed the same; raise `optimizer.lr` or `optimizer.clip`"
+        return unchanged if self._unchanged() else None
+
+    def _unchanged(self) -> bool:
+        """Whether the sampled weights are nearly the same as before the first step: the norm of their change is below
+        `NO_CHANGE` of their norm. Only the first window is compared.
+        """
+        if not self.start:
+            return False
+        start, self.start = self.start, []
+        now, self.trainer = sample(self.trainer.model), None
+        if [one.shape for one in now] != [one.shape for one in start]:
+            return False
+        change = sum(float((one.double() - old.double()).square().sum()) for one, old in zip(now, start))
+        size = sum(float(old.double().square().sum()) for old in start)
+        return change <= NO_CHANGE**2 * size
 
     def _always(self, name: str, value: float) -> bool:
         """Whether a metric had the value ``value`` at each step of the window."""
         return all(one.get(name) == value for one in self.window)
+
+
+def sample(model: Any) -> list[Any]:
+    """Up to 2**20 elements of the trained weights (more, if there are over 1,024 tensors), on the CPU: of each tensor,
+    elements at equal distances. Of a sharded weight, these are elements of this process's shard.
+    """
+    weights = [_local(one) for one in model.parameters() if one.requires_grad]
+    weights = [one.detach().reshape(-1) for one in weights if one is not None and one.numel()]
+    each = max(1024, 2**20 // max(1, len(weights)))
+    return [one[:: max(1, one.numel() // each)].cpu().clone() for one in weights]
+
+
+def _local(weight: Any) -> Any:
+    """The part of a weight that this process has; None if DeepSpeed has moved it to a disk."""
+    shard = getattr(weight, "ds_tensor", weight)
+    if getattr(getattr(shard, "status", None), "name", "AVAILABLE") != "AVAILABLE":
+        return None
+    return shard.to_local() if hasattr(shard, "to_local") else shard

@@ -143,3 +143,11 @@ def test_every_range_has_a_case_and_its_usual_value_is_inside() -> None:
         assert number is not None
         value = float(number[0].rstrip("%")) / (100 if number[0].endswith("%") else 1)
         assert one.low <= value <= one.high, one
+
+
+def test_betas_in_the_wrong_order_are_suggested_without_rounding() -> None:
+    """0.99999999 must not become 1, which is not a decay rate."""
+    found = checked(f"xpc 1\n{SFT}\noptimizer adamw(betas=[0.99999999, 0.999])\n").problems
+    assert [one.help for one in found if one.code == "XP586"] == [
+        "write `betas = [0.999, 0.99999999]`, or silence the warning with the reason"
+    ]
