@@ -21,6 +21,8 @@ DECAYED_BEFORE = re.compile(r"(?:^|[._])norm\.weight$")
 """Parts of the names of norms to which transformers before 4.53 applies weight decay in many families (the advisory
 norms-decayed).
 """
+COPY = re.compile(r"\.modules_to_save\.[^.]+")
+"""What PEFT puts into the name of a module that is trained as a copy: `norm.modules_to_save.default.weight`."""
 Shape = Callable[[float, Mapping[str, Any]], float]
 RATES: dict[str, Shape] = {
     "linear": lambda done, _: 1 - done,
@@ -170,7 +172,7 @@ class Meaning:
 
 
 def _undecayed(name: str) -> bool:
-    last = ".".join(name.lower().split(".")[-3:])
+    last = ".".join(COPY.sub("", name.lower()).split(".")[-3:])
     return any(part in last for part in UNDECAYED)
 
 

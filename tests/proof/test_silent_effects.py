@@ -130,6 +130,8 @@ SPECIMENS = (
     one("legal-zero", "", "2 x a100-80gb", "text", "strategy zero3", precision="bf16"),
     one("legal-pairs", "", TWO, "preference", "strategy ddp", "method dpo"),
     one("legal-freeze", "", CPU, "text", "freeze(except_last=1)"),
+    one("legal-copied-norm", "", CPU, "messages", "lora(modules_to_save=[norm])", "optimizer adamw(weight_decay=0.1)",
+        TEMPLATE),
     one("legal-grpo", "", CPU, "prompt", GRPO.format(rewards="[accuracy, format]")),
     *(found for target in OTHERS if not load(target).facts.isolate_mask for found in of_an_older_stack(target)),
 )  # fmt: skip

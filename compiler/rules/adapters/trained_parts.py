@@ -1,5 +1,5 @@
 """Rules about which weights an adapter or `freeze` trains, and about their learning rates (XP464 to XP469, XP475,
-XP499, XP795).
+XP499, XP626, XP795).
 """
 
 from __future__ import annotations
@@ -218,6 +218,32 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
             spec.location("lora.within"),
             f"{spec.model.name} has no module `{within[:60]}`",
             "leave `within` out: the model is a single decoder",
+            (spec.model.label,),
+        )
+
+
+@rule("XP626", "several-modules-of-one-name", "warning")
+def several_of_one_name(spec: Spec) -> Iterator[Finding]:
+    """A name in `modules_to_save` should not be the end of another module's name: `norm` also trains `input_layernorm`
+    and `post_attention_layernorm` of each layer. `model.norm` trains only the last norm.
+
+    Why it is bad: more is trained and saved than the spec names.
+
+    Without this rule: PEFT compares the ends of paths without looking for a dot, and reports nothing.
+
+    Source: peft 0.21, 0.18 and 0.17 `utils/other.py` (`_set_trainable`); confirmed by running it.
+    """
+    paths = module_paths(spec)
+    for name in spec.names("lora.modules_to_save"):
+        others = [one for one in last_names(path for path in paths if path.endswith(name)) if one != name]
+        if "." in name or not others or not ends(name, paths):
+            continue
+        exact = next(path for path in paths if ends(name, (path,)))
+        rest = [exact if one == name else one for one in spec.names("lora.modules_to_save")]
+        yield Finding(
+            spec.location("lora.modules_to_save", f"also {', '.join(others)}"),
+            f"`{name}` also trains {' and '.join(f'`{one}`' for one in others[:3])} of {spec.model.name}",
+            write(f"modules_to_save = [{', '.join(rest)}]", ", or name all of them"),
             (spec.model.label,),
         )
 

@@ -29,6 +29,7 @@ PROOFS: tuple[Proof, ...] = (
           legal=spec("miss(rank=8)", save=UNSAVED, strategy="fsdp"),
           raises="RuntimeError", match="same dtype"),
     Proof("Q37", "XP466", at="init", measure="adapters.outside_adapters", expect={"others": 0}),
+    Proof("Q75", "XP626", at="init", measure="adapters.outside_adapters", expect={"others": 5}),
     Proof("Q38", "XP467", measure="adapters.tied", expect={"kept": False},
           legal=spec("lora", "target trl-0.18")),
     Proof("Q38", "XP467", case="XP467-targets", measure="adapters.tied", expect={"kept": False}, variant="targets",
