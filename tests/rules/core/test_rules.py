@@ -11,9 +11,12 @@ from rule_cases import CASES, PREVIEWED, SYNTAX, TESTS, TOPICS, read
 from typed_in import leaves_out, typed_in, way_out
 
 from tests.golden_diagnostics import golden, kept
+from xpc.compiler.explain.examples import example
+from xpc.compiler.language import schema
 from xpc.compiler.language.codes import CODES
 from xpc.compiler.pipeline import Checked
 from xpc.compiler.rules import every
+from xpc.compiler.stacks import STACKS
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 
 FIRST = {case.code: case for case in reversed(CASES)}
@@ -148,3 +151,19 @@ def test_an_edit_of_a_syntax_error_answers_it(case: Case):
         if one.edits and one.severity == ERROR:
             after = of(checked(edited(case.rejected, one)), case.code)
             assert len(after) < len(of(checked(case.rejected), case.code)), edited(case.rejected, one)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_every_setting_is_checked_on_every_stack(stack: str) -> None:
+    """No rule raises an exception because the stack's trainer lacks a method or an argument. For each setting, the
+    check gets its example with each method that has the setting. `generations` is stated, because a stack without the
+    method has no default.
+    """
+    head = f"xpc 1\ntrain qwen2.5-0.5b-instruct on deepmath-103k for 3 epochs\ntarget {stack}\nprecision fp32\n"
+    for row in schema.TABLE:
+        lines = example(row)
+        for method in row.methods or ("",):
+            first, _, rest = lines.partition("(")
+            more = "generations=4, " if method in ("grpo", "rloo") and row.name != "generations" else ""
+            text = f"method {method}({more}{rest}" if method and first.startswith("method ") else lines
+            checked(head + text + "\n")
