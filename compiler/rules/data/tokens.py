@@ -1,5 +1,5 @@
 """Rules about whether chat templates, system prompts and special tokens fit the data and the model's vocabulary (XP196,
-XP513, XP557 to XP560, XP567) or the number of its embeddings (XP176).
+XP513, XP557 to XP560, XP567, XP627) or the number of its embeddings (XP176).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from xpc.compiler.data import rows
+from xpc.compiler.language.setting import FlagPath, NamesPath
 from xpc.compiler.rules.core.conditions import any_of, base_model, gemma, local_tokenizer, written
 from xpc.compiler.rules.core.rule import Finding, rule, with_more
 from xpc.compiler.spec import Spec
@@ -88,6 +89,41 @@ def _talks(source: DataSource) -> bool:
     if found is None:
         return (source.path or "").endswith(".parquet") and rows.conversational(source) is True
     return found.wrong is None and rows.conversational(source) is True
+
+
+UNTRAINED = re.compile(r"(nous-)?llama-3(\.1)?-\d+b$")
+"""Matches the base models of Llama 3 and 3.1, whose vectors of control tokens are hardly trained."""
+
+
+@rule("XP627", "control-tokens-stay-untrained", "warning")
+def untrained_tokens(spec: Spec) -> Iterator[Finding]:
+    """A run that trains a base model of Llama 3 or 3.1 with the template of its instruct model should also train the
+    embeddings and the output head. The base model has hardly trained the control tokens of this template, such as
+    `<|start_header_id|>` and `<|eot_id|>`, and adapters alone do not change their vectors.
+
+    Why it is bad: the model writes `<|eot_id|>` rarely, or a reserved token instead, so its answers do not end.
+
+    Without this rule: nothing is reported; the loss of all other tokens falls as usual.
+
+    Source: meta-llama/llama3 issue 77, unsloth issue 915, torchtune issue 2429. The weights that are trained were
+    measured when the trainer is built.
+    """
+    text = spec.chat_template
+    if not text or "<|eot_id|>" not in text or not UNTRAINED.match(spec.model.name) or rows.all_texts(spec.data):
+        return
+    path: NamesPath = "lora.modules_to_save" if spec.lora else "freeze.except_modules"
+    trained = {one.rpartition(".")[2] for one in (*spec.names(path), *spec.names("lora.targets"))}
+    frozen = spec.lora or (spec.flag("freeze") and not spec.names("freeze.except_parameters"))
+    if not frozen or trained >= {"embed_tokens", "lm_head"}:
+        return
+    clause: FlagPath = spec.adapter if spec.lora else "freeze"
+    every = ", ".join(dict.fromkeys(["embed_tokens", "lm_head", *spec.names(path)]))
+    yield Finding(
+        spec.location("model.chat_template", "writes `<|eot_id|>`"),
+        f"{spec.model.name} has hardly trained the control tokens of this template, and `{clause}` does not train them",
+        f"write `{path.rpartition('.')[2]} = [{every}]` in `{clause}`, or train {spec.model.name}-instruct",
+        (spec.label(clause), spec.model.label),
+    )
 
 
 @rule("XP557", "system-prompt-never-used", "warning")

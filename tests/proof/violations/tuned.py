@@ -42,6 +42,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("Q41", "XP470", at="init", measure="adapters.outside_adapters", expect={"others": 0}),
     Proof("Q20", "XP473", at="init", raises="ValueError", match="does not work with use_dora"),
     Proof("Q23", "XP475", at="init", measure="adapters.outside_adapters", expect={"others": 0}),
+    Proof("T106", "XP627", at="init", measure="adapters.outside_adapters", expect={"others": 0}),
     Proof("Q44", "XP474", measure="adapters.patterns", raises="error", match="unterminated subpattern"),
     Proof("Q42", "XP471", at="init", measure="adapters.left", expect={"moves": False}),
 )  # fmt: skip
