@@ -59,6 +59,7 @@ def varied(count: int, **same: Any) -> list[dict[str, Any]]:
     ("same", "arguments", "words"),
     [
         ({"grad_norm": 0.0}, {}, "the gradient was 0"),
+        ({"grad_norm": 3e-12}, {}, "the gradient was 0"),
         ({"lr": 0.0}, {}, "the learning rate was 0"),
         ({"loss": 1.25}, {}, "the loss was 1.2500"),
         ({"reward_std": 0.0, "reward": 1.0}, {"temperature": 1e-4}, "`temperature = 0.0001` makes them equal"),

@@ -11,6 +11,8 @@ WINDOW, FEWEST = 10, 3
 3, or 2 that cover 10 steps."""
 NO_RATE = 1e-15
 """A learning rate below this number changes no float32 weight."""
+NO_GRADIENT = 1e-10
+"""A gradient with a smaller norm is rounding noise: `eps` of AdamW, 1e-8, is larger than each of its elements."""
 NO_CHANGE = 1e-9
 """Ten steps of AdamW at a rate of 1e-8 change weights by 1e-7 of their norm or more, also in bf16."""
 
@@ -68,7 +70,9 @@ class Idle(Feature):
             value, heat = self.window[-1].get("reward"), args.get("temperature", 1)
             why = f"`temperature = {heat:g}` makes them equal" if heat < 0.1 else "the task is too hard or too easy"
             return f"all completions of a prompt had the same reward ({value}): the reward is too coarse, or {why}"
-        if self._always("grad_norm", 0) and "layerwise" not in args.get("optim", ""):  # "layerwise" clears it
+        norms = [one.get("grad_norm") for one in self.window]
+        small = all(isinstance(norm, int | float) and norm < NO_GRADIENT for norm in norms)
+        if small and "layerwise" not in args.get("optim", ""):  # "layerwise" clears it
             return "the gradient was 0; check which tokens have a loss (`xpc preview`) and what is frozen"
         losses = {one["loss"] for one in self.window if "loss" in one}
         if len(losses) == 1 and losses != {0} and not method["generates"]:
