@@ -198,6 +198,8 @@ def test_the_last_step_is_saved_too(every, steps, saves):
     spec = check_text(text.encode(), "run.xp", Workspace(ROOT)).spec
     assert saved(spec, steps) == saves
     assert every.endswith("%") or _checkpoints(spec) == saves
+    more = check_text(text.replace(f"every={every}", f"every={every} keep=10").encode(), "run.xp", Workspace(ROOT)).spec
+    assert every.endswith("%") or _checkpoints(more) == saves
 
 
 @pytest.mark.parametrize(("more", "kept"), [("", 3), ("eval(every=4, patience=2)\ndata(holdout=5%)", 4)])
