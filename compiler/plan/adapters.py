@@ -71,7 +71,7 @@ def recomputed_too(load: Load) -> float:
     tuned, facts = load.adapters, load.facts
     if tuned is None or tuned.bits != 8 or load.reentrant:
         return 0.0
-    return (2 * facts.hidden + facts.heads * facts.head_dim + facts.intermediate) * _of_an_input(load)
+    return (2 * facts.hidden + facts.query_rank + facts.latent + facts.values + facts.intermediate) * _of_an_input(load)
 
 
 def _of_an_input(load: Load) -> float:

@@ -32,7 +32,7 @@ def flops(spec: Spec) -> Flops | None:
     gpu = spec.hardware.gpu
     return {
         "token": 2.0 * (1.0 + through + trained) * (facts.active_params or facts.params),
-        "length": 4.0 * (1.0 + 2.0 * through) * facts.layers * facts.heads * facts.head_dim,
+        "length": 4.0 * (1.0 + 2.0 * through) * facts.layers * (facts.heads * facts.head_dim + facts.values) / 2,
         "peak": None if gpu is None or spec.text("precision") == "fp8" else peak(gpu, spec.text("precision")),
     }
 

@@ -49,6 +49,8 @@ def load_of(spec: Spec) -> Load | str:
         return "the checkpoint is quantized, and its weights are not of one size"
     if facts.experts and not spec.low_rank:
         return f"`{spec.adapter}` on a mixture of experts was not measured"
+    if facts.uneven and spec.lora:
+        return f"the adapters of `{facts.model_type}` models, which have shared experts, are not counted"
     half, strategy = spec.text("precision") != "fp32", spec.text("strategy")
     stage, deepspeed = SPREADS.get(strategy, 0), strategy.startswith("zero")
     engine = "deepspeed" if deepspeed else "fsdp" if stage else "none"
@@ -222,7 +224,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
         min(length, row) if row is not None and spec.flag("batch.packing") and load.attention == "flash" else length
     )
     done = Work(
-        params=facts.active_params or facts.params, layers=facts.layers, hidden=facts.heads * facts.head_dim,
+        params=facts.active_params or facts.params, layers=facts.layers, hidden=(facts.heads * facts.head_dim + facts.values) // 2,
         length=attended, tokens=load.micro * length if load.micro > 1 else load.tokens,
         checkpointing=load.checkpointing, trained=load.trained_share, peak=peak(gpu, precision),
         shared=spec.context_parallel > 1, loops=facts.experts if load.looped else 0,

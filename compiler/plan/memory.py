@@ -258,7 +258,7 @@ def _attended(load: Load) -> float:
     that attention kernels return with it.
     """
     facts = load.facts
-    return float(facts.heads * (facts.head_dim * load.element + 4))
+    return float(facts.values * load.element + 4 * facts.heads)
 
 
 def _working(load: Load, layer: float) -> float:
@@ -377,5 +377,7 @@ def _without_backward(
         grows = {**masks, "activations": largest, "logits and loss": head}
         yield "evaluate", {**fixed, **{what: load.evaluated * size for what, size in grows.items()}}
     if load.generates:
-        cache = 2.0 * facts.layers * facts.kv_heads * facts.head_dim * 2 * load.generates
+        # latent attention caches the rank and the shared part of the keys (transformers 5.23)
+        cached = facts.latent + facts.rotated if facts.latent else 2 * facts.kv_heads * facts.head_dim
+        cache = 2.0 * facts.layers * cached * load.generates
         yield "generate", {**fixed, "key-value cache": cache}

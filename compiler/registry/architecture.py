@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from xpc.compiler.registry.config_json import Config, ConfigError
+from xpc.compiler.registry.latent_attention import LATENT
 from xpc.compiler.registry.parameter_counts import FAMILIES, llama
 from xpc.compiler.registry.types import IMAGE_FAMILIES, Decoder, ModelFacts
 from xpc.compiler.registry.windows import window, windowed
@@ -35,7 +36,7 @@ def uncounted(config: Mapping[str, object]) -> str | None:
     them.
     """
     model_type = config.get("model_type")
-    if not isinstance(model_type, str) or model_type in FAMILIES:
+    if not isinstance(model_type, str) or model_type in FAMILIES or model_type in LATENT:
         return None
     if model_type in _OTHER_SHAPES:
         return f"the sizes of `{model_type}` models are not known"
@@ -72,7 +73,7 @@ def facts_from_config(
     if why is not None:
         return why
     config = _flat(config)
-    form = FAMILIES.get(model_type, llama)
+    form = FAMILIES.get(model_type) or LATENT.get(model_type, llama)
     reader = Config(config, model_type)
     try:
         s = form(reader)

@@ -18,9 +18,9 @@ HEADS = ("lm_head", "embed_out")
 """Names of the output head; `embed_out` is its name in gpt_neox of transformers 4.52."""
 TABLES = (*TOKEN_EMBEDDINGS, *HEADS)
 """Modules whose weight is a matrix of vocabulary size x hidden size: embeddings and output heads."""
-ATTENTION = ("q", "k", "v", "qkv", "o")
+ATTENTION = ("q", "k", "v", "qkv", "kv", "o")
 """The sites in attention. A site is the role of a linear layer, such as `q`; the sites in the MLP are gate, up, gate_up
-and down.
+and down. In latent attention (MLA), keys and values share their layers (`kv`), and two layers can have one site.
 """
 _SEPARATE = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
 _LLAMA = {**_SEPARATE, "gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
@@ -79,10 +79,24 @@ def linear_layers(facts: ModelFacts) -> tuple[Linear, ...]:
         "down": (inner, hidden),
     }  # fmt: skip
     names = NAMES.get(facts.model_type, _LLAMA)
-    return tuple(
+    first = _latent_attention(facts) if facts.latent else ()
+    return first + tuple(
         Linear(name, site, *widths[site], 1 if site in ATTENTION else max(1, facts.experts))
         for site, name in names.items()
-        if site != "gate" or facts.gated_mlp
+        if (site != "gate" or facts.gated_mlp) and not (first and site in ATTENTION)
+    )
+
+
+def _latent_attention(facts: ModelFacts) -> tuple[Linear, ...]:
+    """The linear layers of latent attention: projections to a rank (`a`) and from it to all heads (`b`)."""
+    hidden, rank, wide = facts.hidden, facts.query_rank, facts.heads * facts.head_dim
+    ranked = (Linear("q_a_proj", "q", hidden, rank, 1), Linear("q_b_proj", "q", rank, wide, 1))
+    expanded = wide - facts.heads * facts.rotated + facts.values
+    return (
+        *(ranked if rank else (Linear("q_proj", "q", hidden, wide, 1),)),
+        Linear("kv_a_proj_with_mqa", "kv", hidden, facts.latent + facts.rotated, 1),
+        Linear("kv_b_proj", "kv", facts.latent, expanded, 1),
+        Linear("o_proj", "o", facts.values, hidden, 1),
     )
 
 

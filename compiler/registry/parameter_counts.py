@@ -37,12 +37,12 @@ class Shape(Decoder):
 
 
 def _dimensions(c: Config, tied: bool = False, head_dim: int | None = None) -> Shape:
-    s = _other_dimensions(c, ("intermediate_size",), tied=tied)
+    s = other_dimensions(c, ("intermediate_size",), tied=tied)
     kv_heads = c.integer("num_key_value_heads", default=s.heads)
     return evolve(s, gated_mlp=True, kv_heads=kv_heads, head_dim=c.integer("head_dim", default=head_dim or s.head_dim))
 
 
-def _other_dimensions(
+def other_dimensions(
     c: Config, intermediate: Sequence[str], *, tied: bool = True, times: int | None = None, context: int | None = None
 ) -> Shape:
     """The dimensions of families older than Llama. Their MLP has no gate, each head has its own keys and values, and
@@ -72,12 +72,12 @@ def _attention(s: Shape, qkv_bias: bool = False, out_bias: bool = False) -> int:
     return weights + (s.q + 2 * s.kv) * qkv_bias + s.hidden * out_bias
 
 
-def _mlp(s: Shape, bias: bool = False) -> int:
+def mlp(s: Shape, bias: bool = False) -> int:
     matrices = 3 if s.gated_mlp else 2
     return matrices * s.hidden * s.intermediate + (s.intermediate * (matrices - 1) + s.hidden) * bias
 
 
-def _embeddings(s: Shape) -> int:
+def embeddings(s: Shape) -> int:
     return s.vocab * s.hidden * (1 if s.tied else 2)
 
 
@@ -87,8 +87,8 @@ def llama(
     """The shape of Llama: RMSNorm, a gated MLP, and one switch (`attention_bias`) for all four attention biases."""
     s = _dimensions(c, tied, head_dim)
     bias = c.flag("attention_bias", False)
-    layer = _attention(s, bias, bias) + _mlp(s, mlp_bias and c.flag("mlp_bias", False)) + norms * s.hidden
-    return evolve(s, layer_params=layer, outside=_embeddings(s) + s.hidden)
+    layer = _attention(s, bias, bias) + mlp(s, mlp_bias and c.flag("mlp_bias", False)) + norms * s.hidden
+    return evolve(s, layer_params=layer, outside=embeddings(s) + s.hidden)
 
 
 def _plain(c: Config, head_dim: int | None = None) -> Shape:
@@ -96,14 +96,14 @@ def _plain(c: Config, head_dim: int | None = None) -> Shape:
     not change the number of parameters.
     """
     s = _dimensions(c, head_dim=head_dim)
-    return evolve(s, layer_params=_attention(s) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden)
+    return evolve(s, layer_params=_attention(s) + mlp(s) + 2 * s.hidden, outside=embeddings(s) + s.hidden)
 
 
 def _qwen2(c: Config) -> Shape:
     """The shape of Qwen2: that of Llama with biases on q, k and v, and none on the output projection."""
     s = _dimensions(c)
     return evolve(
-        s, layer_params=_attention(s, qkv_bias=True) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden
+        s, layer_params=_attention(s, qkv_bias=True) + mlp(s) + 2 * s.hidden, outside=embeddings(s) + s.hidden
     )
 
 
@@ -135,15 +135,15 @@ def _olmo2(c: Config) -> Shape:
 
 def _glm(c: Config, norms: int = 2) -> Shape:
     s = _dimensions(c, head_dim=128)
-    layer = _attention(s, qkv_bias=c.flag("attention_bias", True)) + _mlp(s) + norms * s.hidden
-    return evolve(s, layer_params=layer, outside=_embeddings(s) + s.hidden)
+    layer = _attention(s, qkv_bias=c.flag("attention_bias", True)) + mlp(s) + norms * s.hidden
+    return evolve(s, layer_params=layer, outside=embeddings(s) + s.hidden)
 
 
 def _experts(
     s: Shape, layer_without_mlp: int, per_token: int, experts: int, dense_layers: int = 0, dense: int = 0
 ) -> Shape:
     """The shape with `experts` MLPs and a router without bias in place of each MLP."""
-    expert = _mlp(s)
+    expert = mlp(s)
     return evolve(
         s,
         layer_params=layer_without_mlp + experts * expert + experts * s.hidden,
@@ -158,13 +158,13 @@ def _experts(
 def _mixtral(c: Config) -> Shape:
     s = _plain(c)
     per_token = c.integer("num_experts_per_tok", default=2)
-    return _experts(s, s.layer_params - _mlp(s), per_token, c.integer("num_local_experts", "num_experts"))
+    return _experts(s, s.layer_params - mlp(s), per_token, c.integer("num_local_experts", "num_experts"))
 
 
 def _qwen3_moe(c: Config) -> Shape:
     s = _qwen3(c, head_dim=None)
-    without = s.layer_params - _mlp(s)
-    dense = _mlp(s)
+    without = s.layer_params - mlp(s)
+    dense = mlp(s)
     s = evolve(s, intermediate=c.integer("moe_intermediate_size"))
     experts = c.integer("num_experts", "num_local_experts")
     step = c.integer("decoder_sparse_step", default=1)
@@ -183,24 +183,24 @@ def _apertus(c: Config) -> Shape:
     s = evolve(_dimensions(c), gated_mlp=False)
     bias = c.flag("attention_bias", False)
     numbers = 2 if c.text("hidden_act") in (None, "xielu") else 0
-    layer = _attention(s, bias, bias) + _mlp(s) + 2 * s.hidden + 2 * s.head_dim + numbers
-    return evolve(s, layer_params=layer, outside=_embeddings(s) + s.hidden)
+    layer = _attention(s, bias, bias) + mlp(s) + 2 * s.hidden + 2 * s.head_dim + numbers
+    return evolve(s, layer_params=layer, outside=embeddings(s) + s.hidden)
 
 
 def _arcee(c: Config) -> Shape:
     """The shape of Arcee: Llama with an MLP that has no gate."""
     s = evolve(_dimensions(c), gated_mlp=False)
     bias = c.flag("attention_bias", False)
-    layer = _attention(s, bias, bias) + _mlp(s, c.flag("mlp_bias", False)) + 2 * s.hidden
-    return evolve(s, layer_params=layer, outside=_embeddings(s) + s.hidden)
+    layer = _attention(s, bias, bias) + mlp(s, c.flag("mlp_bias", False)) + 2 * s.hidden
+    return evolve(s, layer_params=layer, outside=embeddings(s) + s.hidden)
 
 
 def _ernie(c: Config) -> Shape:
     """The shape of ERNIE 4.5: Llama with one switch for all biases."""
     s = _dimensions(c, tied=True, head_dim=128)
     bias = c.flag("use_bias", False)
-    layer = _attention(s, bias, bias) + _mlp(s, bias) + 2 * s.hidden
-    return evolve(s, layer_params=layer, outside=_embeddings(s) + s.hidden)
+    layer = _attention(s, bias, bias) + mlp(s, bias) + 2 * s.hidden
+    return evolve(s, layer_params=layer, outside=embeddings(s) + s.hidden)
 
 
 def _exaone4(c: Config) -> Shape:
@@ -221,8 +221,8 @@ def _seed_oss(c: Config) -> Shape:
     """
     s = _dimensions(c, head_dim=128)
     attention = _attention(s, c.flag("attention_bias", True), c.flag("attention_out_bias", False))
-    layer = attention + _mlp(s, c.flag("mlp_bias", False)) + 2 * s.hidden
-    return evolve(s, layer_params=layer, outside=_embeddings(s) + s.hidden)
+    layer = attention + mlp(s, c.flag("mlp_bias", False)) + 2 * s.hidden
+    return evolve(s, layer_params=layer, outside=embeddings(s) + s.hidden)
 
 
 def _starcoder2(c: Config) -> Shape:
@@ -230,14 +230,14 @@ def _starcoder2(c: Config) -> Shape:
     s = evolve(_dimensions(c, tied=True), gated_mlp=False)
     bias = c.flag("use_bias", True)
     return evolve(
-        s, layer_params=_attention(s, bias, bias) + _mlp(s, bias) + 4 * s.hidden, outside=_embeddings(s) + 2 * s.hidden
+        s, layer_params=_attention(s, bias, bias) + mlp(s, bias) + 4 * s.hidden, outside=embeddings(s) + 2 * s.hidden
     )
 
 
 def _gpt2(c: Config) -> Shape:
-    s = _other_dimensions(c, ("n_inner",), times=4)
-    layer = _attention(s, True, True) + _mlp(s, True) + 4 * s.hidden
-    return evolve(s, layer_params=layer, outside=_embeddings(s) + s.context * s.hidden + 2 * s.hidden)
+    s = other_dimensions(c, ("n_inner",), times=4)
+    layer = _attention(s, True, True) + mlp(s, True) + 4 * s.hidden
+    return evolve(s, layer_params=layer, outside=embeddings(s) + s.context * s.hidden + 2 * s.hidden)
 
 
 def _gpt_bigcode(c: Config) -> Shape:
@@ -246,7 +246,7 @@ def _gpt_bigcode(c: Config) -> Shape:
     """
     s = _gpt2(c)
     s = evolve(s, kv_heads=1 if c.flag("multi_query", True) else s.heads)
-    return evolve(s, layer_params=_attention(s, True, True) + _mlp(s, True) + 4 * s.hidden)
+    return evolve(s, layer_params=_attention(s, True, True) + mlp(s, True) + 4 * s.hidden)
 
 
 def _cohere(c: Config) -> Shape:
@@ -261,7 +261,7 @@ def _gpt_oss(c: Config) -> Shape:
     bias = c.flag("attention_bias", True)
     without = _attention(s, bias, bias) + s.heads + 2 * s.hidden
     experts = c.integer("num_local_experts", default=128)
-    s = evolve(s, outside=_embeddings(s) + s.hidden)
+    s = evolve(s, outside=embeddings(s) + s.hidden)
     s = _experts(s, without, c.integer("num_experts_per_tok", default=4), experts)
     biases = 2 * s.intermediate + s.hidden
     return evolve(s, layer_params=s.layer_params + experts * (biases + 1), expert=s.expert + biases)
@@ -273,7 +273,7 @@ def _gpt_neox(c: Config) -> Shape:
     s = evolve(s, gated_mlp=False, kv_heads=s.heads, head_dim=s.hidden // s.heads)
     bias = c.flag("attention_bias", True)
     return evolve(
-        s, layer_params=_attention(s, bias, bias) + _mlp(s, True) + 4 * s.hidden, outside=_embeddings(s) + 2 * s.hidden
+        s, layer_params=_attention(s, bias, bias) + mlp(s, True) + 4 * s.hidden, outside=embeddings(s) + 2 * s.hidden
     )
 
 
@@ -281,27 +281,27 @@ def _opt(c: Config) -> Shape:
     """The shape of OPT. It has learned positions: two more than the context is long. If the embedding is narrower than
     the layers, there is one projection before the layers and one after them.
     """
-    s = _other_dimensions(c, ("ffn_dim",))
+    s = other_dimensions(c, ("ffn_dim",))
     hidden = s.hidden
     bias, norm = c.flag("enable_bias", True), 2 * hidden * c.flag("layer_norm_elementwise_affine", True)
     width = c.integer("word_embed_proj_dim", default=hidden)
     outside = s.vocab * width * (1 if s.tied else 2) + (s.context + 2) * hidden + 2 * width * hidden * (width != hidden)
     final = c.flag("do_layer_norm_before", True) and not c.flag("_remove_final_layer_norm", False)
-    return evolve(s, layer_params=_attention(s, bias, bias) + _mlp(s, bias) + 2 * norm, outside=outside + norm * final)
+    return evolve(s, layer_params=_attention(s, bias, bias) + mlp(s, bias) + 2 * norm, outside=outside + norm * final)
 
 
 def _falcon(c: Config) -> Shape:
     """The shape of Falcon. For keys and values, the 7B model has one head, the 40B model one head per group of query
     heads, and the RW models one head per query head. The 40B model also has two norms per layer.
     """
-    s = _other_dimensions(c, ("ffn_hidden_size",), times=4, context=2048)
+    s = other_dimensions(c, ("ffn_hidden_size",), times=4, context=2048)
     new = c.flag("new_decoder_architecture", False)
     one = 1 if c.flag("multi_query", True) else s.heads
     s = evolve(s, kv_heads=c.integer("num_kv_heads", default=s.heads) if new else one)
     bias = c.flag("bias", False)
     two = c.integer("num_ln_in_parallel_attn", default=2) == 2 if new else not c.flag("parallel_attn", True)
-    layer = _attention(s, bias, bias) + _mlp(s, bias) + 2 * s.hidden * (2 if two else 1)
-    return evolve(s, layer_params=layer, outside=_embeddings(s) + 2 * s.hidden)
+    layer = _attention(s, bias, bias) + mlp(s, bias) + 2 * s.hidden * (2 if two else 1)
+    return evolve(s, layer_params=layer, outside=embeddings(s) + 2 * s.hidden)
 
 
 def _qwen2_5_vl(c: Config) -> Shape:

@@ -13,6 +13,10 @@ class Decoder:
 
     `intermediate` is the width of one MLP; in a mixture of experts, that of one expert. `context` is the length of the
     context in tokens, as extended by the rope scaling in the published config.json.
+
+    Models with latent attention (MLA), such as DeepSeek's, have `latent`, the rank of keys and values. `query_rank` is
+    the rank of the queries (0: one projection without a rank), `rotated` the part of each head with positions,
+    `head_dim` the width of a query or key head, and `value_dim` that of a value head. In other models, these are 0.
     """
 
     layers: int
@@ -28,6 +32,22 @@ class Decoder:
     experts: int = field(default=0, kw_only=True)
     experts_per_token: int = field(default=0, kw_only=True)
     layer_params: int = field(default=0, kw_only=True)
+    latent: int = field(default=0, kw_only=True)
+    query_rank: int = field(default=0, kw_only=True)
+    rotated: int = field(default=0, kw_only=True)
+    value_dim: int = field(default=0, kw_only=True)
+
+    @property
+    def values(self) -> int:
+        """The width of attention's output: that of all value heads, of which each query head has its own."""
+        return self.heads * (self.value_dim or self.head_dim)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the model has linear layers that `linear_layers` does not list: shared experts, and the MLPs of
+        layers without experts, as in DeepSeek V3.
+        """
+        return self.experts > 0 and self.latent > 0
 
 
 @record

@@ -46,6 +46,17 @@ GROUPED = ("falcon", "phi3", "cohere", "cohere2")
 ROTATED_HALF = ("glm", "glm4")
 """Families that rotate half of each head and copy the angles in each layer. The copies grow with the width of a head.
 """
+LATENT = ("minicpm3", "youtu")
+"""Families with latent attention: queries, keys and values are projected to a rank, and expanded for each head."""
+COMPRESSED = (
+    (64, 96, 4, 40, 24, 8, 12, 20), (96, 96, 4, 24, 40, 16, 16, 16), (64, 160, 2, 48, 16, 8, 24, 12),
+    (96, 224, 8, 32, 48, 8, 8, 24), (128, 192, 4, 64, 32, 16, 8, 8), (128, 320, 4, 16, 64, 8, 40, 32),
+    (160, 128, 8, 56, 24, 24, 16, 12), (192, 256, 6, 96, 56, 16, 32, 40), (96, 128, 2, 80, 72, 32, 16, 48),
+    (160, 160, 10, 24, 16, 8, 20, 28), (128, 256, 16, 40, 80, 16, 24, 16), (64, 128, 8, 72, 40, 24, 8, 36),
+)  # fmt: skip
+"""Shapes for families with latent attention: hidden, intermediate, heads, the rank of queries, that of keys and values,
+the widths of a head with and without positions, and that of a value head.
+"""
 MIXTURES = ("mixtral", "qwen3_moe", "gpt_oss")
 WINDOWED = (
     "cohere2", "cwm", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "mixtral", "olmo3", "phi3",
@@ -63,6 +74,11 @@ def config(family: str, shape: tuple[int, ...], periods: int, window: int = 1024
     """The configuration of a tiny model of a family. A family repeats a pattern of layers (such as three linear ones
     and a full one); the model has it `periods` times.
     """
+    if family in LATENT:
+        keys = ("hidden_size", "intermediate_size", "num_attention_heads", "q_lora_rank", "kv_lora_rank",
+                "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")  # fmt: skip
+        return {"model_type": family, **dict(zip(keys, shape, strict=True)), "num_key_value_heads": shape[2],
+                "vocab_size": 128, "max_position_embeddings": 256, "num_hidden_layers": periods}  # fmt: skip
     hidden, intermediate, heads, kv, width, experts, each = shape
     layers = periods * period(family)
     if family in ("gpt2", "gpt_bigcode"):
@@ -101,6 +117,8 @@ def shapes(family: str) -> tuple[tuple[int, ...], ...]:
     """The shapes (hidden size, number of heads and other sizes) in which a family is measured: those that its
     configuration allows.
     """
+    if family in LATENT:
+        return COMPRESSED
     if family in (*ALL_KEYS, *ONE_KEY, *GROUPED):
         return tuple(
             (h, i, heads, heads if family in ALL_KEYS else 1 if family in ONE_KEY else kv, h // heads, 4, 2)
@@ -145,16 +163,45 @@ def flash(_module: Any, query: Any, key: Any, value: Any, _mask: Any, scaling: A
     return out.transpose(1, 2), None
 
 
+class Kernel(torch.autograd.Function):
+    """Attention that saves what CUDA's memory-efficient kernel saves: q, k, v, the output, one number per head and
+    token, and a mask in the computed dtype.
+
+    The CPU has no such kernel for values that are not as wide as keys: there, torch saves the matrix of scores.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Any, key: Any, value: Any, mask: Any, scaling: float) -> Any:
+        with torch.autocast("cpu", enabled=False):
+            scores = (query.float() @ key.float().transpose(-1, -2)) * scaling
+            seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril() if mask is None else mask
+            scores = scores.masked_fill(~seen, -1e9)
+            out = (scores.softmax(-1) @ value.float()).to(value.dtype)
+        ctx.save_for_backward(
+            query, key, value, out, scores.logsumexp(-1), *([] if mask is None else [mask.to(query.dtype)])
+        )
+        return out
+
+
+def efficient(_module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: float, **_: Any) -> Any:
+    """Replaces torch's attention for families with latent attention. Autocast computes attention in half precision."""
+    if torch.is_autocast_enabled("cpu"):
+        query, key, value = (one.to(torch.get_autocast_dtype("cpu")) for one in (query, key, value))
+    return Kernel.apply(query, key, value, mask, scaling).transpose(1, 2).contiguous(), None
+
+
 # The name is "fused", because transformers requires the package flash-attn for a name that contains "flash".
 transformers.AttentionInterface.register("fused", flash)
 if hasattr(transformers, "AttentionMaskInterface"):  # before transformers 4.53, models made their masks themselves
     transformers.AttentionMaskInterface.register("fused", lambda *_, **__: None)
+    transformers.AttentionMaskInterface.register("efficient", transformers.AttentionMaskInterface()["sdpa"])
+    transformers.AttentionInterface.register("efficient", efficient)
 
 
 TARGETS = {
-    "qv": ("q_proj", "v_proj", "query_key_value", "c_attn", "qkv_proj"),
+    "qv": ("q_proj", "v_proj", "query_key_value", "c_attn", "qkv_proj", "q_a_proj", "q_b_proj"),
     "qkvo": ("q_proj", "k_proj", "v_proj", "o_proj", "out_proj", "qkv_proj", "query_key_value", "c_attn", "dense",
-             "self_attn.dense"),
+             "self_attn.dense", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"),
     "all": "all-linear",
 }  # fmt: skip
 

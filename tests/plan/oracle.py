@@ -20,7 +20,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-from family_models import MIXTURES, ROTATED_HALF, adapted, built, facts, only_norms, packed, period, shapes
+from family_models import LATENT, MIXTURES, ROTATED_HALF, adapted, built, facts, only_norms, packed, period, shapes
 
 LENGTHS = (64, 96, 192)
 WITHOUT_SDPA = ("gemma2", "gpt_oss")
@@ -28,9 +28,9 @@ WITHOUT_SDPA = ("gemma2", "gpt_oss")
 sinks.
 """
 
-WITHOUT_ROTATIONS = (*MIXTURES, "gpt2")
-"""Families for whose layers peft makes no rotations, or rotations of another shape: families with stacked experts, and
-families with `Conv1D`.
+WITHOUT_ROTATIONS = (*MIXTURES, *LATENT, "gpt2")
+"""Families for whose layers peft makes no rotations, or rotations of another shape: families with stacked experts, with
+`Conv1D`, or with latent attention, whose layer `kv_b_proj` cannot be rotated (XP234).
 """
 
 EXACT = 1e-9
@@ -167,27 +167,35 @@ def modes(family: str) -> dict[str, dict[str, Any]]:
     """
     capped = family in WITHOUT_SDPA
     kinds = (("eager", "flash") if family == "gemma2" else ("eager",)) if capped else ("sdpa", "mask", "eager")
+    if family in LATENT:
+        ours = {"attention": "efficient"}  # the CPU's kernels save other tensors than CUDA's
+        return _modes(family, kinds, {**KINDS, "sdpa": ours, "mask": {**KINDS["mask"], **ours}})
     if not capped and expands_keys() and family not in OWN_ATTENTION:
         kinds = (*kinds, "flash")
+    return _modes(family, kinds, KINDS)
+
+
+def _modes(family: str, kinds: tuple[str, ...], made: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The modes in which a family can be trained with these kinds of attention; `made` says how each is measured."""
     out: dict[str, dict[str, Any]] = {
-        f"full/{name}/{kind}": {**precision, **KINDS[kind]} for name, precision in PRECISIONS.items() for kind in kinds
+        f"full/{name}/{kind}": {**precision, **made[kind]} for name, precision in PRECISIONS.items() for kind in kinds
     }
     # all-linear finds no experts in gpt_oss
     for sites in ("qv", "qkvo") if family == "gpt_oss" else ("qv", "qkvo", "all"):
         for name, precision in BASES.items():
             out[f"lora-{sites}/{name}/{kinds[0]}"] = {
-                "lora": (sites, 0.0, name != "bf16"), **precision, **KINDS[kinds[0]]
+                "lora": (sites, 0.0, name != "bf16"), **precision, **made[kinds[0]]
             }  # fmt: skip
         for kind in [
             *(["dora"] if family not in MIXTURES else []),
             *(["oft"] if family not in WITHOUT_ROTATIONS else []),
         ]:
             out[f"{kind}-{sites}/amp32/{kinds[0]}"] = {
-                "lora": (sites, 0.0, True, kind), **BASES["amp32"], **KINDS[kinds[0]]
+                "lora": (sites, 0.0, True, kind), **BASES["amp32"], **made[kinds[0]]
             }  # fmt: skip
     if not casts_norms():
         return {mode: how for mode, how in out.items() if "/norms/" not in mode}
-    settled = {"lora": ("qv", 0.0, True), **BASES["norms"], **KINDS[kinds[0]]}
+    settled = {"lora": ("qv", 0.0, True), **BASES["norms"], **made[kinds[0]]}
     out[f"residual/norms/{kinds[0]}"] = {**settled, "residual": True}
     return out
 
@@ -313,6 +321,9 @@ def names(family: str, mode: str) -> tuple[str, ...]:
     if family in MIXTURES:
         out[1:2] = ["chosen x hidden", "chosen x intermediate"]
         out[-1:] = ["experts", "chosen", "one"]
+    if family in LATENT:
+        out[3:4] = ["heads x value width", "heads x rotated", "query rank", "latent", "rotated"]
+        out.remove("kv heads")
     if family in ROTATED_HALF:
         out[-1:] = ["head width", "one"]
     more = ["chosen x rank"] if family in MIXTURES and "lora-all" in mode else []
