@@ -80,6 +80,10 @@ class Facts:
     """Families whose code can apply all kinds of scaling of rotary positions (`rope`), as tested on tiny models."""
     experts_required: Names
     """Families whose layers fail in the forward pass if config.json states no experts (`num_local_experts` of 0)."""
+    rotations_fail: Names
+    """Registered families whose layer `kv_b_proj` OFT cannot rotate, because it gets inputs of four dimensions."""
+    untrained_indexers: Names
+    """Families whose attention reads the tokens that an indexer selects, and whose indexer gets no gradient."""
     router_loss_fails: Names
     """Families whose balancing loss of experts the fused head cannot compute."""
     router_loss_fails_if_stated: Names

@@ -110,6 +110,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.numerics.float8", chosen("precision", "fp8")),
     ("rules.numerics.fused_losses", all_of(chosen("method", "dpo", "kto"), extra("trl"))),
     ("rules.numerics.kernels", always),
+    ("rules.numerics.latent_attention", any_of(enabled("oft"), outside_of_the_registry)),
     ("rules.numerics.newer_files", older_transformers),
     ("rules.numerics.packing", enabled("batch.packing", "batch.packing.eval", "batch.padding_free")),
     ("rules.numerics.plausible", any_of(written("optimizer.lr", "optimizer.adamw_lr", "optimizer.eps", "optimizer.betas", "optimizer.weight_decay", "optimizer.clip", "optimizer.momentum", "optimizer.scale", "schedule.warmup", "schedule.power", "lora.alpha", "lora.rank", "lora.dropout", "lora.lr_ratio", "lora.embedding_lr", "method.beta", "method.label_smoothing", "method.margin", "method.likelihood", "method.rpo", "method.desirable", "method.undesirable", "method.center", "method.sync_reference.mixup", "method.epsilon", "method.epsilon_high", "method.delta", "method.generations", "method.iterations", "method.temperature", "method.top_p", "method.min_p", "method.repetition_penalty", "batch.seq", "batch.gbs", "train.epochs", "train.steps", "data.holdout", "model.rope", "method.max_completion", "method.max_prompt", "strategy.allgather_bucket", "strategy.reduce_bucket", "optimizer.update_proj_gap"), chosen("method", "cpo"), chosen("optimizer", "sgd", "lomo"), extra("trl"))),

@@ -1,4 +1,4 @@
-"""Proofs of rules about adapters on fused experts and on state-space layers."""
+"""Proofs of rules about adapters on fused experts, on state-space layers and on latent attention."""
 
 from __future__ import annotations
 
@@ -14,4 +14,5 @@ PROOFS: tuple[Proof, ...] = (
     Proof("Q34", "XP462", at="init", family="falcon_h1", raises="ValueError", match="incompatible with Mamba-based"),
     Proof("Q34", "XP462", case="XP462-all-linear", at="init", family="falcon_h1", legal_family="llama", legal=spec("lora"),
           raises="ValueError", match="incompatible with Mamba-based", variant="all-linear"),
+    Proof("Q76", "XP346", at="train", family="youtu", raises="RuntimeError", match="invalid for input of size 0"),
 )  # fmt: skip
