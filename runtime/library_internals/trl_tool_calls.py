@@ -1,11 +1,13 @@
-"""Report tool results that trl drops because they are too long, and make up calls in a rehearsal (trl 1.16)."""
+"""Make the results of tools texts, report results that trl drops because they are too long, and make up calls in a
+rehearsal (trl 1.16).
+"""
 
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.errors import say
-from ..features.method.tools import example_call
+from ..features.method.tools import as_text, example_call
 
 VARIABLE = "XPC_MADE_UP_TOOL_CALLS"
 """Set to 1 by ``xpc rehearse``: a made-up call of a tool replaces the first completion of each round (the tools take
@@ -32,6 +34,10 @@ class ToolCallingTrainer:
                 completions[0] = [parse_response(tokenizer, ids, prefix=prompt_ids[0], tools=tools)]
                 if logprobs is not None:
                     logprobs[0] = [0.0] * len(ids)
+        self._sync_tool_dicts = [
+            {name: as_text(tool) for name, tool in tools.items()}
+            for tools in self._sync_tool_dicts  # type: ignore[has-type]
+        ]
         found = super()._tool_call_loop(  # type: ignore[misc]
             prompts, prompt_ids, completion_ids, completions, logprobs, *rest
         )

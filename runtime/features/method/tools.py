@@ -223,6 +223,29 @@ def limited(function: Function, seconds: float, checked: Callable[[Any], str | N
     return tool if checked is None else of_trl
 
 
+def as_text(tool: Function) -> Function:
+    """The tool with its result as the model reads it, see `result_text`."""
+
+    @wraps(tool)
+    def called(*args: Any, **given: Any) -> Any:
+        return result_text(tool(*args, **given))
+
+    return called
+
+
+def result_text(value: Any) -> Any:
+    """The text of a tool's result. A list of text parts stays a list, and trl passes it on as the message's content.
+    trl would also pass on any other list, such as one of texts, which chat templates cannot read.
+    """
+    parts = value if isinstance(value, list) else []
+    kinds = [one.get("type") if isinstance(one, Mapping) else None for one in parts]
+    if "image" in kinds:
+        raise TypeError("the tool returned an image, which this run's model does not read")
+    if parts and all(kind == "text" and isinstance(one.get("text"), str) for kind, one in zip(kinds, parts)):
+        return value
+    return str(value)
+
+
 def limited_class(environment: type, seconds: float) -> type:
     """A subclass of ``kind`` with the same name, whose methods have a time limit."""
     found = dict(inspect.getmembers(environment, inspect.isfunction))

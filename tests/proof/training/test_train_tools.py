@@ -35,6 +35,87 @@ def hang(a: int) -> int:
     """
     time.sleep(1000)
 '''
+ODD = '''\
+import asyncio
+
+
+class Unprintable:
+    def __str__(self):
+        raise ValueError("no text")
+
+
+def fail(a: int) -> int:
+    """Fail.
+
+    Args:
+        a: one
+    """
+    raise KeyError(f"no row {a}")
+
+
+def nothing(a: int) -> None:
+    """Return nothing.
+
+    Args:
+        a: one
+    """
+
+
+def huge(a: int) -> str:
+    """Return a long text.
+
+    Args:
+        a: one
+    """
+    return "word " * 100_000
+
+
+def found(a: int) -> list[str]:
+    """Return a list of texts.
+
+    Args:
+        a: one
+    """
+    return ["first", "second"]
+
+
+def strange(a: int) -> object:
+    """Return an object that has no text.
+
+    Args:
+        a: one
+    """
+    return Unprintable()
+
+
+def raw(a: int) -> bytes:
+    """Return bytes.
+
+    Args:
+        a: one
+    """
+    return b"\\xff" + str({1, 2}).encode()
+
+
+async def later(a: int) -> str:
+    """Answer later.
+
+    Args:
+        a: one
+    """
+    await asyncio.sleep(0.01)
+    return "LATER"
+
+
+async def never(a: int) -> str:
+    """Never answer.
+
+    Args:
+        a: one
+    """
+    await asyncio.sleep(1000)
+    return ""
+'''
 MAZE = '''\
 class Maze:
     steps = 0
@@ -76,6 +157,9 @@ GRPOTrainer._compute_loss = watched
 def constant(completions, **columns):
     assert columns.get("environments") is None or all(one.steps < 2 for one in columns["environments"])
     return [0.5 for _ in completions]
+
+def ordered(completions, **columns):
+    return [float(at) for at, _ in enumerate(completions)]
 """
 
 
@@ -98,16 +182,16 @@ def caller(location: str) -> None:
 
 
 def trained(
-    warm: Warm, cwd: str, settings: str, name: str, *more: str
+    warm: Warm, cwd: str, settings: str, name: str, *more: str, steps: int = 2
 ) -> tuple[list[dict[str, str]], str, dict[str, float]]:
-    """Train two steps; the first completions call each tool in turn. ``more`` are additional lines of the spec. Return
+    """Train some steps; the first completions call each tool in turn. ``more`` are additional lines of the spec. Return
     the completions (as trained text and tool results), the prompt, and the metrics of the last step.
     """
-    put(warm.location, {"tools.py": TOOLS, "maze.py": MAZE, "watch.py": WATCH})
+    put(warm.location, {"tools.py": TOOLS, "odd.py": ODD, "maze.py": MAZE, "watch.py": WATCH})
     caller(warm.location)
     method = f"method grpo(generations=2, max_completion=150, tool_turns=1, {settings})"
     text = small(method, *more, method="grpo").replace('"tiny"', '"caller"').replace("gbs=8 micro=4", "gbs=2 micro=2")
-    done = warm.train(text.replace("4 steps", "2 steps"), name, "trl-1.16", cwd, XPC_MADE_UP_TOOL_CALLS="1")
+    done = warm.train(text.replace("4 steps", f"{steps} steps"), name, "trl-1.16", cwd, XPC_MADE_UP_TOOL_CALLS="1")
     with open(os.path.join(cwd, "seen.jsonl"), encoding="utf-8") as handle:
         seen = [json.loads(line) for line in handle]
     with open(os.path.join(cwd, "prompt.txt"), encoding="utf-8") as handle:
@@ -151,3 +235,27 @@ def test_a_tool_that_hangs_does_not_hang_the_run(warm: Warm, tmp_path_factory: p
     seen, _, event = trained(warm, str(tmp_path_factory.mktemp("hang")), settings, "hang")
     assert "hang took more than 1 s" in "".join(one["given"] for one in seen)
     assert event["tools/failure_frequency"] == 1.0
+
+
+def test_every_result_of_a_tool_is_a_text_or_an_error(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Each step calls one of these tools. None of them ends the run. A result that is too long is dropped."""
+    expected = {
+        "fail": "{'error': \"'no row 1'\"}",
+        "nothing": "None",
+        "huge": "",
+        "found": "['first', 'second']",
+        "strange": "{'error': 'no text'}",
+        "raw": "b'\\xff{1, 2}'",
+        "later": "LATER",
+        "never": "{'error': 'never took more than 2 s'}",
+    }
+    tools = ", ".join(f'"odd.py:{one}"' for one in expected)
+    settings = f'tools=[{tools}], tool_timeout=2s, rewards="watch.py:ordered"'
+    cwd = str(tmp_path_factory.mktemp("odd"))
+    seen, _, event = trained(warm, cwd, settings, "odd", steps=len(expected))
+    given = dict(zip(expected, (one["given"] + two["given"] for one, two in zip(seen[::2], seen[1::2])), strict=True))
+    for name, text in expected.items():
+        assert (f"<tool_response>\n{text}\n</tool_response>" in given[name]) == bool(text), (name, given[name])
+    assert given["huge"] == ""
+    assert event["tools/failure_frequency"] == 1.0
+    assert event["moved"] > 0
