@@ -103,7 +103,7 @@ def _record(name: str) -> None:
         return
     if first and rank() == 0:
         with contextlib.suppress(OSError):
-            os.write(1, f"[run] asked to stop ({name}) before the first step: there is nothing to save\n".encode())
+            os.write(1, b"[run] asked to stop before the first step: there is nothing to save\n")
     os._exit(REQUEUE)
 
 

@@ -234,4 +234,4 @@ def test_a_process_that_only_waits_hears_it() -> None:
         process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         assert process.wait(300) == signals.REQUEUE
-        assert "asked to stop (SIGTERM) before the first step" in process.stdout.read()
+        assert "asked to stop before the first step: there is nothing to save" in process.stdout.read()

@@ -101,6 +101,7 @@ def test_ctrl_c_before_the_first_step_ends_at_once(
     run.type(CTRL_C)
     assert run.wait() == 75, run.output
     assert "there is no checkpoint, so the same command starts from the beginning" in run.output
+    assert "SIG" not in run.output
     assert not checkpoints(run.out)
 
 
