@@ -53,6 +53,9 @@ function words(text) {
   return split(plain.replace(RAISED, " ").replace(NEGATED, " ")) || split(plain) || [];
 }
 
+// A typed text is no HTML: `<think>` and `<|im_end|>` are words.
+const typed = (text) => text.replace(/[<>]/g, " ");
+
 // Names such as `micro_batch_size` in a text or a question: each is one term, besides its words.
 const identifiers = (text) => text.toLowerCase().match(/[a-z0-9]+(?:_[a-z0-9]+)+/g) || [];
 
@@ -102,7 +105,7 @@ function learnSections(docs) {
     const page = doc.location.split("#")[0], text = counts(doc.text);
     const size = [...text.values()].reduce((sum, one) => sum + one, 0);
     total += size;
-    const fields = [[counts(doc.title), TITLE], [text, TEXT], [named(doc.names || []), NAME], [named(doc.asked || []), ASK]];
+    const fields = [[counts(doc.title), TITLE], [text, TEXT], [named(doc.names || []), NAME], [named(askedFor(doc)), ASK]];
     if (page !== doc.location) fields.push([counts(titles.get(page) || ""), PAGE]);
     const title = new Set(words(doc.title).filter((one) => !ASKED.has(one)).map(stem));
     return { doc, at, size, title, fields, boost: doc.boost === undefined ? 1 : doc.boost };
@@ -120,8 +123,10 @@ function learnSections(docs) {
       postings.get(term).set(at, weight);
     }
   }
-  docs.forEach((doc, at) => (doc.asked || []).forEach((phrase) => learnAsked(at, phrase)));
+  docs.forEach((doc, at) => askedFor(doc).forEach((phrase) => learnAsked(at, phrase)));
 }
+
+const askedFor = (doc) => (doc.asked || []).map(typed);
 
 // How rare a term is that so many sections have.
 const rarity = (count) => Math.log(1 + (sections.length - count + 0.5) / (count + 0.5));
@@ -335,7 +340,7 @@ addEventListener("message", async (event) => {
   if (message.type === SETUP) {
     learnWords(await (await fetch(new URL("search_words.txt", self.location))).text());
     learnSections(message.data.docs);
-  } else if (message.type === QUERY) question = message.data;
+  } else if (message.type === QUERY) question = typed(message.data);
   own = true;
   try {
     theme(message.type === QUERY ? { ...message, data: searched(question) } : message);
