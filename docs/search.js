@@ -28,6 +28,14 @@ const WEAK = new Set(("large big huge small very really much more less most diff
   "possible allow enable own write start end final everything size per vs missing often each total show number " +
   "count set run running training train model suddenly always never back still only").split(" "));
 
+// Words that the stemmer would take for a word of another meaning: `checkpoint`, `conversation`, `import`, `generation`,
+// `position`.
+const OTHERS = new Map([["checkpointing", "checkpointing"], ["conversion", "convert"], ["conversions", "convert"],
+  ["important", "important"], ["general", "general"], ["generic", "generic"], ["positive", "positive"]]);
+
+// The code of a message: alone, it asks for the section of its rule.
+const CODE = /^xp\d{3}$/;
+
 let sections = [], postings = new Map(), synonyms = new Map(), phrases = new Map(), longest = 1, average = 1;
 let asked = [], askedBy = new Map();
 const stems = new Map();
@@ -35,7 +43,7 @@ const stems = new Map();
 function stem(word) {
   let found = stems.get(word);
   if (found === undefined) {
-    found = /^[a-z]+$/.test(word) ? self.lunr.stemmer(new self.lunr.Token(word)).toString() : word;
+    found = OTHERS.get(word) || (/^[a-z]+$/.test(word) ? self.lunr.stemmer(new self.lunr.Token(word)).toString() : word);
     stems.set(word, found);
   }
   return found;
@@ -265,6 +273,8 @@ function scores(question, said) {
     const more = (1 + HEADING * covered(names, title)) * (1 + LIKE * (like.get(at) || 0));
     total.set(at, score * (share.get(at) / all) ** COVERAGE * boost * more);
   }
+  if (question.length === 1 && CODE.test(question[0].shown))
+    for (const at of total.keys()) if (sections[at].title.has(question[0].shown)) total.set(at, total.get(at) * WHOLE);
   const pairs = paired(said);
   for (const [at, score] of [...total].sort((a, b) => b[1] - a[1]).slice(0, BEST))
     total.set(at, score * Math.exp(refined(at, question, all, names, pairs) + ALIKE * (sum.get(at) || 0)));
