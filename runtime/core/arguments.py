@@ -15,11 +15,13 @@ SINGLE = {"NO": "one process", "MULTI_GPU": "plain data parallel (DDP)", "MULTI_
 UNTRUE = (
     ("DeepSpeed", "Setting ds_accelerator to"), ("bitsandbytes.backends.cpu.ops", "Failed to load CPU gemm_4bit_"),
     ("transformers.tokenization_utils_base", "Token indices sequence length is longer"),
+    *((f"transformers.{one}", "The following arguments do not match") for one in ("trainer", "trainer_utils")),
 )  # fmt: skip
 """Pairs of a logger and the beginning of a harmless message, which is filtered.
 
 DeepSpeed 0.16 prints its accelerator also in runs without DeepSpeed. bitsandbytes reports that it lacks a kernel, which
-only inference would use. transformers reports rows above the tokenizer's limit, which the run handles itself.
+only inference would use. transformers reports rows above the tokenizer's limit, which the run handles itself, and, when
+a run resumes, that `every=50%` is another value than the steps that follow from it.
 """
 
 

@@ -59,6 +59,8 @@ printed = float(os.environ.get("XPC_PRINTED") or time.monotonic())
 """The time (`time.monotonic`) when the last line was printed. Later processes get it in the variable XPC_PRINTED."""
 _renewable = False
 """Whether the last line was printed with `renew`. On a terminal, the next line with `renew` then replaces it."""
+stopping = False
+"""Whether the run was asked to stop. On a terminal, launcher.py has then replaced the line of the last step."""
 
 
 def put(text: str, renew: bool = False) -> None:
@@ -69,9 +71,9 @@ def put(text: str, renew: bool = False) -> None:
     global printed, _renewable
     renew = renew and sys.stdout.isatty()
     if renew:
-        text = "\r\x1b[K" + text[: shutil.get_terminal_size().columns - 1]
+        text = "\r\x1b[K" + _fitting(text, shutil.get_terminal_size().columns - 1)
     elif _renewable:
-        text = f"\n{text}"
+        text = f"\r\x1b[K{text}" if stopping else f"\n{text}"
     printed, _renewable = time.monotonic(), renew
     try:
         print(text, end="" if renew else "\n", flush=True)
@@ -81,6 +83,15 @@ def put(text: str, renew: bool = False) -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         for number in (1, 2):
             os.dup2(null, number)
+
+
+def _fitting(text: str, width: int) -> str:
+    """The line of a step, cut to a width: first the words before tokens/s and time left are omitted."""
+    words = text.split("  ")
+    while len(text) > width and len(words) > 4:
+        del words[-3]
+        text = "  ".join(words)
+    return text[:width]
 
 
 def stop(error: RunError) -> int:

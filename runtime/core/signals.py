@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 
-from .errors import rank
+from . import errors
 
 REQUEUE = 75
 """Exit status of a run that was asked to stop and can resume: EX_TEMPFAIL of sysexits.h."""
@@ -99,9 +99,10 @@ def _read(pipe: int) -> None:
 
 def _record(name: str) -> None:
     first, StopRequest.name = StopRequest.name is None, StopRequest.name or name
+    errors.stopping = True
     if StopRequest.training:
         return
-    if first and rank() == 0:
+    if first and errors.rank() == 0:
         with contextlib.suppress(OSError):
             os.write(1, b"[run] asked to stop before the first step: there is nothing to save\n")
     os._exit(REQUEUE)

@@ -67,6 +67,7 @@ def test_first_ctrl_c_saves_and_the_second_ends_at_once(
     assert run.wait() == 75, run.output
     assert run.output.count("launch.sh: stopping; a run that has begun to train saves first") == 1, run.output
     (saved,) = checkpoints(run.out)
+    assert "\n\r\n" not in run.output[run.output.index("launch.sh: stopping") :], "an empty line"
     assert f"launch.sh: stopped as asked: the same command resumes from {saved} (status 75)" in run.output
 
     again = Terminal(launch, str(tmp_path), PYTHON=here.warm)

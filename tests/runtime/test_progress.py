@@ -87,6 +87,27 @@ def test_a_phase_of_a_started_process_counts_the_silence_before_it():
     assert re.match(r"\[run\] checking this machine(, 0:00:0\d so far)?$", done.stdout), done.stdout
 
 
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (200, "step 30/36  loss 0.0837  margin 6.872  lr 1.94e-05  grad 2.03  388 tokens/s  left 0:00:10"),
+        (80, "step 30/36  loss 0.0837  margin 6.872  lr 1.94e-05  388 tokens/s  left 0:00:10"),
+        (60, "step 30/36  loss 0.0837  388 tokens/s  left 0:00:10"),
+        (20, "step 30/36  loss 0."),
+    ],
+)
+def test_a_narrow_terminal_still_shows_the_time_left(
+    width: int, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    errors.put("step 30/36  loss 0.0837  margin 6.872  lr 1.94e-05  grad 2.03  388 tokens/s  left 0:00:10", renew=True)
+    assert capsys.readouterr().out == f"\r\x1b[K{shown}"
+    monkeypatch.setattr(errors, "stopping", True)
+    errors.put("[run] stopped as asked")
+    assert capsys.readouterr().out == "\r\x1b[K[run] stopped as asked\n"
+
+
 BARS = """
 import sys, time
 from xpc.runtime.core import progress

@@ -52,6 +52,24 @@ def test_a_run_names_no_accelerator_and_no_experiment(printed: list[str], monkey
     assert printed == [OTHER]
 
 
+@pytest.mark.slow  # imports transformers
+def test_a_resumed_run_is_not_told_that_a_share_is_no_number_of_steps(
+    printed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """transformers compares `save every=50%`, which is 0.5 in the arguments, with the 40 steps of the checkpoint."""
+    monkeypatch.setattr(arguments.os, "environ", dict(arguments.os.environ))
+    from transformers.trainer_utils import compare_trainer_and_checkpoint_args, logger
+
+    stated = SimpleNamespace(save_steps=0.5, per_device_train_batch_size=2, n_gpu=1)
+    stored = SimpleNamespace(save_steps=40, train_batch_size=2)
+    for mentioned in (True, False):
+        logger.warning_once.cache_clear()
+        compare_trainer_and_checkpoint_args(stated, stored)
+        assert any("save_steps: 0.5" in one for one in printed) == mentioned
+        printed.clear()
+        arguments.prepare_environment(BUNDLE)
+
+
 def test_packed_rows_have_no_doubts_about_a_checked_attention(printed: list[str]) -> None:
     Packing().libraries_imported(BUNDLE)
     for message in (FREE, PACKED, OTHER):

@@ -45,7 +45,7 @@ class Scan:
             with collected(self.messages):
                 given, _ = session.rows()
             self.given = len(given)
-            say(f"{self.given:,} rows are converted; now trl prepares them")
+            say(f"converted rows: {self.given:,}; now trl prepares them")
             with self.capture.watching(), self._packing():
                 self.trainer = session.trainer(given)
         self.prepared = self.trainer.train_dataset
