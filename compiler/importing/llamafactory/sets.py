@@ -113,7 +113,15 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
     pictured = images.reads_images(draft)
     media = MEDIA[1:] if pictured else MEDIA
     whys = [f"`{name}` has a column of {key}, which {WITHOUT[pictured]}" for key in media if key in columns]
-    others = [("history", "earlier turns"), ("tools", "tools"), *[("system", "system prompts")] * pictured]
+    if "tools" in columns:
+        draft.error(
+            entry,
+            f"`{name}` has a column of tools (`{columns['tools']}`), which LLaMA-Factory writes in words of its own; the "
+            "chat template that `xpc import` writes has none",
+            "import without this column, and write a template with tools into the spec, such as `chat_template = qwen3`: "
+            "the run then reads the column `tools`",
+        )
+    others = [("history", "earlier turns"), *[("system", "system prompts")] * pictured]
     for key, what in others:
         if key in columns:
             whys.append(
@@ -135,4 +143,4 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
         whys.append(f"`{name}` has rows of `{form[:40]}`, a format that LLaMA-Factory does not have")
     for why in whys:
         draft.error(entry, why, "write the rows as messages, and name them by `--data`")
-    return bool(whys)
+    return bool(whys) or "tools" in columns
