@@ -343,6 +343,8 @@ def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
     """
     if isinstance(value, Choice):
         full, empty = divided(value.full), divided(value.empty)
+        if full is not None and full[1:] == (value.column, False) and full[0] == prompt_of(value.empty):
+            return full  # the condition only leaves out an empty answer
         if full is None or empty is None or full[1:] != empty[1:] or not value.column.isidentifier():
             return None
         heads = [one[0].template or one[0].known or f"{{{{ {one[0].column} }}}}" for one in (full, empty)]

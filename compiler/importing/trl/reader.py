@@ -100,11 +100,30 @@ def given(draft: Draft, overrides: Overrides) -> None:
         draft.sources.append(Source(overrides.data))
 
 
+HANDBOOK = "the alignment handbook's script for files with `dataset_mixer` always packs, and so does the spec"
+
+
 def trl(entries: Entries, file: str, overrides: Overrides) -> Draft:
     """Convert a TRL configuration to a draft of the spec."""
+    packs = _handbook(entries, file, overrides)
+    entries = entries if packs is None else {**entries, "packing": packs}
     draft, source = start(overrides, entries, file)
     arguments(draft, entries, overrides, source, Machines())
+    if packs is not None:
+        draft.warn(packs, HANDBOOK, "write `packing: false` if the script that reads the file does not pack")
     return draft
+
+
+def _handbook(entries: Entries, file: str, overrides: Overrides) -> Entry | None:
+    """`packing: true` for an sft file with a `dataset_mixer`, unless the scripts near the file train without packing:
+    the alignment handbook's script for such files always packs, and reads no key for it.
+    """
+    mixer = entries.get("dataset_mixer")
+    if mixer is None or "packing" in entries or method_of(overrides, file, entries, entries) != "sft":
+        return None
+    scripts = [body for _, body in overrides.scripts() if "SFTTrainer(" in body]
+    packs = not scripts or any("packing=True" in body for body in scripts)
+    return Entry("packing", True, mixer.file, mixer.line) if packs else None
 
 
 def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stack, found: Machines) -> None:
