@@ -144,7 +144,7 @@ def _comment(message: Message, why: str) -> str:
 
 
 def _own(messages: list[Message], known: dict[str, ScriptKey], overrides: Overrides) -> Decision:
-    """The decision about the keys of the repository's own script. If that script makes a trainer, the help names it."""
+    """The decision about the keys of the repository's own scripts. The help names those scripts that make a trainer."""
     names = [f"`{one.entry.key}`" for one in messages if one.entry is not None]
     what = "key" if len(names) == 1 else "keys"
     where = "" if known else ", and no script next to the source declares them"
@@ -152,7 +152,9 @@ def _own(messages: list[Message], known: dict[str, ScriptKey], overrides: Overri
     help_ = "the spec keeps the lines of these keys as comments"
     scripts = {one.location.rpartition(":")[0] for one in known.values()}
     training = sorted(name for name, body in overrides.scripts() if name in scripts and "Trainer(" in body)
-    help_ += f"; `xpc import` also reads the script that uses them: `{training[0]}`" if len(training) == 1 else ""
+    if training:
+        these = " or ".join(f"`{one}`" for one in training[:3])
+        help_ += f"; `xpc import` also reads the script that uses them: {these}"
     return Decision(text, tuple(one.location for one in messages), help_)
 
 

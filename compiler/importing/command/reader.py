@@ -110,6 +110,10 @@ def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, source: Sour
                    f"`--set {name}=VALUE` takes another")  # fmt: skip
 
 
+LIBRARIES = frozenset(("verl", "openrlhf", "swift", "trlx", "nemo_rl", "skyrl_train", "areal", "slime", "xtuner"))
+"""Training libraries whose programs a command may start by `-m`, and which no importer reads."""
+
+
 def _draft(line: Line, overrides: Overrides) -> Draft:
     """Convert a parsed command. Depending on the program, its arguments have LLaMA-Factory's names, the names that the
     started Python script declares, or TRL's names.
@@ -121,8 +125,12 @@ def _draft(line: Line, overrides: Overrides) -> Draft:
         made = _factory(line, overrides)
         made.warn(None, f"`{path}` starts LLaMA-Factory, and what it does before is not read")
         return made
+    library = re.split(r"[./]", line.program)[0]
+    if library in LIBRARIES:
+        raise Unreadable(f"`{line.program}` is a program of {library}: its settings are not read")
     if line.program.startswith("axolotl"):
-        raise Unreadable(f"`{line.program}` reads a file: import that file instead")
+        named = next((f"`{one.text}`" for one in line.rest), "that file")
+        raise Unreadable(f"`{line.program}` reads a file: import {named} instead")
     given = _given(line, overrides)
     overrides = _with_launch_file(line, overrides)
     script = own_script.imported(given.line, given.entries, overrides)

@@ -17,11 +17,11 @@ POSITIONS = {
     "RewardTrainer": ("model", "args", "data_collator", "train_dataset", "eval_dataset"),
     "GKDTrainer": ("model", "teacher_model", "args"),
     "Trainer": ("model", "args", "data_collator", "train_dataset", "eval_dataset"),
+    "Seq2SeqTrainer": ("model", "args", "data_collator", "train_dataset", "eval_dataset"),
 }
 """The names of each trainer's positional arguments, from the first to the last."""
 OTHERS = (
     ("PPOTrainer", "PPO, which the language does not have"),
-    ("Seq2SeqTrainer", "a model with an encoder, and the language trains decoders"),
     ("OnlineDPOTrainer", "online DPO, which the language does not have"),
     ("XPOTrainer", "XPO, which the language does not have"),
     ("NashMDTrainer", "Nash-MD, which the language does not have"),

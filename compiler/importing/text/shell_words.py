@@ -161,7 +161,7 @@ class Words:
         end = re.compile(rf"^[ \t]*{re.escape(name)}[ \t\r]*$", re.M).search(self.text, self.at)
         body = self.text[start : end.start() if end else len(self.text)]
         self.skip((end.end() if end else len(self.text)) - self.at)
-        return body if found[2] or found[3] else expand(body, self.state, self.line)[0]
+        return body if found[2] or found[3] else expand(body.replace("\\\n", ""), self.state, self.line)[0]
 
     def document_later(self, found: re.Match[str]) -> str:
         """Read the here-document of a command whose line continues after `<<EOF`, as in `cat <<EOF | tee x`."""

@@ -108,10 +108,10 @@ def revised(draft: Draft, ref: str, entry: Entry) -> str:
 def model(draft: Draft, named: Entries) -> None:
     """Set the model, and import the keys about its tokenizer and chat template."""
     entry = named.get("model_name_or_path")
-    if entry is None or entry.empty:
-        draft.warn(entry, "no model is named", "`--model` names it") if not draft.model else None
-    elif draft.model:
+    if draft.model:
         draft.note(entry, "`--model` names another")
+    elif entry is None or entry.empty:
+        draft.warn(entry, "no model is named", "`--model` names it")
     else:
         found = reference(draft, entry, "model")
         if found is not None:

@@ -44,6 +44,8 @@ def every(entry: Entry | None, steps: Entry | None, usual: Amount, draft: Draft,
 
 def _amount(entry: Entry) -> Amount | None:
     value = number(entry)
+    if value == 0 and entry.key == "save_steps":
+        return NEVER
     if value is None or value <= 0:
         return None
     if value < 1:

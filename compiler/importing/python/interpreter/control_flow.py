@@ -28,7 +28,7 @@ def _if(machine: Machine, node: ast.If) -> str:
     tested = machine.evaluate(node.test)
     truth = truth_of(tested)
     machine.taken_as_empty(tested)
-    if truth is None and _only_removes(node):
+    if truth is None and (_only_removes(node) or _only_shortens(machine, node)):
         truth = True
     if truth is None and not condition(tested):
         truth = machine.assumed_truth(node, unparsed(node.test))
@@ -76,6 +76,26 @@ def _only_removes(node: ast.If) -> bool:
         and ast.unparse(one.args[0]) in words
         for one in calls
     )  # fmt: skip
+
+
+def _only_shortens(machine: Machine, node: ast.If) -> bool:
+    """Whether a branch only takes as many rows as its condition compares, as in `if len(rows) > n: rows =
+    rows.select(range(n))`. If there are fewer rows, this would take all of them.
+    """
+    *others, test = node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]
+    made = [one for one in (*node.body, *node.orelse) if not isinstance(one, ast.Expr)]
+    if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Gt | ast.GtE)) or len(made) != 1:
+        return False
+    length, most = unparsed(test.left), unparsed(test.comparators[0])
+    rows, value = length[4:-1], unparsed(made[0].value) if isinstance(made[0], ast.Assign) else ""
+    return (
+        length.startswith("len(")
+        and made[0] in node.body
+        and unparsed(made[0]).startswith((f"{rows} = {rows}.", f"{rows} = {rows}["))
+        and value.endswith((f".select(range({most}))", f"[:{most}]"))
+        and (not others or isinstance(node.test.op, ast.And))  # type: ignore[attr-defined]
+        and all(truth_of(machine.evaluate(one)) for one in others)
+    )
 
 
 def _either(

@@ -96,6 +96,7 @@ TRAINERS = {
     "CPOTrainer": "cpo",
     "GKDTrainer": "distill",
     "Trainer": "sft",
+    "Seq2SeqTrainer": "sft",
     "UnslothTrainer": "sft",
 }
 """The trainer classes that can be imported, each with its training method."""

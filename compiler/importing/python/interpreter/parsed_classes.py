@@ -111,10 +111,10 @@ def _helper(machine: Machine, positional: list[Argument], switch: str, path: str
 def parameters(machine: Machine, function: Function) -> dict[str, Argument]:
     """The command's arguments for a function that the `fire` library calls with them."""
     spec = function.node.args
-    if machine.command is None:
-        return {}
     kinds = {one.arg: "" if one.annotation is None else ast.unparse(one.annotation)
              for one in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)}  # fmt: skip
+    if machine.command is None:
+        return _given(machine, kinds)
     found = {key: one for key, one in machine.command.arguments.items() if key in kinds or spec.kwarg is not None}
     machine.command.used.update(found)
     locations = {key: Location(one.file, one.line) for key, one in found.items()}
@@ -227,13 +227,7 @@ def _words(machine: Machine, kind: Class | Name, names: frozenset[str]) -> dict[
     """
     own = _fields(kind)
     if machine.command is None:
-        location = next((one.location for one in machine.calls[-1:]), Location(machine.label, 0))
-        machine.use(*own)
-        return {
-            name: Argument(_converted(machine.given[name], own[name]), location)
-            for name in own
-            if name in machine.given
-        }
+        return _given(machine, own)
     known = _known(kind)
     out: dict[str, Argument] = {}
     for key, entry in machine.command.arguments.items():
@@ -248,6 +242,14 @@ def _words(machine: Machine, kind: Class | Name, names: frozenset[str]) -> dict[
         value = False if off else value_of(entry, own.get(name, ""), location)
         out[name] = Argument(value, location)
     return out
+
+
+def _given(machine: Machine, kinds: Mapping[str, str]) -> dict[str, Argument]:
+    """The values that `--set` gives to names; `kinds` has the names with their annotations."""
+    location = next((one.location for one in machine.calls[-1:]), Location(machine.label, 0))
+    machine.use(*kinds)
+    given = machine.given
+    return {name: Argument(_converted(given[name], kind), location) for name, kind in kinds.items() if name in given}
 
 
 def _fields(kind: Class | Name) -> dict[str, str]:

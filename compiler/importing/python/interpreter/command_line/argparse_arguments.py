@@ -5,9 +5,13 @@ its default.
 from __future__ import annotations
 
 import ast
+import re
 
 from xpc.compiler.importing.python.interpreter.machine import PRESENT, TRUE, Machine
 from xpc.compiler.importing.python.interpreter.values import Argument, Class, Instance, Name, Object, Unknown
+
+TRAINS = re.compile("train|tune|sft|[dgo]po")
+"""Matches the names of subcommands that train."""
 
 
 def parsed(machine: Machine, parser: Object, node: ast.AST) -> Instance:
@@ -112,13 +116,14 @@ def _converted(machine: Machine, call: Object, kind: Argument | None, text: str)
 def _calls_below(value: Object, machine: Machine, depth: int = 0) -> list[Object]:
     """All method calls on a parser, and on the argument groups and subparsers that such calls return.
 
-    If the command names a subcommand, the parsers of other subcommands are skipped.
+    If the command names a subcommand, or if only one has a name such as `train`, the parsers of others are skipped.
     """
     out: list[Object] = []
     stated = {str(number): machine.given[str(number)] for number in range(1, 9) if str(number) in machine.given}
     names = {one.positional[0].value for one in value.calls if one.last == "add_parser" and one.positional}
+    likely = {one for one in names if TRAINS.search(str(one))}
+    chosen = names & set(stated.values()) or (likely if len(likely) == 1 else set())
     for one in value.calls if depth < 4 else []:
-        chosen = names & set(stated.values())
         if one.last == "add_parser" and chosen and one.positional and one.positional[0].value not in chosen:
             continue
         out += [one, *_calls_below(one, machine, depth + 1)]
