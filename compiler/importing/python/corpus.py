@@ -143,7 +143,7 @@ def _of_a_mixture(data: Data, chain: Chain) -> list[tuple[Object, str, str]]:
     """
     if data.take is None and data.limit is None:
         return []
-    step = next(one for one in chain.steps if one.last in ("select", "take"))
+    step = next((one for one in chain.steps if one.last in ("select", "take")), chain.steps[-1])
     why = "the script takes a part of several data sets together, and a spec takes a part of each"
     return [(step, why, "write `take` or `limit` at the sources")]
 

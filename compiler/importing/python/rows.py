@@ -123,7 +123,7 @@ def _answered(ids: Object, labels: Object) -> MappedColumns:
     made = _tokenized(call, False)
     assert question is not None
     columns = {"prompt": question.value, "completion": Column(found[1])}
-    return MappedColumns(columns, made.why, made.length, ended=bool(found[2]))
+    return MappedColumns(columns, made.why, made.length, ended=made.ended or bool(found[2]))
 
 
 def _answered_turns(call: Object, text: object, question: object, labels: Object) -> MappedColumns:
@@ -165,7 +165,7 @@ def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool)
     padding = call.keywords.get("padding")
     padded = padding is not None and padding.value not in (False, None)
     learned = padded and labels is not None and not _masks_padding(labels)
-    return MappedColumns(made.columns, made.why or (PADDED if learned else ""), made.length)
+    return MappedColumns(made.columns, made.why or (PADDED if learned else ""), made.length, ended=made.ended)
 
 
 def _tokenized(call: Object, batched: bool) -> MappedColumns:
@@ -181,7 +181,17 @@ def _tokenized(call: Object, batched: bool) -> MappedColumns:
     if cut is not None and cut.value not in (True, "longest_first", "only_first", False):
         return MappedColumns(why="how the text is cut is not known")
     why = PADDED if padded and labels is not None and not _masks_padding(labels) else ""
-    return MappedColumns({"text": single(text.value, batched)}, why, length if cut is not None and cut.value else None)
+    cut_at = length if cut is not None and cut.value else None
+    return MappedColumns({"text": single(text.value, batched)}, why, cut_at, ended=_appended(call))
+
+
+def _appended(call: Object) -> bool:
+    """Whether the script appends the end token to the tokens of a text, as alpaca-lora does for those that are not cut:
+    `row["input_ids"].append(tokenizer.eos_token_id)`.
+    """
+    ids = call.attributes.get("['input_ids']")
+    added = [one.positional[0].value for one in getattr(ids, "calls", ()) if one.last == "append" and one.positional]
+    return any(isinstance(one, Object) and one.last == "eos_token_id" for one in added)
 
 
 def _copied(labels: object, call: Object) -> bool:
