@@ -150,6 +150,9 @@ fire.Fire(train)
     found = launched(tmp_path, "python train.py --lr 3e-5 --targets '[q_proj, v_proj]'\n", body)
     assert "lr = 3e-5" in found.text
     assert "targets = [q_proj, v_proj]" in found.text
+    given = imported(body, *HARDWARE, "--set", "lr=3e-6", name="train.py", root=str(tmp_path))
+    assert "lr = 3e-6" in given.text
+    assert "train Qwen/Qwen2.5-3B on" in given.text
 
 
 @pytest.mark.parametrize(

@@ -122,3 +122,54 @@ SFTTrainer("Qwen/Qwen2.5-0.5B", SFTConfig("out"), train_dataset=rows).train()
 """, name="train.py")  # fmt: skip
     assert not found.draft.wrong, found.messages
     assert "train Qwen/Qwen2.5-0.5B on org/rows" in found.text
+
+
+@pytest.mark.parametrize("branch", [
+    "if len(rows) > 500:\n    rows = rows.select(range(500))",
+    "if len(rows) > n:\n    rows = rows.shuffle(seed=1).select(range(n))\n    print(len(rows))",
+    "if n and len(rows) >= n:\n    rows = rows.select(range(n))",
+])  # fmt: skip
+def test_a_condition_that_only_shortens_the_data_needs_no_decision(tmp_path: Path, branch: str) -> None:
+    found = script(tmp_path, f"n = 500\nrows = {ROWS}\n{branch}", data="rows")
+    assert not found.draft.wrong, found.messages
+    assert not decisions(found)
+    assert "= 500" in found.text
+
+
+@pytest.mark.parametrize("branch", [
+    "if len(rows) > 900:\n    rows = rows.select(range(500))",
+    "if len(rows) < 500:\n    rows = rows.select(range(500))",
+    "if len(rows) > 500:\n    rows = rows.select(range(500))\nelse:\n    rows = load_dataset('org/b', split='train')",
+    "if unknown() and len(rows) > 500:\n    rows = rows.select(range(500))",
+])  # fmt: skip
+def test_another_condition_on_the_number_of_rows_is_a_decision(tmp_path: Path, branch: str) -> None:
+    assert decisions(script(tmp_path, f"rows = {ROWS}\n{branch}", data="rows"))
+
+
+@pytest.mark.parametrize(("names", "rate"), [(("train", "infer"), "3e-6"), (("score", "train_dpo"), "0.0001")])
+def test_the_only_subcommand_that_trains_is_taken(tmp_path: Path, names: tuple[str, str], rate: str) -> None:
+    before = f"""
+def build():
+    parser = argparse.ArgumentParser()
+    parts = parser.add_subparsers(required=True)
+    one, two = parts.add_parser("{names[0]}"), parts.add_parser("{names[1]}")
+    one.add_argument("--rate", type=float, default=3e-6)
+    two.add_argument("--rate", type=float, default=1e-4)
+    one.set_defaults(func=run)
+    two.set_defaults(func=run)
+    return parser
+def run(args):
+    SFTTrainer(model="Qwen/Qwen2.5-0.5B", train_dataset={ROWS},
+               args=SFTConfig("out", max_length=64, learning_rate=args.rate)).train()
+args = build().parse_args()
+args.func(args)
+"""
+    found = imported("import argparse\nfrom datasets import load_dataset\nfrom trl import SFTConfig, SFTTrainer\n"
+                     + before, name="train.py", root=str(tmp_path))  # fmt: skip
+    assert f"lr = {rate}" in found.text
+
+
+def test_rows_of_several_sources_without_select_are_an_error_and_no_crash(tmp_path: Path) -> None:
+    rows = f"rows = concatenate_datasets([{ROWS}, load_dataset('org/b', split='train')])\nrows = Dataset.from_list([*rows][:20])"
+    found = script(tmp_path, "from datasets import concatenate_datasets\n" + rows, data="rows")
+    assert decisions(found)

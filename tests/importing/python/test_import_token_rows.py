@@ -5,6 +5,7 @@ only on the answer. The import turns such rows into prompts with completions.
 from __future__ import annotations
 
 import pytest
+from import_support import imported
 from test_import_python import script
 
 FUNCTION = """\
@@ -151,3 +152,37 @@ def test_tokens_outside_of_a_map_are_an_error(rows: str) -> None:
     model = 'AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")'
     found = script(f"import json\nimport pandas as pd\n{rows}\nTrainer(model={model}, {args}).train()\n")
     assert any("`dataset.input_ids" in one for one in found.messages), found.messages
+
+
+@pytest.mark.parametrize(("label", "ended", "reads"), [
+    ("    if label:\n        text = f'{text}{label}'\n", "row['input_ids'].append(tokenizer.eos_token_id)", True),
+    ("    if label:\n        text = f'{text}{label}'\n", "pass", True),
+    ("    if label:\n        text = f'{text} -> {label}'\n", "pass", False),
+])  # fmt: skip
+def test_a_text_to_which_a_condition_adds_the_answer(label: str, ended: str, reads: bool) -> None:
+    text = f"""
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForSeq2Seq, Trainer, TrainingArguments
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-3B")
+def build(question, note, label=None):
+    if note:
+        text = f"Q: {{question}}\\nN: {{note}}\\nA: "
+    else:
+        text = f"Q: {{question}}\\nA: "
+{label}    return text
+def tokens(one):
+    row = tokenizer(build(one["question"], one["note"], one["answer"]), truncation=True, max_length=256)
+    if row["input_ids"][-1] != tokenizer.eos_token_id and len(row["input_ids"]) < 256:
+        {ended}
+    row["labels"] = row["input_ids"].copy()
+    return row
+Trainer(model=AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-3B", dtype="bfloat16"),
+        args=TrainingArguments("out"), data_collator=DataCollatorForSeq2Seq(tokenizer, padding=True),
+        train_dataset=load_dataset("org/rows", split="train").map(tokens)).train()
+"""
+    found = imported(text, name="train.py")
+    assert found.draft.wrong != reads, found.messages
+    if reads:
+        assert "columns = [question, answer]" in found.text
+        assert "{% if note %}" in found.text
+        assert ("adds no eos token" in "".join(found.messages)) == (ended == "pass")

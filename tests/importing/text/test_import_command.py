@@ -117,6 +117,9 @@ def test_the_variables_of_a_tracker(variables: str, tracker: str, lines: list[st
         ("echo hello", "no training command"),
         ("torchrun a.py --x 1\ntorchrun b.py --x 1", "2 training commands"),
         ("torchrun a.py --x 'open", "a quote is not closed"),
+        ("python -m verl.trainer.main_ppo --config-name=ppo data.train_batch_size=8", "is a program of verl"),
+        ("read -r -d '' all <<EOF\nopenrlhf.cli.train_dpo \\\n --bf16\nEOF\ndeepspeed --module $all", "of openrlhf"),
+        ("accelerate launch -m axolotl.cli.train a.yml", "import `a.yml` instead"),
     ],
 )
 def test_what_cannot_be_read(text, output):
@@ -283,3 +286,29 @@ def test_two_dashes_end_the_options_of_the_launcher() -> None:
                      "--dataset_name org/rows\n", *HARDWARE, name="run.sh")  # fmt: skip
     assert not found.draft.wrong, found.messages
     assert "train Qwen/Qwen2.5-3B on org/rows" in found.text
+
+
+def test_lines_of_a_here_document_continue_after_a_backslash() -> None:
+    text = """\
+read -r -d '' words <<EOF
+sft.py \\
+   --model_name_or_path Qwen/Qwen2.5-3B \\
+   --bf16 \\
+   --dataset_name org/rows
+EOF
+deepspeed --num_gpus 2 $words
+"""
+    found = imported(text, *HARDWARE, name="run.sh")
+    assert not found.draft.wrong, found.messages
+    assert "train Qwen/Qwen2.5-3B on org/rows" in found.text
+
+
+def test_fastchat_s_script_is_not_looked_for_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "train.py").write_text("loss = model(rows)\nloss.backward()\n")
+    words = "--model_name_or_path lmsys/vicuna-7b-v1.5 --data_path chats.json --bf16 True --output_dir out"
+    command = f"torchrun --nproc_per_node=2 /code/fastchat/train/train.py {words}\n"
+    found = imported(command, *HARDWARE, name="run.sh", root=str(tmp_path))
+    assert not found.draft.wrong, found.messages
+    assert "format = conversations" in found.text

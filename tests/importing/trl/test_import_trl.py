@@ -163,6 +163,28 @@ def test_the_older_mixer_trains_on_one_split_and_evaluates_on_the_other():
     assert found.payload["data"]["seed"] == 42
 
 
+MIXED = (
+    "model_name_or_path: Qwen/Qwen2.5-3B\ndataset_mixer:\n  org/chats: 1.0\ndataset_splits: [train_sft, test_sft]\n"
+    "max_seq_length: 2048\n"
+)
+
+
+@pytest.mark.parametrize(("script", "more", "packs"), [
+    ("", "", True),
+    ("SFTTrainer(model, packing=True)", "", True),
+    ("SFTTrainer(model, max_seq_length=1024)", "", False),
+    ("SFTTrainer(model, packing=True)", "packing: false\n", False),
+])  # fmt: skip
+def test_the_handbook_s_script_packs_a_mixer_of_sft(tmp_path: Path, script: str, more: str, packs: bool) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "run_sft.py").write_text(script)
+    found = imported(MIXED + more, *HARDWARE, name="sft.yaml", root=str(tmp_path))
+    assert ("packing(strategy=wrapped)" in found.text) == packs
+    assert any("`packing`: the alignment handbook's script" in one for one in found.messages) == (packs and not more)
+    assert "packing" not in imported(MIXED, *HARDWARE, name="dpo/c.yaml", root=str(tmp_path)).text
+
+
 def test_long_texts_become_files_next_to_the_spec():
     found = trl("chat_template: \"{{ 'x' }}\\n\"\nsystem_prompt: " + "Be kind. " * 40 + "\n")
     assert found.draft.files["recipe.chat_template.jinja"] == b"{{ 'x' }}\n"
@@ -284,3 +306,9 @@ def test_a_loss_on_completions_states_that_rows_of_unknown_format_have_them():
         "model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: trl-lib/Capybara\ncompletion_only_loss: true\n"
     )
     assert "prompt_completion" not in turns.text
+
+
+def test_no_steps_between_checkpoints_is_never() -> None:
+    found = imported(HEAD + "save_steps: 0\n", *HARDWARE, name="sft.yaml")
+    assert "every = never" in found.text
+    assert imported(HEAD + "logging_steps: 0\n", *HARDWARE, name="sft.yaml").draft.wrong
