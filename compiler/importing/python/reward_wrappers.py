@@ -195,13 +195,16 @@ def factory(value: object, statements: list[tuple[str, ast.stmt]]) -> ast.Functi
 
 
 def call(value: Function, made_by: ast.FunctionDef) -> str | None:
-    """The script's call of a factory, such as `make_reward(0.5)`. None if one of its arguments is not a constant."""
+    """The script's call of a factory, such as `make_reward(0.5)` or `timed(reward)`. None if one of its arguments is
+    neither a constant nor a function at the top of the script.
+    """
     arguments: list[str] = []
     for one in [*made_by.args.args, *made_by.args.kwonlyargs]:
         given = value.scopes[0].get(one.arg)
-        if one.arg not in value.scopes[0] or not _constant(given):
+        top = isinstance(given, Function) and len(given.scopes) == 1
+        if one.arg not in value.scopes[0] or not (top or _constant(given)):
             return None
-        arguments.append(f"{one.arg}={given!r}")
+        arguments.append(f"{one.arg}={given.name if isinstance(given, Function) else repr(given)}")
     return f"{made_by.name}({', '.join(arguments)})"
 
 

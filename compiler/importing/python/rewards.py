@@ -111,7 +111,10 @@ def _copy_with_wrappers(draft: Draft, machine: Machine, own: list[Function], mad
     """Copy the functions to the file of `--rewards`, with a function for each reward that a call returns."""
     wrappers = [(name, value, by) for name, value in made
                 if isinstance(value, Function) and (by := _factory(machine, value)) is not None]  # fmt: skip
-    _copy(draft, machine, own, file, data, called + [(value.label, by.name) for _, value, by in wrappers])
+    called = called + [(value.label, by.name) for _, value, by in wrappers]
+    called += [(one.label, one.name) for _, value, _ in wrappers for one in value.scopes[0].values()
+               if isinstance(one, Function) and one is not value]  # fmt: skip
+    _copy(draft, machine, own, file, data, called)
     for name, value, by in wrappers:
         source = reward_wrappers.call(value, by)
         if source is not None:

@@ -18,6 +18,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Choice,
     Column,
     Function,
+    Name,
     Object,
     Row,
     Text,
@@ -28,6 +29,8 @@ from xpc.grammar.record import field, mutable, record
 
 MOST_PARTS = 200
 """How many parts of a string or a conversation are searched for columns."""
+AS_TRAINER = ("extract_prompt", "apply_chat_template")
+"""Endings of TRL's functions over rows that its trainers also apply, such as `maybe_apply_chat_template`."""
 PADDED = "the labels contain padding, which the script trains on"
 
 
@@ -75,6 +78,8 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
     """Interpret `map(function)` on the columns `before`; `step` is the call. Returns the columns that the function
     makes or changes.
     """
+    if isinstance(function, Name) and function.path.startswith("trl.") and function.path.endswith(AS_TRAINER):
+        return MappedColumns()
     if not isinstance(function, Function | Bound):
         return MappedColumns(why="the function is not in the script")
     row = Row(batched, dict(before))

@@ -4,6 +4,7 @@ trainer, the model and the data in one file.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Mapping
 
@@ -44,7 +45,7 @@ def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: En
     if overrides.method is not None:
         return overrides.method
     seen = set(names)
-    for part in reversed(re.split(r"[^a-z0-9]+", file.lower())):
+    for part in reversed(WORDS.split(file.lower())):
         online = bool(seen & {"num_generations", "reward_funcs"})
         if part in METHODS and (part != "distill" or seen & set(TELLING[0][1])) and METHODS[part].grouped >= online:
             return part
@@ -100,6 +101,9 @@ def given(draft: Draft, overrides: Overrides) -> None:
         draft.sources.append(Source(overrides.data))
 
 
+UNLIKE = ("simpo", "ppo", "ipo", "slic", "xpo", "bco", "prm")
+"""Methods that are no word of a spec: a file with such a name, and without a key of another method, is not for sft."""
+WORDS = re.compile("[^a-z0-9]+")
 HANDBOOK = "the alignment handbook's script for files with `dataset_mixer` always packs, and so does the spec"
 
 
@@ -109,6 +113,10 @@ def trl(entries: Entries, file: str, overrides: Overrides) -> Draft:
     entries = entries if packs is None else {**entries, "packing": packs}
     draft, source = start(overrides, entries, file)
     arguments(draft, entries, overrides, source, Machines())
+    named = [one for one in WORDS.split(posixpath.basename(file).lower()) if one in UNLIKE]
+    if named and draft.method == "sft" and overrides.method is None:
+        draft.error(Entry("method", named[0], file, 1), "the file's name states a method that no key states; the spec "
+                    "has sft", "`--method NAME` names the method of a spec")  # fmt: skip
     if packs is not None:
         draft.warn(packs, HANDBOOK, "write `packing: false` if the script that reads the file does not pack")
     return draft

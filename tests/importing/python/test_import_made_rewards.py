@@ -23,6 +23,10 @@ def make(limit, sign=1):
     def short(completions, **kwargs):
         return [sign * score(one) if len(one) < top else 0.0 for one in completions]
     return short
+def times(reward, factor):
+    def product(completions, **kwargs):
+        return [factor * one for one in reward(completions, **kwargs)]
+    return product
 class LengthJudge:
     def __call__(self, prompts, completions, answer: list, **kwargs):
         return [1.0 for _ in completions]
@@ -60,7 +64,15 @@ def test_rewards_of_a_factory_are_made_by_the_written_file() -> None:
     assert "GRPOTrainer" not in scope
 
 
-@pytest.mark.parametrize("rewards", ["inner", "LengthJudge()", "partial(scaled, factor=0.5)", "make(open('n').read())"])
+def test_a_factory_may_get_another_reward() -> None:
+    found = made("times(constant, 0.5)", "--rewards", "my_rewards.py")
+    assert not found.draft.wrong, found.messages
+    scope: dict[str, Any] = {}
+    exec(found.draft.files["my_rewards.py"].decode(), scope)
+    assert scope["product"](completions=["a", "b"], prompts=[], answer=["a", "c"]) == [0.5, 0.0]
+
+
+@pytest.mark.parametrize("rewards", ["inner", "times(inner, 2.0)", "LengthJudge()", "partial(scaled, factor=0.5)", "make(open('n').read())"])
 def test_rewards_that_no_file_can_make_are_an_error_with_rewards(rewards: str) -> None:
     found = made(rewards, "--rewards", "my_rewards.py")
     assert found.draft.wrong

@@ -312,3 +312,13 @@ def test_no_steps_between_checkpoints_is_never() -> None:
     found = imported(HEAD + "save_steps: 0\n", *HARDWARE, name="sft.yaml")
     assert "every = never" in found.text
     assert imported(HEAD + "logging_steps: 0\n", *HARDWARE, name="sft.yaml").draft.wrong
+
+
+@pytest.mark.parametrize(("name", "more", "wrong"), [
+    ("simpo_tldr.yaml", "", True), ("recipes/ppo.yaml", "", True), ("simpo.yaml", "beta: 0.1\n", False),
+    ("ppo/sft.yaml", "", False), ("sft.yaml", "", False),
+])  # fmt: skip
+def test_a_name_of_another_method_is_an_error(name: str, more: str, wrong: bool) -> None:
+    found = imported(HEAD + more, *HARDWARE, name=name)
+    assert found.draft.wrong == wrong, found.messages
+    assert not imported(HEAD, *HARDWARE, "--method", "sft", name=name).draft.wrong
