@@ -55,18 +55,24 @@ def online(draft: Draft, named: Entries) -> None:
             draft.mark(batch, MAPPED, "method.steps_per_generation")
 
 
+SAMPLING = ("top_p", "top_k", "min_p", "temperature", "repetition_penalty", "max_new_tokens")
+
+
 def _generation_arguments(draft: Draft, entry: Entry | None) -> None:
     """Import `generation_kwargs`: sampling arguments such as `temperature` become settings and override the file's own
     keys; other arguments are errors.
     """
-    if entry is None or not entry.mapping:
+    if entry is None or not isinstance(entry.value, dict):
         return
     draft.note(entry, "each of its keys is imported separately")
     for name, one in entry.mapping.items():
-        path = next((row.path for row in TABLE if draft.method in row.methods and name in row.args), None)
-        if path is not None and name in ("top_p", "top_k", "min_p", "temperature", "repetition_penalty"):
+        theirs = "max_completion_length" if name == "max_new_tokens" else name
+        path = next((row.path for row in TABLE if draft.method in row.methods and theirs in row.args), None)
+        if path is not None and name in SAMPLING:
             draft.settings.pop(path, None)
             draft.setting(path, one)
+        elif name == "max_length" and "max_new_tokens" in entry.mapping:
+            draft.note(one, "`max_new_tokens` decides the length of a completion")
         else:
             draft.error(one, "the language has no such generation argument")
 

@@ -322,3 +322,12 @@ def test_a_name_of_another_method_is_an_error(name: str, more: str, wrong: bool)
     found = imported(HEAD + more, *HARDWARE, name=name)
     assert found.draft.wrong == wrong, found.messages
     assert not imported(HEAD, *HARDWARE, "--method", "sft", name=name).draft.wrong
+
+
+def test_arguments_of_the_generation() -> None:
+    text = HEAD + "reward_funcs: [accuracy]\nnum_generations: 4\n"
+    found = imported(text + "generation_kwargs: {max_length: 900, max_new_tokens: 64}\n", *HARDWARE, name="grpo.yaml")
+    assert not found.draft.wrong, found.messages
+    assert "max_completion = 64" in found.text
+    assert not imported(text + "generation_kwargs: {}\n", *HARDWARE, name="grpo.yaml").draft.wrong
+    assert imported(text + "generation_kwargs: {max_time: 30}\n", *HARDWARE, name="grpo.yaml").draft.wrong
