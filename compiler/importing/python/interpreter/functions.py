@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import posixpath
 import re
 from collections.abc import Callable
@@ -23,65 +24,8 @@ from xpc.compiler.registry import find_model
 
 EXIT = Name("<exit>")
 """The value of a call that ends the script, such as `sys.exit()`."""
-BUILTINS = {
-    "abs",
-    "all",
-    "any",
-    "bool",
-    "dict",
-    "enumerate",
-    "exit",
-    "filter",
-    "float",
-    "getattr",
-    "hasattr",
-    "int",
-    "isinstance",
-    "len",
-    "list",
-    "map",
-    "max",
-    "min",
-    "next",
-    "object",
-    "open",
-    "print",
-    "quit",
-    "range",
-    "repr",
-    "reversed",
-    "round",
-    "set",
-    "setattr",
-    "sorted",
-    "str",
-    "sum",
-    "super",
-    "tuple",
-    "type",
-    "vars",
-    "zip",
-    "Exception",
-    "ValueError",
-    "RuntimeError",
-    "input",
-    "globals",
-    "locals",
-    "iter",
-    "callable",
-    "property",
-    "staticmethod",
-    "classmethod",
-    "exec",
-    "eval",
-    "frozenset",
-    "id",
-    "issubclass",
-    "format",
-    "display",
-    "get_ipython",
-    "__import__",
-}
+BUILTINS = {*(one for one in dir(builtins) if not one.startswith("_")), "__import__", "display", "get_ipython"}
+"""Python's built-in names, and those of a notebook."""
 MAX_ITEMS = 256
 """At most this many iterations of a loop are interpreted."""
 CONFIGS = ("Config", "Arguments", "TrainingArgs")
