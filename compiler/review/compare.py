@@ -19,15 +19,17 @@ from xpc.compiler.review.differences.files import CONTENT, MANIFEST, FileChange,
 from xpc.compiler.review.differences.images import about_images, image_changes
 from xpc.compiler.review.differences.models import model_changes, unused_digest, without_digests
 from xpc.compiler.review.differences.packages import installs, package_changes, summary
+from xpc.compiler.review.differences.renamed import renamed_files, renaming_lines, with_names_of
 from xpc.compiler.review.differences.rows import row_changes
 from xpc.compiler.review.meaning import plain
 from xpc.compiler.review.operands import Run
-from xpc.compiler.review.resuming import resumes
+from xpc.compiler.review.resuming import HEAD, resumes
 from xpc.compiler.review.sources import UNSET, source_changes
 from xpc.compiler.review.tables import FACTS, is_table, tables
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.values import Value
 from xpc.grammar.record import evolve, record
+from xpc.runtime.core import same_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,9 +112,11 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
     settings, derived = (without_name(each, member) for each in changes(one.spec, other.spec))
     before, after = (forecast(each.spec, prices) for each in (one, other))
     stacks = one.spec.stack.name, other.spec.stack.name
-    names = differing(one.digests, other.digests)
+    moved = renamed_files(one, other)
+    names = [name for name in differing(one.digests, other.digests) if name not in {*moved, *moved.values()}]
     files = one.read(names), other.read(names)
     tabled = [tables(each.read(_read_by_runs(each, others)), ()) for each, others in ((one, other), (other, one))]
+    tabled[1] |= same_run.renamed_back(*tabled, HEAD)
     checkpoints = resumes(*tabled)
     about_stack = [{key: each.pop(key) for key in [*each] if key.startswith(FACTS)} for each in tabled]
     renamed, arguments, same = argument_changes(one.spec, other.spec, *tabled)
@@ -132,12 +136,12 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
     missing, new = _only_in_either(_findings(one.spec.problems), _findings(other.spec.problems))
     silenced = _findings(each.finding for each in other.spec.silenced)
     missing = tuple((Counter(missing) - silenced).elements())  # a finding that a comment hides is not resolved
-    removed, added = _only_in_either(_executes(one.spec), _executes(other.spec))
+    removed, added = _only_in_either(_executes(one.spec), _executes(other.spec, moved))
     found = Difference(
         settings, (*derived, *follows(before, after)), without_name(arguments, member), renamed,
         () if arguments else facts, same,
         tuple(listed), packages, new, missing, added, removed, checkpoints, _fixes(one.spec, other.spec), "", stacks,
-        tuple(row_changes(one.spec, other.spec)), tuple(image_changes(*files)),
+        (*renaming_lines(one.spec, other.spec), *row_changes(one.spec, other.spec)), tuple(image_changes(*files)),
         model_changes(one, other),
     )  # fmt: skip
     first = before.length.headline(after.length, settings)
@@ -168,6 +172,7 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
     """Return two lists of settings that differ: those that at least one spec states, and those that neither spec
     states.
     """
+    other = with_names_of(one, other)
     settings, read = _structure(one, other)
     follows: list[Change] = []
     values = [{str(path): value for path, value in spec.values.items()} for spec in (one, other)]
@@ -230,8 +235,10 @@ def _findings(found: Iterable[Diagnostic]) -> Counter[str]:
     return Counter(f"{one.severity} {one.code} {one.slug}: {one.message}" for one in found)
 
 
-def _executes(spec: Spec) -> Counter[str]:
-    return Counter(line[2:] for line in executes(spec, str) if line.startswith("- "))
+def _executes(spec: Spec, moved: Mapping[str, str] | None = None) -> Counter[str]:
+    """The lines about code that the run executes. `moved` maps names of renamed files to their previous names."""
+    found = (line[2:].partition(": ") for line in executes(spec, str) if line.startswith("- "))
+    return Counter(f"{(moved or {}).get(name, name)}{colon}{rest}" for name, colon, rest in found)
 
 
 def _only_in_either(before: Counter[str], after: Counter[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from compile_support import put
+from compile_support import put, xpc
 from patience import HUNG
 from tiny_runs import lines
 
@@ -61,6 +61,42 @@ def test_changed_rows_are_described(case: str, tmp_path: Path) -> None:
         assert "Q99?" in text
     found = json.loads(diff(tmp_path, {}, {"rows.jsonl": lines(rows)}, "--format", "json"))
     assert found["groups"][0]["contents"][0].startswith(f"rows.jsonl: {sentence}")
+
+
+RENAMED = {
+    "rows": ({"b.jsonl": lines(ROWS)}, '"rows.jsonl"', '"b.jsonl"', "rows.jsonl -> b.jsonl: "),
+    "a folder": ({"d/a.jsonl": lines(ROWS), "e/a.jsonl": lines(ROWS)}, '"d"', '"e"', "d -> e: "),
+    "a template": (
+        {"t.jinja": TEMPLATE, "u.jinja": TEMPLATE}, 'file("t.jinja")', 'file("u.jinja")',
+        "files/t-63b38022.jinja -> files/u-63b38022.jinja: ",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", RENAMED)
+def test_a_renamed_file_with_the_same_content_is_the_same_run(what: str, tmp_path: Path) -> None:
+    files, old, new, names = RENAMED[what]
+    spec = {"rows": SPEC, "a folder": SPEC.replace("rows.jsonl", "d")}.get(what, f"{SPEC}chat_template = {old}\n")
+    edited = spec.replace(old, new)
+    text = diff(tmp_path, {**files, "run.xp": spec}, {**files, "run.xp": edited})
+    assert text == f"the same run\n\nContents\n  {names}renamed, with the same content\n"
+    text = diff(tmp_path, {**files, "run.xp": spec}, {**files, "run.xp": edited.replace("512", "256")})
+    assert "can be resumed" not in text
+    assert text.startswith("seq 512 -> 256; ")
+    for name in ("before", "after"):
+        put(tmp_path / name, {"run.xp": spec if name == "before" else edited})
+        assert xpc("compile", "run.xp", cwd=str(tmp_path / name)).returncode == 0
+    bundles = [str(tmp_path / name / "run.bundle") for name in ("before", "after")]
+    assert run(parse([*bundles, "--exit-code"]))[1] == 0
+    copy = sorted((tmp_path / "after" / "run.bundle").glob("[df]*/*"))[-1]
+    copy.write_bytes(copy.read_bytes() + b"\n")  # its name still has the digest of the old content
+    assert run(parse([*bundles, "--exit-code"]))[1] == 1
+
+
+def test_renamed_rows_of_another_format_differ(tmp_path: Path) -> None:
+    """The ending of a name decides how the bytes are read."""
+    renamed = {"rows.json": lines(ROWS), "run.xp": SPEC.replace("rows.jsonl", "rows.json")}
+    assert diff(tmp_path, {}, renamed).startswith('data "rows.jsonl"')
 
 
 def test_equal_rows_have_no_contents(tmp_path: Path) -> None:

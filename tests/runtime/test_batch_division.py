@@ -64,6 +64,43 @@ def test_zero_goes_on_with_another_micro_batch() -> None:
     assert differences({**BEGAN, **ZERO}, {**BEGAN, **ZERO, **SMALLER}) == ""
 
 
+SOURCE: dict[str, Any] = {"path": "a.jsonl", "bundled": "data/a-11.jsonl", "sha256": "1" * 64, "shape": "messages"}
+FOLDER = {**SOURCE, "path": "a", "sha256": None, "files": [{"path": "x.jsonl", "sha256": "2" * 64}]}
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "resumes"),
+    [
+        (SOURCE, {"path": "b/c.jsonl", "bundled": "data/c-11.jsonl"}, True),
+        (SOURCE, {"path": "b.json"}, False),
+        (SOURCE, {"path": "b.jsonl", "sha256": "3" * 64}, False),
+        (SOURCE, {"path": "b.jsonl", "limit": 7}, False),
+        ({**SOURCE, "sha256": None}, {"path": "b.jsonl"}, False),
+        ({**SOURCE, "shape": "images"}, {"path": "b/c.jsonl"}, False),
+        (FOLDER, {"path": "b"}, True),
+        (FOLDER, {"path": "b", "files": [{"path": "y.jsonl", "sha256": "2" * 64}]}, False),
+        (FOLDER, {"path": "b", "files": [{"path": "x.jsonl", "sha256": None}]}, False),
+    ],
+)
+def test_renamed_rows_with_the_same_content_go_on(was: dict[str, Any], now: dict[str, Any], resumes: bool) -> None:
+    other = {"path": "o.jsonl", "bundled": None, "sha256": "4" * 64, "shape": "messages"}
+    before, after = ({**BEGAN, "data.sources": [one, other]} for one in (was, {**was, **now}))
+    assert (differences(before, after) == "") is resumes
+    assert differences(before, {**after, "data.sources": after["data.sources"][:1]}) != ""
+
+
+@pytest.mark.parametrize(
+    ("now", "resumes"),
+    [
+        ("files/u-12345678.jinja", True), ("files/t-12345679.jinja", False), ("files/u-12345678.txt", False),
+        ("files/t.jinja", False), (None, False),
+    ],
+)  # fmt: skip
+def test_a_renamed_template_with_the_same_content_goes_on(now: str | None, resumes: bool) -> None:
+    before, after = ({**BEGAN, "tokenizer.chat_template": one} for one in ("files/t-12345678.jinja", now))
+    assert (differences(before, after) == "") is resumes
+
+
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "generates": ({"method.generates": True}, FOUR, "generates its completions"),
     "kto": ({"method.unpaired": True, "method.name": "kto"}, FOUR, "KL term"),

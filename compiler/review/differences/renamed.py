@@ -1,0 +1,74 @@
+"""Files of rows and chat templates that have another name in the second run, and the same content."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os.path import splitext
+
+from xpc.compiler.language.kinds import Template
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import DataSource
+from xpc.compiler.spec.values import Value
+from xpc.grammar.record import evolve
+from xpc.runtime.core import same_run
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.review.operands import Run
+
+SETTING = "model.chat_template"
+
+
+def with_names_of(one: Spec, other: Spec) -> Spec:
+    """The second spec, in which renamed files have their names in the first spec. The trainer compares the files of two
+    runs in the same way (runtime/core/same_run.py).
+    """
+    out = evolve(other, data=with_paths_of(one.data, other.data)) if one.data != other.data else other
+    before, after = one.template, other.template
+    if before is None or after is None or before.file == after.file:
+        return out
+    texts = one.bundled.get(before.file), other.bundled.get(after.file)
+    if texts[0] != texts[1] or splitext(before.file)[1] != splitext(after.file)[1]:
+        return out
+    template = evolve(after, file=before.file)
+    return evolve(out, values={
+        path: Value(template, value.origin) if path == SETTING else value for path, value in other.values.items()
+    })  # fmt: skip
+
+
+def with_paths_of(before: Sequence[DataSource], after: Sequence[DataSource]) -> tuple[DataSource, ...]:
+    """The second run's sources, in which renamed files have their paths in the first run."""
+    if len(before) != len(after):
+        return tuple(after)
+    return tuple(
+        evolve(new, path=old.path, bundled=old.bundled, parts=old.parts)
+        if old.path != new.path and same_run.same_rows(_facts(old), _facts(new)) else new
+        for old, new in zip(before, after, strict=True)
+    )  # fmt: skip
+
+
+def _facts(source: DataSource) -> dict[str, object]:
+    files = [{"path": part.inside(source), "sha256": part.sha256} for part in source.parts]
+    return {"path": source.path, "shape": source.shape, "sha256": source.sha256, "files": files}
+
+
+def renamed_files(one: Run, other: Run) -> dict[str, str]:
+    """Map the names of renamed files in the second run's bundle to their names in the first one's."""
+    again = with_names_of(one.spec, other.spec)
+    pairs = [(new.bundled, old.bundled) for new, old in zip(other.spec.data, again.data, strict=True)]
+    pairs += [(each.file, renamed.file) for each, renamed in _templates(other.spec, again)]
+    found = {new: old for new, old in pairs if new is not None and old is not None and new != old}
+    digests = one.digests, other.digests
+    return {new: old for new, old in found.items() if digests[0].get(old) == digests[1].get(new) is not None}
+
+
+def renaming_lines(one: Spec, other: Spec) -> list[str]:
+    """A line for each renamed file or folder: `rows.jsonl -> train.jsonl: renamed, with the same content`."""
+    again = with_names_of(one, other)
+    pairs = [(old.path, new.path) for old, new in zip(again.data, other.data, strict=True)]
+    pairs += [(renamed.file, each.file) for each, renamed in _templates(other, again)]
+    return [f"{old} -> {new}: renamed, with the same content" for old, new in dict(pairs).items() if old != new]
+
+
+def _templates(one: Spec, other: Spec) -> list[tuple[Template, Template]]:
+    return [] if one.template is None or other.template is None else [(one.template, other.template)]
