@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.rewards import REWARDS
 from xpc.compiler.rules.core.conditions import all_of, grouped, has_value
 from xpc.compiler.rules.core.rule import Finding, rule
@@ -79,54 +80,55 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16, 0.24 and 0.18 `grpo_trainer.py` (`_calculate_rewards`); confirmed by running it.
     """
-    given = spec.stack.facts.reward_given
     for reward in spec.weighted("method.rewards"):
-        if reward.file is None:
-            if reward.name in WITH_SOLUTION:
-                yield from _without_solution(spec, reward.name)
-            continue
-        from xpc.compiler.rules.core.reward_files import signature
+        if reward.file is not None:
+            yield from _miscalled(spec, reward)
+        elif reward.name in WITH_SOLUTION:
+            yield from _without_solution(spec, reward.name)
 
-        known = signature(spec.bundled.get(reward.file, b""), reward.function or "")
-        if known is None:
-            continue
-        location = spec.location("method.rewards")
-        takes, needs, others = known
-        stated = {name for name, _ in reward.arguments}
-        # reported even if the function has `**kwargs`, which would accept a misspelt argument
-        foreign = sorted(stated - set(takes))
-        if foreign:
+
+def _miscalled(spec: Spec, reward: Weighted) -> Iterator[Finding]:
+    """The finding about a call of a reward function that Python would refuse, if any."""
+    from xpc.compiler.rules.core.reward_files import signature
+
+    known = signature(spec.bundled.get(reward.file or "", b""), reward.function or "")
+    if known is None:
+        return
+    location, given = spec.location("method.rewards"), spec.stack.facts.reward_given
+    takes, needs, others = known
+    stated = {name for name, _ in reward.arguments}
+    # reported even if the function has `**kwargs`, which would accept a misspelt argument
+    foreign = sorted(stated - set(takes))
+    if foreign:
+        yield Finding(
+            evolve(location, text=f"`{reward.function}` has no parameter {', '.join(foreign)}"),
+            f"the reward `{reward.function}` gets the argument `{foreign[0][:40]}`, but has no such parameter",
+            f"give the function a parameter `{foreign[0][:40]}`, or leave the argument out",
+        )
+        return
+    for source in spec.data:
+        first, *columns = source.columns or ("prompt",)
+        if not source.only:
+            columns = [one for one in source.found or () if one != first]
+        lacks = sorted(needs - stated - {*given, *columns}) if source.only or source.found is not None else []
+        extra = [one for one in (*given, *columns) if one not in takes and not others]
+        if lacks:
+            listed = ", ".join(f"`{one}`" for one in columns) or "only the prompt column"
             yield Finding(
-                evolve(location, text=f"`{reward.function}` has no parameter {', '.join(foreign)}"),
-                f"the reward `{reward.function}` gets the argument `{foreign[0][:40]}`, but has no such parameter",
-                f"give the function a parameter `{foreign[0][:40]}`, or leave the argument out",
+                evolve(location, text=f"`{reward.function}` needs {', '.join(lacks)}"),
+                f"the rows have no column `{lacks[0][:40]}`, which the reward `{reward.function}` needs",
+                f"the reward can take {', '.join(given[:2])} and the columns of the rows: {listed}",
+                (source.label,),
             )
-            continue
-        needs = needs - stated
-        for source in spec.data:
-            first, *rest = source.columns or ("prompt",)
-            columns = (
-                rest if source.only else None if source.found is None else [one for one in source.found if one != first]
+            return
+        if extra:
+            arguments = ", ".join([*(one for one in takes if one not in ("args", "kwargs")), "**kwargs"])
+            yield Finding(
+                evolve(location, text=f"`{reward.function}` has no parameter for {', '.join(extra[:3])}"),
+                f"the reward `{reward.function}` is called with `{extra[0]}`, which it does not accept",
+                f"begin the function with `def {reward.function}({arguments}):`",
             )
-            lacks = sorted(needs - {*given, *columns}) if columns is not None else []
-            extra = [one for one in (*given, *(columns or ())) if one not in takes and not others]
-            if lacks:
-                listed = ", ".join(f"`{one}`" for one in columns or ()) or "only the prompt column"
-                yield Finding(
-                    evolve(location, text=f"`{reward.function}` needs {', '.join(lacks)}"),
-                    f"the rows have no column `{lacks[0][:40]}`, which the reward `{reward.function}` needs",
-                    f"the reward can take {', '.join(given[:2])} and the columns of the rows: {listed}",
-                    (source.label,),
-                )
-                break
-            if extra:
-                arguments = ", ".join([*(one for one in takes if one not in ("args", "kwargs")), "**kwargs"])
-                yield Finding(
-                    evolve(location, text=f"`{reward.function}` has no parameter for {', '.join(extra[:3])}"),
-                    f"the reward `{reward.function}` is called with `{extra[0]}`, which it does not accept",
-                    f"begin the function with `def {reward.function}({arguments}):`",
-                )
-                break
+            return
 
 
 ANSWERS = (
