@@ -64,7 +64,7 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
     problems = Problems()
     settings = _settings(row, problems)
     node = row.ref
-    of_source, take, own = settings.get("columns"), settings.get("take"), settings.get("context")
+    of_source, own = settings.get("columns"), settings.get("context")
     stated = settings.get("format", block.shape)
     shape = stated if isinstance(stated, str) else None
     if shape is None and prompt is not None and METHODS[method].shapes[0] == "prompt":
@@ -83,21 +83,14 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
     source, wrong = columns_of(source, shape, named, prompt, own if isinstance(own, str) else block.context)
     # an unknown shape is reported once, not for every source
     problems += wrong if all(one.code != "XP124" for one in more) else []
-    if shape is not None or prompt is not None:
-        source = evolve(source, stated=True)
-    if isinstance(take, Amount):
-        source = evolve(source, take=take)
-    share = settings.get("share")
-    if isinstance(share, Amount):
-        location = next(item.label for item in row.items if item.path == "share")
-        source = evolve(source, share=float(share.value), share_label=location)
-    most = settings.get("limit")
-    if isinstance(most, int):
-        source = evolve(source, limit=most, rows=None if source.rows is None else min(source.rows, most))
-    if block.roles:
-        source = evolve(source, roles=block.roles)
-    if _is_text_file((source.parts or (source,))[0]):
-        source = evolve(source, documents=block.documents or "line")
+    source = _amounts(source, row, settings)
+    text_file = ((source.parts or (source,))[0].path or "").lower().endswith(".txt")
+    source = evolve(
+        source,
+        stated=source.stated or shape is not None or prompt is not None,
+        roles=block.roles or source.roles,
+        documents=block.documents or "line" if text_file else source.documents,
+    )
     if source.parts:
         names = ("shape", "columns", "only", "context", "wording", "roles", "documents")
         read = {name: getattr(source, name) for name in names}
@@ -110,6 +103,19 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
         problems.report("XP124", wrong_shape, location, help="leave `chat` out")
     source, last = contents(source, workspace)
     return source, [*problems, *more, *last]
+
+
+def _amounts(source: DataSource, row: Row, settings: Mapping[str, object]) -> DataSource:
+    """The source with the settings that say how many of its rows are read."""
+    take, share, most = (settings.get(name) for name in ("take", "share", "limit"))
+    if isinstance(take, Amount):
+        source = evolve(source, take=take)
+    if isinstance(share, Amount):
+        location = next(item.label for item in row.items if item.path == "share")
+        source = evolve(source, share=float(share.value), share_label=location)
+    if isinstance(most, int):
+        source = evolve(source, limit=most, rows=None if source.rows is None else min(source.rows, most))
+    return source
 
 
 def _settings(row: Row, problems: Problems) -> dict[str, object]:
@@ -131,10 +137,6 @@ def _settings(row: Row, problems: Problems) -> dict[str, object]:
         else:
             settings[item.path] = value
     return settings
-
-
-def _is_text_file(source: DataSource) -> bool:
-    return source.path is not None and source.path.lower().endswith(".txt")
 
 
 def roles_of(values: Mapping[Path, Value]) -> tuple[tuple[str, str], ...]:
