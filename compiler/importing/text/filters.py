@@ -41,28 +41,36 @@ def filtered(text: str, commands: str) -> str | None:
 
 
 def _one(text: str, words: list[str]) -> str | None:
-    """The output of one filter: cut, tr, sed, awk, wc or head."""
-    name, rest = (words[0], words[1:]) if words else ("", [])
+    """The output of one filter: cut, tr, sed, grep, awk, wc or head."""
     lines = text.removesuffix("\n").split("\n")
-    if name == "sed" and len([one for one in rest if one != "-e"]) == 1:
-        return replaced(rest[-1], text)
-    if name == "tr" and len(rest) == 2 and not rest[0].startswith("-"):
-        before, after = (ESCAPES.get(one, one) for one in rest)
-        return text.replace(before, after) if len(before) == len(after) == 1 else None
-    if name == "tr" and len(rest) == 2 and rest[0] in ("-cd", "-dc"):
-        return "".join(one for one in text if one in ESCAPES.get(rest[1], rest[1]))
-    if name == "grep" and len(rest) == 2 and rest[0] == "-o" and len(rest[1]) == 1 and rest[1] not in "^$.":
-        return f"{rest[1]}\n" * text.count(rest[1])
-    if name == "wc" and rest in (["-l"], ["-w"], ["-c"]):
-        return str({"-l": text.count("\n"), "-w": len(text.split()), "-c": len(text)}[rest[0]]) + "\n"
-    if name == "head" and rest in (["-1"], ["-n1"], ["-n", "1"]):
-        return lines[0]
-    options = re.fullmatch(r"-d(.)-f(\d)", "".join(rest)) if name == "cut" else None
-    if options is not None:
-        return "\n".join(_field(one.split(options[1]), int(options[2])) if options[1] in one else one for one in lines)
-    cut = rest[0][2:] or rest[1] if name == "awk" and len(rest) > 1 and rest[0].startswith("-F") else None
-    program = FIELD.fullmatch(rest[-1].strip()) if name == "awk" and len(rest) in (1, 2, 3) else None
-    if program is None or (cut is None and len(rest) > 1) or (cut is not None and len(cut) != 1):
+    match words:
+        case ["sed", *rest] if len([one for one in rest if one != "-e"]) == 1:
+            return replaced(rest[-1], text)
+        case ["tr", "-cd" | "-dc", kept]:
+            return "".join(one for one in text if one in ESCAPES.get(kept, kept))
+        case ["tr", before, after] if not before.startswith("-"):
+            before, after = ESCAPES.get(before, before), ESCAPES.get(after, after)
+            return text.replace(before, after) if len(before) == len(after) == 1 else None
+        case ["grep", "-o", one] if len(one) == 1 and one not in "^$.":
+            return f"{one}\n" * text.count(one)
+        case ["wc", "-l" | "-w" | "-c" as counted]:
+            return str({"-l": text.count("\n"), "-w": len(text.split()), "-c": len(text)}[counted]) + "\n"
+        case ["head", "-1" | "-n1"] | ["head", "-n", "1"]:
+            return lines[0]
+        case ["cut", *rest] if options := re.fullmatch(r"-d(.)-f(\d)", "".join(rest)):
+            return "\n".join(
+                _field(one.split(options[1]), int(options[2])) if options[1] in one else one for one in lines
+            )
+        case ["awk", *rest] if len(rest) in (1, 2, 3):
+            return _awk(lines, rest)
+    return None
+
+
+def _awk(lines: list[str], words: list[str]) -> str | None:
+    """The output of awk with these options and a program that prints one field, such as `-F: '{print $2}'`."""
+    cut = words[0][2:] or words[1] if len(words) > 1 and words[0].startswith("-F") else None
+    program = FIELD.fullmatch(words[-1].strip())
+    if program is None or (cut is None and len(words) > 1) or (cut is not None and len(cut) != 1):
         return None
     lists = [one.split(cut) for one in lines]
     found = [str(len(one)) if program[2] else _field(one, len(one) if program[1] == "NF" else int(program[1]))
