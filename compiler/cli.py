@@ -19,6 +19,7 @@ from xpc.compiler.render.output import colored, show, show_exact, show_json, sho
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
     from typing import TextIO
 
     from xpc.compiler.files.workspace import Workspace
@@ -85,9 +86,9 @@ def _run(arguments: list[str]) -> int:
         return 2
     if arguments[:1] == ["import"]:
         return _import(arguments[1:])
-    if arguments and arguments[0] in APART:
+    if arguments[0] in APART:
         return _run_module(arguments[0], arguments[1:])
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in (*COMMANDS, *LATER):
+    if not arguments[0].startswith("-") and arguments[0] not in (*COMMANDS, *LATER):
         from xpc.grammar.nearest import nearest  # imported late, because only a misspelt command needs this module
 
         near = nearest(arguments[0], COMMANDS)
@@ -221,7 +222,6 @@ def _of_preview(checked: Checked, workspace: Workspace) -> list[Diagnostic]:
 
 
 def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
-    from xpc.compiler.engines.engine import engine
     from xpc.compiler.files.bundle import BundleError, write
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.pipeline import compile_text
@@ -256,26 +256,33 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
         raise UsageError(str(error)) from error
     if moved is not None:
         _print_line(f"moved the old one to {moved}", to)
+    for line in _written(checked, out, workspace.root):
+        _print_line(line, to)
+    return 0
+
+
+def _written(checked: Checked, out: str, root: str) -> Iterator[str]:
+    """What is printed about a bundle that was written to `out`: files that the run needs and the bundle has no copy of,
+    and the commands that launch it. `root` is the spec's folder.
+    """
+    from xpc.compiler.engines.engine import engine
+    from xpc.compiler.resolve.weights import local_models
+
     many = f", {len(checked.members):,} members" if checked.members else ""
     spec = checked.members[0].spec if many else checked.spec
     assert spec is not None  # without errors, `compile_text` returns files
-    from xpc.compiler.resolve.weights import local_models
-
     if spec.images:
         from xpc.compiler.resolve.image_digests import without_digests
 
-        for sentence in without_digests(spec):
-            _print_line(sentence, to)
+        yield from without_digests(spec)
     away = [*local_models(spec), *(f"{one} with its images" for one in spec.images)]
     away = [one for one in away if not os.path.isabs(one)]
-    if away and os.path.dirname(os.path.realpath(out)) != os.path.realpath(workspace.root):
-        root = os.path.relpath(workspace.root)
-        found_by = f"XPC_DATA_ROOT={root} lets the launch and `xpc verify` find it"
-        _print_line(f"{away[0]} is not next to the bundle: {found_by}", to)
-    _print_line(f"wrote {out}{many}; launch {'them' if many else 'it'} with", to)
-    for line in engine(spec).sweep_commands(spec, out) if many else engine(spec).commands(spec, out):
-        _print_line(f"  {line}", to)
-    return 0
+    if away and os.path.dirname(os.path.realpath(out)) != os.path.realpath(root):
+        found_by = f"XPC_DATA_ROOT={os.path.relpath(root)} lets the launch and `xpc verify` find it"
+        yield f"{away[0]} is not next to the bundle: {found_by}"
+    yield f"wrote {out}{many}; launch {'them' if many else 'it'} with"
+    commands = engine(spec).sweep_commands(spec, out) if many else engine(spec).commands(spec, out)
+    yield from (f"  {line}" for line in commands)
 
 
 def _import(arguments: list[str]) -> int:
