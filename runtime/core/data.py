@@ -75,12 +75,9 @@ def row_maker(bundle: Bundle, source: Mapping[str, Any], chat: bool) -> Callable
 
 
 def _row(
-    convert: Callable[..., dict[str, Any]],
-    source: Mapping[str, Any],
-    how: dict[str, Any],
-    row: Mapping[str, Any],
+    convert: Callable[..., dict[str, Any]], source: Mapping[str, Any], how: dict[str, Any], row: Mapping[str, Any],
     index: int,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Convert a stored row to trl's form. A text in its column `system` becomes the system prompt."""
     system = row.get(SYSTEM) if not source.get("only") or SYSTEM in source["columns"] else None
     return convert(source, row, index, **how | ({"system": system} if system and isinstance(system, str) else {}))

@@ -208,7 +208,7 @@ class Copies:
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 shutil.copy2(os.path.join(REPOSITORY, name), target, follow_symlinks=False)
             os.makedirs(os.path.join(self.mine.folder, ".mutant", "xpc"))
-            for name in PACKAGES:
+            for name in (*PACKAGES, "specs"):  # `xpc new --from` copies a recipe of specs/
                 os.symlink(os.path.join("..", "..", name), os.path.join(self.mine.folder, ".mutant", "xpc", name))
         return str(self.mine.folder)
 

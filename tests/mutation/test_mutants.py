@@ -42,6 +42,15 @@ def test_every_file_of_the_source_is_in_one_group() -> None:
 
 
 @pytest.mark.slow
+def test_a_copy_of_the_repository_has_the_recipes() -> None:
+    copies = mutants.Copies()
+    try:
+        assert list(Path(copies.folder(), ".mutant", "xpc", "specs").glob("*.xp"))
+    finally:
+        copies.close()
+
+
+@pytest.mark.slow
 def test_a_line_that_no_test_checks_survives(tmp_path: Path) -> None:
     """The program runs in a small repository: the mutants of `larger` are noticed, those of `increased` are not."""
     for name, text in {
