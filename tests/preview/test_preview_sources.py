@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from emitted import put
+from hub_files import HubFiles
 from method_runs import Warm
 from preview_samples import ROWS
 from test_preview_batches import both, collated, previewed
@@ -123,3 +127,25 @@ def test_rows_of_a_json_file_are_previewed(warm: Warm) -> None:
     shown, real = previewed(answer), collated(batches, "sft")
     assert real
     assert not [one for one in real if one not in shown]
+
+
+def test_the_files_of_a_model_on_the_hub_are_compared_with_its_tokenizer(warm: Warm, tmp_path: Path) -> None:
+    """generation_config.json, which no preview needs, names another end token than the rows have."""
+    folder = os.path.join(warm.location, "tiny")
+    names = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+    files = {name: Path(folder, name).read_bytes() for name in names if os.path.exists(os.path.join(folder, name))}
+    rows = lines([{"messages": [{"role": "user", "content": f"{at}?"}, {"role": "assistant", "content": "It is."}]}
+                  for at in range(4)])  # fmt: skip
+    found = {}
+    with HubFiles() as hub:
+        for end in (0, 2):
+            files["generation_config.json"] = json.dumps({"eos_token_id": end}).encode()
+            commit = hub.push("models", "org/tiny", files)
+            text = spec("lora(targets=[q_proj])", data='"rows.jsonl"').replace('"tiny"', f"org/tiny@{commit}")
+            put(str(tmp_path), {"run.xp": text, "rows.jsonl": rows})
+            environment = {**os.environ, **hub.environment, "HF_HOME": str(tmp_path / f"home{end}"), "XPC_CACHE": "off"}
+            done = subprocess.run([sys.executable, "-m", "xpc.compiler.cli", "preview", "run.xp", "-n", "1", "--format", "json"],
+                                  cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            found[end] = [one["code"] for one in json.loads(done.stdout)["rows"][0]["verdicts"]]
+    assert found == {0: ["XP177"], 2: []}

@@ -1,4 +1,4 @@
-"""Compare the loaded tokenizer of a local model with the model's other files, and with the first rows.
+"""Compare the loaded tokenizer of a model with the model's other files, and with the first rows.
 
 transformers may load another class than tokenizer_config.json names, and that class replaces parts of tokenizer.json. A
 chat template may write control tokens that the tokenizer lacks, a tokenizer may have more tokens than the model has
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from ...core.errors import RunError, say
+from ...core.errors import RunError, rank, say
 from ...core.feature import Bundle, Feature
 
 CONTROL = re.compile(r"<\|[^|<>{}'\"\s]+\|>|<(?:start|end)_of_turn>")
@@ -20,6 +20,30 @@ CONTROL = re.compile(r"<\|[^|<>{}'\"\s]+\|>|<(?:start|end)_of_turn>")
 EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight", "embed_in.weight", "tok_embeddings.weight")
 """Endings of the names of embeddings in a checkpoint."""
 TEXTS = ("text", "prompt", "completion", "chosen", "rejected")
+
+
+def files_of(bundle: Bundle) -> str:
+    """The folder with the model's files: a local folder, or the model's files in the cache of the hub. "" if the cache
+    has none.
+    """
+    place = bundle.model_path
+    if bundle.model["id"] is None or os.path.isdir(place):
+        return place
+    return _in_cache(place, bundle.loading()["revision"])
+
+
+@cache
+def _in_cache(model: str, revision: str) -> str:
+    from huggingface_hub import try_to_load_from_cache
+    from transformers.utils import cached_file
+
+    if rank() == 0:
+        # the model is loaded after the rows, so the cache may lack this file, and `ends` reads it
+        cached_file(model, "generation_config.json", revision=revision, _raise_exceptions_for_missing_entries=False,
+                    _raise_exceptions_for_connection_errors=False, _raise_exceptions_for_gated_repo=False)  # fmt: skip
+    names = ("tokenizer.json", "tokenizer_config.json", "config.json")
+    found = (try_to_load_from_cache(model, name, revision=revision) for name in names)
+    return next((os.path.dirname(one) for one in found if isinstance(one, str)), "")
 
 
 def differs(folder: str, tokenizer: Any, texts: Sequence[str]) -> str:
@@ -103,6 +127,8 @@ def lacking(tokenizer: Any, texts: Sequence[str]) -> str:
 
 def ends(bundle: Bundle, folder: str, tokenizer: Any, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Sentences about end tokens in generation_config.json that would end answers early, or that no row teaches."""
+    if bundle.model["id"] is not None and not os.path.isfile(os.path.join(folder, "generation_config.json")):
+        return  # the cache may lack a file that the hub has
     eos, vocabulary = tokenizer.eos_token_id, set(tokenizer.get_vocab().values())
     stated = _end_tokens(folder)
     if missing := [one for one in stated if one not in vocabulary]:
@@ -155,7 +181,9 @@ def notes(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Any) -> 
     """A pair for each finding about these rows: the kind of the finding (parts, lacking or ends), and its text."""
     if hasattr(getattr(tokenizer, "apply_chat_template", None), "processor"):  # images change the texts
         return
-    folder, texts = bundle.model_path, rendered(bundle, rows, tokenizer)
+    folder, texts = files_of(bundle), rendered(bundle, rows, tokenizer)
+    if not folder:
+        return
     found = [("parts", differs(folder, tokenizer, texts)), ("lacking", lacking(tokenizer, texts))]
     found += [("ends", one) for one in ends(bundle, folder, tokenizer, rows)]
     yield from (one for one in found if one[1])
@@ -201,7 +229,8 @@ def _json(folder: str, name: str) -> dict[str, Any]:
 
 def beyond(bundle: Bundle, tokenizer: Any) -> int | None:
     """The number of embeddings if it is below the number of tokens and the run adds none; otherwise None."""
-    many = None if bundle.tokenizer.get("added") else embeddings(bundle.model_path)
+    folder = "" if bundle.tokenizer.get("added") else files_of(bundle)
+    many = embeddings(folder) if folder else None
     return many if many is not None and max(tokenizer.get_vocab().values(), default=0) >= many else None
 
 
@@ -216,15 +245,18 @@ VOCABULARIES = ("vocab", "merges", "spiece", "sentencepiece", "spm", "tekken")
 
 
 class TokenizerFiles(Feature):
-    """Hooks for a run with a local model."""
+    """Hooks that compare the files of the model with its tokenizer and the rows."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
         """Return findings about the number of embeddings. Print a sentence if the tokenizer has more tokens."""
         try:
-            folder = bundle.model_path
+            folder = files_of(bundle)
         except RunError:  # a missing folder is reported when the tokenizer is loaded
             return []
-        many, stored, found = embeddings(folder), stored_embeddings(folder), _missing(bundle.base, folder)
+        if not folder:
+            return []
+        many, stored = embeddings(folder), stored_embeddings(folder)
+        found = _missing(bundle.base, folder) if bundle.model["id"] is None else []
         if many is not None and stored is not None and many != stored[1]:
             found.append(
                 f"config.json of {bundle.base} has vocab_size = {many}, and its weights have {stored[1]} embeddings "
@@ -242,7 +274,7 @@ class TokenizerFiles(Feature):
 
     def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:
         """Print a sentence for each finding about the first rows of a source."""
-        for _, what in notes(bundle, rows, tokenizer):
+        for _, what in notes(bundle, rows, tokenizer) if rank() == 0 else ():
             say(what)
         return ""
 
@@ -261,7 +293,7 @@ class TokenizerFiles(Feature):
 def _missing(base: str, folder: str) -> list[str]:
     """A finding if a folder with weights has no file of a tokenizer. transformers 5 then makes a tokenizer without
     tokens."""
-    names = os.listdir(folder) if os.path.isdir(folder) else []  # no folder: the model is on the hub
+    names = os.listdir(folder) if os.path.isdir(folder) else []
     if any("token" in name or name.startswith(VOCABULARIES) for name in names) or "config.json" not in names:
         return []
     return [f"{base} has no tokenizer: copy tokenizer.json and tokenizer_config.json of the model into {folder}"]

@@ -43,7 +43,9 @@ class Words:
 
 
 def bundle(folder: str, **plan: Any) -> Any:
-    return SimpleNamespace(**{"model_path": folder, "base": "model", "tokenizer": {}, "lora": None, **plan})
+    return SimpleNamespace(
+        **{"model_path": folder, "model": {"id": None}, "base": "model", "tokenizer": {}, "lora": None, **plan}
+    )
 
 
 def of(folder: str, **files: Any) -> str:

@@ -51,6 +51,24 @@ def test_odd_calls_are_found_by_the_check_and_stop_the_run(call: object, kind: s
     assert read(True)["messages"]
 
 
+@pytest.mark.parametrize(("weights", "right"), [((0, "0.0"), False), ((0, 1), True), (("false", None), True)])
+def test_a_row_without_a_learned_answer_is_found_by_the_check_and_stops_the_run(weights: Any, right: bool) -> None:
+    answers = [{"role": "assistant", "content": "4", "weight": one} for one in weights]
+    row = {"messages": [ASK, answers[0], ASK, answers[1]]}
+    seen = survey(json.dumps(row).encode(), "rows.jsonl", "messages", ("messages",))
+    assert ("nothing_trained" in seen.tallies) == (not right)
+    source = {"id": None, "path": "rows.jsonl", "columns": None}
+
+    def read() -> dict[str, Any]:
+        return message_fields._read(lambda _, row, *__, **___: dict(row), (), False, source, row, 3)
+
+    if right:
+        assert read()["messages"]
+    else:
+        with pytest.raises(RunError, match="rows.jsonl, row 3: no answer is to be learned"):
+            read()
+
+
 @pytest.mark.parametrize(("tools", "right"), [
     ([TOOL], True), ([{"type": "function", "function": TOOL}], True), (json.dumps([TOOL]), True),
     ([{"type": "web_search"}], True), ({"add": TOOL}, False), (["add"], False), ("add", False),
