@@ -144,8 +144,8 @@ def test_the_files_of_a_model_on_the_hub_are_compared_with_its_tokenizer(warm: W
             text = spec("lora(targets=[q_proj])", data='"rows.jsonl"').replace('"tiny"', f"org/tiny@{commit}")
             put(str(tmp_path), {"run.xp": text, "rows.jsonl": rows})
             environment = {**os.environ, **hub.environment, "HF_HOME": str(tmp_path / f"home{end}"), "XPC_CACHE": "off"}
-            done = subprocess.run([sys.executable, "-m", "xpc.compiler.cli", "preview", "run.xp", "-n", "1", "--format", "json"],
-                                  cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)  # fmt: skip
+            command = [sys.executable, "-m", "xpc.compiler.cli", "preview", "run.xp", "-n", "1", "--format", "json"]
+            done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
             found[end] = [one["code"] for one in json.loads(done.stdout)["rows"][0]["verdicts"]]
     assert found == {0: ["XP177"], 2: []}

@@ -65,7 +65,7 @@ def test_a_row_without_a_learned_answer_is_found_by_the_check_and_stops_the_run(
     if right:
         assert read()["messages"]
     else:
-        with pytest.raises(RunError, match="rows.jsonl, row 3: no answer is to be learned"):
+        with pytest.raises(RunError, match=r"rows.jsonl, row 3: no answer is to be learned"):
             read()
 
 
