@@ -19,10 +19,24 @@ from tiny_runs import lines, spec
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.preview import command
+from xpc.compiler.preview.worker import stored
 from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 
+PICKED = """
+import json, sys, tempfile
+sys.path.insert(0, {worker!r} + "/..")
+from worker import session, stored
+session.isolate()
+opened = session.Session({bundle!r}, tempfile.mkdtemp(), False)
+source, read = opened.bundle.data["sources"][0], stored.stream
+stored.stream = lambda session, source: (seen.append(source["path"]), read(session, source))[1]
+seen = []
+rows = {{at: one[0] for at, one in stored.pick(opened, source, [59999, 0, 41000, 60000]).items()}}
+print(json.dumps({{"rows": rows, "read": seen}}))
+"""
+"""A program that prints some rows of a bundle's first source, and the files that it reads as datasets."""
 HERE = os.path.dirname(os.path.abspath(__file__))
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 TOOL = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}
@@ -127,6 +141,37 @@ def test_rows_of_a_json_file_are_previewed(warm: Warm) -> None:
     shown, real = previewed(answer), collated(batches, "sft")
     assert real
     assert not [one for one in real if one not in shown]
+
+
+def test_a_list_that_is_not_json_is_left_to_the_library(tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    for text, rows in (
+        ('\ufeff [{"a": "[1,\\n]"},\n {"a":\n 2} ]\n', {1: {"a": 2}}),
+        ('[{"a": 1}]', {}),
+        ("[]", {}),
+        ('[{"a": 1} {"a": 2}]', None),
+        ('[{"a": 1}, 2]', None),
+        ('[{"a": 1}, {"a": ', None),
+    ):
+        path.write_text(text, encoding="utf-8")
+        found = stored._of_list(str(path), [1])
+        assert rows == (None if found is None else {at: json.loads(one) for at, one in found.items()}), text
+
+
+def test_few_rows_of_a_large_list_are_those_of_a_file_of_lines(warm: Warm) -> None:
+    """The rows of a JSON file with a large list are found in it, without reading the list by the datasets library."""
+    rows = [{"prompt": f"What is {at}?", "completion": f" {at}", "note": None, "more": {"a": [at] * 9}}
+            for at in range(60_000)]  # fmt: skip
+    put(warm.location, {"large.json": json.dumps(rows, indent=1), "large.jsonl": lines(rows)})
+    shown, read = {}, {}
+    for name in ("large.json", "large.jsonl"):
+        bundle = warm.compiled(spec(data=f'"{name}"', length="1 steps", sizes="gbs=8 micro=4"), name)
+        text = PICKED.format(worker=os.path.dirname(stored.__file__), bundle=bundle)
+        (answer,) = warm.program(DEFAULT, text)
+        shown[name], read[name] = answer["rows"], [os.path.basename(one) for one in answer["read"]]
+    assert shown["large.json"] == shown["large.jsonl"]
+    assert read == {"large.json": ["rows-of-a-list.jsonl"], "large.jsonl": ["large.jsonl"]}
+    assert [one["completion"] for one in shown["large.json"].values()] == [" 0", " 41000", " 59999"]
 
 
 def test_the_files_of_a_model_on_the_hub_are_compared_with_its_tokenizer(warm: Warm, tmp_path: Path) -> None:

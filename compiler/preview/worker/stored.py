@@ -1,7 +1,9 @@
 """Read chosen rows of a source as they are stored, without converting or tokenizing any rows."""
 
 import json
+import os
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +13,9 @@ BATCH = 2000
 """The largest number of rows in each Arrow table that is read."""
 SURVEYED = 64 * 2**20
 """At most this many characters of a source's rows are surveyed, as in `xpc check`."""
+LARGE = 4 * 2**20
+"""A JSON file with a list is read row by row if it has more bytes."""
+SPACE = re.compile(r"[ \t\r\n]*")
 FIRST_OF_HUB = 1000
 """The number of first rows of a hub source from which random and longest rows are chosen."""
 
@@ -72,6 +77,13 @@ def pick(session: Session, source: Mapping[str, Any], numbers: Sequence[int]) ->
     wanted, found, at = sorted(set(numbers)), dict[int, Any](), 0
     if not wanted:
         return found
+    if (path := _large_list(session, source)) is not None and (texts := _of_list(path, wanted)) is not None:
+        own = os.path.join(session.scratch, "rows-of-a-list.jsonl")
+        with open(own, "w", encoding="utf-8") as out:
+            out.writelines(f"{text}\n" for text in texts.values())
+        few = {**source, "path": own, "bundled": None, "sha256": None}
+        picked = pick(session, few, range(len(texts))) if texts else {}
+        return dict(zip(texts, picked.values(), strict=True))
     for table in stream(session, source):
         while wanted and wanted[0] < at + len(table):
             number = wanted.pop(0)
@@ -79,6 +91,55 @@ def pick(session: Session, source: Mapping[str, Any], numbers: Sequence[int]) ->
         at += len(table)
         if not wanted:
             break
+    return found
+
+
+def _large_list(session: Session, source: Mapping[str, Any]) -> str | None:
+    """The path of a source that is a single large JSON file with a list of rows. None for any other source."""
+    if source["id"] is not None or source.get("files") or not str(source["path"]).lower().endswith(".json"):
+        return None
+    _, paths = session.optional("features.rows.local_sources").files(session.bundle, source, source["split"])
+    if len(paths) != 1 or os.path.getsize(paths[0]) <= LARGE:
+        return None
+    with open(paths[0], "rb") as handle:
+        return paths[0] if handle.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[") else None
+
+
+def _of_list(path: str, wanted: Sequence[int]) -> dict[int, str] | None:
+    """The rows with these indices in a JSON file that is a list, each as JSON on one line. None if the file is not a
+    correct list of objects up to the last of these rows.
+
+    The datasets library would read and write the complete list before it returns the first row.
+    """
+    for most in (LARGE, -1):
+        with open(path, "rb") as handle:
+            data = handle.read(most)
+        text = data.decode("utf-8-sig", "ignore" if most > 0 else "strict")
+        try:
+            return _objects(text, {*wanted})
+        except (ValueError, StopIteration, RecursionError):
+            continue  # the list does not end in this part of the file, or it is not JSON
+    return None
+
+
+def _objects(text: str, wanted: set[int]) -> dict[int, str]:
+    """The texts of the wanted objects of a list. Raises ValueError or StopIteration if the text is not such a list."""
+    scan, space = json.JSONDecoder().scan_once, SPACE.match  # type: ignore[attr-defined]
+    found, last, number = dict[int, str](), max(wanted), 0
+    at = space(text, text.index("[") + 1).end()  # type: ignore[union-attr]
+    while number <= last and text[at : at + 1] != "]":
+        value, end = scan(text, at)
+        if not isinstance(value, dict):
+            raise ValueError(f"row {number} is not an object")
+        if number in wanted:
+            # a line break in JSON is white space, because texts have `\\n`
+            found[number] = text[at:end].replace("\n", " ").replace("\r", " ")
+        number += 1
+        at = space(text, end).end()  # type: ignore[union-attr]
+        if text[at : at + 1] == ",":
+            at = space(text, at + 1).end()  # type: ignore[union-attr]
+        elif number <= last and text[at : at + 1] != "]":
+            raise ValueError(f"the list is not complete after row {number}")
     return found
 
 
