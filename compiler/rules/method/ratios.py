@@ -181,3 +181,31 @@ def always_one(spec: Spec) -> Iterator[Finding]:
             f"write `steps_per_generation = {4 * accum}`, or leave it out",
             (spec.label("batch.accum", "micro-batches in a step"),),
         )
+
+
+@rule("XP628", "dropout-in-ratios", "warning")
+def dropout_in_ratios(spec: Spec) -> Iterator[Finding]:
+    """Adapters with dropout should not be trained with importance ratios. A run compares probabilities if it takes
+    several optimizer steps on the same completions, or if vLLM generates them. The rule warns of a written dropout; of
+    the default, 0.05, it prints a note.
+
+    Why it is bad: the old and the new probabilities are computed with different neurons dropped, so ratios differ from
+    1 before the model has changed, and tokens are clipped at random.
+
+    Without this rule: nothing is reported.
+
+    Source: trl 1.16 `grpo_trainer.py` (`old_per_token_logps` of a model in training mode); confirmed by running it.
+    """
+    dropout, rounds = spec.get("lora.dropout"), spec.get("method.steps_per_generation")
+    several = isinstance(rounds, int) and rounds > spec.integer("batch.accum")
+    reused = several or (spec.get("method.iterations") or 1) > 1 or spec.flag("method.vllm")
+    if not spec.lora or not dropout or not reused or spec.extra_value("trl", "disable_dropout") is True:
+        return
+    written = spec.written("lora.dropout")
+    yield Finding(
+        spec.location("lora.dropout" if written else spec.adapter),
+        f"dropout of the adapters{'' if written else f', {dropout:g} by default,'} changes the importance ratios",
+        write("dropout = 0") if written else f"write `{spec.adapter}(dropout=0)`",
+        (spec.label("method", "the method"),),
+        severity=None if written else "note",
+    )

@@ -175,11 +175,12 @@ WITH_FLOOR = ("cosine", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy")
 def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
     """`min_lr` needs a schedule that has a final or a lowest learning rate. `min_lr` must not be above the peak
     learning rate; for polynomial, it must be below the peak. For greedy, it must not be above `max_lr` either.
+    `warmup_lr`, the rate at which a warm-up begins, must not be above the peak.
 
     Why it is bad: schedules without a final rate do not accept `min_lr`.
 
     Without this rule: TypeError inside `train()`, after the model is loaded and the data tokenized; ValueError for a
-    polynomial whose end is not below the peak.
+    polynomial whose end is not below the peak. A warm-up that begins above the peak falls without a word.
 
     Source: transformers 5.23 `optimization.get_scheduler`; confirmed by running it.
     """
@@ -220,6 +221,19 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
                 write("min_lr = 0"),
                 (spec.label("schedule.max_lr", "the highest rate"),),
             )
+    yield from _begins_above(spec, lr)
+
+
+def _begins_above(spec: Spec, lr: float) -> Iterator[Finding]:
+    """Report a warm-up that begins above the peak."""
+    first = spec.get("schedule.warmup_lr")
+    if isinstance(first, Amount) and (first.value if first.unit == "absolute" else first.value * lr) > lr:
+        yield Finding(
+            spec.location("schedule.warmup_lr", f"the peak is {lr:g}"),
+            "`warmup_lr` is above the peak, so the rate falls during the warm-up",
+            write("warmup_lr = 1%", ", a share of the peak"),
+            (spec.label("optimizer.lr", "the peak learning rate"),),
+        )
 
 
 @rule("XP205", "wsd-decay")

@@ -231,6 +231,25 @@ def clipped(run: Any) -> dict[str, Any]:
     return {"clips": regions[0][-1] > 0}
 
 
+def reproduced(run: Any) -> dict[str, Any]:
+    """Whether the old probabilities of a round's tokens equal those of the first step, which the same weights compute.
+    The adapters have an effect, because their second matrices are not 0.
+    """
+    import torch
+
+    trainer = run.trainer
+    trainer.model.train()
+    for name, weight in trainer.model.named_parameters():
+        if ".lora_B." in name:
+            torch.nn.init.normal_(weight, std=0.1)
+    batch = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
+    size = batch["completion_ids"].size(1)
+    probabilities = getattr(trainer, "_get_per_token_logps_and_entropies", None) or trainer._get_per_token_logps
+    new = probabilities(trainer.model, *(_joined(batch, kind) for kind in ("ids", "mask")), size)
+    new = new["logps"] if isinstance(new, dict) else new[0] if isinstance(new, tuple) else new
+    return {"same": bool(((new - batch["old_per_token_logps"]) * batch["completion_mask"]).abs().max() < 1e-4)}
+
+
 def _joined(batch: Any, kind: str) -> Any:
     import torch
 

@@ -52,6 +52,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("G14", "XP668", case="XP668-luspo", at="init", warns="luspo", variant="luspo"),
     Proof("G52", "XP677", at="init", measure="online.praised", expect=lambda seen: not seen["learned"]),
     Proof("G53", "XP678", at="init", measure="online.praised", expect=lambda seen: not seen["whole"]),
+    Proof("G67", "XP628", at="init", measure="online.reproduced", expect={"same": False}),
     Proof("G54", "XP679", at="init", measure="online.clipped", expect={"clips": False}),
     Proof("G55", "XP685", at="init", measure="online.advantages", expect={"grow": False}),
     Proof("G15", "XP667", at="train", raises="ValueError", match="multi_objective_aggregation"),
