@@ -259,7 +259,7 @@ def test_a_sweep_says_that_it_cannot_vary_extras(line):
         ("output_dir=true", "a quoted path"),
         ("warmup_epochs=1", "one epoch of three is `warmup=33%`"),
         ('resume_from_checkpoint="out/checkpoint-100"', "leave `resume` out"),
-        ("method online_dpo", "no equivalent, because the stack has no such trainer"),
+        ("method online_dpo", "no equivalent, because a judge or a reward model compares"),
         ("optimizer adamw {\n  bits = 8\n}", "write `optimizer adamw8bit`"),
         ('track wandb {\n  group = "a"\n}', "no equivalent, because set it in wandb's environment"),
         ("extra deepspeed {\n  stage = 3\n}", "`strategy` decides it: write `strategy=zero3`"),

@@ -1,0 +1,126 @@
+"""The list of names without an equivalent (no_equivalent.txt) agrees with the language, the importers and TRL: no name
+in it is something that a spec can say, and each name has one reason.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from interpreters import ROOT, interpreter
+
+from xpc.compiler import stacks
+from xpc.compiler.importing.keys import OUTCOMES
+from xpc.compiler.language.methods import METHODS
+from xpc.compiler.language.schema import ADAPTERS, BY_PATH, CLAUSES
+from xpc.compiler.suggest import no_equivalent
+
+KINDS = ("none", "left", "family")
+NO_TRAINER = "the stack has no such trainer"
+FRAGMENT = re.compile(r"(?:^|\s)(\w+)(?: [-\w\"{}.]+)?\(([^()]*)\)")
+"""Matches a clause with its settings in an advice, such as `method grpo(level=sequence)`."""
+
+
+def names(kind: str) -> dict[str, str]:
+    """The names of a kind, reduced to their letters, each with its reason."""
+    return no_equivalent._table(kind)
+
+
+def letters(*words: str) -> str:
+    return no_equivalent._letters(" ".join(words))
+
+
+def said() -> Iterator[tuple[str, str]]:
+    """What a spec can say, as a name in the file would write it, and where it is said."""
+    for path, row in BY_PATH.items():
+        yield letters(path), path
+        for name in row.args:
+            yield letters(name), path
+        for choice in row.choices:
+            yield letters(row.name, choice), path
+            yield letters(path, choice), path
+    for stack in map(stacks.load, stacks.names()):
+        for method in METHODS:
+            yield letters("method", method), "method"
+            for loss in stack.losses(method):
+                yield letters("loss", loss), f"method {method}"
+                yield letters(f"method {method} loss", loss), f"method {method}"
+        for optimizer in stack.optimizers:
+            yield letters("optimizer", optimizer), "optimizer"
+
+
+def test_nothing_that_a_spec_can_say_has_no_equivalent() -> None:
+    none, known = names("none"), dict(said())
+    assert len(known) > 600  # settings, arguments, choices, losses and optimizers
+    assert {name: (none[name], known[name]) for name in none.keys() & known.keys()} == {}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_name_has_one_reason_in_one_sentence(kind: str) -> None:
+    found: dict[str, set[str]] = {}
+    for phrase, reason in no_equivalent._phrases(kind):
+        found.setdefault(no_equivalent._letters(phrase), set()).add(reason)
+    assert {name: reasons for name, reasons in found.items() if len(reasons) > 1} == {}
+    for reason in {one for reasons in found.values() for one in reasons}:
+        assert 10 < len(reason) < 200, reason
+        assert not reason.endswith(".") and ". " not in reason, reason
+
+
+def test_the_settings_in_an_advice_exist() -> None:
+    wrong = []
+    clauses = {**{one: one for one in CLAUSES}, **dict.fromkeys(ADAPTERS, "lora")}
+    fragments = {one for _, text in no_equivalent._phrases("instead") for one in re.findall(r"`([^`]+)`", text)}
+    for fragment in sorted(fragments):
+        for typed, inside in FRAGMENT.findall(fragment):
+            clause = clauses.get(typed, "extra")
+            if clause == "extra":
+                continue
+            below = {path.rpartition(".")[2] for path in BY_PATH if path.startswith(f"{clause}.")}
+            wrong += [(fragment, one) for one in re.findall(r"(?:^|,\s*)(\w+)\s*=", inside) if one not in below]
+    assert wrong == []
+
+
+def keys() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The rows of every importer's key table: the source, the key, and what becomes of it."""
+
+    def rows(table: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for name, value in table.items():
+            if isinstance(value, dict):
+                yield from [(name, value)] if value.keys() & {*OUTCOMES} else rows(value)
+
+    for path in Path(ROOT, "compiler", "importing").glob("*/keys.toml"):
+        for name, value in rows(tomllib.loads(path.read_text(encoding="utf-8"))):
+            yield path.parent.name, name, value
+
+
+def test_a_key_that_an_importer_translates_has_an_equivalent() -> None:
+    none, seen = names("none"), 0
+    for source, name, value in keys():
+        if source in ("axolotl", "llamafactory", "trl", "torchtune"):
+            seen += 1
+            if "setting" in value:
+                assert no_equivalent._letters(name) not in none, (source, name)
+        for outcome in ("refused", "irrelevant"):
+            if outcome in value:
+                assert len(value[outcome]) > 5 and not value[outcome].endswith("."), (source, name)
+    assert seen > 500
+
+
+def trainers(target: str) -> set[str]:
+    """The trainers of a stack's TRL, by the names of their modules, such as `onlinedpo`."""
+    (library,) = Path(os.path.dirname(os.path.dirname(interpreter(target)))).glob("lib/python3*/site-packages/trl")
+    found = {path.stem.removesuffix("_trainer") for path in library.glob("trainer/*_trainer.py")}
+    found |= {path.name for path in library.glob("experimental/*") if path.is_dir()}
+    return {no_equivalent._letters(one) for one in found}
+
+
+@pytest.mark.parametrize("target", stacks.names())
+def test_a_trainer_that_the_stack_has_is_not_called_absent(target: str) -> None:
+    absent = {name.removeprefix("method") for name, why in names("none").items() if why == NO_TRAINER}
+    assert "dpo" in trainers(target)
+    assert absent & trainers(target) == set()
