@@ -208,13 +208,13 @@ class MethodCheck:
         """
         name, colon, function = one.name.rpartition(":")
         if not colon or not name.endswith(".py") or not function.isidentifier():
-            self.problems.report(
-                "XP107",
-                f"`{one.name[:80]}` does not name a Python file and a {FILE_VALUES[path][0]} in it",
-                label,
-                help=f"name a file next to the spec, and a {FILE_VALUES[path][0]} in it, such as "
-                f'`"{FILE_VALUES[path][1]}"`',
-            )
+            what, example = FILE_VALUES[path]
+            help = f'name a file next to the spec, and a {what} in it, such as `"{example}"`'
+            function, bracket, arguments = function.partition("(")
+            if name.endswith(".py") and function.isidentifier() and bracket and path == "method.rewards":
+                help = f'write `file("{name}:{function}", {arguments[:80].removesuffix(")")})`'
+            message = f"`{one.name[:80]}` does not name a Python file and a {what} in it"
+            self.problems.report("XP107", message, label, help=help)
             return None
         base = label.source.name if self.loaded.kinds[path] != SPEC else ""
         read = self.read(name, base)

@@ -177,6 +177,13 @@ def test_rewards_that_are_refused(written: str, source: str, code: str, tmp_path
     assert errors(found) == [code], shown(found)
 
 
+def test_arguments_inside_the_quotes_get_the_form_with_file(tmp_path: object) -> None:
+    root = put(tmp_path, {"rewards.py": REWARDS})
+    found = only(checked(spec('method grpo(rewards=["rewards.py:tag_count(weight=2)"])', train=PROMPTS), root), "XP107")
+    assert found.help == 'write `file("rewards.py:tag_count", weight=2)`'
+    assert arguments('method grpo(rewards=[file("rewards.py:tag_count", weight=2)])', root=root, train=PROMPTS)
+
+
 @pytest.mark.parametrize(
     "source",
     [
