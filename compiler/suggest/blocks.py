@@ -10,7 +10,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import CODES as SLUGS
 from xpc.compiler.language.codes import report
@@ -23,7 +22,7 @@ from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.lines.choices import move_choices
 from xpc.compiler.suggest.lines.header import rewrite_header
 from xpc.compiler.suggest.lines.lists import rewrite_lists
-from xpc.compiler.suggest.lines.machines import rewrite_machines
+from xpc.compiler.suggest.lines.machines import hardware_of, rewrite_machines
 from xpc.compiler.suggest.lines.marks import rewrite_marked
 from xpc.compiler.suggest.lines.sentences import of_one_sentence, rewrite_sentences
 from xpc.compiler.suggest.lines.twice import join_clauses, join_edits
@@ -31,7 +30,6 @@ from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.numbers import rewrite_number
 from xpc.compiler.suggest.pasted import SHELL, as_value, no_block, rewrite_options
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, joined, of_one_clause
-from xpc.compiler.suggest.registry_names import YOUR_GPUS, either
 from xpc.compiler.suggest.rewriting import BODY, rewritten
 from xpc.compiler.suggest.sentence import method_of
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
@@ -42,11 +40,6 @@ from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Call, Clause, Ref, Setting, String, Value
 
 CODES = ("XP101", "XP102")
-COUNTS = (
-    "count", "n", "num", "number", "gpus", "numgpus", "devices", "gpuspernode", "nprocpernode", "processes", "value",
-)  # fmt: skip
-KINDS = ("type", "gpu", "gputype", "name", "kind", "model", "device", "accelerator", "card")
-NODES = ("nodes", "numnodes", "nnodes", "machines")
 
 
 @record
@@ -216,7 +209,11 @@ def _settings(body: Sequence[Setting | Clause | Value], source: Source) -> tuple
 
 def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
     advised = (
-        _as_call(block) if block.python else _hardware(block) if block.name == "hardware" else _single_value(block)
+        _as_call(block)
+        if block.python
+        else hardware_of(block.settings, block.header)
+        if block.name == "hardware"
+        else _single_value(block)
     ) or _forms(block)
     advised = of_one_clause(advised)
     complete = all(form is not None for form, _ in advised)
@@ -239,45 +236,17 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
     )
 
 
-def _hardware(block: Block) -> list[tuple[str | None, str]]:
-    """Rewrite `hardware { type = h100-80gb, count = 8 }` as `hardware 8 x h100-80gb`. Returns pairs of the text to type
-    and a help. The text is None if the GPU or the count is missing.
-    """
-    count = gpu = ""
-    out: list[tuple[str | None, str]] = []
-    for name, typed in block.settings:
-        text, key = typed.strip('"'), letters(name)
-        if key in NODES:
-            out.append((f"nodes{'=' if block.header else ' '}{text}", ""))
-        elif text.isdecimal() and key in COUNTS:
-            count = text
-        elif key in KINDS:
-            gpu = text
-    known = registry.find_gpu(gpu.lower())
-    gpu = gpu if known is None else known.name
-    form = f"hardware{'=' if block.header else ' '}"
-    cards = [one for one in registry.gpu_names() if one.startswith(f"{gpu.lower()}-")] if gpu else []
-    if cards and known is None:
-        forms = [f"{form}{count or 'N'} x {one}" for one in cards[:4]]
-        return [(None, f"write {either(forms)}"), *out]
-    if gpu and gpu != "cpu" and known is None:
-        return [(None, f"`{gpu[:40]}` is not a GPU of the registry: `xpc list gpus` prints the names"), *out]
-    if gpu == "cpu" or (count and gpu):
-        return [(form + (f"{count} x {gpu}" if count else gpu), ""), *out]
-    if gpu or count:
-        form += f"{count or 'N'} x {gpu or 'GPU'}"
-        return [(None, f"write `{form}`, with the {'GPU' if count else 'number'} that you have"), *out]
-    return out or [(None, YOUR_GPUS)]
-
-
 def _as_call(block: Block) -> list[tuple[str | None, str]]:
     """Rewrite a call of Python whose name is a clause: `lora = dict(r=8)` becomes `lora(rank=8)`. Empty for others."""
     if block.name not in schema.CLAUSES:
         return []
-    advised = rewritten(
-        f"{block.name}({', '.join(f'{name}={typed}' for name, typed in block.settings)})", False, block.method
-    )
-    return [(advised.form, advised.help)]
+    settings = [f"{name}={typed}" for name, typed in block.settings]
+    whole = rewritten(f"{block.name}({', '.join(settings)})", False, block.method)
+    if whole.form is not None or len(settings) == 1:
+        return [(whole.form, whole.help)]
+    # `task_type` has no equivalent, and the other settings do
+    alone = [rewritten(f"{block.name}({one})", False, block.method) for one in settings]
+    return [(one.form, one.help) for one in alone]
 
 
 def _single_value(block: Block) -> list[tuple[str | None, str]]:

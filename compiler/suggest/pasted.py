@@ -13,6 +13,7 @@ from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.first_line import without_punctuation
 from xpc.compiler.suggest.flag_values import NAMED
+from xpc.compiler.suggest.lines.machines import hardware_of
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, reason
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, PastedBlock, block_at, heads
@@ -178,6 +179,14 @@ def _block_rewritten(found: Diagnostic, block: PastedBlock, before: str) -> Diag
         message = f"`{line}` is not a block of the language"
         return evolve(found, message=message, primary=label, help="leave the line out", edits=block.edits)
     if block.head == "hardware":
+        text = found.primary.source.text[block.first.start : block.first.end]
+        pairs = re.findall(r"^[ \t]+([A-Za-z]\w*)[ \t]*:[ \t]*[\"']?([\w.-]+)", text, re.MULTILINE)
+        advised = hardware_of(pairs, False) if pairs else []
+        if advised and all(form is not None for form, _ in advised):
+            lines = "\n".join(form for form, _ in advised if form is not None)
+            help = f"write `{lines}`".replace("\n", "`, `")
+            edits = (Edit(block.first, lines),)
+            return evolve(found, message=no_block("hardware"), primary=label, help=help, edits=edits)
         return evolve(found, message=no_block("hardware"), primary=label, help=YOUR_GPUS, edits=())
     whole = None if block.items or block.brace is None else _of_pairs(found.primary.source.text, block, before)
     if whole is not None and block.brace is not None:

@@ -239,11 +239,7 @@ def _closed(block: OpenBlock) -> Iterator[PastedBlock]:
         yield PastedBlock(match["name"], Span(first.start, end), end, True, tuple(items))
     elif letters(match["name"]) == "parameters" and "values" in match.string[first.end : end]:
         yield PastedBlock("sweep", Span(first.start, first.end), end, False)  # a sweep of W&B
-    elif (
-        match["name"] in schema.CLAUSES
-        and not any(items)
-        and _is_elsewhere(match["name"], match.string[first.end : end])
-    ):
+    elif not any(items) and _is_elsewhere(match["name"], match.string[first.end : end]):
         yield PastedBlock("", first, end, False)
     elif match["name"] != "train" and not any(items) and _has_settings(_clause(match).partition(" ")[0]):
         colon = match.string.rfind(":", first.start, first.end) + 1
@@ -254,12 +250,16 @@ def _closed(block: OpenBlock) -> Iterator[PastedBlock]:
 
 def _is_elsewhere(clause: str, inside: str) -> bool:
     """Whether all lines of a block are settings of another clause, as `lora_rank` and `lora_alpha` in `model`."""
+    if not _has_settings(clause) or clause in NESTED:
+        return False
     names = [match["name"] for line in inside.splitlines() if (match := KEY.match(line)) is not None]
     found = [meaning(name, clause, exact=True) for name in names[:20]]
     paths = {"" if one is None else one.path.partition(".")[0] for one in found}
     return len(paths) == 1 and paths.isdisjoint((clause, "", "train"))
 
 
+NESTED = ("sweep", "extra", "data")
+"""Clauses whose blocks contain names of other clauses, or of another library."""
 KEY = re.compile(r"[ \t]*(?P<name>[A-Za-z]\w*)[ \t]*:")
 CALL = re.compile(r"(?P<clause>\w+(?: [\w-]+)?)\((?P<settings>.*)\)")
 

@@ -24,7 +24,7 @@ OUTPUT_ROOTS = frozenset(("out", "output", "outputs", "runs", "results", "checkp
 """Folders in which runs usually put their checkpoints."""
 
 
-METHOD_KEYS = ("method", "stage", "rlhf_type", "--stage", "--rlhf_type", "rl", "rl:", "stage:", "rlhf_type:")
+METHOD_KEYS = ("method", "stage", "rlhf_type", "rl", "trainer")
 """The first words of lines that name the training method."""
 
 
@@ -36,7 +36,7 @@ def method_of(text: str) -> str:
     for line in text.splitlines():
         first, *rest = re.split(r"[\s=]+", line.strip()[:300])
         given = rest[rest.index("with") :] if first == "train" and "with" in rest else rest
-        if first == "train" or first in METHOD_KEYS:
+        if first == "train" or first.strip("-:\"'") in METHOD_KEYS:
             named = [re.split(r"[({\"',]", one.strip("\"'"))[0] for one in given]
             found = next((one for one in named if one in METHODS), "")
             if found:

@@ -33,29 +33,30 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             continue
         inside = [found for found in out if found.primary is not None and found.primary.source is source
                   and start <= found.primary.span.start <= end]  # fmt: skip
-        form = _form(source.text[start:end])
-        if form is not None and inside:
-            made = _made(inside[0], source, Span(start, end), form)
+        rewrite = _form(source.text[start:end])
+        if rewrite is not None and inside:
+            made = _made(inside[0], source, Span(start, end), rewrite)
             out = [made if found is inside[0] else found for found in out if found is inside[0] or found not in inside]
         break
     return out
 
 
-def _made(found: Diagnostic, source: Source, span: Span, form: str) -> Diagnostic:
+def _made(found: Diagnostic, source: Source, span: Span, rewrite: tuple[int, str]) -> Diagnostic:
+    column, rest = rewrite
     message = "choices and settings go after `with`, and values follow `=`"
-    edits = (Edit(span, form),)
+    form = f"{source.text[span.start : span.start + column]}{rest.partition(' #')[0]}"
+    edits = (Edit(Span(span.start + column, span.end), rest),)
     return evolve(found, message=message, primary=Label(source, span), help=f"write `{form[:LONGEST]}`", edits=edits)
 
 
-def _form(line: str) -> str | None:
-    """The sentence in the notation of the language. None if a part of it is not understood."""
+def _form(line: str) -> tuple[int, str] | None:
+    """Where a sentence goes on after its data, and what to write there. None if a part of it is not understood."""
     text, _, comment = line.partition(" #")
     text = re.sub(r"[ \t]\(([^()]*)\)$", r" \1", text.rstrip(" \t.;,"))  # `(2 epochs)`
     head = HEAD.fullmatch(text)
     read = None if head is None else phrases(DASHES.sub("", head["rest"]), header=True)
     if head is None or read is None:
         return None
-    form = f"train {head['model']} on {head['data']}"
-    form += (f" for {read.length}" if read.length else "") + (f" with {' '.join(read.forms)}" if read.forms else "")
-    legal = not findings_of(f"xpc 1\n{form}\n")
-    return f"{form} #{comment}" if legal and comment else form if legal else None
+    form = (f" for {read.length}" if read.length else "") + (f" with {' '.join(read.forms)}" if read.forms else "")
+    legal = not findings_of(f"xpc 1\ntrain m on d{form}\n")
+    return (head.end("data"), f"{form} #{comment}" if comment else form) if legal else None

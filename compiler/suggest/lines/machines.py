@@ -8,11 +8,18 @@ from functools import lru_cache
 
 from xpc.compiler import registry
 from xpc.compiler.suggest.converted_values import COUNTED
-from xpc.compiler.suggest.registry_names import YOUR_GPU, either, gpus_named
+from xpc.compiler.suggest.registry_names import YOUR_GPU, YOUR_GPUS, either, gpus_named
 from xpc.grammar.diagnostic import Diagnostic, Edit
+from xpc.grammar.nearest import letters
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
+
+COUNTS = (
+    "count", "n", "num", "number", "gpus", "numgpus", "devices", "gpuspernode", "nprocpernode", "processes", "value",
+)  # fmt: skip
+KINDS = ("type", "gpu", "gputype", "name", "kind", "model", "device", "accelerator", "card")
+NODES = ("nodes", "numnodes", "nnodes", "machines")
 
 CODES = ("XP101", "XP102", "XP023", "XP025", "XP030", "XP043", "XP104", "XP112")
 IN_A_NODE = 8
@@ -114,3 +121,34 @@ def _machines(machines: re.Match[str]) -> tuple[str, str]:
     form = f"hardware {count} x {known.name}"
     lines = f"{form}\nnodes {nodes}" if count.isdecimal() else ""
     return f"write `{form}`, and `nodes {nodes}` on its own line", lines
+
+
+def hardware_of(settings: Sequence[tuple[str, str]], header: bool) -> list[tuple[str | None, str]]:
+    """Rewrite `hardware { type = h100-80gb, count = 8 }` as `hardware 8 x h100-80gb`. Returns pairs of the text to type
+    and a help. The text is None if the GPU or the count is missing.
+    """
+    count = gpu = ""
+    out: list[tuple[str | None, str]] = []
+    for name, typed in settings:
+        text, key = typed.strip('"'), letters(name)
+        if key in NODES:
+            out.append((f"nodes{'=' if header else ' '}{text}", ""))
+        elif text.isdecimal() and key in COUNTS:
+            count = text
+        elif key in KINDS:
+            gpu = text
+    known = registry.find_gpu(gpu.lower())
+    gpu = gpu if known is None else known.name
+    form = f"hardware{'=' if header else ' '}"
+    cards = [one for one in registry.gpu_names() if one.startswith(f"{gpu.lower()}-")] if gpu else []
+    if cards and known is None:
+        forms = [f"{form}{count or 'N'} x {one}" for one in cards[:4]]
+        return [(None, f"write {either(forms)}"), *out]
+    if gpu and gpu != "cpu" and known is None:
+        return [(None, f"`{gpu[:40]}` is not a GPU of the registry: `xpc list gpus` prints the names"), *out]
+    if gpu == "cpu" or (count and gpu):
+        return [(form + (f"{count} x {gpu}" if count else gpu), ""), *out]
+    if gpu or count:
+        form += f"{count or 'N'} x {gpu or 'GPU'}"
+        return [(None, f"write `{form}`, with the {'GPU' if count else 'number'} that you have"), *out]
+    return out or [(None, YOUR_GPUS)]

@@ -29,6 +29,8 @@ from xpc.grammar.record import evolve, record
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
+ALONE = ("hardware", "nodes", "launch", "extra", "data", "sweep", "method")
+"""Clauses whose lines are not read as words."""
 MOST = 60
 """The largest number of lines that are rewritten."""
 LONGEST_LINE = 400
@@ -135,6 +137,8 @@ def _rewritten(found: Diagnostic, source: Source, start: int, end: int) -> Diagn
     before = top + heads(source.text, start)
     if re.match("--?[A-Za-z]", text):
         options = flags_of(source.text, first, start + len(typed.rstrip(" \t\\")))
+        if len(options) < 2 and not text.endswith("\\"):
+            return None  # the finding about a single option is complete
         return _advised(found, source, span, [option_rewritten(one, before) for one in options]) if options else None
     pairs = marked(text)
     if pairs is None:
@@ -147,7 +151,8 @@ def _advised(found: Diagnostic, source: Source, span: Span, rewrites: Sequence[R
     forms = [one.form for one in rewrites if one.form is not None]
     complete = len(forms) == len(rewrites)
     message = "a setting is written `name = value`, without other signs around it"
-    help = f"write {', '.join(f'`{one}`' for one in forms)}" if complete else "; ".join(one.help for one in rewrites)
+    each = ", each on its own line" * (len(forms) > 1)
+    help = f"write {', '.join(f'`{one}`' for one in forms)}{each}" if complete else "; ".join(o.help for o in rewrites)
     _, column = source.text[: span.start].rpartition("\n")[1:]
     edits = (Edit(span, f"\n{column}".join(dict.fromkeys(forms))),) if complete else ()
     return evolve(found, message=message, primary=Label(source, span), help=help[:600], edits=edits)
@@ -173,7 +178,7 @@ def _without_line(found: Diagnostic, source: Source, text: str, line: Span) -> D
 def _in_words(found: Diagnostic, source: Source, text: str, span: Span) -> Diagnostic | None:
     """The finding about settings in words: `use a learning rate of 2e-5 and cosine schedule`."""
     plain = NOTE.sub("", text).rstrip(" \t.;,") if "#" in text or "//" in text else text.rstrip(" \t.;,")
-    if " " not in plain or any(sign in plain for sign in "{}<>|`$"):
+    if " " not in plain or plain.split()[0] in ALONE or any(sign in plain for sign in "{}<>|`$"):
         return None
     read = phrases(plain, header=False)
     if read is None or read.length or not read.forms:

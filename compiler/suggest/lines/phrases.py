@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.converted_values import COUNTED, REPOSITORY, unit_of
+from xpc.compiler.suggest.known_names import NEVER_LEGAL
 from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.pasted import as_value
@@ -20,6 +21,7 @@ TOKENS = re.compile(
 )
 CLAUSE = re.compile(r"(\w+)(?:\(|$)")
 WORD = re.compile(r"[A-Za-z][\w./-]*")
+LATER_WORD = re.compile(r"\w[\w./-]*")
 VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[\w.][\w.%+/-]*")
 EQUALS = ("=", ":", ":=", "==", "=>", "->", "<-", "of", "is", "to", "at", "equals", "as", "are", "over", "for")
 """Signs and words between a name and its value."""
@@ -35,6 +37,10 @@ MOST = 40
 PERCENT = ("percent", "pct", "per cent")
 TIMES = {"hour": "h", "hr": "h", "minute": "m", "min": "m", "day": "d", "second": "s", "sec": "s"}
 COUNTS = ("step", "token", "row", "sample", "example", "sequence", "checkpoint", "layer", "gpu", "worker", "time")
+REFUSED = frozenset(path.rpartition(".")[2] for path in NEVER_LEGAL)
+"""Choices that are in the language only so that a rule can refuse them."""
+NO_NAMES = frozenset((*schema.bare_choices(), *REFUSED)) - {*schema.CLAUSES, *schema.outer_names()} | {"hardware"}
+"""Words without a value after them: choices, and machines, which have forms of their own."""
 WORDS = ("name", "text", "path", "repository", "model", "names", "targets")
 """The kinds of settings that take any word."""
 AMONG = ("the", "a", "an", "first", "about", "around", "exactly", "only", "just")
@@ -205,8 +211,11 @@ def _named(reader: Reader) -> str:
     for count in range(LONGEST_NAME, 0, -1):
         named = [reader.word(ahead).rstrip(".") for ahead in range(count)]
         name = "_".join(named)
-        if not all(map(WORD.fullmatch, named)) or not _is_name(name):
+        if not all(map(WORD.fullmatch, named)) or not _is_name(name) or name in NO_NAMES:
             continue
+        known = meaning(name, exact=True)
+        if known is not None and known.value:
+            continue  # the name states the value itself: `linear warmup`
         ahead = count
         while reader.word(ahead) in EQUALS or (
             reader.word(ahead) in ("set", "equal") and reader.word(ahead + 1) in EQUALS
@@ -269,16 +278,17 @@ def _alone(reader: Reader) -> str:
         return form
     for count in range(LONGEST_NAME - 1, 0, -1):
         named = [reader.word(ahead) for ahead in range(count)]
-        if not all(map(WORD.fullmatch, named)):
+        if not WORD.fullmatch(named[0]) or not all(map(LATER_WORD.fullmatch, named)):
             continue
         name = "_".join(named)
-        legal = name in schema.bare_choices() or name in schema.CLAUSES
+        legal = (name in schema.bare_choices() or name in schema.CLAUSES) and name not in REFUSED
         known = None if legal else meaning(name, exact=True)
         row = None if known is None else schema.BY_PATH.get(known.path)
         switch = row is not None and known is not None and (row.kind.name == "flag" or known.value or row.bare)
         noun = count > 1 and named[-1] in ("schedule", "scheduler", "optimizer", "precision", "attention", "method")
         if not (legal or switch or noun) or advice(name, "") is not None:
             continue
+        name = row.name if name in REFUSED and row is not None else name
         form = rewritten(name if legal or switch else "_".join(named[:-1]), reader.header).form
         if form is not None and (legal or "=" not in form or (known is not None and known.value) or noun):
             reader.at += count
