@@ -173,6 +173,12 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
     """The block for `args = SFTConfig(packing=True)`, `peft_config = LoraConfig(r=16)` or `lora = dict(r=16)`. None for
     any other value.
     """
+    if call.name.text.endswith("Trainer"):  # `SFTTrainer(args=SFTConfig(...))`
+        inner = [one.value for one in call.args if isinstance(one, Setting) and isinstance(one.value, Call)]
+        blocks = [_call_of_python(name, start, one, source) for one in inner]
+        block = next((one for one in blocks if one is not None), None)
+        span = Span(start, call.span.end)
+        return None if block is None else evolve(block, span=span, location=span)
     loaded = LOADED.fullmatch(call.name.text)
     first = call.args[0] if call.args else None
     named = (("model_name", source.slice(first.span)),) if loaded and isinstance(first, String) else ()

@@ -16,7 +16,7 @@ from xpc.compiler.suggest.flag_values import NAMED
 from xpc.compiler.suggest.lines.machines import hardware_of
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, reason
-from xpc.compiler.suggest.pasted_blocks import EVERYTHING, PastedBlock, block_at, heads
+from xpc.compiler.suggest.pasted_blocks import EVERYTHING, PastedBlock, block_at, heads, joined
 from xpc.compiler.suggest.registry_names import YOUR_GPUS
 from xpc.compiler.suggest.rewriting import HEADER, Rewritten, body, rewritten_in
 from xpc.compiler.suggest.sentence import method_of
@@ -344,6 +344,5 @@ def _mapping(option: Option, before: str) -> Rewritten:
     forms = [one.form for one in rewrites if one.form is not None]
     if not rewrites:
         return Rewritten(None, f"a setting is written `{option.name} = value`")
-    return Rewritten(
-        forms[0] if len(forms) == len(rewrites) == 1 else None, "; ".join(dict.fromkeys(one.help for one in rewrites))
-    )
+    whole = (" " if before.startswith(HEADER) else "\n").join(joined(forms)) if len(forms) == len(rewrites) else None
+    return Rewritten(whole, "; ".join(dict.fromkeys(one.help for one in rewrites)))

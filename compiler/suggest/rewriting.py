@@ -16,6 +16,8 @@ from xpc.grammar.source import Source
 
 ROUNDS = 4
 """The largest number of times that edits are applied and the result is checked again."""
+TWICE = "keep one of the two"
+"""The help for a clause that is written twice."""
 HEADER, BODY = "train m on d with ", "xpc 1\ntrain m on d\n"
 
 
@@ -48,10 +50,19 @@ def rewritten_in(before: str, typed: str) -> Rewritten:
     """
     after = "\n" + "}\n" * before.count("{\n")
     text, first = _apply_advice(before + typed + after, len(before), len(after))
+    if text is None and first == TWICE and (plain := _without_method(before)) != before:
+        return rewritten_in(plain, typed)  # the text names the method itself
     if text is None:
         return Rewritten(None, first)
     form = text[len(before) : len(text) - len(after)]
     return Rewritten(form, f"write `{form}`")
+
+
+def _without_method(before: str) -> str:
+    if before.startswith(HEADER):
+        return HEADER
+    first, rest = before.removeprefix("xpc 1\n").partition("\n")[::2]
+    return f"{BODY}{rest}" if first.startswith(HEADER) else before
 
 
 def _apply_advice(text: str, start: int, rest: int) -> tuple[str | None, str]:

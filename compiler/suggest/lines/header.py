@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.suggest.lines.phrases import phrases
 from xpc.compiler.suggest.rewriting import findings_of
+from xpc.compiler.suggest.sentence import method_of
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
@@ -54,7 +55,7 @@ def _form(line: str) -> tuple[int, str] | None:
     text, _, comment = line.partition(" #")
     text = re.sub(r"[ \t]\(([^()]*)\)$", r" \1", text.rstrip(" \t.;,"))  # `(2 epochs)`
     head = HEAD.fullmatch(text)
-    read = None if head is None else phrases(DASHES.sub("", head["rest"]), header=True)
+    read = None if head is None else phrases(DASHES.sub("", head["rest"]), True, method_of(line))
     if head is None or read is None:
         return None
     form = (f" for {read.length}" if read.length else "") + (f" with {' '.join(read.forms)}" if read.forms else "")

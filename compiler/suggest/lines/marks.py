@@ -47,6 +47,9 @@ SEVERAL_NAMES = re.compile(r"(?P<names>(?P<first>\w+)(?:[ \t]*,[ \t]*\w+)+)[ \t]
 """A pattern for a call with several results: `model, tokenizer = FastLanguageModel.from_pretrained(`."""
 INDEX = re.compile(r"\w+\[[\"'](?P<name>[\w.-]+)[\"']\][ \t]*=[ \t]*(?P<value>.+)")
 TYPED = re.compile(r"(?P<name>[A-Za-z]\w*)[ \t]*:[ \t]*(?P<type>[A-Za-z][\w.\[\], |]*?)[ \t]*=[ \t]*(?P<value>.+)")
+PARAMS = re.compile(r"[\"']?(?:params|args|kwargs)[\"']?[ \t]*:[ \t]*\{([^{}]*)\}")
+MAPPING = re.compile(r"[\"']?(?P<name>[A-Za-z]\w*)[\"']?[ \t]*[:=][ \t]*(?P<value>\{[^{}]*\})")
+"""A pattern for a mapping whose keys are settings: `"optimizer": {"type": "AdamW", "lr": 2e-5}`."""
 OBJECT = re.compile(r"\{(?P<inside>(?:[^{}]|\{[^{}]*\})*)\}")
 MEMBER = re.compile(r"[ \t]*[\"']?(?P<name>[A-Za-z][\w.-]*)[\"']?[ \t]*[:=][ \t]*"
                     r"(?P<value>\"[^\"]*\"|'[^']*'|\[[^\]]*\]|\{[^{}]*\}|[^,\"'\[\]{}]+)[ \t]*(?:,|$)")  # fmt: skip
@@ -102,7 +105,7 @@ def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
 def settled(inside: Sequence[Diagnostic], source: Source, start: int, end: int) -> bool:
     """Whether the edits of the findings about a line make it legal already, or belong to a block of several lines."""
     edits = [edit for one in inside for edit in one.edits]
-    if any(edit.span.start < start or edit.span.end > end or "\n" in edit.text for edit in edits):
+    if any(edit.span.start < start or edit.span.end > end for edit in edits):
         return True
     if not edits or any(one.span.end > other.span.start for one, other in pairwise(edits)):
         return False
@@ -140,7 +143,7 @@ def _rewritten(found: Diagnostic, source: Source, start: int, end: int) -> Diagn
         if len(options) < 2 and not text.endswith("\\"):
             return None  # the finding about a single option is complete
         return _advised(found, source, span, [option_rewritten(one, before) for one in options]) if options else None
-    pairs = marked(text)
+    pairs = marked(source.text[start:end] if text == typed.strip() else text)
     if pairs is None:
         return _in_words(found, source, text, span) if before == top else None
     rewrites = [option_rewritten(Option(span, one.name, one.value), before) for one in pairs]
@@ -180,18 +183,25 @@ def _in_words(found: Diagnostic, source: Source, text: str, span: Span) -> Diagn
     plain = NOTE.sub("", text).rstrip(" \t.;,") if "#" in text or "//" in text else text.rstrip(" \t.;,")
     if " " not in plain or plain.split()[0] in ALONE or any(sign in plain for sign in "{}<>|`$"):
         return None
-    read = phrases(plain, header=False)
-    if read is None or read.length or not read.forms:
+    read = phrases(plain, False, method_of(source.text))
+    if read is None:
         return None
-    form = "\n".join(read.forms)
     message = "settings are written `name = value`, each on its own line"
-    help = f"write {', '.join(f'`{one}`' for one in read.forms)}"
-    return evolve(found, message=message, primary=Label(source, span), help=help[:600], edits=(Edit(span, form),))
+    length = [f"`for {read.length}` in the first line, after the data"] if read.length else []
+    help = f"write {', '.join([*(f'`{one}`' for one in read.forms), *length])}"
+    edits = () if read.length else (Edit(span, "\n".join(read.forms)),)
+    return evolve(found, message=message, primary=Label(source, span), help=help[:600], edits=edits)
 
 
 def marked(line: str) -> list[Pair] | None:
     """The settings of a line with marks of other notations. None for a line without marks, and if it is unclear."""
     text = line.strip()
+    if line[:1] in " \t" and line.lstrip()[:2] == "- ":
+        return None  # an item of a list of YAML
+    nested = PARAMS.sub(r"\1", text)
+    mapping = MAPPING.fullmatch(nested.rstrip(", ")) if nested != text else None
+    if mapping is not None:
+        return [Pair(mapping["name"], mapping["value"])]
     typed = TYPED.fullmatch(text)
     if typed is not None and typed["type"].split("[")[0].lower() in ("int", "float", "str", "bool", "list", "optional"):
         return [Pair(typed["name"], _value(typed["value"]))]

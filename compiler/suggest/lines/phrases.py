@@ -21,13 +21,15 @@ TOKENS = re.compile(
 )
 CLAUSE = re.compile(r"(\w+)(?:\(|$)")
 WORD = re.compile(r"[A-Za-z][\w./-]*")
+TUPLE = re.compile(r"\(([\d.eE, -]+)\)")
+"""A pattern for numbers in round brackets: `betas=(0.9, 0.95)`."""
 LATER_WORD = re.compile(r"\w[\w./-]*")
 VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[\w.][\w.%+/-]*")
 EQUALS = ("=", ":", ":=", "==", "=>", "->", "<-", "of", "is", "to", "at", "equals", "as", "are", "over", "for")
 """Signs and words between a name and its value."""
 EMPTY = (
     ",", ";", "&", "+", "and", "a", "an", "the", "with", "using", "plus", "also", "use", "set", "by", "at", "my", "of",
-    "in", "enabled", "enable", "activated", "please", "then", "via", "new",
+    "in", "enabled", "enable", "activated", "please", "then", "via", "new", "training", "number", "total", ":",
 )  # fmt: skip
 """Signs and words between two settings."""
 LONGEST_NAME = 5
@@ -43,7 +45,7 @@ NO_NAMES = frozenset((*schema.bare_choices(), *REFUSED)) - {*schema.CLAUSES, *sc
 """Words without a value after them: choices, and machines, which have forms of their own."""
 WORDS = ("name", "text", "path", "repository", "model", "names", "targets")
 """The kinds of settings that take any word."""
-AMONG = ("the", "a", "an", "first", "about", "around", "exactly", "only", "just")
+AMONG = ("use", "Use", "the", "a", "an", "first", "about", "around", "exactly", "only", "just")
 """Words between a name and its value that mean nothing: `warmup over the first 100 steps`."""
 BETWEEN = (
     "a",
@@ -62,6 +64,7 @@ BETWEEN = (
 """Words between a clause and `every`: `save a checkpoint every 500 steps`."""
 LIMITS = (("at", "most"), ("up", "to"), ("a", "total", "of"), ("at", "maximum"), ("about",), ("max",), ("maximum",))
 """Words before the length of a run."""
+LENGTHS = ("context", "sequence", "sequences", "length", "window", "limit")
 REGULAR = {
     "eval": "eval", "evaluate": "eval", "evaluation": "eval", "evaluating": "eval", "validate": "eval",
     "validation": "eval", "save": "save", "saving": "save", "checkpoint": "save", "checkpoints": "save",
@@ -84,6 +87,7 @@ class Reader:
 
     words: Sequence[str]
     header: bool
+    method: str
     at: int = 0
     clause: str = ""
     """The clause of the last setting."""
@@ -93,13 +97,16 @@ class Reader:
         return self.words[self.at + ahead] if self.at + ahead < len(self.words) else ""
 
 
-def phrases(text: str, header: bool) -> Phrases | None:
-    """The settings of a text. None if a part of it is not understood, and for a text without settings."""
+def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
+    """The settings of a text. None if a part of it is not understood, and for a text without settings. `method` is the
+    training method of the spec.
+    """
+    text = TUPLE.sub(r"[\1]", text)
     words = TOKENS.findall(text)
     # brackets and signs that no pattern matches are not words
     if len(words) > MOST or re.sub(r"\s", "", "".join(words)) != re.sub(r"\s", "", text):
         return None
-    reader, forms, length = Reader(words, header), list[str](), ""
+    reader, forms, length = Reader(words, header, method), list[str](), ""
     while reader.at < len(words):
         library = reader.word() == "deepspeed" and reader.word(1).startswith("zero")
         if library or reader.word().lower() in EMPTY:
@@ -136,7 +143,8 @@ def _length(reader: Reader) -> str:
     if unit is not None and (unit == "epochs" or after or not reader.at):
         reader.at += after + 2
         return f"{amount} {unit[:-1] if amount == '1' else unit}"
-    named = unit_of(reader.word()) if reader.word().isidentifier() else None
+    batch = reader.word().startswith("batch")
+    named = unit_of(reader.word()) if reader.word().isidentifier() and not batch else None
     sign = int(reader.word(1) in EQUALS)
     if named is None or not reader.word(1 + sign).isdecimal() or (named == "steps" and not sign):
         return ""
@@ -181,6 +189,9 @@ def _to_the_hub(reader: Reader) -> str:
     if named != "hub" and not REPOSITORY.fullmatch(named):
         return ""
     reader.at += after + 1
+    if named == "hub" and reader.word() == "as" and REPOSITORY.fullmatch(reader.word(1)):
+        named = reader.word(1)
+        reader.at += 2
     return "hub" if named == "hub" else f"hub(name={named})"
 
 
@@ -236,7 +247,7 @@ def _named(reader: Reader) -> str:
             typed = f"{clause}({name}={value})"  # `lora of rank 16`, `dropout 0.1 in lora`
         else:
             typed, named_after = f"{name}={value}", ""
-        form = rewritten(typed, reader.header).form
+        form = rewritten(typed, reader.header, reader.method).form
         if form is not None:
             reader.at += ahead + length + 2 * bool(named_after)
             return form
@@ -256,15 +267,34 @@ def _after_its_value(reader: Reader) -> str:
     value = str(COUNTED.get(reader.word(), reader.word()))
     if not re.fullmatch(r"\d[\d_.]*(?:e-?\d+)?(?:%|Ki|[kM])?", value):
         return ""
+    if reader.word(1) in ("token", "tokens") and reader.word(2) in LENGTHS:  # `4096 token context`
+        reader.at += 2
+        while reader.word() in LENGTHS:
+            reader.at += 1
+        return f"seq={value}"
+    unit = int(reader.word(1).removesuffix("s") in COUNTS)
     for count in range(LONGEST_NAME, 0, -1):
-        named = [reader.word(ahead) for ahead in range(1, count + 1)]
+        named = [reader.word(ahead) for ahead in range(1 + unit, count + 1 + unit)]
         name = "_".join(named)
         if not all(map(WORD.fullmatch, named)) or not _is_name(name):
             continue
-        form = rewritten(f"{name}={value}", reader.header).form
+        form = rewritten(f"{name}={value}", reader.header, reader.method).form
         if form is not None:
-            reader.at += count + 1
+            reader.at += count + 1 + unit
             return form
+    return ""
+
+
+def _switched_off(reader: Reader) -> str:
+    """A switch that is off: `no packing`, `without packing`."""
+    if reader.word() not in ("no", "without", "disable", "disabled"):
+        return ""
+    start, reader.at = reader.at, reader.at + 1
+    form = _alone(reader)
+    path = schema.outer_names().get(form, "")
+    if path and schema.BY_PATH[path].kind.name == "flag":
+        return f"{form}=false"
+    reader.at = start
     return ""
 
 
@@ -272,8 +302,11 @@ def _alone(reader: Reader) -> str:
     """A choice or a switch: `gradient checkpointing`, `cosine schedule`, `zero2`, `lora(rank=8)`."""
     if re.fullmatch("4-?bits?", reader.word()) and reader.word(1) == "qlora":
         reader.at += 1
+    if re.fullmatch("8-?bits?", reader.word()) and reader.word(1) in ("optimizer", "adam", "adamw"):
+        reader.at += 2
+        return "adamw8bit"
     if "(" in reader.word():
-        form = rewritten(reader.word(), reader.header).form or ""
+        form = rewritten(reader.word(), reader.header, reader.method).form or ""
         reader.at += bool(form)
         return form
     for count in range(LONGEST_NAME - 1, 0, -1):
@@ -286,15 +319,17 @@ def _alone(reader: Reader) -> str:
         row = None if known is None else schema.BY_PATH.get(known.path)
         switch = row is not None and known is not None and (row.kind.name == "flag" or known.value or row.bare)
         noun = count > 1 and named[-1] in ("schedule", "scheduler", "optimizer", "precision", "attention", "method")
+        if count > 1 and re.match(r"\d", reader.word(count)):
+            continue  # `constant learning rate 1e-5`
         if not (legal or switch or noun) or advice(name, "") is not None:
             continue
         name = row.name if name in REFUSED and row is not None else name
-        form = rewritten(name if legal or switch else "_".join(named[:-1]), reader.header).form
+        form = rewritten(name if legal or switch else "_".join(named[:-1]), reader.header, reader.method).form
         if form is not None and (legal or "=" not in form or (known is not None and known.value) or noun):
             reader.at += count
             return form
     return ""
 
 
-STEPS = (_regularly, _to_the_hub, _named, _after_its_value, _alone)
+STEPS = (_regularly, _to_the_hub, _named, _after_its_value, _switched_off, _alone)
 """What may stand in a text, in the order in which it is tried."""
