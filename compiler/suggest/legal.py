@@ -33,6 +33,7 @@ UNSET = {
         "leave `resume` out: a run resumes from the newest checkpoint in its own folder; to start from other "
         "weights, write their folder as the model in the first line",
     ),
+    "eval.every": (("steps",), "leave it out: `eval(every=100)` counts steps, and `eval(every=epoch)` epochs"),
     "save.keep": (ALL, "leave `keep` out: every checkpoint is kept"),
     "save.every": (
         ("end", "last", "final", "best"),

@@ -139,6 +139,7 @@ def _length(reader: Reader) -> str:
     amount = str(COUNTED.get(reader.word(after), reader.word(after)))
     if amount.isdecimal() and reader.word(after + 1) == "," and re.fullmatch(r"\d{3}", reader.word(after + 2)):
         amount, after = amount + reader.word(after + 2), after + 2  # `1,000 steps`
+    after += reader.word(after + 1) in ("training", "optimizer", "update", "gradient")
     unit = unit_of(reader.word(after + 1)) if amount.isdecimal() and reader.word(after + 1).isalpha() else None
     if unit is not None and (unit == "epochs" or after or not reader.at):
         reader.at += after + 2
@@ -159,7 +160,7 @@ def _regularly(reader: Reader) -> str:
     after = 1 + (reader.word(1) in (":", "="))
     while clause and reader.word(after) in BETWEEN:
         after += 1
-    if reader.word() == "keep":
+    if reader.word() in ("keep", "keeping"):
         while reader.word(after) in ("the", "last", "best", "newest", "only", "latest"):
             after += 1
         if reader.word(after).isdecimal() and reader.word(after + 1).rstrip("s") == "checkpoint":
