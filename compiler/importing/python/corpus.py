@@ -7,7 +7,7 @@ import re
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.draft import Source as Written
-from xpc.compiler.importing.python import evaluation, program, rows, shapes
+from xpc.compiler.importing.python import evaluation, program, shapes, token_rows
 from xpc.compiler.importing.python.chain import OPENED, Chain, chain_of
 from xpc.compiler.importing.python.data import Data, understood
 from xpc.compiler.importing.python.entries import Entries
@@ -143,7 +143,8 @@ def _of_a_mixture(data: Data, chain: Chain) -> list[tuple[Object, str, str]]:
     """
     if data.take is None and data.limit is None:
         return []
-    step = next((one for one in chain.steps if one.last in ("select", "take")), chain.steps[-1])
+    taking = (one for one in chain.steps if one.last in ("select", "take", "head", "sample"))
+    step = next(taking, chain.steps[-1])
     why = "the script takes a part of several data sets together, and a spec takes a part of each"
     return [(step, why, "write `take` or `limit` at the sources")]
 
@@ -208,7 +209,7 @@ def _problems(
     if copied and data.end and draft.method == "sft":
         draft.put("method.completion_only", False, None, "the collator makes new labels for all tokens")
     for step, why, help in data.problems:
-        if copied and rows.PADDED in why:
+        if copied and token_rows.PADDED in why:
             continue  # the collator makes new labels and ignores padding, so labels on padding do no harm
         name = step.last.strip("[]:") or "slice"
         draft.error(step.location.entry(f"dataset.{name}"), why, help)

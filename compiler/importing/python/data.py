@@ -5,30 +5,32 @@ from __future__ import annotations
 import ast
 import re
 
-from xpc.compiler.importing.python import rows
 from xpc.compiler.importing.python.chain import Chain
+from xpc.compiler.importing.python.interpreter.attributes import item
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.operators import LESS
-from xpc.compiler.importing.python.interpreter.values import Argument, Column, Function, Location, Object, Unknown
+from xpc.compiler.importing.python.interpreter.values import (
+    Argument,
+    Bound,
+    Column,
+    Function,
+    Location,
+    Name,
+    Object,
+    Row,
+    Unknown,
+)
+from xpc.compiler.importing.python.rows import MappedColumns, single
+from xpc.compiler.importing.python.token_rows import tokenized, tokens
 from xpc.grammar.record import field, mutable
 
 UNCHANGED = (
-    "remove_columns",
-    "select_columns",
-    "with_format",
-    "set_format",
-    "flatten_indices",
-    "cast_column",
-    "cast",
-    "to_iterable_dataset",
-    "iterrows",
-    "to_dict",
-    "to_pandas",
-    "reset_index",
-    "copy",
-    "cache",
+    "remove_columns", "select_columns", "with_format", "set_format", "flatten_indices", "cast_column", "cast",
+    "to_iterable_dataset", "iterrows", "to_dict", "to_pandas", "reset_index", "copy", "cache",
     "align_labels_with_mapping",
-)
+)  # fmt: skip
+AS_TRAINER = ("extract_prompt", "apply_chat_template")
+"""Endings of TRL's functions over rows that its trainers also apply, such as `maybe_apply_chat_template`."""
 
 
 @mutable
@@ -93,7 +95,7 @@ def _own_tokens(out: Data, chain: Chain) -> None:
     """
     if "input_ids" not in chain.columns:
         return
-    made = rows.tokens(chain.columns, False)
+    made = tokens(chain.columns, False)
     call = chain.loaded if chain.file is None else chain.file
     if made.why:
         step = Object("input_ids", [], {}, chain.location if call is None else call.location)
@@ -253,13 +255,8 @@ def _mapped(machine: Machine, out: Data, step: Object) -> None:
         out.problems.append((step, why, "filter the rows once, and name the file that has them"))
         return
     batched = step.keywords.get("batched")
-    made = rows.apply(
-        machine,
-        None if function is None else function.value,
-        batched is not None and batched.value is True,
-        out.columns,
-        step,
-    )
+    every = batched is not None and batched.value is True
+    made = _made_columns(machine, None if function is None else function.value, every, out.columns, step)
     if made.why:
         why = f"the columns that the function makes are not read: {made.why}"
         out.problems.append((step, why, "map the rows once, and name the file that has them"))
@@ -271,6 +268,48 @@ def _mapped(machine: Machine, out: Data, step: Object) -> None:
         alone = not {"fn_kwargs", "input_columns"} & set(step.keywords) and (batched is None or not batched.value)
         if function is not None and isinstance(function.value, Function) and alone:
             out.functions[key] = function.value
+
+
+def _made_columns(
+    machine: Machine, function: object, batched: bool, before: dict[str, object], step: Object
+) -> MappedColumns:
+    """Interpret `map(function)` on the columns `before`; `step` is the call. Returns the columns that the function
+    makes or changes.
+    """
+    if isinstance(function, Name) and function.path.startswith("trl.") and function.path.endswith(AS_TRAINER):
+        return MappedColumns()
+    if not isinstance(function, Function | Bound):
+        return MappedColumns(why="the function is not in the script")
+    row = Row(batched, dict(before))
+    node = function.node if isinstance(function, Function) else ast.Pass(lineno=0)
+    given = [Argument(row, step.location)]
+    only = step.argument("input_columns")
+    if only is not None:
+        names = [only.value] if isinstance(only.value, str) else only.value
+        if not isinstance(names, list):
+            return MappedColumns(why="the columns that the function gets (`input_columns`) are not known")
+        given = [Argument(item(machine, row, one, node), step.location) for one in names]
+    more = step.argument("fn_kwargs")
+    named = {} if more is None or more.value is None else more.value
+    if not isinstance(named, dict):
+        return MappedColumns(why="its arguments (`fn_kwargs`) are not known")
+    keywords = {str(key): Argument(one, step.location) for key, one in named.items()}
+    changes = len(machine.inner_changes)
+    with machine.over_rows():
+        value = machine.call(function, given, keywords, node)
+    if len(machine.inner_changes) > changes:
+        return MappedColumns(why="the function changes a part of a column")
+    if isinstance(value, Row):
+        value = value.written
+    if isinstance(value, Object) and value.path.endswith("()"):
+        return tokenized(value, batched)
+    if not isinstance(value, dict):
+        why = value.why if isinstance(value, Unknown) else "it returns no dict of columns"
+        return MappedColumns(why=why)
+    if "input_ids" in value:
+        return tokens(value, batched)
+    columns = {str(key): single(one, batched) for key, one in value.items()}
+    return MappedColumns({key: one for key, one in columns.items() if before.get(key) is not one})
 
 
 def _renamed(out: Data, step: Object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.python import program, rows
+from xpc.compiler.importing.python import program, token_rows
 from xpc.compiler.importing.python.chain import Chain, chain_of
 from xpc.compiler.importing.python.data import Data, understood
 from xpc.compiler.importing.python.entries import Entries
@@ -61,7 +61,7 @@ def write(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: D
             draft.differs("eval_dataset", why, found)
         return
     found_at = chain.loaded is not None or chain.file is not None or bool(chain.rows)
-    problems = [one for one in other.problems if rows.PADDED not in one[1]]
+    problems = [one for one in other.problems if token_rows.PADDED not in one[1]]
     if chain.unknown or not found_at or chain.parts or problems:
         why = "they are made in the script"
         if chain.unknown or problems:

@@ -1,16 +1,13 @@
-"""Interpret the functions that a script applies to the rows of its data by `map`. The results describe which columns
-such a function makes, and from which texts or conversations.
+"""Describe the texts and conversations that a script makes of the columns of its rows: as a column, as a prompt with an
+answer, or as a template.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import islice
 
-from xpc.compiler.importing.python.interpreter.assignment import IGNORED, MASKED_PADDING, MASKED_START
-from xpc.compiler.importing.python.interpreter.attributes import item
-from xpc.compiler.importing.python.interpreter.functions import origin
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
@@ -18,20 +15,15 @@ from xpc.compiler.importing.python.interpreter.values import (
     Choice,
     Column,
     Function,
-    Name,
     Object,
     Row,
     Text,
     Unknown,
 )
-from xpc.compiler.importing.python.token_rows import bare, token_row, tokenizer_call
 from xpc.grammar.record import field, mutable, record
 
 MOST_PARTS = 200
 """How many parts of a string or a conversation are searched for columns."""
-AS_TRAINER = ("extract_prompt", "apply_chat_template")
-"""Endings of TRL's functions over rows that its trainers also apply, such as `maybe_apply_chat_template`."""
-PADDED = "the labels contain padding, which the script trains on"
 
 
 @record
@@ -72,171 +64,6 @@ class MappedColumns:
     """
     ended: bool = False
     """Whether the text of a row ends with the tokenizer's end token."""
-
-
-def apply(machine: Machine, function: object, batched: bool, before: dict[str, object], step: Object) -> MappedColumns:
-    """Interpret `map(function)` on the columns `before`; `step` is the call. Returns the columns that the function
-    makes or changes.
-    """
-    if isinstance(function, Name) and function.path.startswith("trl.") and function.path.endswith(AS_TRAINER):
-        return MappedColumns()
-    if not isinstance(function, Function | Bound):
-        return MappedColumns(why="the function is not in the script")
-    row = Row(batched, dict(before))
-    node = function.node if isinstance(function, Function) else ast.Pass(lineno=0)
-    given = [Argument(row, step.location)]
-    only = step.argument("input_columns")
-    if only is not None:
-        names = [only.value] if isinstance(only.value, str) else only.value
-        if not isinstance(names, list):
-            return MappedColumns(why="the columns that the function gets (`input_columns`) are not known")
-        given = [Argument(item(machine, row, one, node), step.location) for one in names]
-    more = step.argument("fn_kwargs")
-    named = {} if more is None or more.value is None else more.value
-    if not isinstance(named, dict):
-        return MappedColumns(why="its arguments (`fn_kwargs`) are not known")
-    keywords = {str(key): Argument(one, step.location) for key, one in named.items()}
-    changes = len(machine.inner_changes)
-    with machine.over_rows():
-        value = machine.call(function, given, keywords, node)
-    if len(machine.inner_changes) > changes:
-        return MappedColumns(why="the function changes a part of a column")
-    if isinstance(value, Row):
-        value = value.written
-    if isinstance(value, Object) and value.path.endswith("()"):
-        return _tokenized(value, batched)
-    if not isinstance(value, dict):
-        why = value.why if isinstance(value, Unknown) else "it returns no dict of columns"
-        return MappedColumns(why=why)
-    if "input_ids" in value:
-        return tokens(value, batched)
-    columns = {str(key): single(one, batched) for key, one in value.items()}
-    return MappedColumns({key: one for key, one in columns.items() if before.get(key) is not one})
-
-
-def _answered(ids: Object, labels: Object) -> MappedColumns:
-    """The prompt and the answer of a tokenized row in which the labels of the prompt's tokens are -100."""
-    call, masked = tokenizer_call(ids), tokenizer_call(labels.attributes[MASKED_START])
-    text = None if call is None else call.argument("text", 0)
-    question = None if masked is None else masked.argument("text", 0)
-    if text is not None and question is not None and rendered(text.value) is not None and call is not None:
-        return _answered_turns(call, text.value, question.value, labels)
-    found = None if text is None else divided(text.value)
-    prompt = None if question is None else prompt_of(question.value)
-    if call is None or found is None or prompt is None or prompt != found[0] or not _copied(labels, call):
-        return MappedColumns(why="the script makes the labels itself")
-    made = _tokenized(call, False)
-    assert question is not None
-    columns = {"prompt": question.value, "completion": Column(found[1])}
-    return MappedColumns(columns, made.why, made.length, ended=made.ended or bool(found[2]))
-
-
-def _answered_turns(call: Object, text: object, question: object, labels: Object) -> MappedColumns:
-    """The prompt and the answer of a rendered conversation in which the labels of all tokens before the last turn are
-    -100.
-    """
-    turns, before = turns_of(text), turns_of(question)
-    given = text.argument("conversation", 0) if isinstance(text, Object) else None
-    messages = given.value if given is not None else None
-    same = turns is not None and before is not None and turns.user == before.user and before.generation
-    if not same or not isinstance(messages, list) or turns is None or turns.generation or not _copied(labels, call):
-        return MappedColumns(why="the script makes the labels itself")
-    made = _tokenized(call, False)
-    return MappedColumns({"prompt": question, "completion": messages[-1:]}, made.why, made.length, ended=True)
-
-
-def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool) -> MappedColumns:
-    """For a function that returns `input_ids`: the text whose tokens these are, as a column `text`; or the question and
-    the answer, if the script puts their tokens together. If the labels are other tokens, or the text is unknown, the
-    result contains the reason (`why`).
-    """
-    ids, labels = bare(value["input_ids"]), bare(value.get("labels"))
-    row = None if batched else token_row(ids, labels)
-    if row is not None:
-        columns = {"prompt": row.question, "completion": row.answer}
-        return MappedColumns(
-            {key: single(one, False) for key, one in columns.items()}, "", row.length, row.end or "nothing"
-        )
-    if isinstance(ids, Object) and isinstance(labels, Object) and MASKED_START in labels.attributes:
-        return _answered(ids, labels)
-    if not isinstance(ids, Object) or not ids.path.endswith("()[]") or "input_ids" not in _keys(ids):
-        return MappedColumns(why="the script makes the tokens itself")
-    call = ids.receiver
-    if not isinstance(call, Object):
-        return MappedColumns(why="the script makes the tokens itself")
-    if labels is not None and not _copied(labels, call):
-        return MappedColumns(why="the script makes the labels itself")
-    made = _tokenized(call, batched)
-    padding = call.keywords.get("padding")
-    padded = padding is not None and padding.value not in (False, None)
-    learned = padded and labels is not None and not _masks_padding(labels)
-    return MappedColumns(made.columns, made.why or (PADDED if learned else ""), made.length, ended=made.ended)
-
-
-def _tokenized(call: Object, batched: bool) -> MappedColumns:
-    """The text with which a tokenizer is called. If there are labels, they must be the tokens of this text."""
-    text = call.argument("text", 0)
-    padding, cut, length = (call.keywords.get(one) for one in ("padding", "truncation", "max_length"))
-    if text is None:
-        return MappedColumns(why="the text that is tokenized is not known")
-    labels = call.attributes.get("['labels']")
-    if labels is not None and not _copied(labels, call):
-        return MappedColumns(why="the script makes the labels itself")
-    padded = padding is not None and padding.value not in (False, None)
-    if cut is not None and cut.value not in (True, "longest_first", "only_first", False):
-        return MappedColumns(why="how the text is cut is not known")
-    why = PADDED if padded and labels is not None and not _masks_padding(labels) else ""
-    cut_at = length if cut is not None and cut.value else None
-    return MappedColumns({"text": single(text.value, batched)}, why, cut_at, ended=_appended(call))
-
-
-def _appended(call: Object) -> bool:
-    """Whether the script appends the end token to the tokens of a text, as alpaca-lora does for those that are not cut:
-    `row["input_ids"].append(tokenizer.eos_token_id)`.
-    """
-    ids = call.attributes.get("['input_ids']")
-    added = [one.positional[0].value for one in getattr(ids, "calls", ()) if one.last == "append" and one.positional]
-    return any(isinstance(one, Object) and one.last == "eos_token_id" for one in added)
-
-
-def _copied(labels: object, call: Object) -> bool:
-    """Whether labels are the `input_ids` of a tokenizer call, or a copy of them."""
-    if isinstance(labels, list) and len(labels) == 1:
-        labels = labels[0]
-    at, keys = labels, False
-    for _ in range(20):
-        if at is call or not isinstance(at, Object):
-            break
-        keys = keys or any(one.value == "input_ids" for one in at.positional) or at.last == "input_ids"
-        if _has_other_items(at):
-            return False
-        at = origin(at)
-    return at is call and keys
-
-
-def _masks_padding(labels: object) -> bool:
-    """Whether the script sets the labels of the padding to -100, as in `labels[labels == pad] = -100`."""
-    return isinstance(labels, Object) and labels.attributes.get(MASKED_PADDING) == IGNORED
-
-
-def _has_other_items(labels: Object) -> bool:
-    """Whether the script sets items of a row's labels, as in `labels[i] = -100`. An item that the script only reads, as
-    in `print(labels[i])`, does not count: it is an object whose `receiver` is `labels`.
-    """
-    return any(
-        name.startswith("[") and not name.startswith("['") and getattr(one, "receiver", None) is not labels
-        for name, one in labels.attributes.items()
-    )
-
-
-def _keys(value: Object) -> list[object]:
-    """The keys and arguments by which a value was derived, such as `input_ids` for `tokens["input_ids"]`."""
-    out: list[object] = []
-    at: object = value
-    while isinstance(at, Object) and len(out) < 20:
-        out += [one.value for one in at.positional]
-        at = at.receiver
-    return out
 
 
 def formatted(machine: Machine, function: object, before: dict[str, object]) -> object:

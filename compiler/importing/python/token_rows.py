@@ -1,19 +1,24 @@
-"""Read rows of tokens that a script puts together itself: the tokens of a question, the tokens of an answer, and the
-end token. The labels of the question's tokens are -100.
+"""Read rows of tokens: the tokens of a text, or those of a question, an answer and the end token, which a script puts
+together itself. The labels of the question's tokens may be -100.
 """
 
 from __future__ import annotations
 
-from xpc.compiler.importing.python.interpreter.assignment import MASKED_PADDING, MASKED_START, ignored
+from collections.abc import Mapping
+
+from xpc.compiler.importing.python.interpreter.assignment import IGNORED, MASKED_PADDING, MASKED_START, ignored
 from xpc.compiler.importing.python.interpreter.functions import origin
 from xpc.compiler.importing.python.interpreter.operators import LESS, MASKED, TOKENS, is_tokens
 from xpc.compiler.importing.python.interpreter.values import Argument, Column, Object, Text, Unknown
+from xpc.compiler.importing.python.rows import MappedColumns, divided, prompt_of, rendered, single, turns_of
 from xpc.grammar.record import record
 
 END = ("eos_token_id", "pad_token_id")
 """Attributes of a tokenizer. A script may put the token of one of them after each answer."""
 CUTS = {"truncation", "max_length", "padding", "stride"}
 """Arguments with which a tokenizer cuts or pads a single text."""
+OWN_LABELS = "the script makes the labels itself"
+PADDED = "the labels contain padding, which the script trains on"
 
 
 @record
@@ -161,3 +166,153 @@ def tokenizer_call(value: object) -> Object | None:
         else:
             value = value.hidden if isinstance(value, Unknown) else None
     return None
+
+
+def _answered(ids: Object, labels: Object) -> MappedColumns:
+    """The prompt and the answer of a tokenized row in which the labels of the prompt's tokens are -100."""
+    call, masked = tokenizer_call(ids), tokenizer_call(labels.attributes[MASKED_START])
+    text = None if call is None else call.argument("text", 0)
+    question = None if masked is None else masked.argument("text", 0)
+    if text is not None and question is not None and rendered(text.value) is not None and call is not None:
+        return _answered_turns(call, text.value, question.value, labels)
+    found = None if text is None else _prompted(text.value, masked)
+    if call is None or found is None or not _copied(labels, call):
+        return MappedColumns(why=OWN_LABELS)
+    made = tokenized(call, False)
+    return MappedColumns(found[0], made.why, made.length, ended=made.ended or found[1])
+
+
+def _prompted(text: object, asked: Object | None) -> tuple[dict[str, object], bool] | None:
+    """The columns of a prompt and its answer for a text that begins with the text of the tokenizer's call `asked`, and
+    whether an end token follows the answer. None for another text.
+    """
+    question = None if asked is None else asked.argument("text", 0)
+    found = divided(text)
+    if question is None or found is None or prompt_of(question.value) != found[0]:
+        return None
+    return {"prompt": question.value, "completion": Column(found[1])}, bool(found[2])
+
+
+def _masked_question(labels: object, call: Object) -> Object | None:
+    """The tokenizer's call for the question if the labels are `[-100] * n + labels[n:]`, where `n` is the number of the
+    question's tokens. None for other labels.
+    """
+    mask, rest = labels.parts if isinstance(labels, Text) and len(labels.parts) == 2 else (None, None)
+    if not (isinstance(mask, Object) and mask.path == MASKED and ignored(mask)):
+        return None
+    if not (isinstance(rest, Object) and rest.path.endswith("[:]") and rest.positional[1].value is None):
+        return None
+    asked = tokenizer_call(mask.positional[1].value)
+    same = asked is not None and tokenizer_call(rest.positional[0].value) is asked
+    return asked if same and _copied(rest.receiver, call) else None
+
+
+def _answered_turns(call: Object, text: object, question: object, labels: Object) -> MappedColumns:
+    """The prompt and the answer of a rendered conversation in which the labels of all tokens before the last turn are
+    -100.
+    """
+    turns, before = turns_of(text), turns_of(question)
+    given = text.argument("conversation", 0) if isinstance(text, Object) else None
+    messages = given.value if given is not None else None
+    same = turns is not None and before is not None and turns.user == before.user and before.generation
+    if not same or not isinstance(messages, list) or turns is None or turns.generation or not _copied(labels, call):
+        return MappedColumns(why=OWN_LABELS)
+    made = tokenized(call, False)
+    return MappedColumns({"prompt": question, "completion": messages[-1:]}, made.why, made.length, ended=True)
+
+
+def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool) -> MappedColumns:
+    """For a function that returns `input_ids`: the text whose tokens these are, as a column `text`; or the question and
+    the answer, if the script puts their tokens together. If the labels are other tokens, or the text is unknown, the
+    result contains the reason (`why`).
+    """
+    ids, labels = bare(value["input_ids"]), bare(value.get("labels"))
+    row = None if batched else token_row(ids, labels)
+    if row is not None:
+        columns = {"prompt": row.question, "completion": row.answer}
+        return MappedColumns(
+            {key: single(one, False) for key, one in columns.items()}, "", row.length, row.end or "nothing"
+        )
+    if isinstance(ids, Object) and isinstance(labels, Object) and MASKED_START in labels.attributes:
+        return _answered(ids, labels)
+    if not isinstance(ids, Object) or not ids.path.endswith("()[]") or "input_ids" not in _keys(ids):
+        return MappedColumns(why="the script makes the tokens itself")
+    call = ids.receiver
+    if not isinstance(call, Object):
+        return MappedColumns(why="the script makes the tokens itself")
+    if labels is not None and not _copied(labels, call):
+        return MappedColumns(why=OWN_LABELS)
+    made = tokenized(call, batched)
+    padding = call.keywords.get("padding")
+    padded = padding is not None and padding.value not in (False, None)
+    learned = padded and labels is not None and not _masks_padding(labels)
+    return MappedColumns(made.columns, made.why or (PADDED if learned else ""), made.length, ended=made.ended)
+
+
+def tokenized(call: Object, batched: bool) -> MappedColumns:
+    """The text with which a tokenizer is called. If there are labels, they must be the tokens of this text."""
+    text = call.argument("text", 0)
+    padding, cut, length = (call.keywords.get(one) for one in ("padding", "truncation", "max_length"))
+    if text is None:
+        return MappedColumns(why="the text that is tokenized is not known")
+    labels = call.attributes.get("['labels']")
+    own = labels is not None and not _copied(labels, call)
+    found = _prompted(text.value, _masked_question(labels, call)) if own and not batched else None
+    if own and found is None:
+        return MappedColumns(why=OWN_LABELS)
+    padded = padding is not None and padding.value not in (False, None)
+    if cut is not None and cut.value not in (True, "longest_first", "only_first", False):
+        return MappedColumns(why="how the text is cut is not known")
+    why = PADDED if padded and labels is not None and not _masks_padding(labels) else ""
+    cut_at = length if cut is not None and cut.value else None
+    columns, ended = ({"text": single(text.value, batched)}, False) if found is None else found
+    return MappedColumns(columns, why, cut_at, ended=ended or _appended(call))
+
+
+def _appended(call: Object) -> bool:
+    """Whether the script appends the end token to the tokens of a text, as alpaca-lora does for those that are not cut:
+    `row["input_ids"].append(tokenizer.eos_token_id)`.
+    """
+    ids = call.attributes.get("['input_ids']")
+    added = [one.positional[0].value for one in getattr(ids, "calls", ()) if one.last == "append" and one.positional]
+    return any(isinstance(one, Object) and one.last == "eos_token_id" for one in added)
+
+
+def _copied(labels: object, call: Object) -> bool:
+    """Whether labels are the `input_ids` of a tokenizer call, or a copy of them."""
+    if isinstance(labels, list) and len(labels) == 1:
+        labels = labels[0]
+    at, keys = labels, False
+    for _ in range(20):
+        if at is call or not isinstance(at, Object):
+            break
+        keys = keys or any(one.value == "input_ids" for one in at.positional) or at.last == "input_ids"
+        if _has_other_items(at):
+            return False
+        at = origin(at)
+    return at is call and keys
+
+
+def _masks_padding(labels: object) -> bool:
+    """Whether the script sets the labels of the padding to -100, as in `labels[labels == pad] = -100`."""
+    return isinstance(labels, Object) and labels.attributes.get(MASKED_PADDING) == IGNORED
+
+
+def _has_other_items(labels: Object) -> bool:
+    """Whether the script sets items of a row's labels, as in `labels[i] = -100`. An item that the script only reads, as
+    in `print(labels[i])`, does not count: it is an object whose `receiver` is `labels`.
+    """
+    return any(
+        name.startswith("[") and not name.startswith("['") and getattr(one, "receiver", None) is not labels
+        for name, one in labels.attributes.items()
+    )
+
+
+def _keys(value: Object) -> list[object]:
+    """The keys and arguments by which a value was derived, such as `input_ids` for `tokens["input_ids"]`."""
+    out: list[object] = []
+    at: object = value
+    while isinstance(at, Object) and len(out) < 20:
+        out += [one.value for one in at.positional]
+        at = at.receiver
+    return out

@@ -72,7 +72,9 @@ def test_a_factory_may_get_another_reward() -> None:
     assert scope["product"](completions=["a", "b"], prompts=[], answer=["a", "c"]) == [0.5, 0.0]
 
 
-@pytest.mark.parametrize("rewards", ["inner", "times(inner, 2.0)", "LengthJudge()", "partial(scaled, factor=0.5)", "make(open('n').read())"])
+@pytest.mark.parametrize(
+    "rewards", ["inner", "times(inner, 2.0)", "LengthJudge()", "partial(scaled, factor=0.5)", "make(open('n').read())"]
+)
 def test_rewards_that_no_file_can_make_are_an_error_with_rewards(rewards: str) -> None:
     found = made(rewards, "--rewards", "my_rewards.py")
     assert found.draft.wrong

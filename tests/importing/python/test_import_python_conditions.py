@@ -169,7 +169,8 @@ args.func(args)
     assert f"lr = {rate}" in found.text
 
 
-def test_rows_of_several_sources_without_select_are_an_error_and_no_crash(tmp_path: Path) -> None:
-    rows = f"rows = concatenate_datasets([{ROWS}, load_dataset('org/b', split='train')])\nrows = Dataset.from_list([*rows][:20])"
-    found = script(tmp_path, "from datasets import concatenate_datasets\n" + rows, data="rows")
-    assert decisions(found)
+def test_a_part_of_several_tables_is_an_error(tmp_path: Path) -> None:
+    tables = "pd.concat([pd.read_json('a.jsonl', lines=True), pd.read_json('b.jsonl', lines=True)])"
+    before = f"import pandas as pd\nrows = Dataset.from_pandas({tables}.head(20))"
+    found = script(tmp_path, before, data="rows")
+    assert any("the script takes a part of several data sets together" in one for one in found.messages)

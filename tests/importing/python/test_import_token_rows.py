@@ -186,3 +186,32 @@ Trainer(model=AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-3B", dtype="bfl
         assert "columns = [question, answer]" in found.text
         assert "{% if note %}" in found.text
         assert ("adds no eos token" in "".join(found.messages)) == (ended == "pass")
+
+
+@pytest.mark.parametrize(("length", "start", "reads"), [
+    ("asked", "asked", True), ("asked", "asked - 1", False), ("len(row['input_ids'])", "asked", False),
+])  # fmt: skip
+def test_labels_that_begin_with_a_mask_for_the_tokens_of_the_question(length: str, start: str, reads: bool) -> None:
+    text = f"""
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForSeq2Seq, Trainer, TrainingArguments
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-3B")
+def tokenize(prompt, end=True):
+    row = tokenizer(prompt, truncation=True, max_length=256, padding=False, return_tensors=None)
+    if row["input_ids"][-1] != tokenizer.eos_token_id and end:
+        row["input_ids"].append(tokenizer.eos_token_id)
+    row["labels"] = row["input_ids"].copy()
+    return row
+def tokens(one):
+    row = tokenize(f"Q: {{one['question']}} A: {{one['answer']}}")
+    asked = len(tokenize(f"Q: {{one['question']}} A: ", end=False)["input_ids"])
+    row["labels"] = [-100] * {length} + row["labels"][{start}:]
+    return row
+Trainer(model=AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-3B", dtype="bfloat16"),
+        args=TrainingArguments("out"), data_collator=DataCollatorForSeq2Seq(tokenizer, padding=True),
+        train_dataset=load_dataset("org/rows", split="train").map(tokens)).train()
+"""
+    found = imported(text, name="train.py")
+    assert found.draft.wrong != reads, found.messages
+    assert ("columns = [question, answer]" in found.text) == reads
+    assert not reads or "completion_only = false" not in found.text

@@ -4,6 +4,8 @@ keys that cannot be imported are reported.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from import_support import HARDWARE, HEAD, imported, unaccounted
 
