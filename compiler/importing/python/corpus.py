@@ -7,7 +7,7 @@ import re
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.draft import Source as Written
-from xpc.compiler.importing.python import evaluation, program, shapes, token_rows
+from xpc.compiler.importing.python import evaluation, program, rows, shapes, token_rows
 from xpc.compiler.importing.python.chain import OPENED, Chain, chain_of
 from xpc.compiler.importing.python.data import Data, understood
 from xpc.compiler.importing.python.entries import Entries
