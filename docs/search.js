@@ -274,7 +274,7 @@ function scores(question, said) {
     total.set(at, score * (share.get(at) / all) ** COVERAGE * boost * more);
   }
   if (question.length === 1 && CODE.test(question[0].shown))
-    for (const at of total.keys()) if (sections[at].title.has(question[0].shown)) total.set(at, total.get(at) * WHOLE);
+    for (const at of total.keys()) if (sections[at].title.has(question[0].shown)) total.set(at, total.get(at) * 100);
   const pairs = paired(said);
   for (const [at, score] of [...total].sort((a, b) => b[1] - a[1]).slice(0, BEST))
     total.set(at, score * Math.exp(refined(at, question, all, names, pairs) + ALIKE * (sum.get(at) || 0)));
