@@ -151,8 +151,10 @@ def _expected(method: str, columns: Iterable[str], ref: str, turns: Mapping[str,
     if method == "sft":
         holds = "rows have messages, conversations, prompt and completion, instruction and output, text, or input_ids"
     else:
-        shapes = ", or ".join(" and ".join(SHAPES[one]) for one in of_text(METHODS[method].shapes))
-        holds = f"rows for {method} have {shapes}"
+        usual = of_text(METHODS[method].shapes)
+        holds = f"rows for {method} have {', or '.join(' and '.join(SHAPES[one]) for one in usual)}"
     if METHODS[method].shapes[0] == "prompt":
         return f"{holds}; `data(prompt=NAME)` names the column of prompts"
-    return f"{holds}; with other columns, write a `format` and `columns`"
+    if method == "sft":
+        return f"{holds}; with other columns, write a `format` and `columns`"
+    return f"{holds}; list other columns in this order: `data(format={usual[0]}, columns=[NAME, ...])`"

@@ -114,6 +114,15 @@ def test_columns_that_look_like_a_shape_are_suggested(tmp_path, row, method, for
     assert not [one for one in after if one.code in ("XP124", "XP503")]
 
 
+@pytest.mark.parametrize(("method", "shape"), [("kto", "unpaired"), ("dpo", "preference")])
+def test_columns_of_any_names_get_the_format_of_the_method(tmp_path, method, shape):
+    (tmp_path / "rows.jsonl").write_text('{"a": "2 + 2?", "b": "4", "c": true}\n' * 200)
+    text = f'xpc 1\ntrain qwen2.5-3b on "rows.jsonl" with {method}'
+    assert f"`data(format={shape}, columns=[NAME, ...])`" in one(text + "\n", "XP124", tmp_path).help
+    after = checked(f"{text} data(format={shape}, columns=[a, b, c])\n", tmp_path).problems
+    assert "XP124" not in {one.code for one in after}
+
+
 def test_rows_of_another_method_with_a_prompt_suggest_its_column(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "chosen": "b", "rejected": "c"}\n' * 200)
     text = 'xpc 1\ntrain qwen2.5-3b on "rows.jsonl" with grpo(rewards=[accuracy]) data(format=preference)\n'
