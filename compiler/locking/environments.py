@@ -17,10 +17,23 @@ SECONDS = 3600
 """The time limit in seconds for resolving requirements. This is slow if the index has no separate metadata, because pip
 then downloads the packages.
 """
+MEMORY = 4 * 2**30
+"""Maximum memory in bytes of pip. pip reads a page of an index completely, and a page may have no end."""
+FILE = 8 * 2**30
+"""Maximum size in bytes of a file that pip downloads."""
+ANSWER = 64 * 2**20
+"""Maximum size in bytes of pip's report and of its messages. The rest is not read."""
+MESSAGE = 500
+"""Maximum length of a message of pip that is shown."""
 WORDS = ("install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-", "--disable-pip-version-check",
          "--no-input")  # fmt: skip
 PIP = """
-import os, runpy, signal, sys, threading
+import os, resource, runpy, signal, sys, threading
+
+for kind, most in ((resource.RLIMIT_DATA, int(sys.argv.pop(1))), (resource.RLIMIT_FSIZE, int(sys.argv.pop(1)))):
+    allowed = resource.getrlimit(kind)[1]
+    most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
+    resource.setrlimit(kind, (most, most))
 
 def end_with_the_lock():
     os.read(0, 1)
@@ -30,7 +43,9 @@ threading.Thread(target=end_with_the_lock, daemon=True).start()
 sys.argv[0] = "pip"
 runpy.run_module("pip", run_name="__main__")
 """
-"""A Python program that runs pip. It ends when its standard input is closed, and so also if `xpc lock` is killed."""
+"""A Python program that runs pip within the limits of memory and file size that its first two arguments state. It ends
+when its standard input is closed, and so also if `xpc lock` is killed.
+"""
 BASE = "requirements.txt"
 BUILT = "requirements-flash.txt"
 """The requirements file for flash-attn. flash-attn is built with the torch that is installed, so pip cannot resolve it
@@ -78,19 +93,28 @@ def _run(words: list[str], folder: str) -> tuple[int, str, str]:
     """Run pip, and return its exit status, its standard output and its standard error. If this process is stopped, pip
     is stopped, too. Raises OSError and subprocess.SubprocessError.
     """
-    with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        errors="replace", cwd=folder, process_group=0,
+    # pip writes into files, because an index decides how long its answers are
+    paths = [os.path.join(folder, name) for name in ("report", "messages")]
+    with open(paths[0], "wb") as report, open(paths[1], "wb") as messages, subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=report, stderr=messages, cwd=folder, process_group=0,
     ) as process:  # fmt: skip
-        held, process.stdin = process.stdin, None  # not `communicate`, which would close standard input
         try:
-            report, complaints = process.communicate(timeout=SECONDS)
-            return process.returncode, report, complaints
+            status = process.wait(SECONDS)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-            if held is not None:
-                held.close()
+    answers = []
+    for path in paths:
+        with open(path, "rb") as handle:
+            answers.append(handle.read(ANSWER).decode(errors="replace"))
+    return status, answers[0], answers[1]
+
+
+def _error(complaints: str) -> str:
+    """The last error that pip reports. For an exception in pip, the last line of its traceback."""
+    lines = [line for line in complaints.splitlines() if line.strip()] or ["?"]
+    errors = [line.partition("ERROR: ")[2] for line in lines if "ERROR: " in line]
+    return errors[-1] if errors and errors[-1] != "Exception:" else lines[-1]
 
 
 def _resolved(lines: tuple[str, ...], python: str) -> tuple[str, ...]:
@@ -102,12 +126,11 @@ def _resolved(lines: tuple[str, ...], python: str) -> tuple[str, ...]:
         with open(path, "w", encoding="utf-8") as handle:
             handle.writelines(f"{line}\n" for line in lines)
         try:
-            status, report, complaints = _run([program, "-c", PIP, *WORDS, "-r", path], folder)
+            status, report, complaints = _run([program, "-c", PIP, str(MEMORY), str(FILE), *WORDS, "-r", path], folder)
         except (OSError, subprocess.SubprocessError) as error:
             raise ResolveError(f"{python} could not run pip: {type(error).__name__}") from error
     if status:
-        errors = [line.partition("ERROR: ")[2] for line in complaints.splitlines() if "ERROR: " in line]
-        raise ResolveError(f"pip cannot resolve the requirements: {(errors or complaints.splitlines() or ['?'])[-1]}")
+        raise ResolveError(f"pip cannot resolve the requirements: {_error(complaints)[:MESSAGE]}")
     try:
         found = [one["metadata"] for one in json.loads(report)["install"]]
         resolved = tuple(sorted(f"{one['name'].lower()}=={one['version']}" for one in found))

@@ -1,0 +1,84 @@
+"""A package index may be hostile: `xpc lock --update` limits the memory of pip, its files and its answers."""
+
+import contextlib
+import os
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from compile_support import put
+
+from xpc.compiler.locking import environments
+
+pytestmark = pytest.mark.slow
+
+WHEEL = "<a href='/x-1-py3-none-any.whl'>x-1-py3-none-any.whl</a>"
+LINKS = "".join(f"<a href='/x-0.{at}-py3-none-any.whl'>x-0.{at}-py3-none-any.whl</a>\n" for at in range(5000))
+INDEXES: dict[str, tuple[str, str, str]] = {
+    "a page without an end": (LINKS, "", "MemoryError"),
+    "a file without an end": (WHEEL, "\0" * 2**16, "File too large"),
+    "a link to itself": ("", "", "Exceeded 30 redirects"),
+    "a link to a file": ("file:///etc/passwd", "", ""),
+    "a page of controls": ("<a href='/\x1b[31m::error::x-1.tar.gz'>\x1b]0;x\x07x-1.tar.gz</a>", "", "No matching"),
+    "a name of 60,000 letters": (WHEEL.replace("whl<", f"whl#sha256={'a' * 60_000}<"), "x" * 9, ""),
+}
+"""What an index answers: a page, a part of a file that is sent again and again, and the end of pip's message."""
+
+
+class Index(BaseHTTPRequestHandler):
+    what = ""
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        page, part, _ = INDEXES[self.what]
+        redirected = {"a link to itself": self.path, "a link to a file": page}.get(self.what)
+        self.send_response(302 if redirected else 200)
+        if redirected:
+            self.send_header("Location", redirected)
+        self.send_header("Content-Type", "application/zip" if part and "simple" not in self.path else "text/html")
+        self.end_headers()
+        endless = self.what == ("a page without an end" if "simple" in self.path else "a file without an end")
+        body = (page if "simple" in self.path else part).encode()
+        with contextlib.suppress(OSError):
+            self.wfile.write(body)
+            while endless:
+                self.wfile.write(body)
+
+
+@pytest.mark.parametrize("what", INDEXES)
+def test_a_hostile_index_is_one_sentence(what, monkeypatch):
+    monkeypatch.setattr(environments, "MEMORY", 2**28)
+    monkeypatch.setattr(environments, "FILE", 2**24)
+    monkeypatch.setattr(Index, "what", what)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Index)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for name, value in (
+        ("INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple"), ("CONFIG_FILE", os.devnull),
+        ("NO_CACHE_DIR", "1"), ("RETRIES", "0"),
+    ):  # fmt: skip
+        monkeypatch.setenv(f"PIP_{name}", value)
+    monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
+    try:
+        with pytest.raises(environments.ResolveError, match=f"pip cannot resolve .*{INDEXES[what][2]}") as error:
+            environments.resolve({environments.BASE: ("x==1",)}, sys.executable)
+    finally:
+        server.shutdown()
+    assert len(str(error.value)) < environments.MESSAGE + 100
+
+
+def test_a_report_of_pip_is_read_up_to_a_limit(tmp_path, monkeypatch):
+    """A report of megabytes of packages is not read to its end, and a message of pip is cut."""
+    put(tmp_path, {"pip/__init__.py": "", "pip/__main__.py": "print('{\"install\": []}' + ' ' * 10**6)\n"})
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    assert environments.resolve({environments.BASE: ("x==1",)}, sys.executable)[environments.BASE].resolved == ()
+    put(tmp_path, {"pip/__main__.py": "print('{\"install\": [' + ' ' * 10**6 + ']}')\n"})
+    monkeypatch.setattr(environments, "ANSWER", 10**5)
+    with pytest.raises(environments.ResolveError, match="no report"):
+        environments.resolve({environments.BASE: ("x==1",)}, sys.executable)
+    put(tmp_path, {"pip/__main__.py": "import sys\nsys.exit('ERROR: ' + 'x' * 10**6)\n"})
+    with pytest.raises(environments.ResolveError) as error:
+        environments.resolve({environments.BASE: ("x==1",)}, sys.executable)
+    assert len(str(error.value)) < environments.MESSAGE + 100
