@@ -14,10 +14,11 @@ import pytest
 from growing import INPUTS as PARSED
 from growing import Work
 from growing_commits import COMMITS
+from growing_editor import EDITORS
 
 pytestmark = pytest.mark.nightly
 
-INPUTS = {**PARSED, **COMMITS}
+INPUTS = {**PARSED, **COMMITS, **EDITORS}
 LEAST = 0.3
 """The least CPU seconds for the larger input, because shorter times cannot be compared."""
 MOST = 16.0
