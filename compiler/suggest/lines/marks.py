@@ -89,10 +89,18 @@ def _is_in(one: Diagnostic, source: Source, start: int, end: int) -> bool:
 
 
 def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
-    """The source and the bounds of each line, outside of the sentence, that has an error about syntax or names."""
+    """The source and the bounds of each line, outside of the sentence, that has an error about syntax or names. A
+    setting that is written twice (XP103) has none.
+    """
     seen: set[tuple[str, int]] = set()
     for one in problems:
-        if one.primary is None or one.severity != ERROR or one.code[:3] not in ("XP0", "XP1") or len(seen) > MOST:
+        if (
+            one.primary is None
+            or one.severity != ERROR
+            or one.code[:3] not in ("XP0", "XP1")
+            or one.code == "XP103"
+            or len(seen) > MOST
+        ):
             continue
         source, at = one.primary.source, one.primary.span.start
         start, end = line_bounds(source.text, at, at)
@@ -154,6 +162,8 @@ def _advised(found: Diagnostic, source: Source, span: Span, rewrites: Sequence[R
     forms = [one.form for one in rewrites if one.form is not None]
     complete = len(forms) == len(rewrites)
     message = "a setting is written `name = value`, without other signs around it"
+    if len(forms) > 1:
+        message = "each setting is written `name = value`, on its own line"
     each = ", each on its own line" * (len(forms) > 1)
     help = f"write {', '.join(f'`{one}`' for one in forms)}{each}" if complete else "; ".join(o.help for o in rewrites)
     _, column = source.text[: span.start].rpartition("\n")[1:]
