@@ -224,7 +224,8 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
         min(length, row) if row is not None and spec.flag("batch.packing") and load.attention == "flash" else length
     )
     done = Work(
-        params=facts.active_params or facts.params, layers=facts.layers, hidden=(facts.heads * facts.head_dim + facts.values) // 2,
+        params=facts.active_params or facts.params, layers=facts.layers,
+        hidden=(facts.heads * facts.head_dim + facts.values) // 2,
         length=attended, tokens=load.micro * length if load.micro > 1 else load.tokens,
         checkpointing=load.checkpointing, trained=load.trained_share, peak=peak(gpu, precision),
         shared=spec.context_parallel > 1, loops=facts.experts if load.looped else 0,

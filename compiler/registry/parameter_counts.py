@@ -73,11 +73,13 @@ def _attention(s: Shape, qkv_bias: bool = False, out_bias: bool = False) -> int:
 
 
 def mlp(s: Shape, bias: bool = False) -> int:
+    """The number of parameters of a layer's MLP."""
     matrices = 3 if s.gated_mlp else 2
     return matrices * s.hidden * s.intermediate + (s.intermediate * (matrices - 1) + s.hidden) * bias
 
 
 def embeddings(s: Shape) -> int:
+    """The number of parameters of the embeddings and of the head, which are one matrix if they are tied."""
     return s.vocab * s.hidden * (1 if s.tied else 2)
 
 

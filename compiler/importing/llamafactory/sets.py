@@ -116,10 +116,10 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
     if "tools" in columns:
         draft.error(
             entry,
-            f"`{name}` has a column of tools (`{columns['tools']}`), which LLaMA-Factory writes in words of its own; the "
-            "chat template that `xpc import` writes has none",
-            "import without this column, and write a template with tools into the spec, such as `chat_template = qwen3`: "
-            "the run then reads the column `tools`",
+            f"`{name}` has a column of tools (`{columns['tools']}`), which LLaMA-Factory writes in words of its own; "
+            "the chat template that `xpc import` writes has none",
+            "import without this column, and write a template with tools into the spec, such as "
+            "`chat_template = qwen3`: the run then reads the column `tools`",
         )
     others = [("history", "earlier turns"), *[("system", "system prompts")] * pictured]
     for key, what in others:

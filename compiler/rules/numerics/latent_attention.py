@@ -52,8 +52,8 @@ def indexer(spec: Spec) -> Iterator[Finding]:
     has an indexer that selects the tokens to which attention attends. A selection has no gradient. Adapters on other
     layers, and `freeze` with the parts to train, are accepted.
 
-    Why it is bad: the indexer stays as it was loaded, while the layers that it selects tokens for change. Adapters on it
-    stay zero.
+    Why it is bad: the indexer stays as it was loaded, while the layers that it selects tokens for change. Adapters on
+    it stay zero.
 
     Without this rule: nothing is reported; under DDP, some runs end with "Expected to have finished reduction".
 
