@@ -18,7 +18,8 @@ function look(inside) {
   const all = (words) => [...inside.querySelectorAll(words)];
   for (const one of all("details")) one.open = true;
   const steps = all("table.three tr").find((row) => row.cells[0].textContent === "steps");
-  return { hidden: all(".scroll").map((one) => one.scrollWidth - one.clientWidth), panels: all("div.curves > svg").map(box), text: inside.body.innerText, lines: all("div.curves path").length,
+  return { hidden: all(".scroll").map((one) => one.scrollWidth - one.clientWidth),
+    panels: all("div.curves > svg").map(box), text: inside.body.innerText, lines: all("div.curves path").length,
     lengths: all("div.curves path").map((one) => one.getTotalLength()),
     steps: [...steps.cells].map((one) => one.innerText), block: getComputedStyle(steps).display,
     heads: all("table.three tbody td").filter((one) => one.innerText)

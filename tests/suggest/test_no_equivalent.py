@@ -68,7 +68,8 @@ def test_every_name_has_one_reason_in_one_sentence(kind: str) -> None:
     assert {name: reasons for name, reasons in found.items() if len(reasons) > 1} == {}
     for reason in {one for reasons in found.values() for one in reasons}:
         assert 10 < len(reason) < 200, reason
-        assert not reason.endswith(".") and ". " not in reason, reason
+        assert not reason.endswith("."), reason
+        assert ". " not in reason, reason
 
 
 def test_the_settings_in_an_advice_exist() -> None:
@@ -107,7 +108,8 @@ def test_a_key_that_an_importer_translates_has_an_equivalent() -> None:
                 assert no_equivalent._letters(name) not in none, (source, name)
         for outcome in ("refused", "irrelevant"):
             if outcome in value:
-                assert len(value[outcome]) > 5 and not value[outcome].endswith("."), (source, name)
+                assert len(value[outcome]) > 5, (source, name)
+                assert not value[outcome].endswith("."), (source, name)
     assert seen > 500
 
 
