@@ -82,6 +82,7 @@ UNREADABLE = [
     ("rows.json", b'[{"a": 1}, 2]', 1, 1),
     ("rows.json", b'[{"a": 1}\n{"a": 2}]', 1, 2),
     ("rows.json", b'[{"a": 1},\n', 1, 2),
+    ("rows.json", b'\n[{"a": 1},\n', 1, 3),
     ("rows.json", b'[{"a": 1}, {"a": "\xe9"}]', 0, 1),
     ("rows.csv", b"a,b\n1,2\n1,2,3\n", 1, 3),
     ("rows.csv", b'a,b\n1,2\n"1,2\n', 1, 3),
