@@ -10,7 +10,7 @@ import pytest
 from case_support import spec
 from compile_support import put, tree, xpc
 
-from xpc.compiler.review.finished_run import bundle_digest
+from xpc.compiler.review.finished_run import bundle_digest, same_argument
 from xpc.compiler.review.installed import pins
 from xpc.compiler.review.verifying import run_files
 from xpc.runtime.core.checkpoint_integrity import clear, final_files
@@ -56,6 +56,12 @@ def verified(location, **changes):
 
 def test_run_that_matches_its_bundle_has_no_finding(location):
     assert verified(location) == (0, "out is what x.bundle asks for: 10 steps, 80 sequences, 640 tokens\n")
+
+
+@pytest.mark.parametrize("name", ["deepspeed", "chat_template_path"])
+def test_a_file_of_the_bundle_may_be_recorded_with_its_folder(name):
+    assert same_argument(name, "files/a.json", "/runs/x.bundle/files/a.json")
+    assert not same_argument(name, "files/a.json", "/runs/x.bundle/files/b.json")
 
 
 @pytest.mark.parametrize(
