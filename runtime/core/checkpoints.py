@@ -53,7 +53,11 @@ def newest_complete(output_dir: str, world: int, states: States, digests: bool =
 
 
 def _unusable(path: str, step: int, world: int, states: States, digests: bool) -> str | None:
-    """The reason why training cannot resume from a checkpoint, or None. Damaged files never raise an exception."""
+    """The reason why training cannot resume from a checkpoint, or None. Damaged files never raise an exception.
+
+    Two checks are needed: the record of digests proves that the files are as they were written, and `missing` that they
+    suffice for this step and ``world`` processes. A checkpoint without a record has only the second.
+    """
     for where, _, names in os.walk(path):
         for name in names:
             if not os.path.isfile(os.path.join(where, name)):  # reading a named pipe would block forever
