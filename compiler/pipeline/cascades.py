@@ -62,7 +62,8 @@ def in_one_round(
     further = [edit for one in causes(after, name) for edit in one.edits]
     # `atn flash2` becomes `attn flash2`, which sets nothing yet; its edit `attn=flash2` does
     last = findings(applied(text, further)) if further else after
-    remaining = {(one.code, one.message) for one in last}
+    remaining = {(one.code, one.message) for one in after if one.code < FIRST_RULE}
+    remaining |= {(one.code, one.message) for one in last if one.code >= FIRST_RULE}
     own = set(mistakes)
     kept = [one for one in found if one in own or one.code == MORE or (one.code, one.message) in remaining]
     known = {(one.code, one.message) for one in found}
