@@ -38,10 +38,12 @@ def rotated(spec: Spec) -> Iterator[Finding]:
     known = last_names(paths(possible(spec.stack.name, kind, spec.model.config), OFT))
     written = [str(one) for one in targets] if isinstance(targets, tuple) else list(known)
     legal = [one for one in written if _last(one) not in (EXPANDED, *HEADS, "embed_tokens")]
+    layers, size = ", ".join(legal or ["o_proj"]), spec.get("lora.block_size")
+    blocks = f"block_size={size}, " if size else ""
     yield Finding(
         spec.location("lora.targets", f"includes `{EXPANDED}`"),
         f"oft cannot rotate `{EXPANDED}` of {kind} on {spec.stack.name}",
-        write(f"targets = [{', '.join(legal or ['o_proj'])}]") + ", or use `lora`",
+        write(f"targets = [{layers}]") if isinstance(targets, tuple) else f"write `oft({blocks}targets=[{layers}])`",
         (spec.model.label,),
     )
 
@@ -65,11 +67,11 @@ def indexer(spec: Spec) -> Iterator[Finding]:
         return
     if spec.lora and isinstance(targets, tuple) and not any(set(str(one).split(".")) & {*INDEXED} for one in targets):
         return
-    layers = "targets = [q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, o_proj]"
+    layers = "targets=[q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, o_proj]"
     yield Finding(
         spec.location("lora.targets", "includes the indexer") if spec.lora else spec.model.label,
         f"the indexer of {kind} gets no gradient, so {'its adapters learn' if spec.lora else 'it learns'} nothing",
-        write(layers) if spec.lora else f"write `lora({layers})`",
+        write(layers.replace("=", " = ")) if spec.lora else f"write `lora({layers})`",
         (spec.model.label,) if spec.lora else (),
     )
 
