@@ -71,7 +71,7 @@ def indexer(spec: Spec) -> Iterator[Finding]:
     yield Finding(
         spec.location("lora.targets", "includes the indexer") if spec.lora else spec.model.label,
         f"the indexer of {kind} gets no gradient, so {'its adapters learn' if spec.lora else 'it learns'} nothing",
-        write(layers.replace("=", " = ")) if spec.lora else f"write `lora({layers})`",
+        write(layers.replace("=", " = ")) if spec.lora else f"train adapters on other layers: `lora({layers})`",
         (spec.model.label,) if spec.lora else (),
     )
 
