@@ -28,9 +28,7 @@ MOST = 10_000
 SHOWN = 40
 """The largest number of characters that a value takes in the name of a member."""
 HEADER = {"epochs": "train.epochs", "steps": "train.steps"}
-"""Settings of the `train` line. In a sweep, they have short names instead of their paths: `epochs` is
-`train.epochs`.
-"""
+"""Settings of the `train` line. In a sweep, they have short names: `epochs` is `train.epochs`."""
 PLAIN = ("int", "tokens", "real", "reals", "steps_or_share", "real_or_share", "every", "rows_or_share", "share",
          "duration", "flag", "choice")  # fmt: skip
 """Types of settings whose values all have a single spelling once they are normalized."""
@@ -211,8 +209,7 @@ class _Reader(Reporter):
         if name == "extra":
             self.problem("XP882", "a sweep cannot vary `extra`", head.span, help=OWN["extra"])
             return
-        inside = [*node.body] if isinstance(node, Clause) else []
-        inside += head.args if isinstance(head, Call) else []
+        inside = [*(node.body if isinstance(node, Clause) else ()), *(head.args if isinstance(head, Call) else ())]
         lists = [
             f"{name}.{one.name.text} = {self.typed(one.value.span)}"
             for one in inside

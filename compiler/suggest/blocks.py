@@ -24,13 +24,13 @@ from xpc.compiler.suggest.lines.header import rewrite_header
 from xpc.compiler.suggest.lines.lists import rewrite_lists
 from xpc.compiler.suggest.lines.machines import hardware_of, rewrite_machines
 from xpc.compiler.suggest.lines.marks import rewrite_marked
+from xpc.compiler.suggest.lines.rewriting import BODY, rewritten
 from xpc.compiler.suggest.lines.sentences import of_one_sentence, rewrite_sentences
 from xpc.compiler.suggest.lines.twice import join_clauses, join_edits
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.numbers import rewrite_number
 from xpc.compiler.suggest.pasted import SHELL, as_value, no_block, rewrite_options
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, joined, of_one_clause
-from xpc.compiler.suggest.rewriting import BODY, rewritten
 from xpc.compiler.suggest.sentence import method_of
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters

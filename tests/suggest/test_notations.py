@@ -106,7 +106,7 @@ def plain_cases():
 def wrong(form: str, chosen: list[tuple[str, str, str]], place: str) -> list[str]:
     out = []
     for name, value, right in chosen:
-        text = place.format(filled(form, name, value).replace("{", "{{").replace("}", "}}"))
+        text = place.format(filled(form, name, value))
         after, wanted = stated(edited(text)), stated(right)
         more = {path: after[path] for path in ("seed", "precision") if path in after and path not in wanted}
         if after != {**wanted, **more}:
@@ -161,7 +161,9 @@ def test_edits_of_lines(written, right):
     [
         ("with lora of rank 16 and alpha 32", " with lora(rank=16, alpha=32)"),
         ("for at most 500 steps", " for 500 steps"),
-        ("with no packing", " with packing=false"),
+        ("with 3 epochs", " for 3 epochs"),
+        ("with optimizer adamw lr 1e-5", " with optimizer=adamw lr=1e-5"),
+        ("and save to out/a", ' with save="out/a"'),
         ("with dropout 0.1 in lora", " with lora(dropout=0.1)"),
         ("with a 4096 token context", " with seq=4096"),
         ("and push it to me/model", " with hub(name=me/model)"),
@@ -169,6 +171,10 @@ def test_edits_of_lines(written, right):
 )
 def test_edits_of_sentences(written, right):
     assert edited(f"{LINE} {written}\n") == f"{LINE}{right}\n"
+
+
+def test_a_comment_stays():
+    assert edited(f"{HEAD}- lr = 1e-5 (tuned)\n") == f"{HEAD}lr=1e-5 # tuned\n"
 
 
 @pytest.mark.parametrize("line", ["linear warmup of 100", "adamw 8bit", "constant learning rate 1e-5"])

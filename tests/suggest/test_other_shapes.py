@@ -141,7 +141,6 @@ def test_other_shape_is_corrected(typed: str, right: str) -> None:
         ("CUDA_VISIBLE_DEVICES=0,1\n", "CUDA_VISIBLE_DEVICES names the cards"),
         ("grpo.reward_scaling.source_max = 1.0\n", "a rescaling or a penalty is a line of the function"),
         (f"{LINE} on gpu\n", "write `hardware N x GPU` on a line of its own"),
-        (f"{LINE} and save to out/a\n", 'write `save "out/a"` on a line of its own'),
         (f"{LINE} until it converges\n", "`eval(patience=3)` ends a run that no longer improves"),
         (f"{LINE} train split\n", "write `infinity-instruct[train]`"),
         (f"{LINE} with no adapters\n", "leave `no adapters` out"),

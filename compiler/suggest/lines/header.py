@@ -7,10 +7,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from xpc.compiler.language.expand import expand
+from xpc.compiler.suggest.lines.marks import settled
 from xpc.compiler.suggest.lines.phrases import phrases
-from xpc.compiler.suggest.rewriting import findings_of
+from xpc.compiler.suggest.lines.rewriting import findings_of
 from xpc.compiler.suggest.sentence import method_of
-from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
+from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
@@ -35,11 +38,30 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         inside = [found for found in out if found.primary is not None and found.primary.source is source
                   and start <= found.primary.span.start <= end]  # fmt: skip
         rewrite = _form(source.text[start:end])
-        if rewrite is not None and inside:
+        text = source.text[start:end]
+        if rewrite is None or _says_the_same(inside, source, Span(start, end), text[: rewrite[0]] + rewrite[1]):
+            break  # the findings about single words are more exact
+        if inside:
             made = _made(inside[0], source, Span(start, end), rewrite)
             out = [made if found is inside[0] else found for found in out if found is inside[0] or found not in inside]
         break
     return out
+
+
+def _says_the_same(inside: Sequence[Diagnostic], source: Source, line: Span, form: str) -> bool:
+    """Whether the edits of the findings make the sentence legal already, and with the same settings as `form`."""
+    edits = [
+        Edit(Span(e.span.start - line.start, e.span.end - line.start), e.text) for one in inside for e in one.edits
+    ]
+    if not settled(inside, source, line.start, line.end) or any(edit.span.start < 0 for edit in edits):
+        return False
+    return _settings(applied(source.text[line.start : line.end], edits)) == _settings(form)
+
+
+def _settings(text: str) -> list[tuple[str, str]]:
+    source = Source("line.xp", f"{text}\n")
+    items = expand(parse(source)[0]).items
+    return sorted((path, "" if one.node is None else source.slice(one.node.span)) for path, one in items.items())
 
 
 def _made(found: Diagnostic, source: Source, span: Span, rewrite: tuple[int, str]) -> Diagnostic:

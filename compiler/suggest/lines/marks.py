@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from xpc.compiler.suggest.lines.phrases import phrases
+from xpc.compiler.language.schema import outer_names
+from xpc.compiler.suggest.lines.phrases import TUPLE, phrases
+from xpc.compiler.suggest.lines.rewriting import Rewritten, body, findings_of
 from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.pasted import (
     COMMAND,
@@ -22,7 +24,6 @@ from xpc.compiler.suggest.pasted import (
     option_rewritten,
 )
 from xpc.compiler.suggest.pasted_blocks import heads
-from xpc.compiler.suggest.rewriting import Rewritten, body, findings_of
 from xpc.compiler.suggest.sentence import method_of
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
 from xpc.grammar.record import evolve, record
@@ -132,7 +133,7 @@ def _rewritten(found: Diagnostic, source: Source, start: int, end: int) -> Diagn
     command = COMMAND.match(text)
     if command is not None and found.message != SHELL and command["variable"] is not None:
         return evolve(found, message=SHELL, help=command_help(command), edits=())
-    if not text or command is not None:
+    if not text or command is not None or "{{" in text or "$" in text:
         return None
     typed = source.text[start:end]
     first = start + len(typed) - len(typed.lstrip())
@@ -155,6 +156,8 @@ def _rewritten(found: Diagnostic, source: Source, start: int, end: int) -> Diagn
     if pairs is None:
         return _in_words(found, source, text, span) if before == top else None
     rewrites = [option_rewritten(Option(span, one.name, one.value), before) for one in pairs]
+    if WORDS.match(text) and not all(one.form for one in rewrites):
+        return None
     return _advised(found, source, span, rewrites)
 
 
@@ -167,8 +170,16 @@ def _advised(found: Diagnostic, source: Source, span: Span, rewrites: Sequence[R
     each = ", each on its own line" * (len(forms) > 1)
     help = f"write {', '.join(f'`{one}`' for one in forms)}{each}" if complete else "; ".join(o.help for o in rewrites)
     _, column = source.text[: span.start].rpartition("\n")[1:]
-    edits = (Edit(span, f"\n{column}".join(dict.fromkeys(forms))),) if complete else ()
+    comment = _comment(source.text[span.start : span.end])
+    edits = (Edit(span, f"\n{column}".join(dict.fromkeys(forms)) + comment),) if complete else ()
     return evolve(found, message=message, primary=Label(source, span), help=help[:600], edits=edits)
+
+
+def _comment(text: str) -> str:
+    """The comment or remark at the end of a line, as a comment of xpc: `  # ours` for `// ours`. "" without one."""
+    note = NOTE.search(text) if text.count('"') % 2 == 0 else None
+    words = "" if note is None else re.sub(r"^[ \t]*(?:#|//|--|/\*|\()[ \t]*|[ \t]*(?:\*/|\))$", "", note[0])
+    return f" # {words}" if words else ""
 
 
 def _without_line(found: Diagnostic, source: Source, text: str, line: Span) -> Diagnostic | None:
@@ -190,16 +201,26 @@ def _without_line(found: Diagnostic, source: Source, text: str, line: Span) -> D
 
 def _in_words(found: Diagnostic, source: Source, text: str, span: Span) -> Diagnostic | None:
     """The finding about settings in words: `use a learning rate of 2e-5 and cosine schedule`."""
-    plain = NOTE.sub("", text).rstrip(" \t.;,") if "#" in text or "//" in text else text.rstrip(" \t.;,")
-    if " " not in plain or plain.split()[0] in ALONE or any(sign in plain for sign in "{}<>|`$"):
+    note = NOTE.search(text)
+    plain = TUPLE.sub(r"[\1]", text if note is None else text[: note.start()]).rstrip(" \t.;,")
+    if (
+        " " not in plain
+        or "(" in plain
+        or text.endswith(":")
+        or plain.split()[0] in ALONE
+        or any(sign in plain for sign in "{}<>|`$")
+    ):
         return None
+    legal = re.match(r"(\w+)[ \t]*=", plain)
+    if legal is not None and legal[1] in outer_names():
+        return None  # `gbs = 64 sequences` has a finding of its own
     read = phrases(plain, False, method_of(source.text))
     if read is None:
         return None
     message = "settings are written `name = value`, each on its own line"
     length = [f"`for {read.length}` in the first line, after the data"] if read.length else []
     help = f"write {', '.join([*(f'`{one}`' for one in read.forms), *length])}"
-    edits = () if read.length else (Edit(span, "\n".join(read.forms)),)
+    edits = () if read.length else (Edit(span, "\n".join(read.forms) + _comment(text)),)
     return evolve(found, message=message, primary=Label(source, span), help=help[:600], edits=edits)
 
 

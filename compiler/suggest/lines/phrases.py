@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.converted_values import COUNTED, REPOSITORY, unit_of
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
+from xpc.compiler.suggest.lines.rewriting import rewritten
 from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.pasted import as_value
 from xpc.compiler.suggest.pasted_blocks import joined
-from xpc.compiler.suggest.rewriting import rewritten
 from xpc.grammar.record import mutable, record
 
 TOKENS = re.compile(
@@ -226,6 +226,8 @@ def _named(reader: Reader) -> str:
         if not all(map(WORD.fullmatch, named)) or not _is_name(name) or name in NO_NAMES:
             continue
         known = meaning(name, exact=True)
+        if count > 1 and named[0] in NO_NAMES and _is_name("_".join(named[1:])):
+            continue  # `adamw lr 1e-5` is a choice and a setting, and not `adamw_lr`
         if known is not None and known.value:
             continue  # the name states the value itself: `linear warmup`
         ahead = count
@@ -251,7 +253,7 @@ def _named(reader: Reader) -> str:
         form = rewritten(typed, reader.header, reader.method).form
         if form is not None:
             reader.at += ahead + length + 2 * bool(named_after)
-            return form
+            return form.removesuffix("=true")
     return ""
 
 
@@ -283,19 +285,6 @@ def _after_its_value(reader: Reader) -> str:
         if form is not None:
             reader.at += count + 1 + unit
             return form
-    return ""
-
-
-def _switched_off(reader: Reader) -> str:
-    """A switch that is off: `no packing`, `without packing`."""
-    if reader.word() not in ("no", "without", "disable", "disabled"):
-        return ""
-    start, reader.at = reader.at, reader.at + 1
-    form = _alone(reader)
-    path = schema.outer_names().get(form, "")
-    if path and schema.BY_PATH[path].kind.name == "flag":
-        return f"{form}=false"
-    reader.at = start
     return ""
 
 
@@ -332,5 +321,5 @@ def _alone(reader: Reader) -> str:
     return ""
 
 
-STEPS = (_regularly, _to_the_hub, _named, _after_its_value, _switched_off, _alone)
+STEPS = (_regularly, _to_the_hub, _named, _after_its_value, _alone)
 """What may stand in a text, in the order in which it is tried."""
