@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import CODES as SLUGS
-from xpc.compiler.language.codes import report
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.suggest.first_line import rewrite_first_line
@@ -69,6 +68,8 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
     return rewrite_blocks(join_edits(join_clauses(move_choices(join_values(rewrite_machines(found))))))
 
 
+CONFIG = "`config` takes a file"
+"""The beginning of the message about another value of `config`."""
 MOST = 100
 """The largest number of blocks that get a help. It takes 10 ms a block, and a language server does it at each key."""
 
@@ -197,13 +198,22 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
     return Block(name, span, span, settings, False, True, method_of(source.text))
 
 
-def config_of_python(call: Call, at: Label) -> Diagnostic | None:
-    """The finding about `config = LoraConfig(r=16)`, although `config` is a setting of `model`. None for any other
-    value. `at` is the place of the name.
+def rewrite_config(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Rewrite the findings about `config = LoraConfig(r=16)`, which is not the `config` of a model: the help has the
+    settings of the call.
     """
-    block = _call_of_python("training", at.span.start, call, at.source)
-    found = report("XP104", "", at)
-    return None if block is None else _rewritten(found, at.source, block)
+    out = list(problems)
+    for at, found in enumerate(out):
+        label = found.primary
+        if label is None or not found.message.startswith(CONFIG):
+            continue
+        for node in parse(label.source)[0].statements:
+            inside = isinstance(node, Setting) and node.span.start <= label.span.start < node.span.end
+            call = node.value if inside and isinstance(node, Setting) else None
+            block = _call_of_python("training", node.span.start, call, label.source) if isinstance(call, Call) else None
+            if block is not None:
+                out[at] = _rewritten(found, label.source, block)
+    return out
 
 
 def _settings(body: Sequence[Setting | Clause | Value], source: Source) -> tuple[tuple[str, str], ...]:

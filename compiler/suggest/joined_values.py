@@ -208,13 +208,3 @@ def call_of_python(row: Setting, item: Item, node: Value | None, typed: str) -> 
         return None
     arguments = item.label.source.slice(Span(node.args[0].span.start, node.args[-1].span.end))
     return (f"write `{row.name}{'' if chosen is None else f' {chosen}'}({arguments})`",)
-
-
-def config_of_python(row: Setting, item: Item, node: Value | None, typed: str) -> tuple[str, *tuple[Edit, ...]] | None:
-    """The help for `config = LoraConfig(r=16)`, which is not the `config` of a model: the settings of the call."""
-    if row.path != "model.config" or not isinstance(node, Call):
-        return None
-    from xpc.compiler.suggest.blocks import config_of_python as found_in
-
-    found = found_in(node, item.label)
-    return None if found is None else (found.help or "", *found.edits)

@@ -15,7 +15,7 @@ from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import COUNTED, SHARED, SWITCHES, bounds, converted, expected, unit_of
 from xpc.compiler.suggest.converted_values import legal as in_words
-from xpc.compiler.suggest.joined_values import call_of_python, config_of_python, following
+from xpc.compiler.suggest.joined_values import call_of_python, following
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice
 from xpc.compiler.suggest.numbers import PRODUCT, computed, fraction
 from xpc.compiler.suggest.tables import examples
@@ -90,7 +90,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
         at = Label(at.source, at.span, f"a number{limits or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()
     steps = (
-        call_of_python, config_of_python, _unset_value, _share_as_a_split, _plain_form, _setting_of_a_flag,
+        call_of_python, _unset_value, _share_as_a_split, _plain_form, _setting_of_a_flag,
         _setting_of_save, _several_runs, _joined,
     )  # fmt: skip
     for step in steps:

@@ -162,7 +162,7 @@ def test_edits_of_lines(written, right):
         ("with lora of rank 16 and alpha 32", " with lora(rank=16, alpha=32)"),
         ("for at most 500 steps", " for 500 steps"),
         ("with 3 epochs", " for 3 epochs"),
-        ("with optimizer adamw lr 1e-5", " with optimizer=adamw lr=1e-5"),
+        ("with optimizer adamw lr 1e-5", " with optimizer adamw lr=1e-5"),
         ("and save to out/a", ' with save="out/a"'),
         ("with dropout 0.1 in lora", " with lora(dropout=0.1)"),
         ("with a 4096 token context", " with seq=4096"),

@@ -60,7 +60,7 @@ def test_a_clause_takes_the_value_behind_its_name_in_with(written, path, value):
         ("lr 1e-5 bf16", "`lr` takes its value after `=`", "write `lr=1e-5`"),
         ("dtype bf16", "`dtype` takes its value after `=`", "write `dtype=bf16`"),
         ("model dtype fp16", "`dtype` takes its value after `=`", "write `dtype=fp16`"),
-        ("optimizer adamw lr 1e-5", "choices and settings go after `with`", "with optimizer=adamw lr=1e-5"),
+        ("optimizer adamw lr 1e-5", "`lr` takes its value after `=`", "write `lr=1e-5`"),
         ("clip=None", "`clip` takes a number", "write `clip = 0`"),
         ("save(every=2h)", "`2h` has no meaning for `every`", "a number of steps (100), a share of the run (5%)"),
         ("save(every=no)", "`every` takes", "write `every = never`"),

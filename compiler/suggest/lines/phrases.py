@@ -226,7 +226,7 @@ def _named(reader: Reader) -> str:
         if not all(map(WORD.fullmatch, named)) or not _is_name(name) or name in NO_NAMES:
             continue
         known = meaning(name, exact=True)
-        if count > 1 and named[0] in NO_NAMES and _is_name("_".join(named[1:])):
+        if any(one in NO_NAMES and _is_name("_".join(named[at + 1 :])) for at, one in enumerate(named[:-1])):
             continue  # `adamw lr 1e-5` is a choice and a setting, and not `adamw_lr`
         if known is not None and known.value:
             continue  # the name states the value itself: `linear warmup`
