@@ -181,12 +181,12 @@ def _block_rewritten(found: Diagnostic, block: PastedBlock, before: str) -> Diag
     if block.head == "hardware":
         text = found.primary.source.text[block.first.start : block.first.end]
         pairs = re.findall(r"^[ \t]+([A-Za-z]\w*)[ \t]*:[ \t]*[\"']?([\w.-]+)", text, re.MULTILINE)
-        advised = hardware_of(pairs, False) if pairs else []
-        if advised and all(form is not None for form, _ in advised):
-            lines = "\n".join(form for form, _ in advised if form is not None)
+        machines = hardware_of(pairs, False) if pairs else []
+        if machines and all(form is not None for form, _ in machines):
+            lines = "\n".join(form for form, _ in machines if form is not None)
             help = f"write `{lines}`".replace("\n", "`, `")
-            edits = (Edit(block.first, lines),)
-            return evolve(found, message=no_block("hardware"), primary=label, help=help, edits=edits)
+            made = (Edit(block.first, lines),)
+            return evolve(found, message=no_block("hardware"), primary=label, help=help, edits=made)
         return evolve(found, message=no_block("hardware"), primary=label, help=YOUR_GPUS, edits=())
     whole = None if block.items or block.brace is None else _of_pairs(found.primary.source.text, block, before)
     if whole is not None and block.brace is not None:
@@ -344,5 +344,5 @@ def _mapping(option: Option, before: str) -> Rewritten:
     forms = [one.form for one in rewrites if one.form is not None]
     if not rewrites:
         return Rewritten(None, f"a setting is written `{option.name} = value`")
-    whole = (" " if before.startswith(HEADER) else "\n").join(joined(forms)) if len(forms) == len(rewrites) else None
-    return Rewritten(whole, "; ".join(dict.fromkeys(one.help for one in rewrites)))
+    form = (" " if before.startswith(HEADER) else "\n").join(joined(forms)) if len(forms) == len(rewrites) else None
+    return Rewritten(form, "; ".join(dict.fromkeys(one.help for one in rewrites)))

@@ -296,9 +296,9 @@ def _alone(reader: Reader) -> str:
         reader.at += 2
         return "adamw8bit"
     if "(" in reader.word():
-        form = rewritten(reader.word(), reader.header, reader.method).form or ""
-        reader.at += bool(form)
-        return form
+        call = rewritten(reader.word(), reader.header, reader.method).form or ""
+        reader.at += bool(call)
+        return call
     for count in range(LONGEST_NAME - 1, 0, -1):
         named = [reader.word(ahead) for ahead in range(count)]
         if not WORD.fullmatch(named[0]) or not all(map(LATER_WORD.fullmatch, named)):
