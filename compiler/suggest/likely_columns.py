@@ -148,10 +148,10 @@ def _expected(method: str, columns: Iterable[str], ref: str, turns: Mapping[str,
     found = _for_source(ref, form(method, columns, turns))
     if found is not None:
         return f"write `{found}`"
+    usual = of_text(METHODS[method].shapes)
     if method == "sft":
         holds = "rows have messages, conversations, prompt and completion, instruction and output, text, or input_ids"
     else:
-        usual = of_text(METHODS[method].shapes)
         holds = f"rows for {method} have {', or '.join(' and '.join(SHAPES[one]) for one in usual)}"
     if METHODS[method].shapes[0] == "prompt":
         return f"{holds}; `data(prompt=NAME)` names the column of prompts"
