@@ -71,7 +71,7 @@ def test_specs_have_colours(site):
 
 MISSED = 0.043
 """The share of the questions whose first result may be another section; 0.041 was measured. It is lower than for new
-questions: of 241 questions whose results had not been seen, 56 were missed.
+questions: of 240 questions whose results had not been seen, 57 were missed.
 """
 
 
