@@ -182,7 +182,7 @@ def _of_rows(plan: "Payload") -> dict[str, object]:
         "shares": by_share,
         "special_tokens": any(tokens[one] or arguments.get(one) for one in ("eos_token", "pad_token")),
         "template_time": shapes - {"text", "tokens"},
-        "tokenizer_files": True,
+        "tokenizer_files": plan["model"]["id"] is None or plan["lora"],
         "tokens": "tokens" in shapes,
         "unread_columns": any(_has_fields(one) for one in sources(plan)),
         "vision": shapes & {*WITH_IMAGES},
