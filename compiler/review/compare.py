@@ -19,17 +19,21 @@ from xpc.compiler.review.differences.files import CONTENT, MANIFEST, FileChange,
 from xpc.compiler.review.differences.images import about_images, image_changes
 from xpc.compiler.review.differences.models import model_changes, unused_digest, without_digests
 from xpc.compiler.review.differences.packages import installs, package_changes, summary
-from xpc.compiler.review.differences.renamed import renamed_files, renaming_lines, with_names_of
+from xpc.compiler.review.differences.renamed import (
+    renamed_files,
+    renaming_lines,
+    with_names_of,
+    with_table_names_of,
+)
 from xpc.compiler.review.differences.rows import row_changes
 from xpc.compiler.review.meaning import plain
 from xpc.compiler.review.operands import Run
-from xpc.compiler.review.resuming import HEAD, resumes
+from xpc.compiler.review.resuming import resumes
 from xpc.compiler.review.sources import UNSET, source_changes
 from xpc.compiler.review.tables import FACTS, is_table, tables
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.values import Value
 from xpc.grammar.record import evolve, record
-from xpc.runtime.core import same_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,7 +120,7 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
     names = [name for name in differing(one.digests, other.digests) if name not in {*moved, *moved.values()}]
     files = one.read(names), other.read(names)
     tabled = [tables(each.read(_read_by_runs(each, others)), ()) for each, others in ((one, other), (other, one))]
-    tabled[1] |= same_run.renamed_back(*tabled, HEAD)
+    tabled[1] |= with_table_names_of(one.spec, other.spec, tabled[1])
     checkpoints = resumes(*tabled)
     about_stack = [{key: each.pop(key) for key in [*each] if key.startswith(FACTS)} for each in tabled]
     renamed, arguments, same = argument_changes(one.spec, other.spec, *tabled)

@@ -73,7 +73,7 @@ def _lines(text: str) -> dict[str, str]:
 
 def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") -> str:
     """Describe the settings that differ, as the end of a sentence. "" if the run can resume."""
-    now = {**now, **renamed_back(was, now)}
+    now = {**now, **_renamed_back(was, now)}
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
     # older versions of xpc also recorded settings that do not affect the numbers
     names = [name for name in names if not {name, name.rpartition(".")[0]} & NEUTRAL]
@@ -88,20 +88,18 @@ def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") 
     return ", ".join(changes) + more + (f" ({why})" if names and why else "")
 
 
-def renamed_back(was: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The settings of `now` that name files, with the names in `was` for files that have the same content. Names of
-    settings begin with ``prefix``.
-    """
+def _renamed_back(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of `now` that name files, with the names in `was` for files that have the same content."""
     found: dict[str, Any] = {}
-    before, after = (each.get(prefix + SOURCES) for each in (was, now))
+    before, after = (each.get(SOURCES) for each in (was, now))
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        found[prefix + SOURCES] = [
+        found[SOURCES] = [
             {**new, "path": old.get("path"), "bundled": old.get("bundled")} if same_rows(old, new) else new
             for old, new in zip(before, after)
         ]
-    before, after = (each.get(prefix + TEMPLATE) for each in (was, now))
+    before, after = (each.get(TEMPLATE) for each in (was, now))
     if isinstance(before, str) and isinstance(after, str) and _digest_in(before) == _digest_in(after) != "":
-        found[prefix + TEMPLATE] = before
+        found[TEMPLATE] = before
     return found
 
 

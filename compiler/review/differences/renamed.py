@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os.path import splitext
 
 from xpc.compiler.language.kinds import Template
+from xpc.compiler.review.resuming import HEAD
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.spec.values import Value
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from xpc.compiler.review.operands import Run
 
 SETTING = "model.chat_template"
+SOURCES, TEMPLATE = (f"{HEAD}{name}" for name in (same_run.SOURCES, same_run.TEMPLATE))
 
 
 def with_names_of(one: Spec, other: Spec) -> Spec:
@@ -50,6 +52,25 @@ def with_paths_of(before: Sequence[DataSource], after: Sequence[DataSource]) -> 
 def _facts(source: DataSource) -> dict[str, object]:
     files = [{"path": part.inside(source), "sha256": part.sha256} for part in source.parts]
     return {"path": source.path, "shape": source.shape, "sha256": source.sha256, "files": files}
+
+
+def with_table_names_of(one: Spec, other: Spec, table: Mapping[str, object]) -> dict[str, object]:
+    """The values of the second run's trainer_args.json that name renamed files, with the names in the first run. A name
+    that differs from the second spec stays, because somebody edited it.
+    """
+    sources, out = table.get(SOURCES), dict[str, object]()
+    again = with_names_of(one, other)
+    if isinstance(sources, list) and len(sources) == len(other.data):
+        names = [[(each.path, each.bundled) for each in spec.data] for spec in (other, again)]
+        out[SOURCES] = [
+            {**source, "path": old[0], "bundled": old[1]}
+            if isinstance(source, dict) and (source.get("path"), source.get("bundled")) == new else source
+            for source, new, old in zip(sources, *names, strict=True)
+        ]  # fmt: skip
+    for new, old in _templates(other, again):
+        if table.get(TEMPLATE) == new.file:
+            out[TEMPLATE] = old.file
+    return out
 
 
 def renamed_files(one: Run, other: Run) -> dict[str, str]:
