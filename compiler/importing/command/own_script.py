@@ -25,6 +25,7 @@ from xpc.compiler.importing.text.entries import (
     not_set,
     plain,
 )
+from xpc.compiler.importing.trl import defaults
 from xpc.compiler.importing.trl.reader import only_names
 from xpc.grammar.record import evolve, field, record
 
@@ -317,6 +318,8 @@ def _add(named: Draft, script: Draft) -> None:
             how = script.settings.get(f"{path}.strategy") if path == "batch.packing" else None
             if how is not None:
                 named.settings.setdefault(f"{path}.strategy", how)
+            elif path == "batch.packing" and written.text == "true" and script.trl:
+                defaults.packing(named, script.trl)
             # the script evaluates on the rows that it holds out, and not on the split that its arguments name
             if path == "data.holdout":
                 named.settings.pop("eval.split", None)

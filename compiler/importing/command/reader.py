@@ -17,6 +17,7 @@ from xpc.compiler.importing.source_file import SourceFile
 from xpc.compiler.importing.text import table
 from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, not_set, shown, text
 from xpc.compiler.importing.text.shell import Call, Word, calls
+from xpc.compiler.importing.trl import handbook
 from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.stacks import Stack
@@ -212,9 +213,12 @@ def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> 
         method = method or (script.draft.method if script.draft is not None else "sft")
     short = {} if chat else _abbreviated(entries, script_text)
     entries = {short.get(key, key): one for key, one in entries.items()}
-    draft, source = trlyaml.start(
-        evolve(overrides, method=method or ("sft" if chat else None)), entries, line.file, None, script_text
-    )
+    stated, keys = evolve(overrides, method=method or ("sft" if chat else None)), entries
+    if not script_text:
+        entries = handbook.with_packing(entries, trlyaml.method_of(stated, line.file, entries, entries), overrides)
+    fitting = script.draft.fitting if script.draft is not None else ()
+    draft, source = trlyaml.start(stated, entries, line.file, None, script_text, fitting)
+    handbook.report(draft, entries, keys, overrides)
     draft.trl_rewards = not script_text or "trl.rewards" in script_text
     for key, name in short.items():
         draft.warn(entries[name], f"it is read as `{name}`: argparse takes the beginning of a name"

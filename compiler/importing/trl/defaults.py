@@ -78,15 +78,15 @@ def origin(draft: Draft, native: Stack) -> str:
     return f"trl {draft.trl}" if draft.trl not in ("", number(native)) else native.name
 
 
-def packing(draft: Draft) -> None:
-    """Set `wrapped` packing for TRL before 0.19, which joined all texts to one stream and cut it into rows, so that
-    documents attend to each other.
+def packing(draft: Draft, trl: str) -> None:
+    """Set `wrapped` packing for versions of TRL (`trl`) before 0.19, which joined all texts to one stream and cut it
+    into rows, so that documents attend to each other.
     """
     if "packing_strategy" not in draft.stack.fields("trl.SFTConfig"):
         return
-    if versions.numbers().index(draft.trl) < versions.numbers().index("0.19"):
+    if versions.numbers().index(trl) < versions.numbers().index("0.19"):
         draft.default(
-            "batch.packing.strategy", "wrapped", f"not set: trl {draft.trl} joins all texts and cuts them into rows"
+            "batch.packing.strategy", "wrapped", f"not set: trl {trl} joins all texts and cuts them into rows"
         )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from xpc.compiler import registry, stacks
 from xpc.compiler.importing import families, local_model, streams
@@ -19,7 +19,7 @@ from xpc.compiler.importing.overrides import Machines, Overrides, load, machines
 from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, as_json, boolean, shown, text, words
 from xpc.compiler.importing.text.values import KEYS, RENAMES
 from xpc.compiler.importing.trl import data as corpus
-from xpc.compiler.importing.trl import defaults, methods, pins, switches, trainer, versions
+from xpc.compiler.importing.trl import defaults, handbook, methods, pins, switches, trainer, versions
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import ADAPTERS, TABLE
@@ -59,11 +59,12 @@ def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: En
 
 
 def start(
-    overrides: Overrides, entries: Entries, file: str, dating: Entries | None = None, source_text: str = ""
-) -> tuple[Draft, Stack]:
+    overrides: Overrides, entries: Entries, file: str, dating: Entries | None = None, source_text: str = "",
+    among: Sequence[str] = (),
+) -> tuple[Draft, Stack]:  # fmt: skip
     """An empty draft with its method and target stack, and the stack whose defaults the file relies on. The TRL version
-    is derived from the names of the keys in `dating` (None means all entries), and from a version that `source_text` or
-    the repository's requirements state.
+    is derived from the names of the keys in `dating` (None means all entries), from a version that `source_text` or
+    the repository's requirements state, and from `among`, the versions that fit the script that reads the file.
     """
     dating = entries if dating is None else dating
     method = method_of(overrides, file, entries, entries)
@@ -74,6 +75,7 @@ def start(
         allowed, pinned = pins.stated(source_text, file, overrides.read)
         narrowed = tuple(one for one in fitting if one in allowed)
         fitting, pinned = (narrowed, pinned) if 0 < len(narrowed) < len(fitting) else (fitting, "")
+        fitting = tuple(one for one in fitting if one in among) or fitting
     trackio = "trackio" in ((words(reports) if reports else None) or [])
     source, stack = native(set(dating), method, model, trackio, fitting, overrides.trl is not None)
     packs, attention = entries.get("packing"), entries.get("attn_implementation")
@@ -104,34 +106,19 @@ def given(draft: Draft, overrides: Overrides) -> None:
 UNLIKE = ("simpo", "ppo", "ipo", "slic", "xpo", "bco", "prm")
 """Methods that are no word of a spec: a file with such a name, and without a key of another method, is not for sft."""
 WORDS = re.compile("[^a-z0-9]+")
-HANDBOOK = "the alignment handbook's script for files with `dataset_mixer` always packs, and so does the spec"
 
 
 def trl(entries: Entries, file: str, overrides: Overrides) -> Draft:
     """Convert a TRL configuration to a draft of the spec."""
-    packs = _handbook(entries, file, overrides)
-    entries = entries if packs is None else {**entries, "packing": packs}
+    keys, entries = entries, handbook.with_packing(entries, method_of(overrides, file, entries, entries), overrides)
     draft, source = start(overrides, entries, file)
+    handbook.report(draft, entries, keys, overrides)
     arguments(draft, entries, overrides, source, Machines())
     named = [one for one in WORDS.split(posixpath.basename(file).lower()) if one in UNLIKE]
     if named and draft.method == "sft" and overrides.method is None:
         draft.error(Entry("method", named[0], file, 1), "the file's name states a method that no key states; the spec "
                     "has sft", "`--method NAME` names the method of a spec")  # fmt: skip
-    if packs is not None:
-        draft.warn(packs, HANDBOOK, "write `packing: false` if the script that reads the file does not pack")
     return draft
-
-
-def _handbook(entries: Entries, file: str, overrides: Overrides) -> Entry | None:
-    """`packing: true` for an sft file with a `dataset_mixer`, unless the scripts near the file train without packing:
-    the alignment handbook's script for such files always packs, and reads no key for it.
-    """
-    mixer = entries.get("dataset_mixer")
-    if mixer is None or "packing" in entries or method_of(overrides, file, entries, entries) != "sft":
-        return None
-    scripts = [body for _, body in overrides.scripts() if "SFTTrainer(" in body]
-    packs = not scripts or any("packing=True" in body for body in scripts)
-    return Entry("packing", True, mixer.file, mixer.line) if packs else None
 
 
 def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stack, found: Machines) -> None:
@@ -163,7 +150,7 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
     corpus.completions(draft, named.get("completion_only_loss"))
     draft.put("method", draft.method)
     if draft.trl and "packing" in named and boolean(named["packing"]):
-        defaults.packing(draft)
+        defaults.packing(draft, draft.trl)
     defaults.native_defaults(draft, source)
     on = {name for name, one in named.items() if boolean(one)}
     facts = registry.find_model(draft.model)

@@ -92,3 +92,23 @@ def test_a_module_that_trl_no_longer_has_dates_a_launched_script(tmp_path: Path)
     assert "checkpointing = false" in found.text, "trl 0.12 does not recompute"
     assert "packing(strategy=wrapped)" in found.text
     assert "chat_template = file(" in found.text, "the script sets it, whatever its arguments are"
+
+
+ARGUMENTS_OF_THE_TRAINER = """
+from datasets import load_dataset
+from transformers import HfArgumentParser, TrainingArguments
+from trl import ModelConfig, ScriptArguments, SFTTrainer
+script, args, model = HfArgumentParser((ScriptArguments, TrainingArguments, ModelConfig)).parse_args_into_dataclasses()
+rows = load_dataset(script.dataset_name, split="train").filter(unknown)
+SFTTrainer(model.model_name_or_path, args=args, train_dataset=rows, max_seq_length=512, packing=True).train()
+"""
+
+
+@pytest.mark.parametrize("more", ["", "--attn_implementation flash_attention_2 --hub_revision main --push_to_hub true"])
+def test_arguments_of_the_trainer_date_a_launched_script(tmp_path: Path, more: str) -> None:
+    (tmp_path / "sft.py").write_text(ARGUMENTS_OF_THE_TRAINER)
+    command = f"python sft.py --model_name_or_path Qwen/Qwen2.5-0.5B --dataset_name org/rows {more}\n"
+    found = imported(command, name="run.sh", root=str(tmp_path))
+    assert found.draft.fitting[-1] == "0.12", "only its trainer takes `max_seq_length`"
+    assert "mean = local_tokens" in found.text
+    assert "packing(strategy=wrapped)" in found.text

@@ -187,6 +187,43 @@ def test_the_handbook_s_script_packs_a_mixer_of_sft(tmp_path: Path, script: str,
     assert "packing" not in imported(MIXED, *HARDWARE, name="dpo/c.yaml", root=str(tmp_path)).text
 
 
+@pytest.mark.parametrize(("script", "more", "system", "rows"), [
+    ("", "", True, True),
+    ("", "auto_insert_empty_system_msg: true\n", True, True),
+    ("", "auto_insert_empty_system_msg: false\n", False, True),
+    ("from alignment import apply_chat_template\nSFTTrainer(model, packing=True)", "", True, True),
+    ("SFTTrainer(model, packing=True)", "", False, False),
+])  # fmt: skip
+def test_what_the_handbook_s_scripts_do_to_rows_is_stated(
+    tmp_path: Path, script: str, more: str, system: bool, rows: bool
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "run_sft.py").write_text(script)
+    found = imported(MIXED + more, *HARDWARE, name="sft.yaml", root=str(tmp_path))
+    assert not found.draft.wrong
+    assert ("put an empty system message before a conversation" in found.text) == system
+    assert ("leave out rows that contain tasks of HumanEval" in found.text) == rows
+
+
+@pytest.mark.parametrize(("model", "more", "stated"), [
+    ("mistralai/Mistral-7B-v0.1", "", True),
+    ("org/unknown", "", True),
+    ("org/unknown", "chat_template: \"{{ 'x' }}\"\n", False),
+    ("Qwen/Qwen2.5-3B", "", False),
+])  # fmt: skip
+def test_template_that_the_handbook_s_scripts_add_is_stated(model: str, more: str, stated: bool) -> None:
+    found = imported(MIXED.replace("Qwen/Qwen2.5-3B", model) + more, *HARDWARE, name="sft.yaml")
+    assert any("without a chat template that of zephyr" in one for one in found.messages) == stated
+
+
+def test_command_with_a_file_of_the_handbook_packs_as_its_script_does(tmp_path: Path) -> None:
+    (tmp_path / "sft.yaml").write_text(MIXED)
+    command = "accelerate launch --num_processes 8 scripts/run_sft.py sft.yaml\n"
+    found = imported(command, name="launch.sh", root=str(tmp_path))
+    assert "packing(strategy=wrapped)" in found.text
+    assert any("`packing`: the alignment handbook's script" in one for one in found.messages)
+
+
 def test_long_texts_become_files_next_to_the_spec():
     found = trl("chat_template: \"{{ 'x' }}\\n\"\nsystem_prompt: " + "Be kind. " * 40 + "\n")
     assert found.draft.files["recipe.chat_template.jinja"] == b"{{ 'x' }}\n"

@@ -1,0 +1,54 @@
+"""What the alignment handbook's scripts do with files that have a `dataset_mixer`, beyond the keys of these files."""
+
+from __future__ import annotations
+
+from xpc.compiler import registry
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.overrides import Overrides
+from xpc.compiler.importing.text.entries import Entries, Entry, text
+
+PACKS = "the alignment handbook's script for files with `dataset_mixer` always packs, and so does the spec"
+CHATS = ("sft", "dpo", "orpo")
+"""The methods for which the handbook's older release has a script that renders conversations."""
+SWITCH = "auto_insert_empty_system_msg"
+
+
+def with_packing(entries: Entries, method: str, overrides: Overrides) -> Entries:
+    """The entries, with `packing: true` for an sft file with a `dataset_mixer`, unless the scripts near the file train
+    without packing: the handbook's script for such files always packs, and reads no key for it.
+    """
+    mixer = entries.get("dataset_mixer")
+    if mixer is None or "packing" in entries or method != "sft":
+        return entries
+    scripts = [body for _, body in overrides.scripts() if "SFTTrainer(" in body]
+    packs = not scripts or any("packing=True" in body for body in scripts)
+    return {**entries, "packing": Entry("packing", True, mixer.file, mixer.line)} if packs else entries
+
+
+def report(draft: Draft, entries: Entries, given: Entries, overrides: Overrides) -> None:
+    """Warn about what the handbook's scripts do to the rows, and the spec does not. `entries` are `given`, the keys of
+    the file, with those that `with_packing` adds.
+    """
+    mixer, switch = given.get("dataset_mixer"), given.get(SWITCH)
+    if mixer is None:
+        return
+    if entries.get("packing") is not given.get("packing"):
+        draft.warn(
+            entries["packing"], PACKS, "write `packing: false` if the script that reads the file does not pack"
+        )
+    scripts = [body for _, body in overrides.scripts() if "Trainer(" in body]
+    own = scripts and not any(SWITCH in body or "from alignment import" in body for body in scripts)
+    if draft.method not in CHATS or (own and switch is None):
+        return
+    if switch is not None:
+        draft.note(switch, "the spec adds no system message")
+    if switch is None or not switch.off:
+        draft.differs("system", "the alignment handbook's scripts put an empty system message before a conversation "
+                      "without one, if the chat template has a place for it; the spec adds none")  # fmt: skip
+    draft.differs("dataset_mixer", "the alignment handbook's scripts leave out rows that contain tasks of HumanEval; "
+                  "the spec keeps them")  # fmt: skip
+    template, named = given.get("chat_template"), given.get("model_name_or_path")
+    known = registry.find_model(draft.model or (text(named) if named is not None else None) or "")
+    if (template is None or template.empty) and not (known is not None and known.chat):
+        draft.warn(named, "the alignment handbook's scripts give a model without a chat template that of zephyr; the "
+                   "spec does not", "`model { chat_template = zephyr }` does the same")  # fmt: skip
