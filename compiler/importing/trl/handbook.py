@@ -33,9 +33,7 @@ def report(draft: Draft, entries: Entries, given: Entries, overrides: Overrides)
     if mixer is None:
         return
     if entries.get("packing") is not given.get("packing"):
-        draft.warn(
-            entries["packing"], PACKS, "write `packing: false` if the script that reads the file does not pack"
-        )
+        draft.warn(entries["packing"], PACKS, "write `packing: false` if the script that reads the file does not pack")
     scripts = [body for _, body in overrides.scripts() if "Trainer(" in body]
     own = scripts and not any(SWITCH in body or "from alignment import" in body for body in scripts)
     if draft.method not in CHATS or (own and switch is None):
