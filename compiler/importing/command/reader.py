@@ -213,9 +213,12 @@ def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> 
         method = method or (script.draft.method if script.draft is not None else "sft")
     short = {} if chat else _abbreviated(entries, script_text)
     entries = {short.get(key, key): one for key, one in entries.items()}
-    stated, keys = evolve(overrides, method=method or ("sft" if chat else None)), entries
+    keys = entries
+    stated = evolve(overrides, method=method or ("sft" if chat else None))
     if not script_text:
-        entries = handbook.with_packing(entries, trlyaml.method_of(stated, line.file, entries, entries), overrides)
+        entries = dict(
+            handbook.with_packing(entries, trlyaml.method_of(stated, line.file, entries, entries), overrides)
+        )
     fitting = script.draft.fitting if script.draft is not None else ()
     draft, source = trlyaml.start(stated, entries, line.file, None, script_text, fitting)
     handbook.report(draft, entries, keys, overrides)

@@ -18,7 +18,8 @@ from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
-HEAD = re.compile(r"train[ \t]+(?P<model>[^\s,]+)[ \t]+on[ \t]+(?P<data>\"[^\"\n]*\"|[^\s,]+),?(?P<rest>[ \t].*)")
+HEAD = re.compile(r"train[ \t]+(?P<model>[^\s,]+)[ \t]+on[ \t]+"
+                  r"(?!(?:with|for|on|extends)\b)(?P<data>\"[^\"\n]*\"|[^\s,]+),?(?P<rest>[ \t].*)")  # fmt: skip
 DASHES = re.compile(r"(?<!\S)--?(?=[A-Za-z])")
 LONGEST_LINE = 600
 LONGEST = 200
