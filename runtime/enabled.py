@@ -16,6 +16,7 @@ from .features.evaluation.early_stopping import EarlyStopping
 from .features.launch.local_files import LocalFiles
 from .features.launch.model_files import ModelFiles
 from .features.launch.packages import Packages
+from .features.launch.renamed_files import RenamedFiles
 from .features.launch.tokenizer_files import TokenizerFiles
 from .features.launch.trackers import Trackers
 from .features.messages.unread_columns import UnreadColumns
@@ -135,6 +136,7 @@ FEATURES: tuple[Feature, ...] = (
     FirstRows(),
     LocalFiles(),
     ModelFiles(),
+    RenamedFiles(),
     TokenizerFiles(),
     LocalSources(),
     UnreadColumns(),

@@ -179,6 +179,7 @@ def _of_rows(plan: "Payload") -> dict[str, object]:
         "prompt_template": data.get("prompt_template") or data.get("system_column"),
         "prompts": prompts,
         "reading": data.get("streaming"),
+        "renamed_files": tokens["chat_template"] or any(one["path"] is not None for one in plan["data"]["sources"]),
         "shares": by_share,
         "special_tokens": any(tokens[one] or arguments.get(one) for one in ("eos_token", "pad_token")),
         "template_time": shapes - {"text", "tokens"},

@@ -88,10 +88,9 @@ def put(text: str, renew: bool = False) -> None:
 def _fitting(text: str, width: int) -> str:
     """The line of a step, cut to a width: first the words before tokens/s and time left are omitted."""
     words = text.split("  ")
-    while len(text) > width and len(words) > 4:
+    while len("  ".join(words)) > width and len(words) > 4:
         del words[-3]
-        text = "  ".join(words)
-    return text[:width]
+    return "  ".join(words)[:width]
 
 
 def stop(error: RunError) -> int:

@@ -47,6 +47,12 @@ class Feature:
         """
         return {}
 
+    def earlier_names(self, bundle: "Bundle", was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+        """Called before a run resumes: return those settings of `now` that name a file which had another name in `was`,
+        the settings of the earlier run, with the earlier name.
+        """
+        return {}
+
     def missing_packages(self, bundle: "Bundle") -> list[str]:
         """In the preflight: return findings about packages that the run uses and that are not installed."""
         return []

@@ -173,7 +173,10 @@ def difference(bundle: Bundle) -> str | None:
     was = marker.get("settings")
     if not isinstance(was, dict):
         return ", whose settings are not recorded"
-    differs = same_run.differences(was, same_run.settings(bundle), bundle.run["division"])
+    now = same_run.settings(bundle)
+    for feature in bundle.features:
+        now |= feature.earlier_names(bundle, was, now)
+    differs = same_run.differences(was, now, bundle.run["division"])
     return differs and f": {differs}"
 
 

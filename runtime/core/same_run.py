@@ -5,13 +5,10 @@ starts. The GPU model may also change, and so may the division of a step among p
 trainer_args.json gives a reason against it. accelerate distributes micro-batches in turn, so each step has the same
 rows in the same order. This does not hold for the last step of an epoch: the rows that pad it may differ, because they
 complete the micro-batches of all processes.
-
-A file of rows and the chat template may have another name, if the content is the same.
 """
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +37,6 @@ DIVIDED = {
 """Settings that divide a step among processes and micro-batches. They do not change which rows the step has."""
 PLAIN = {"NO", "MULTI_GPU", "MULTI_CPU"}
 """Distributed types (of accelerate) whose checkpoints contain the complete optimizer state in one file."""
-SOURCES, TEMPLATE = "data.sources", "tokenizer.chat_template"
-IN_BUNDLE = re.compile(r"files/.*-([0-9a-f]{8}\.\w+)")
 MOST = 8
 """The most differences that a message lists."""
 
@@ -73,7 +68,6 @@ def _lines(text: str) -> dict[str, str]:
 
 def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") -> str:
     """Describe the settings that differ, as the end of a sentence. "" if the run can resume."""
-    now = {**now, **_renamed_back(was, now)}
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
     # older versions of xpc also recorded settings that do not affect the numbers
     names = [name for name in names if not {name, name.rpartition(".")[0]} & NEUTRAL]
@@ -86,48 +80,6 @@ def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") 
     changes = [f"{name} was {json.dumps(was.get(name))} and is {json.dumps(now.get(name))}" for name in names[:MOST]]
     more = f", and {len(names) - MOST} more" if len(names) > MOST else ""
     return ", ".join(changes) + more + (f" ({why})" if names and why else "")
-
-
-def _renamed_back(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of `now` that name files, with the names in `was` for files that have the same content."""
-    found: dict[str, Any] = {}
-    before, after = (each.get(SOURCES) for each in (was, now))
-    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        found[SOURCES] = [
-            {**new, "path": old.get("path"), "bundled": old.get("bundled")} if same_rows(old, new) else new
-            for old, new in zip(before, after)
-        ]
-    before, after = (each.get(TEMPLATE) for each in (was, now))
-    if isinstance(before, str) and isinstance(after, str) and _digest_in(before) == _digest_in(after) != "":
-        found[TEMPLATE] = before
-    return found
-
-
-def same_rows(one: Any, other: Any) -> bool:
-    """Whether two sources have the same rows, by the digests of their files, and in the same format. False for rows
-    with images, whose paths are relative to the folder of the rows.
-    """
-    if not isinstance(one, dict) or not isinstance(other, dict):
-        return False
-    paths, shapes = ([str(each.get(key)) for each in (one, other)] for key in ("path", "shape"))
-    if len({os.path.splitext(path)[1] for path in paths}) > 1 or any("image" in shape for shape in shapes):
-        return False
-    digests = [_digests(each) for each in (one, other)]
-    return digests[0] == digests[1] and None not in digests[0].values()
-
-
-def _digests(source: Mapping[str, Any]) -> dict[str, str | None]:
-    """The digest of each file of a source, by its path in the folder of the source. None if a digest is unknown."""
-    files = source.get("files")
-    return {one.get("path"): one.get("sha256") for one in files} if files else {"": source.get("sha256")}
-
-
-def _digest_in(name: str) -> str:
-    """The digest and the ending in the name of a file of a bundle: `4c5f6c80.jinja` of `files/mine-4c5f6c80.jinja`. ""
-    for other names.
-    """
-    found = IN_BUNDLE.fullmatch(name)
-    return found[1] if found else ""
 
 
 def _refusal(was: Mapping[str, Any], now: Mapping[str, Any], division: "Division") -> str | None:

@@ -276,7 +276,7 @@ def test_the_sentence_has_a_short_trainer() -> None:
     files = {one: data for one, data in bundle("sentence").items() if one.startswith("trainer/")}
     code = {one: lines_of_code(data) for one, data in files.items() if one.endswith(".py")}
     assert sum(code.values()) - code["trainer/core/feature.py"] <= 2700
-    assert sum(data.count(b"\n") for data in files.values()) <= 4400
+    assert sum(data.count(b"\n") for data in files.values()) <= 4450
     names = {Path(one).stem for one in files}
     assert not names & {"hub", "rewards", "adapters", "node_rendezvous", "during_training", "local_sources", "lengths"}
 

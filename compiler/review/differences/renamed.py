@@ -11,19 +11,19 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.spec.values import Value
 from xpc.grammar.record import evolve
-from xpc.runtime.core import same_run
+from xpc.runtime.features.launch import renamed_files as same_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.review.operands import Run
 
 SETTING = "model.chat_template"
-SOURCES, TEMPLATE = (f"{HEAD}{name}" for name in (same_run.SOURCES, same_run.TEMPLATE))
+SOURCES, TEMPLATE = (f"{HEAD}{name}" for name in (same_files.SOURCES, same_files.TEMPLATE))
 
 
 def with_names_of(one: Spec, other: Spec) -> Spec:
     """The second spec, in which renamed files have their names in the first spec. The trainer compares the files of two
-    runs in the same way (runtime/core/same_run.py).
+    runs in the same way (runtime/features/launch/renamed_files.py).
     """
     out = evolve(other, data=with_paths_of(one.data, other.data)) if one.data != other.data else other
     before, after = one.template, other.template
@@ -44,7 +44,7 @@ def with_paths_of(before: Sequence[DataSource], after: Sequence[DataSource]) -> 
         return tuple(after)
     return tuple(
         evolve(new, path=old.path, bundled=old.bundled, parts=old.parts)
-        if old.path != new.path and same_run.same_rows(_facts(old), _facts(new)) else new
+        if old.path != new.path and same_files.same_rows(_facts(old), _facts(new)) else new
         for old, new in zip(before, after, strict=True)
     )  # fmt: skip
 

@@ -38,8 +38,8 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             continue
         inside = [found for found in out if found.primary is not None and found.primary.source is source
                   and start <= found.primary.span.start <= end]  # fmt: skip
-        rewrite = _form(source.text[start:end])
         text = source.text[start:end]
+        rewrite = None if any(map(_has_a_choice, inside)) else _form(text)
         if rewrite is None or _says_the_same(inside, source, Span(start, end), text[: rewrite[0]] + rewrite[1]):
             break  # the findings about single words are more exact
         if inside:
@@ -47,6 +47,11 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             out = [made if found is inside[0] else found for found in out if found is inside[0] or found not in inside]
         break
     return out
+
+
+def _has_a_choice(found: Diagnostic) -> bool:
+    """Whether a word may belong to two clauses, so that the user must choose: `micro=8` after `eval split=test`."""
+    return found.code == "XP104" and "`, or `" in (found.help or "")
 
 
 def _says_the_same(inside: Sequence[Diagnostic], source: Source, line: Span, form: str) -> bool:

@@ -21,10 +21,9 @@ class Idle(Feature):
     """Hooks that detect a run whose steps have no effect, for example because the gradient is always 0."""
 
     def __init__(self) -> None:
-        self.warmup = self.last = 0
+        self.warmup = self.last = self.before = 0
         self.rate, self.reported = 0.0, False
         self.window: list[Mapping[str, Any]] = []
-        self.before = 0
         self.trainer: Any = None
         self.start: list[Any] = []
 
@@ -70,8 +69,7 @@ class Idle(Feature):
             value, heat = self.window[-1].get("reward"), args.get("temperature", 1)
             why = f"`temperature = {heat:g}` makes them equal" if heat < 0.1 else "the task is too hard or too easy"
             return f"all completions of a prompt had the same reward ({value}): the reward is too coarse, or {why}"
-        norms = [one.get("grad_norm") for one in self.window]
-        small = all(isinstance(norm, int | float) and norm < NO_GRADIENT for norm in norms)
+        small = all(isinstance(x := one.get("grad_norm"), int | float) and x < NO_GRADIENT for one in self.window)
         if small and "layerwise" not in args.get("optim", ""):  # "layerwise" clears it
             return "the gradient was 0; check which tokens have a loss (`xpc preview`) and what is frozen"
         losses = {one["loss"] for one in self.window if "loss" in one}
@@ -84,11 +82,9 @@ class Idle(Feature):
         """Whether the sampled weights are nearly the same as before the first step: the norm of their change is below
         `NO_CHANGE` of their norm. Only the first window is compared.
         """
-        if not self.start:
-            return False
         start, self.start = self.start, []
-        now, self.trainer = sample(self.trainer.model), None
-        if [one.shape for one in now] != [one.shape for one in start]:
+        now = sample(self.trainer.model) if start else []
+        if not start or [one.shape for one in now] != [one.shape for one in start]:
             return False
         change = sum(float((one.double() - old.double()).square().sum()) for one, old in zip(now, start))
         size = sum(float(old.double().square().sum()) for old in start)
@@ -101,17 +97,11 @@ class Idle(Feature):
 
 def sample(model: Any) -> list[Any]:
     """Up to 2**20 elements of the trained weights (more, if there are over 1,024 tensors), on the CPU: of each tensor,
-    elements at equal distances. Of a sharded weight, these are elements of this process's shard.
+    elements at equal distances. Of a sharded weight, these are elements of this process's shard. A weight that
+    DeepSpeed has moved to a disk has none.
     """
-    weights = [_local(one) for one in model.parameters() if one.requires_grad]
-    weights = [one.detach().reshape(-1) for one in weights if one is not None and one.numel()]
-    each = max(1024, 2**20 // max(1, len(weights)))
-    return [one[:: max(1, one.numel() // each)].cpu().clone() for one in weights]
-
-
-def _local(weight: Any) -> Any:
-    """The part of a weight that this process has; None if DeepSpeed has moved it to a disk."""
-    shard = getattr(weight, "ds_tensor", weight)
-    if getattr(getattr(shard, "status", None), "name", "AVAILABLE") != "AVAILABLE":
-        return None
-    return shard.to_local() if hasattr(shard, "to_local") else shard
+    shards = [getattr(one, "ds_tensor", one) for one in model.parameters() if one.requires_grad]
+    here = [one for one in shards if getattr(getattr(one, "status", None), "name", "AVAILABLE") == "AVAILABLE"]
+    flat = [(one.to_local() if hasattr(one, "to_local") else one).detach().reshape(-1) for one in here]
+    each = max(1024, 2**20 // max(1, len(flat)))
+    return [one[:: max(1, one.numel() // each)].cpu().clone() for one in flat]
