@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .errors import RunError, first_line
 from .feature import Bundle, Feature
@@ -31,11 +31,7 @@ def _of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bo
     from datasets import load_dataset
 
     if os.environ.get("XPC_STAGED"):  # for machines without a network, stage.py has put the rows into this folder
-        if TYPE_CHECKING:
-            from .. import stage
-        else:
-            stage = bundle.program("stage.py")
-        return stage.rows(source, split, streaming)
+        return bundle.program("stage.py").rows(source, split, streaming)
     split += f"[:{source['slice']}]" if source["slice"] and not streaming else ""
     return load_dataset(source["id"], source["config"], split=split, revision=source["revision"], streaming=streaming)
 

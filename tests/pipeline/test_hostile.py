@@ -133,7 +133,7 @@ def test_nothing_is_run_and_nothing_is_written_elsewhere(tmp_path):
                 f'model(chat_template=file("{name}"), eos="{evil}")',
                 f'track wandb(name="{evil}")',
                 train=f'"{evil}" on "{evil}.jsonl" for 3 epochs',
-                save=f'save "{evil}"',
+                save=f'save "{evil} out"',
                 batch="gbs=128 micro=16 seq=512",
             ),
             name: "{{ ''.__class__.__mro__ }}",

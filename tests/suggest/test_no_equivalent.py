@@ -35,8 +35,8 @@ def letters(*words: str) -> str:
     return no_equivalent._letters(" ".join(words))
 
 
-def said() -> Iterator[tuple[str, str]]:
-    """What a spec can say, as a name in the file would write it, and where it is said."""
+def stated_names() -> Iterator[tuple[str, str]]:
+    """What a spec can say, as a name in the file would write it, and the path of the setting or choice."""
     for path, row in BY_PATH.items():
         yield letters(path), path
         for name in row.args:
@@ -55,7 +55,7 @@ def said() -> Iterator[tuple[str, str]]:
 
 
 def test_nothing_that_a_spec_can_say_has_no_equivalent() -> None:
-    none, known = names("none"), dict(said())
+    none, known = names("none"), dict(stated_names())
     assert len(known) > 600  # settings, arguments, choices, losses and optimizers
     assert {name: (none[name], known[name]) for name in none.keys() & known.keys()} == {}
 

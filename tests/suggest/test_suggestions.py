@@ -57,7 +57,7 @@ def texts(written: str) -> list[tuple[str, int, str | None]]:
 
 def first_error(text: str, start: int) -> Diagnostic | None:
     found = [one for one in checked(text).problems if one.severity == ERROR and one.primary is not None]
-    found = [one for one in found if one.primary is not None and one.primary.span.start >= start]
+    found = [one for one in found if one.primary is not None and one.primary.span.end > start]
     return min(found, key=lambda one: (one.code not in ("XP101", "XP102"), one.code >= "XP107"), default=None)
 
 

@@ -182,11 +182,11 @@ def _answered(ids: Object, labels: Object) -> MappedColumns:
     return MappedColumns(found[0], made.why, made.length, ended=made.ended or found[1])
 
 
-def _prompted(text: object, asked: Object | None) -> tuple[dict[str, object], bool] | None:
-    """The columns of a prompt and its answer for a text that begins with the text of the tokenizer's call `asked`, and
-    whether an end token follows the answer. None for another text.
+def _prompted(text: object, question_call: Object | None) -> tuple[dict[str, object], bool] | None:
+    """The columns of a prompt and its answer for a text that begins with the text of the tokenizer's call
+    `question_call`, and whether an end token follows the answer. None for another text.
     """
-    question = None if asked is None else asked.argument("text", 0)
+    question = None if question_call is None else question_call.argument("text", 0)
     found = divided(text)
     if question is None or found is None or prompt_of(question.value) != found[0]:
         return None
@@ -202,9 +202,9 @@ def _masked_question(labels: object, call: Object) -> Object | None:
         return None
     if not (isinstance(rest, Object) and rest.path.endswith("[:]") and rest.positional[1].value is None):
         return None
-    asked = tokenizer_call(mask.positional[1].value)
-    same = asked is not None and tokenizer_call(rest.positional[0].value) is asked
-    return asked if same and _copied(rest.receiver, call) else None
+    question_call = tokenizer_call(mask.positional[1].value)
+    same = question_call is not None and tokenizer_call(rest.positional[0].value) is question_call
+    return question_call if same and _copied(rest.receiver, call) else None
 
 
 def _answered_turns(call: Object, text: object, question: object, labels: Object) -> MappedColumns:

@@ -68,10 +68,13 @@ def indexer(spec: Spec) -> Iterator[Finding]:
     if spec.lora and isinstance(targets, tuple) and not any(set(str(one).split(".")) & {*INDEXED} for one in targets):
         return
     layers = "targets=[q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, o_proj]"
+    path, stated = spec.adapter, f"lora({layers})"
+    if isinstance(targets, tuple):
+        path, stated = "lora.targets", layers.replace("=", " = ")
     yield Finding(
-        spec.location("lora.targets", "includes the indexer") if spec.lora else spec.model.label,
+        spec.location(path, "includes the indexer") if spec.lora else spec.model.label,
         f"the indexer of {kind} gets no gradient, so {'its adapters learn' if spec.lora else 'it learns'} nothing",
-        write(layers.replace("=", " = ")) if spec.lora else f"train adapters on other layers: `lora({layers})`",
+        write(stated) if spec.lora else f"train adapters on other layers: `{stated}`",
         (spec.model.label,) if spec.lora else (),
     )
 

@@ -323,7 +323,7 @@ def test_an_adapter_is_continued(runs: Runs, warm: Warm, ground: str, tmp_path: 
         shutil.copy2(os.path.join(done.out, name), before)
     clause = kind.what if kind.what in PREFIXES else "lora"
     text = small(f'{clause}(from="before-{kind.name}")', method="sft", target=kind.target, strategy=kind.strategy)
-    text = text.replace('"tiny"', '"untied"').replace("lr=1e-3", "lr=1e-12")
+    text = text.replace('"tiny"', '"untied"').replace("lr=1e-3", "lr=1e-12") + "precision(idle=allow)\n"
     assert "1e-12" in text
     again = warm.train(text, f"continued-{kind.name}", kind.target, str(tmp_path), kind.world)
     assert f"training continues the adapter in {before}" in again.output
