@@ -68,9 +68,9 @@ def indexer(spec: Spec) -> Iterator[Finding]:
     if spec.lora and isinstance(targets, tuple) and not any(set(str(one).split(".")) & {*INDEXED} for one in targets):
         return
     layers = "targets=[q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, o_proj]"
-    path, stated = spec.adapter, f"lora({layers})"
-    if isinstance(targets, tuple):
-        path, stated = "lora.targets", layers.replace("=", " = ")
+    written = isinstance(targets, tuple)
+    stated = layers.replace("=", " = ") if written else f"lora({layers})"
+    path = "lora.targets" if written else spec.adapter
     yield Finding(
         spec.location(path, "includes the indexer") if spec.lora else spec.model.label,
         f"the indexer of {kind} gets no gradient, so {'its adapters learn' if spec.lora else 'it learns'} nothing",
