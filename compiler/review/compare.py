@@ -113,14 +113,15 @@ class Difference:
 def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> Difference:
     """Find everything that differs between two runs. `prices` maps names of GPUs to the price of a GPU-hour."""
     member = one.name or other.name
-    settings, derived = (without_name(each, member) for each in changes(one.spec, other.spec))
+    again = with_names_of(one.spec, other.spec)
+    settings, derived = (without_name(each, member) for each in changes(one.spec, again))
     before, after = (forecast(each.spec, prices) for each in (one, other))
     stacks = one.spec.stack.name, other.spec.stack.name
-    moved = renamed_files(one, other)
+    moved = renamed_files(one, other, again)
     names = [name for name in differing(one.digests, other.digests) if name not in {*moved, *moved.values()}]
     files = one.read(names), other.read(names)
     tabled = [tables(each.read(_read_by_runs(each, others)), ()) for each, others in ((one, other), (other, one))]
-    tabled[1] |= with_table_names_of(one.spec, other.spec, tabled[1])
+    tabled[1] |= with_table_names_of(again, other.spec, tabled[1])
     checkpoints = resumes(*tabled)
     about_stack = [{key: each.pop(key) for key in [*each] if key.startswith(FACTS)} for each in tabled]
     renamed, arguments, same = argument_changes(one.spec, other.spec, *tabled)
@@ -145,7 +146,7 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
         settings, (*derived, *follows(before, after)), without_name(arguments, member), renamed,
         () if arguments else facts, same,
         tuple(listed), packages, new, missing, added, removed, checkpoints, _fixes(one.spec, other.spec), "", stacks,
-        (*renaming_lines(one.spec, other.spec), *row_changes(one.spec, other.spec)), tuple(image_changes(*files)),
+        (*renaming_lines(again, other.spec), *row_changes(one.spec, other.spec)), tuple(image_changes(*files)),
         model_changes(one, other),
     )  # fmt: skip
     first = before.length.headline(after.length, settings)

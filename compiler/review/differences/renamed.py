@@ -54,12 +54,12 @@ def _facts(source: DataSource) -> dict[str, object]:
     return {"path": source.path, "shape": source.shape, "sha256": source.sha256, "files": files}
 
 
-def with_table_names_of(one: Spec, other: Spec, table: Mapping[str, object]) -> dict[str, object]:
+def with_table_names_of(again: Spec, other: Spec, table: Mapping[str, object]) -> dict[str, object]:
     """The values of the second run's trainer_args.json that name renamed files, with the names in the first run. A name
-    that differs from the second spec stays, because somebody edited it.
+    that differs from the second spec stays, because somebody edited it. `again` is the second spec from
+    `with_names_of`.
     """
     sources, out = table.get(SOURCES), dict[str, object]()
-    again = with_names_of(one, other)
     if isinstance(sources, list) and len(sources) == len(other.data):
         names = [[(each.path, each.bundled) for each in spec.data] for spec in (other, again)]
         out[SOURCES] = [
@@ -73,9 +73,10 @@ def with_table_names_of(one: Spec, other: Spec, table: Mapping[str, object]) -> 
     return out
 
 
-def renamed_files(one: Run, other: Run) -> dict[str, str]:
-    """Map the names of renamed files in the second run's bundle to their names in the first one's."""
-    again = with_names_of(one.spec, other.spec)
+def renamed_files(one: Run, other: Run, again: Spec) -> dict[str, str]:
+    """Map the names of renamed files in the second run's bundle to their names in the first one's. `again` is the
+    second spec from `with_names_of`.
+    """
     pairs = [(new.bundled, old.bundled) for new, old in zip(other.spec.data, again.data, strict=True)]
     pairs += [(each.file, renamed.file) for each, renamed in _templates(other.spec, again)]
     found = {new: old for new, old in pairs if new is not None and old is not None and new != old}
@@ -83,9 +84,10 @@ def renamed_files(one: Run, other: Run) -> dict[str, str]:
     return {new: old for new, old in found.items() if digests[0].get(old) == digests[1].get(new) is not None}
 
 
-def renaming_lines(one: Spec, other: Spec) -> list[str]:
-    """A line for each renamed file or folder: `rows.jsonl -> train.jsonl: renamed, with the same content`."""
-    again = with_names_of(one, other)
+def renaming_lines(again: Spec, other: Spec) -> list[str]:
+    """A line for each renamed file or folder: `rows.jsonl -> train.jsonl: renamed, with the same content`. `again` is
+    the second spec from `with_names_of`.
+    """
     pairs = [(old.path, new.path) for old, new in zip(again.data, other.data, strict=True)]
     pairs += [(renamed.file, each.file) for each, renamed in _templates(other, again)]
     return [f"{old} -> {new}: renamed, with the same content" for old, new in dict(pairs).items() if old != new]
