@@ -201,7 +201,7 @@ def _turns(
         turns = talks[min(at, len(talks) - 1)]
         template = getattr(trainer, "chat_template", None)
         starts = tokens.beginnings(session.tokenizer, template, turns, row)
-        before = tokens.opening(session.tokenizer, template, turns, row)
+        before = tokens.opening(session.tokenizer, template, turns, row, starts[0]) if starts else ""
         return [str(turn.get("role")) for turn in turns], [tokens.content_of(turn) for turn in turns], starts, before
     prompt = row.get("prompt")
     answer = row.get({"answer": "completion", "text": "completion"}.get(one.name, one.name))

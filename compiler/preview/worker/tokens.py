@@ -129,20 +129,22 @@ def beginnings(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str
     return [_rendered(tokenizer, template, turns[:many], row) for many in range(1, len(turns) + 1)]
 
 
-def opening(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> str:
+def opening(
+    tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any], first: str | None
+) -> str:
     """The text that the template writes before a user's first turn, such as Qwen2.5's own system prompt, or tools.
 
     To find it, the turn is rendered a second time, after a made-up answer: the text that both renderings of the turn
-    share is the turn itself. "" if the conversation begins with another role, or if the template writes the first turn
-    differently.
+    share is the turn itself. `first` is the first turn alone, from `beginnings`. "" if the conversation begins with
+    another role, or if the template writes the first turn differently.
     """
-    if not turns or turns[0].get("role") != "user":
+    if not first or turns[0].get("role") != "user":
         return ""
     answered = [turns[0], {"role": "assistant", "content": ANSWER}]
-    texts = (_rendered(tokenizer, template, one, row) for one in (turns[:1], answered, [*answered, turns[0]]))
-    alone, once, twice = (text or "" for text in texts)
-    turn = twice.partition(ANSWER)[2].removeprefix(once.partition(ANSWER)[2])
-    return alone.removesuffix(turn) if turn and alone.endswith(turn) else ""
+    texts = (_rendered(tokenizer, template, one, row) for one in (answered, [*answered, turns[0]]))
+    once, twice = ((text or "").partition(ANSWER)[2] for text in texts)
+    turn = twice.removeprefix(once)
+    return first.removesuffix(turn) if turn and first.endswith(turn) else ""
 
 
 def _rendered(
