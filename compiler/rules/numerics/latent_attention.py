@@ -8,7 +8,7 @@ from xpc.compiler.registry.linear_layers import HEADS
 from xpc.compiler.rules.core.conditions import any_of, enabled, outside_of_the_registry
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
-from xpc.compiler.stacks.modules import OFT, last_names, paths, possible
+from xpc.compiler.stacks.modules import OFT, ends, last_names, paths, possible
 
 WHEN = any_of(enabled("oft"), outside_of_the_registry)
 EXPANDED = "kv_b_proj"
@@ -33,11 +33,11 @@ def rotated(spec: Spec) -> Iterator[Finding]:
     kind, targets = spec.model.model_type, spec.get("lora.targets")
     if not spec.flag("oft") or kind not in spec.stack.facts.rotations_fail:
         return
-    if isinstance(targets, tuple) and not any(_last(one) == EXPANDED for one in targets):
+    if isinstance(targets, tuple) and not ends(EXPANDED, map(str, targets)):
         return
     known = last_names(paths(possible(spec.stack.name, kind, spec.model.config), OFT))
     written = [str(one) for one in targets] if isinstance(targets, tuple) else list(known)
-    legal = [one for one in written if _last(one) not in (EXPANDED, *HEADS, "embed_tokens")]
+    legal = [one for one in written if one.rpartition(".")[2] not in (EXPANDED, *HEADS, "embed_tokens")]
     layers, size = ", ".join(legal or ["o_proj"]), spec.get("lora.block_size")
     blocks = f"block_size={size}, " if size else ""
     yield Finding(
@@ -77,7 +77,3 @@ def indexer(spec: Spec) -> Iterator[Finding]:
         write(stated) if spec.lora else f"train adapters on other layers: `{stated}`",
         (spec.model.label,) if spec.lora else (),
     )
-
-
-def _last(name: object) -> str:
-    return str(name).rpartition(".")[2]
