@@ -92,10 +92,11 @@ def _check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
         if grid.groups or grid.problems:
             return _check_sweep(loaded, grid, workspace)
     spec, resolve_problems = resolve(loaded, workspace, error_codes)
-    if any(one.code == "XP104" and one.message.startswith("`config` takes a file") for one in resolve_problems):
-        from xpc.compiler.suggest.blocks import rewrite_config  # only a wrong spec needs it
+    for at, one in enumerate(resolve_problems):
+        if one.code == "XP104" and one.message.startswith("`config` takes a file"):
+            from xpc.compiler.suggest.blocks import rewrite_config  # only a wrong spec needs it
 
-        resolve_problems = rewrite_config(resolve_problems)
+            resolve_problems[at] = rewrite_config(one)
     found = [*loaded.problems, *resolve_problems]
     if spec is not None:
         found += check(spec)

@@ -68,8 +68,6 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
     return rewrite_blocks(join_edits(join_clauses(move_choices(join_values(rewrite_machines(found))))))
 
 
-CONFIG = "`config` takes a file"
-"""The beginning of the message about another value of `config`."""
 MOST = 100
 """The largest number of blocks that get a help. It takes 10 ms a block, and a language server does it at each key."""
 
@@ -198,22 +196,18 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
     return Block(name, span, span, settings, False, True, method_of(source.text))
 
 
-def rewrite_config(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Rewrite the findings about `config = LoraConfig(r=16)`, which is not the `config` of a model: the help has the
-    settings of the call.
+def rewrite_config(found: Diagnostic) -> Diagnostic:
+    """Rewrite the finding about `config = LoraConfig(r=16)`, which is not the `config` of a model: the help has the
+    settings of the call. Returns the finding unchanged for any other value of `config`.
     """
-    out = list(problems)
-    for at, found in enumerate(out):
-        label = found.primary
-        if label is None or not found.message.startswith(CONFIG):
-            continue
-        for node in parse(label.source)[0].statements:
-            inside = isinstance(node, Setting) and node.span.start <= label.span.start < node.span.end
-            call = node.value if inside and isinstance(node, Setting) else None
-            block = _call_of_python("training", node.span.start, call, label.source) if isinstance(call, Call) else None
+    label = found.primary
+    for node in () if label is None else parse(label.source)[0].statements:
+        if isinstance(node, Setting) and isinstance(node.value, Call) and label is not None:
+            inside = node.span.start <= label.span.start < node.span.end
+            block = _call_of_python("training", node.span.start, node.value, label.source) if inside else None
             if block is not None:
-                out[at] = _rewritten(found, label.source, block)
-    return out
+                return _rewritten(found, label.source, block)
+    return found
 
 
 def _settings(body: Sequence[Setting | Clause | Value], source: Source) -> tuple[tuple[str, str], ...]:

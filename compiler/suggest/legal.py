@@ -90,8 +90,8 @@ def answer(wrong: InvalidValue) -> Diagnostic:
         at = Label(at.source, at.span, f"a number{limits or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()
     steps = (
-        call_of_python, _unset_value, _share_as_a_split, _plain_form, _setting_of_a_flag,
-        _setting_of_save, _several_runs, _joined,
+        call_of_python, _unset_value, _share_as_a_split, _plain_form, _setting_of_a_flag, _setting_of_save,
+        _several_runs, _joined,
     )  # fmt: skip
     for step in steps:
         found = step(row, item, node, typed)

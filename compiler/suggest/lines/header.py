@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from xpc.compiler.language.expand import expand
 from xpc.compiler.suggest.lines.marks import settled
 from xpc.compiler.suggest.lines.phrases import phrases
-from xpc.compiler.suggest.lines.rewriting import findings_of
+from xpc.compiler.suggest.lines.rewriting import findings_in, findings_of, replaced
 from xpc.compiler.suggest.sentence import method_of
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
 from xpc.grammar.parse import parse
@@ -36,15 +36,13 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         start, end = line_bounds(source.text, at, at)
         if end - start > LONGEST_LINE or not source.text.startswith("train", start):
             continue
-        inside = [found for found in out if found.primary is not None and found.primary.source is source
-                  and start <= found.primary.span.start <= end]  # fmt: skip
+        inside = findings_in(out, source, start, end)
         text = source.text[start:end]
         rewrite = None if any(map(_has_a_choice, inside)) else _form(text)
         if rewrite is None or _says_the_same(inside, source, Span(start, end), text[: rewrite[0]] + rewrite[1]):
             break  # the findings about single words are more exact
         if inside:
-            made = _made(inside[0], source, Span(start, end), rewrite)
-            out = [made if found is inside[0] else found for found in out if found is inside[0] or found not in inside]
+            out = replaced(out, inside, _made(inside[0], source, Span(start, end), rewrite))
         break
     return out
 

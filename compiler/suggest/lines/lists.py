@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.language.schema import BY_PATH
+from xpc.compiler.suggest.lines.rewriting import findings_in, replaced
 from xpc.compiler.suggest.meaning import meaning
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
@@ -53,13 +54,7 @@ def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         patterns = (SOURCES, SWITCHES, WEIGHTS, *((VALUES,) if sweeps else ()))
         found = [one for pattern in patterns for one in pattern.finditer(source.text)]
         for match in found[:20]:
-            inside = [
-                one
-                for one in out
-                if one.primary is not None
-                and one.primary.source is source
-                and match.start() <= one.primary.span.start <= match.end()
-            ]
+            inside = findings_in(out, source, match.start(), match.end())
             form = _form(match)
             if not inside or not form:
                 continue
@@ -69,7 +64,7 @@ def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             several = match.re is SOURCES or match.re is SWITCHES
             help = block if several else f"write `{form.strip()}`"
             new = evolve(inside[0], message=message, primary=Label(source, span), help=help, edits=(Edit(span, form),))
-            out = [new if one is inside[0] else one for one in out if one is inside[0] or one not in inside]
+            out = replaced(out, inside, new)
     return out
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from xpc.compiler.language.schema import outer_names
 from xpc.compiler.suggest.lines.phrases import TUPLE, phrases
-from xpc.compiler.suggest.lines.rewriting import Rewritten, body, findings_of
+from xpc.compiler.suggest.lines.rewriting import Rewritten, body, findings_in, findings_of, replaced
 from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.pasted import (
     COMMAND,
@@ -23,7 +23,7 @@ from xpc.compiler.suggest.pasted import (
     flags_of,
     option_rewritten,
 )
-from xpc.compiler.suggest.pasted_blocks import heads
+from xpc.compiler.suggest.pasted_blocks import closing_line, heads
 from xpc.compiler.suggest.sentence import method_of
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
 from xpc.grammar.record import evolve, record
@@ -76,17 +76,13 @@ def rewrite_marked(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace all findings about a line with such marks by one finding about the settings in the line."""
     out = list(problems)
     for source, start, end in _lines(problems):
-        inside = [one for one in out if _is_in(one, source, start, end)]
+        inside = findings_in(out, source, start, end)
         if not inside or settled(inside, source, start, end):
             continue
         made = _rewritten(inside[0], source, start, end)
         if made is not None:
-            out = [made if one is inside[0] else one for one in out if one is inside[0] or one not in inside]
+            out = replaced(out, inside, made)
     return out
-
-
-def _is_in(one: Diagnostic, source: Source, start: int, end: int) -> bool:
-    return one.primary is not None and one.primary.source is source and start <= one.primary.span.start <= end
 
 
 def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
@@ -188,8 +184,6 @@ def _without_line(found: Diagnostic, source: Source, text: str, line: Span) -> D
         return None
     edits = [Edit(line, "")]
     if text[0] == "{":
-        from xpc.compiler.suggest.pasted_blocks import closing_line
-
         last = closing_line(source.text, source.text.find("{", line.start))
         if last is None:
             return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.kinds import BLOCK
@@ -98,3 +100,14 @@ def findings_of(text: str) -> list[Diagnostic]:
     rows = ((BY_PATH[path], item) for path, item in written.items.items() if path in BY_PATH and path != "hardware")
     values = (convert(row, item) for row, item in rows if row.kind is not BLOCK)
     return [answer(one) for one in values if isinstance(one, InvalidValue)]
+
+
+def findings_in(problems: Sequence[Diagnostic], source: Source, start: int, end: int) -> list[Diagnostic]:
+    """The findings whose place begins in a part of a source."""
+    places = ((one, one.primary) for one in problems)
+    return [one for one, at in places if at is not None and at.source is source and start <= at.span.start <= end]
+
+
+def replaced(problems: Sequence[Diagnostic], old: Sequence[Diagnostic], new: Diagnostic) -> list[Diagnostic]:
+    """The findings with `new` in the place of the first of `old`, and without the others of `old`."""
+    return [new if one is old[0] else one for one in problems if one is old[0] or one not in old]
