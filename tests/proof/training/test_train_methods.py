@@ -151,13 +151,14 @@ for folder in sys.argv[1:]:
     kind = AutoPeftModelForSequenceClassification if scored else AutoPeftModelForCausalLM
     model = kind.from_pretrained(folder, **({"num_labels": 1} if scored else {})).eval()
     with torch.no_grad():
-        with model.disable_adapter():
-            base = model(input_ids=ids).logits
-        own = model(input_ids=ids).logits
+        with model.disable_adapter():  # the score of a reward model is random here, so its logits show nothing
+            base = model(input_ids=ids, output_hidden_states=True).hidden_states[-1]
+        own = model(input_ids=ids, output_hidden_states=True)
         merged = model.merge_and_unload()(input_ids=ids).logits
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    print(json.dumps({"moved": float((own - base).abs().max()), "off": float((merged - own).abs().max()),
-                      "template": bool(tokenizer.chat_template), "finite": bool(own.isfinite().all())}))
+    print(json.dumps({"moved": float((own.hidden_states[-1] - base).abs().max()),
+                      "off": float((merged - own.logits).abs().max()),
+                      "template": bool(tokenizer.chat_template), "finite": bool(own.logits.isfinite().all())}))
 """
 
 
