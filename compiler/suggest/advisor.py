@@ -16,7 +16,7 @@ from xpc.grammar.tree import Clause, Name, Setting, Value
 
 
 class Suggestions(Advisor):
-    """Suggests what the user probably meant. Each method imports only the modules that it needs."""
+    """Answers the reader's questions about wrong names and values. Each method imports only the modules that it needs."""
 
     def unknown_name(self, unknown: UnknownName, count: int) -> Suggestion:
         """Suggest the setting that an unknown name probably stands for. If xpc has no such setting, say why."""
@@ -25,8 +25,8 @@ class Suggestions(Advisor):
         return unknown_name(unknown, count)
 
     def is_known(self, name: str) -> bool:
-        """Whether xpc knows a name: as another name of a setting, from the table of advice, or as a name without an
-        equivalent.
+        """Whether xpc knows a name: as a setting, as another tool's name of a setting, as a name with an entry in the
+        tables of advice, or as a name without an equivalent.
         """
         from xpc.compiler.suggest.meaning import is_known
 
@@ -102,7 +102,9 @@ class Suggestions(Advisor):
 
 
 def _cards(parts: Sequence[str]) -> str | None:
-    """The count and the GPU for a GPU of several words without an `x`: `4 NVIDIA A100 80GB GPUs`. None for others."""
+    """Rewrite a count and a GPU in several words as `4 x a100-80gb`, for example `4 NVIDIA A100 80GB GPUs`. None for
+    any other text.
+    """
     from xpc.compiler import registry
 
     words = [

@@ -101,8 +101,8 @@ def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[s
 
 
 def _paths(found: Diagnostic, block: Block) -> set[str]:
-    """The paths of the settings that a block stands for. They count as written by the user, so that no rule reports
-    their default values.
+    """The paths of the settings that a block stands for. Rules treat these settings as written by the user, so no rule
+    reports their default values.
     """
     forms = "\n".join(edit.text.replace(" ", "\n") if block.header else edit.text for edit in found.edits)
     paths = set(expand(parse(Source("block.xp", f"{BODY}{forms}\n"))[0]).items)
@@ -116,7 +116,7 @@ def _is_foreign(block: Block) -> bool:
     if block.name in schema.CLAUSES:
         return not any(schema.children(block.name)) and block.name not in ("sweep", "extra", "data", *schema.ADAPTERS)
     if letters(block.name) in EVERYTHING:
-        return True  # `config { lr = 1e-5 }`, although `config` is a setting of `model`
+        return True  # `config { lr = 1e-5 }` is another tool's block, although `model` has a setting `config`
     names = [*schema.CLAUSES, *schema.bare_choices(), *schema.outer_names()]
     clause = typo_of(block.name, [one for one in schema.CLAUSES if one != "train"])
     typo = meaning(block.name, exact=True) is None and typo_of(block.name, names) is not None
@@ -169,10 +169,11 @@ LOADED = re.compile(r"(?P<name>[\w.]+)\.(?:from_pretrained|get_peft_model)")
 
 
 def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block | None:
-    """The block for `args = SFTConfig(packing=True)`, `peft_config = LoraConfig(r=16)` or `lora = dict(r=16)`. None for
-    any other value.
+    """The block for a call of Python that is assigned to a name: `args = SFTConfig(packing=True)`, `peft_config =
+    LoraConfig(r=16)` or `lora = dict(r=16)`. None for any other value.
     """
-    if call.name.text.endswith("Trainer"):  # `SFTTrainer(args=SFTConfig(...))`
+    # a trainer contains the call with the settings: `SFTTrainer(args=SFTConfig(...))`
+    if call.name.text.endswith("Trainer"):
         inner = [one.value for one in call.args if isinstance(one, Setting) and isinstance(one.value, Call)]
         blocks = [_call_of_python(name, start, one, source) for one in inner]
         block = next((one for one in blocks if one is not None), None)
@@ -181,7 +182,7 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
     loaded = LOADED.fullmatch(call.name.text)
     first = call.args[0] if call.args else None
     named = (("model_name", source.slice(first.span)),) if loaded and isinstance(first, String) else ()
-    variable = loaded and isinstance(first, Ref)  # `get_peft_model(model, r=16)`
+    variable = loaded and isinstance(first, Ref)  # the first argument is the model: `get_peft_model(model, r=16)`
     if not call.args or not all(isinstance(one, Setting) for one in call.args[len(named) + bool(variable) :]):
         return None
     match = PYTHON.fullmatch(call.name.text) or loaded
@@ -247,14 +248,16 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
 
 
 def _as_call(block: Block) -> list[tuple[str | None, str]]:
-    """Rewrite a call of Python whose name is a clause: `lora = dict(r=8)` becomes `lora(rank=8)`. Empty for others."""
+    """Rewrite a call of Python that is assigned to the name of a clause: `lora = dict(r=8)` becomes `lora(rank=8)`.
+    Empty for any other block.
+    """
     if block.name not in schema.CLAUSES:
         return []
     settings = [f"{name}={typed}" for name, typed in block.settings]
     whole = rewritten(f"{block.name}({', '.join(settings)})", False, block.method)
     if whole.form is not None or len(settings) == 1:
         return [(whole.form, whole.help)]
-    # `task_type` has no equivalent, and the other settings do
+    # rewrite each setting alone, because one may have no equivalent (`task_type`) while the others have one
     alone = [rewritten(f"{block.name}({one})", False, block.method) for one in settings]
     return [(one.form, one.help) for one in alone]
 
@@ -280,8 +283,8 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
         return [(advised.form, advised.help)]
     out: list[tuple[str | None, str]] = []
     clause = None if letters(block.name) in EVERYTHING else _clause(block.name)
-    # suggest nothing in `launch`: most of its settings are legal with one scheduler only, and the block does not name
-    # it
+    # suggest nothing in `launch`: most of its settings are legal with one scheduler only, and another tool's block does
+    # not name the scheduler
     clause = None if clause == "launch" else clause
     remaining: list[tuple[str, str]] = []
     for name, typed in block.settings:

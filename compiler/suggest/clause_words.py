@@ -19,18 +19,19 @@ from xpc.grammar.record import record
 from xpc.grammar.tree import Number
 
 LEAST = 4
-"""The least number of letters of a word whose other endings count as the same word: `tolerate` and `tolerations`."""
+"""Two words of at least this length count as the same word if only their endings differ: `tolerate` and `tolerations`.
+"""
 MOST = 7
 """The largest number of words of a name that is compared with descriptions."""
 ENDING = 3
-"""Two words count as the same word if they differ in at most this many letters at their ends."""
+"""Two words that count as the same word may differ in at most this many letters at their ends."""
 
 
 @record
 class Described:
-    """A setting of a clause that an unknown name describes. `named` is true if all words of the name are words by which
-    the setting is called, in xpc or in another tool; otherwise some are only words of its description. `complete` is
-    true if the setting has all words of the name.
+    """A setting of a clause that an unknown name describes. If `named` is true, all words of the name also occur in
+    names of the setting (in xpc or in other tools); otherwise some occur only in its description. `complete` is true if
+    the setting has all words of the name.
     """
 
     row: Setting
@@ -58,8 +59,9 @@ def described(unknown: UnknownName, clause: str) -> Described | None:
 
 def _score(row: Setting, typed: list[str], rows: list[Setting]) -> float:
     """How well a setting fits the words of a name, from 0 to the number of words. A word that only one setting of the
-    clause has counts more than a word of several. The result is 0 if the setting lacks a word, unless it alone is
-    called by the last word of the name, as `factor` is by `reduction_factor`.
+    clause has counts more than a word that several settings have. The result is 0 if the setting lacks one of the
+    words. There is one exception: a setting that alone has the last word of the name in its own name, as `factor` for
+    `reduction_factor`.
     """
     found = [word for word in typed if _has(_names(row.path) | _description(row.path), word)]
     if len(found) < len(typed):
@@ -78,7 +80,9 @@ def _score(row: Setting, typed: list[str], rows: list[Setting]) -> float:
 
 
 def _rows(unknown: UnknownName, clause: str) -> list[Setting]:
-    """The settings of a clause that its method or launch engine reads: no `partition` in `launch k8s`."""
+    """The settings of a clause that the spec's method or launch engine reads. For `launch k8s`, for example,
+    `partition` is not among them.
+    """
     head = head_word(unknown, clause)
     return [
         row
@@ -90,7 +94,7 @@ def _rows(unknown: UnknownName, clause: str) -> list[Setting]:
 
 
 def _takes(row: Setting, unknown: UnknownName) -> bool:
-    """Whether a setting can have the user's value. A number is not meant as a text."""
+    """Whether a setting accepts the user's value. A setting whose value is a text does not accept a number."""
     if unknown.node is None:
         return row.kind in (FLAG, BLOCK)
     value = None if row.kind is BLOCK else intended_value(row, unknown)
@@ -98,7 +102,7 @@ def _takes(row: Setting, unknown: UnknownName) -> bool:
 
 
 def _has(known_words: frozenset[str], word: str) -> bool:
-    """Whether a word, or the same word with another ending, is in a set of words."""
+    """Whether a set of words contains a word, or the same word with another ending."""
     return word in known_words or (len(word) >= LEAST and any(_is_inflected(word, one) for one in known_words))
 
 

@@ -41,14 +41,15 @@ def after_component(name: str) -> Meaning | None:
     """The setting for a name that begins with a component: `method.max_completion` for `rollout_max_tokens`. None if
     there is no such setting.
     """
-    first, *rest = parts(name) or ("",)  # the name `_` has no parts, so use ""
+    first, *rest = parts(name) or ("",)  # the name `_` has no parts
     clause = components().get(first)
-    # The rest of the name must be specific. In `generation_steps` it is not, because `steps` alone may mean many
-    # settings.
+    # The rest of the name must be specific. In `generation_steps`, the rest `steps` is too general, because it may mean
+    # many settings.
     specific = not general_words().issuperset(rest)
     after = " ".join(rest)
     guess = meaning(after, clause, exact=True) if clause and specific else None
-    if clause and specific and guess is None:  # the end may be misspelt, as `label_smooth` in `dpo_label_smooth`
+    # the end of the name may be misspelt, as `label_smooth` in `dpo_label_smooth`
+    if clause and specific and guess is None:
         near = typo_of(after, [one.name for one in schema.children(clause)])
         guess = None if near is None else Meaning(f"{clause}.{near}")
     inside = clause is not None and guess is not None and guess.path.startswith(f"{clause}.")
@@ -71,8 +72,8 @@ def by_parent(name: str) -> Meaning | None:
 
 
 def of_evaluation(name: str) -> bool:
-    """Whether a dotted name, such as `validation_ds.global_batch_size`, is about evaluation. Such a name stands for no
-    setting of the training.
+    """Whether a dotted name, such as `validation_ds.global_batch_size`, is about evaluation. Such a name is never taken
+    for a setting of training.
     """
     return any(components().get(one) == "eval" for part in name.split(".")[:-1] for one in parts(part))
 
@@ -104,11 +105,11 @@ def with_shared_word(name: str, clause: str | None) -> list[str]:
 
 
 def misspelt_clause(unknown: UnknownName) -> str | None:
-    """The clause that a misspelt name before a block or a call means: `eval` for `eva {`, `optimizer` for `optimiser
-    adamw(lr=1e-5)`. None if the name misspells no clause.
+    """The clause that a user misspelt before a block or a call: `eval` for `eva {`, `optimizer` for `optimiser
+    adamw(lr=1e-5)`. None if the name resembles no clause.
     """
     plural = {"strategies": "strategy", "batches": "batch"}.get(unknown.name, unknown.name.removesuffix("s"))
-    # an identical name is not a typo: `targets` is a setting of `lora`, and not a misspelt `target`
+    # a setting's exact name is not a typo: `targets` is a setting of `lora`, and not a misspelt `target`
     setting = any(row.name == unknown.name for row in schema.TABLE)
     if plural != unknown.name and plural in schema.CLAUSES and plural != "train" and not setting:
         return plural
@@ -119,7 +120,9 @@ def misspelt_clause(unknown: UnknownName) -> str | None:
 
 
 def head_word(unknown: UnknownName, clause: str) -> str:
-    """The word after the clause that a name stands in, such as `cpo` for `method cpo { alpha = 1 }`, or ""."""
+    """The choice in the first line of the block that contains a name: `cpo` for `alpha` in `method cpo { alpha = 1 }`.
+    "" if there is none.
+    """
     text = unknown.label.source.text[: unknown.label.span.start]
     row = schema.BY_PATH.get(clause)
     found = re.findall(rf"\b{clause}[ \t]+([\w.-]+)(?=[ \t]*[({{]|[ \t]+[^=\n]*$)", text)

@@ -25,8 +25,8 @@ NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 UNITS = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?")
 RATIO = ("ratio", "frac", "fraction", "rate", "proportion", "pct", "percent", "percentage", "portion", "factor", "f")
 ABOVE, BELOW = ("lora.alpha", "lora.lr_ratio", "optimizer.lr", "train.epochs"), ("lora.dropout",)
-"""Settings whose lower bound (ABOVE) or upper bound (BELOW) is illegal itself, because a run with this value would
-train nothing.
+"""Settings for which a bound itself is illegal (the lower bound in ABOVE, the upper bound in BELOW), because a run with
+this value would train nothing: `lora.alpha` must be greater than 0.
 """
 TEXTS = re.compile(r"[\w./~-]+\.(?:jinja2?|j2|txt|tmpl|template)")
 ROWS = re.compile(r"[\w./~-]+\.(?:jsonl?|csv|parquet|arrow|txt)(?:\.gz)?")
@@ -41,7 +41,7 @@ LENGTHS = {
         "round", "rounds",
     ),
 }  # fmt: skip
-"""Other words for the two units of a run's length, epochs and steps. Only their letters are kept."""
+"""Other words for the two units of a run's length, epochs and steps, in small letters without separators."""
 LENGTH = re.compile(r"(\d[\d_]*(?:\.\d+)?)([A-Za-z_]*)")
 OF_ATTENTION, OF_MLP = "[q_proj, k_proj, v_proj, o_proj]", "[gate_proj, up_proj, down_proj]"
 BLOCKS = {
@@ -87,11 +87,11 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
         return _percent(name, text)
     if kind in ("text", "path", "name", "text_or_file", "repository"):
         if not isinstance(node, String) and text.lower() in SWITCHES:
-            return None  # `true` is not a text for such a setting: `output_dir = true` names no folder
+            return None  # `true` is not a text: `output_dir = true` names no folder
         return typed if isinstance(node, String) else _quoted(text) if isinstance(node, Ref | Number) else None
     if kind == "weighted":
         if isinstance(node, String) and _is_known(row, Ref(node.span, node.value)):
-            return node.value  # `loss_type = "hinge"`
+            return node.value  # a choice in quotes, such as `loss_type = "hinge"`
         return typed if _is_known(row, node) else None
     if kind in ("file", "template") and TEXTS.fullmatch(text):
         return f'file("{text}")'
@@ -151,8 +151,8 @@ def _is_ratio(name: str, text: str) -> bool:
 
 
 def _percent(name: str, text: str) -> str:
-    """A ratio as a percentage: 0.1 becomes `10%`. If the name contains "percent" or "pct", a value of 1 or more is
-    taken as a percentage as it is.
+    """Write a ratio as a percentage: 0.1 becomes `10%`. If the name contains "percent" or "pct", a value of 1 or more
+    is already a percentage: 5 becomes `5%`.
     """
     lower = ("pct" in name.lower() or "percent" in name.lower()) and float(text) >= 1
     return f"{float(text) if lower else round(float(text) * 100, 10):g}%"

@@ -20,7 +20,7 @@ from xpc.grammar.tree import Value
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 """The end of a help about an argument of accelerate or DeepSpeed: the strategies that read such arguments."""
 OF_ZERO3 = ("stage3_", "zero_hpz_", "zero_quantized_weights", "zero_quantized_nontrainable_weights", "mics_")
-"""The beginnings of the names of those DeepSpeed keys that only ZeRO-3 reads."""
+"""Beginnings of DeepSpeed keys that only ZeRO-3 reads."""
 
 
 @record
@@ -135,8 +135,8 @@ def names() -> tuple[str, ...]:
 
 
 def _form(header: bool, library: str, name: str, value: str) -> str:
-    """The text to type for an argument of `extra`. With `header`, it is for the `train` line after `with`; otherwise
-    for a line of its own.
+    """The text to type for an argument of `extra`: after `with` in the `train` line if `header` is true, otherwise on a
+    line of its own.
     """
     *blocks, last = name.split(".")
     inner = f"{last}={value}"

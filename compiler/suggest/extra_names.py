@@ -22,10 +22,8 @@ MOST = 100
 
 
 def owned(item: Item, name: str, path: str, known_as: str = "", gpu: Gpu | None = None) -> Diagnostic:
-    """The finding for a name in `extra` whose value is decided by the setting `path`. `known_as` is the name of the
-    argument in the chosen stack, if the library has renamed it.
-
-    The help does not propose bf16 if the GPU does not have it.
+    """The finding for a name in `extra` that has a setting of its own (`path`), which decides its value. `known_as` is
+    the argument's name in the chosen stack, if the library has renamed it.
     """
     if name.rpartition(".")[2].endswith("activation_checkpointing") and path == "strategy":
         setting = schema.BY_PATH["memory.checkpointing"]
@@ -50,7 +48,7 @@ def owned(item: Item, name: str, path: str, known_as: str = "", gpu: Gpu | None 
 
 
 def unknown(stack: Stack, library: str, name: str, item: Item, method: str, suggest: bool = True) -> Diagnostic:
-    """The finding for a name in `extra` that the stack does not have, or that bundles never set. The help says what to
+    """The finding for a name in `extra` that the stack does not have, or that xpc never sets. The help says what to
     write instead: another argument, a setting, or the most similar name.
 
     Without `suggest`, the finding has no suggestion, which is faster.
@@ -73,7 +71,7 @@ def unknown(stack: Stack, library: str, name: str, item: Item, method: str, sugg
         return _finding(stack, library, name, item, help + ": it is an argument of the trainer", elsewhere)
     guess = meaning(name, exact=True)
     key = None if library == "trl" else _near(name, extras.owned_names(stack, library, method))
-    # a name such as `stage` means the key of deepspeed.json, even if another setting has the same name
+    # a last part such as `stage` means the key of deepspeed.json, even if another setting has the same name
     if key is not None and key.endswith(f".{name}"):
         guess = Meaning(extras.owner(library, key, method) or "")
     path = near = None if guess is None or guess.path not in schema.BY_PATH else guess.path
@@ -101,7 +99,7 @@ def _argument_of_trl(name: str) -> str | None:
 
 
 def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | None:
-    """The finding for a trainer argument that was renamed or removed, or that bundles never set. None for any other
+    """The finding for a trainer argument that was renamed or removed, or that xpc never sets. None for any other
     name.
     """
     new = stack.rename(name)

@@ -24,18 +24,18 @@ FILLERS = (
     "train", "trian", "finetune", "fine-tune", "sft", "model", "the", "a", "on", "dataset", "data", "with", "using",
     "over", "from", "to", "via", "for", "of", "accelerate", "launch", "xpc", "run", "do", "start",
 )  # fmt: skip
-"""Words in a wrong first line that stand for neither a model, nor data, nor a length."""
+"""Words in a wrong first line that name neither a model, nor data, nor a length."""
 BEFORE_DATA = ("on", "dataset", "data", "over", "from")
 WORD = re.compile(r"\"[^\"]*\"|[^\s\"]+")
 OPTION = re.compile(r"(?P<name>[\w.-]+)=(?P<value>\d[\d_]*$)?")
 SEVERAL = re.compile(r"\bon\s+(?P<data>[\w./:@-]+(?:\s*[+&|]\s*[\w./:@-]+)+)")
-"""A pattern for several datasets that are joined by a sign: `on alpaca+dolly-15k`."""
+"""A pattern for several datasets that are joined by `+`, `&` or `|`: `on alpaca+dolly-15k`."""
 PART_OF = re.compile(
     r"\bon\s+(?:the\s+)?(?:first\s+)?(?P<part>\d[\d_]*%?)\s+(?:(?:rows?|samples?|examples?)\s+)?(?:of|from)\s+(?P<data>[\w./-]+)"
 )
 """A pattern for a part of a dataset: `on 10% of alpaca`."""
 LATE = re.compile(r"(?:^|(?<=\s))for\s+(?P<amount>\d+)\s+(?P<unit>epochs?|steps?)(?=\s|$)")
-"""A pattern for a length that stands after `with`."""
+"""A pattern for the length of a run that is written after `with`: `with lora for 3 epochs`."""
 LONGEST = 160
 """The largest number of characters of a line that a help shows."""
 
@@ -69,17 +69,20 @@ class Parts:
 
 
 PIECE = re.compile(r"\"[^\"\n]*\"|\[[^\]\n]*\]|\([^()\n]*\)|#.*|,[ \t]*(?:and\b)?|:[ \t]+|[ \t]+|[^\s,:\"\[(#]+|.")
-"""A pattern for the pieces of a first line; commas and colons in brackets and texts are no pieces of their own."""
+"""A pattern that splits a first line into pieces. A comma or a colon separates two pieces, unless it is inside brackets
+or quotes.
+"""
 SOME = re.compile(r"(?<![^ ])(?:for )?(\d+ (?:epochs?|steps?))(?![^ ])")
 
 
 def without_punctuation(line: str) -> str | None:
-    """The first line of a spec without the commas and colons between its settings: `with lr: 1e-4, 2 epochs` becomes
-    `for 2 epochs with lr=1e-4`. None for any other line, and if other mistakes of syntax remain.
+    """Rewrite a first line of a spec without the commas and colons between its settings: `with lr: 1e-4, 2 epochs`
+    becomes `for 2 epochs with lr=1e-4`. None if the line has no such commas or colons, or if it has further mistakes of
+    syntax.
     """
     head, word, options = line.partition(" with ")
     if not word or not head.startswith("train ") or re.search(r"\d,\d", options):
-        return None  # `gbs=1,024` is a number
+        return None  # the comma in `gbs=1,024` is part of a number
     pieces = {",": " ", ":": "="}
     text = re.sub(r" +", " ", "".join(pieces.get(one[:1], one) for one in PIECE.findall(options))).strip()
     length = None if " for " in head else SOME.search(text)
@@ -150,7 +153,7 @@ def parsed(line: str) -> Parts | None:
     while at < len(head):
         word = head[at]
         given = OPTION.fullmatch(word)
-        # a length that is written as a setting: `epochs=3`
+        # the length may be written as a setting, such as `epochs=3`
         if given is not None and not length and (unit := unit_of(given["name"])) is not None:
             length, at = f"{given['value']} {unit}", at + 1
             continue
@@ -179,7 +182,8 @@ def parsed(line: str) -> Parts | None:
             model = word
         else:
             return None
-    late = LATE.search(options) if not length else None  # `with lora for 3 epochs`
+    # the length may follow the settings, as in `with lora for 3 epochs`
+    late = LATE.search(options) if not length else None
     if late is not None:
         options = f"{options[: late.start()].rstrip()} {options[late.end() :].lstrip()}".strip()
         length = f"{late['amount']} {unit_of(late['unit']) or 'epochs'}"
@@ -216,7 +220,7 @@ def _is_rows(word: str) -> bool:
 
 
 def sentence_with_verb(unknown: UnknownName) -> str | None:
-    """Rewrite a first line that begins with another verb, such as `finetune`; None for other lines."""
+    """Rewrite a first line that begins with another verb, such as `finetune`; None for any other line."""
     if unknown.name not in FILLERS:
         return None
     source, start = unknown.label.source, unknown.label.span.start

@@ -19,7 +19,9 @@ NAMED = ("name", "type", "kind")
 CLASSES = ("component", "_component_", "_target_", "class", "class_path", "class_name")
 """Keys that other tools write for the Python class or function of a clause's choice."""
 AROUND = re.compile(r".*\.|^get_|_schedule(?:_with_warmup)?$|_?logger$|callback$", re.I)
-"""A pattern for what surrounds the choice in the name of a function or class: `get_cosine_schedule_with_warmup`."""
+"""A pattern for the text around a choice in the name of a function or class, such as `get_` and `_schedule_with_warmup`
+in `get_cosine_schedule_with_warmup`.
+"""
 BITS = re.compile(r"\b(?:int|nf|fp)([48])\b|\b([48])-?bits?\b")
 
 
@@ -70,8 +72,9 @@ def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -
 
 
 def offloaded(at: Label, near: str | None) -> str | None:
-    """The choice of `offload` for `offload = true`. ZeRO 1 and 2 keep the weights whole on each GPU, so they offload
-    the optimizer's states alone. `near` is the choice for the other strategies; any other value gets it, too.
+    """The choice of `offload` to suggest for `offload = true`. Under ZeRO 1 and 2, each GPU keeps all weights, so only
+    the optimizer's states can be offloaded. For other strategies, and for other values than `true`, the result is
+    `near`.
     """
     before = at.source.text[max(0, at.span.start - 200) : at.span.start]
     return "optimizer" if near == "cpu" and at.typed in SWITCHES and re.search(r"\bzero[12]\b[^}]*$", before) else near

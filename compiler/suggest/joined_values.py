@@ -24,21 +24,22 @@ if TYPE_CHECKING:
 PERCENT = ("pct", "percent", "perc", "percents")
 NAMES = frozenset((*CLAUSES, *bare_choices(), *(row.name for row in TABLE)))
 WORDS = re.compile(r"(?:[ \t]+[\w.%-]+)+(?=[ \t]*(?:[,)}#\n]|$))")
-"""Words that follow a value, up to the end of the setting."""
+"""Further words of a value, from the second word to the end of the setting."""
 ITEM = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)[A-Za-z_][\w.]*(?![\w.]*[ \t]*[=({])")
-"""A further item of a list without brackets."""
+"""A pattern for the second or a later item of a list without brackets."""
 VALUED = re.compile(r"\b(?P<name>\w+)[ \t]*=[ \t]*(?P<value>[\w.-]+)")
 LISTS, TEXTS = ("names", "targets", "tasks", "reals"), ("text", "name")
-"""Kinds of settings whose value is a list of names, or a text."""
+"""Kinds of settings: LISTS are those whose value is a list of names, and TEXTS those whose value is a text."""
 OF_ROWS, OF_TOKENS = ("gbs", "micro", "take", "holdout"), ("seq", "max_prompt", "max_completion", "max_tokens")
 COUNTED_BY = dict.fromkeys(("sequence", "sample", "example", "row", "item"), OF_ROWS) | dict.fromkeys(
     ("tok", "token"), OF_TOKENS
 )
-"""For a noun after a number, the settings that count in this unit: `gbs = 64 sequences`."""
+"""The settings that count in the unit of a noun: `sequences` counts for `gbs`, as in `gbs = 64 sequences`."""
 NUMERALS = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)\d[\d.]*(?:[eE][+-]?\d+)?(?![\w.%]*[ \t]*[=({])")
 NUMERAL = re.compile(r"\d[\d.]*(?:[eE][+-]?\d+)?")
 NEAR = 300
-"""Only this many characters of a value are searched for further words, because a hostile line has thousands of words.
+"""Further words of a value are searched only in this many characters, because a hostile file may have lines of
+thousands of words.
 """
 MACHINE = ("gpu", "device", "card", "rank", "process", "worker")
 
@@ -78,8 +79,8 @@ def following(row: Setting, text: str, span: Span) -> JoinedValue | None:
 
 
 def _is_item(row: Setting, word: str, inside: bool) -> bool:
-    """Whether a word can be a further item of a value. `inside` is true in a call, or in a block on one line. There,
-    the word may instead be the name of the next setting.
+    """Whether a word can be a further item of a value. If `inside` is true, the value stands in a call or in a block on
+    one line, where the word may also be the name of the next setting.
     """
     from xpc.compiler.suggest.converted_values import methods_with
     from xpc.compiler.suggest.meaning import is_known
@@ -155,8 +156,8 @@ def _of_words(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _is_inside(found: Diagnostic, locations: list[tuple[str, Span]]) -> bool:
-    """Whether a finding is about a word inside one of the values at `locations`, after the value's first word. False
-    for a finding about the complete value.
+    """Whether a finding is about a word after the first one in one of the values at `locations`. False for a finding
+    about the complete value.
     """
     label = found.primary
     return label is not None and not found.message.startswith("a value is one word") and any(

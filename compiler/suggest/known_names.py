@@ -37,7 +37,7 @@ def known() -> tuple[KnownName, ...]:
     for row in schema.TABLE:
         if row.path not in NEVER_LEGAL and not row.path.startswith("train."):
             add(row.name, row.path, own=not row.inner)
-            # `data_seed` is an argument of the trainer, and does not stand for `data.seed`
+            # `data_seed` is an argument of the trainer, and not another name of `data.seed`
             if row.path.replace(".", "_") not in passing.names():
                 add(row.path, row.path, argument=True)
     for clause in schema.CLAUSES:
@@ -72,8 +72,8 @@ def _names_of_choices() -> Iterator[tuple[str, str, str]]:
 
 
 def _distinct(phrase: str) -> bool:
-    """Whether a spelling of a choice can only mean this choice, even if the spec does not name the setting. True for
-    `fa2`; false for `dp` and `auto`, which could mean many things.
+    """Whether a spelling of a choice is clear without its setting: true for `fa2`; false for `dp` and `auto`, which
+    could mean many things.
     """
     common = ("auto", "none", "full", "default", "true", "false", "half", "single")
     typed = letters(phrase)

@@ -45,8 +45,8 @@ UNSET = {
         "leave `chat_template` out: rows are rendered by the tokenizer's own template",
     ),
 }
-"""For each setting, a pair. The first part is the values of other tools that xpc expresses by leaving the setting out.
-The second part is the advice for such a value. The value "/" stands for any path.
+"""For each setting, a pair: the values of other tools that mean "leave this setting out" in xpc, and the advice for
+such a value. The value "/" stands for any path.
 """
 ALREADY = {
     ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
@@ -60,7 +60,7 @@ ZERO = (
 ONE = (
     "int", "tokens", "real", "choice", "duration", "every", "share", "steps_or_share", "real_or_share", "rows_or_share",
 )  # fmt: skip
-"""Types of settings that take a single value."""
+"""Kinds of settings that take a single value."""
 AUTO = ("precision", "model.dtype")
 """Settings for which the value `auto` of other tools means bf16, if the GPU has bf16."""
 STAGE = re.compile(r"[ \t]*[({]\s*(?:zero_)?stage\s*=\s*(?P<stage>[123])\b")
@@ -71,7 +71,7 @@ QUOTED = re.compile(r"[ \t]*(?P<count>\d[\d.]*)[ \t]+(?P<unit>[A-Za-z]+|%)[ \t]*
 Help = tuple[str, *tuple[Edit, ...]]
 """The text of a help, and the edits that do what it says."""
 EXAMPLE = r"(\d+ x \S+|\[[^\]]*\]|\"[^\"]*\"|file\([^)]*\)|[^\s,(){]+)"
-"""Matches a value in a line of the examples file."""
+"""A pattern for a value in a line of the examples file (examples.toml)."""
 
 
 def answer(wrong: InvalidValue) -> Diagnostic:
@@ -85,7 +85,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     if wrong.kind == "fraction" and isinstance(node, Number):
         return fraction(row, node, at)
     if wrong.kind == "bounds":
-        large = isinstance(node, Number) and abs(node.value) >= 2**63  # too large for any setting
+        large = isinstance(node, Number) and abs(node.value) >= 2**63  # a number that is too large for any setting
         limits = "" if large else bounds(row)
         at = Label(at.source, at.span, f"a number{limits or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()
@@ -102,7 +102,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     else:
         value = _by_unit(wrong, row, node, typed)
     value = value or intended(row, item, node)
-    # in a list of numbers, the edit replaces the complete list, even if only one item is wrong
+    # in a list of numbers, the edit replaces the complete list, even if only one number is wrong
     part = item.node if row.kind.name == "reals" else node
     edits = (Edit(part.span, value),) if value and wrong.edit and part is not None and part is item.node else ()
     help = f"write `{_form(row, value)}`" if value else legal(row, item, node)
@@ -110,13 +110,17 @@ def answer(wrong: InvalidValue) -> Diagnostic:
 
 
 def _unset_value(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for a value that means to leave the setting out (`keep = all`), or that has an entry in `advice`."""
+    """The help for a value such as `keep = all`, which xpc expresses by leaving the setting out, or for a value that
+    has an entry in the tables of advice.
+    """
     unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", ""))
     return (unset,) if unset else None
 
 
 def _share_as_a_split(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for `eval { split = 0.1 }`: a split has a name, so the number is suggested as a share for `holdout`."""
+    """The help for `eval { split = 0.1 }`: a split has a name, so the help suggests the number as a share for
+    `holdout`.
+    """
     if row.path != "eval.split" or not isinstance(node, Number):
         return None
     share = f"{node.value * 100:g}%" if not node.unit and 0 < node.value < 1 else typed
@@ -124,7 +128,7 @@ def _share_as_a_split(row: Setting, item: Item, node: Value | None, typed: str) 
 
 
 def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for a clause that is written as a setting, such as `optimizer = adamw(lr=1e-5)`; also for a word that
+    """The help for a clause that is written as a setting, such as `optimizer = adamw(lr=1e-5)`, and for a word that
     means 0, as in `clip = none`.
     """
     if isinstance(node, Call) and row.head and node.name.text in row.choices:
@@ -136,7 +140,9 @@ def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> Hel
 
 
 def _setting_of_a_flag(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for a value of a flag: `lora = 16` becomes `lora(rank=16)`, and `memory = liger` `memory(liger)`."""
+    """The help for a value that is written for a flag: `lora = 16` becomes `lora(rank=16)`, and `memory = liger`
+    becomes `memory(liger)`.
+    """
     if row.kind.name != "flag":
         return None
     from xpc.compiler.suggest.flag_values import flag_setting
@@ -149,7 +155,7 @@ def _setting_of_a_flag(row: Setting, item: Item, node: Value | None, typed: str)
 
 
 def _setting_of_save(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for a setting of `save` in the place of the folder: `save = best`."""
+    """The help for `save = best`, where a setting of `save` is written in the place of the folder."""
     if row.path != "save":
         return None
     from xpc.compiler.language.expand.missing_equals import implied_setting
@@ -180,7 +186,7 @@ def _by_unit(wrong: InvalidValue, row: Setting, node: Value | None, typed: str) 
         return wrong.value
     if row.kind.name == "duration" and units.is_unit(node.unit):
         return units.as_value(row.name, typed.removesuffix(node.unit.lower()), node.unit)
-    # `12e` is an exponent without digits, and `2e-5%` probably does not mean 2e-7
+    # The unit `e` is an exponent without digits, as in `12e`. `2e-5%` as a learning rate probably does not mean 2e-7.
     if node.unit.lower() == "e" or (node.unit == "%" and row.path == "optimizer.lr" and node.value < 0.01):
         return None
     return _counted(row, node) if wrong.code == "XP105" and row.kind.name in SHARED else wrong.value
@@ -194,7 +200,7 @@ def _counted(row: Setting, node: Number) -> str | None:
     if word in PERCENT:
         return f"{node.value:g}%"
     nouns = ("row", "sample", "example") if row.kind.name == "rows_or_share" else ("step", "iter", "epoch")
-    # a number of iterations, such as `100it`
+    # an abbreviation of iterations is a unit, as in `100it`
     word = {"steps": "step", "epochs": "epoch"}.get(unit_of(word) or "", word) if len(word) < 5 else word
     if word.removesuffix("s") not in nouns or (word.startswith("epoch") and row.kind.name != "every"):
         return None
@@ -227,23 +233,23 @@ def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label)
     if node.name in ("auto", "default") and row.path not in AUTO:
         return corrected(help=f"{leave_out(row)}; or {one_of}")
     lower = node.name.lower()
-    if lower in row.choices:  # only the case is wrong: `method SFT`
+    if lower in row.choices:  # only the letters' case is wrong, as in `method SFT`
         return corrected(help=f"write `{lower}`", edits=(Edit(node.span, lower),))
     if other := _of_another_setting(row, node.name):
-        # an edit only if the suggested value belongs to this setting
+        # offer an edit only if the suggested value belongs to this setting
         form = re.match(rf"write `{row.name} ([^`]+)`(?!, and)", other) if row.head else None
-        # no edit if arguments such as `(stage=3)` follow: they may be illegal for the suggested value
+        # offer no edit if arguments such as `(stage=3)` follow, because they may be illegal for the suggested value
         bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])
         edits = (Edit(node.span, form[1]),) if form and bare and "..." not in form[1] else ()
         return corrected(help=other, edits=edits)
     if unset := unset_advice(row, lower):
         return corrected(help=unset)
     joined = following(row, at.source.text, node.span) if node is item.node else None
-    if joined is not None:  # a value that was written as several words: `attn=flash attention 2`
+    if joined is not None:  # the value was written as several words, such as `attn=flash attention 2`
         return corrected(help=f"write `{joined.form}`", edits=(Edit(joined.span, joined.form),))
     near = offloaded(at, choice(row, node.name)) if row.path == "strategy.offload" else choice(row, node.name)
     stage = STAGE.match(at.source.text[node.span.end :]) if row.path == "strategy" else None
-    # a value with arguments: `deepspeed(stage=3)`
+    # the value may have arguments that decide the choice, as in `deepspeed(stage=3)`
     near = f"zero{stage['stage']}" if stage is not None and near in ZEROS else near
     if (row.path, near) in ALREADY:
         return corrected(help=ALREADY[row.path, near or ""])
@@ -296,9 +302,9 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         alone = evolve(item, node=node.items[0])
         return None if isinstance(convert(row, alone), InvalidValue) else typed[1:-1].strip(" ,")
     if kind in ("int", "tokens") and typed.lower() in COUNTED:
-        return str(COUNTED[typed.lower()])  # a number that is written as a word: `nodes two`
+        return str(COUNTED[typed.lower()])  # the number is written as a word, such as `nodes two`
     product = PRODUCT.fullmatch(typed) if kind in ONE and isinstance(node, Ref) else None
-    if product is not None:  # the parser read `64/8` as a name like `org/name`
+    if product is not None:  # the parser read the quotient `64/8` as a name like `org/name`
         return computed(product["one"], product["sign"], product["other"]) or None
     if kind in ("file", "template"):
         return _file(row, node, typed)
@@ -311,7 +317,8 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
     if counted is not None and (counted["unit"] == "%" or units.is_unit(counted["unit"])):
         if counted["unit"] == "%":
             return f"{counted['count']}%"
-        return units.as_value(row.name, counted["count"], counted["unit"])  # `warmup = "100 steps"`
+        # the unit is inside the quotes, as in `warmup = "100 steps"`
+        return units.as_value(row.name, counted["count"], counted["unit"])
     if kind in ("names", "tasks") and isinstance(node, Ref | String) and typed not in SWITCHES:
         return f"[{typed}]"
     from xpc.compiler.suggest.meaning import choice
@@ -328,7 +335,9 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
 
 
 def _from_number(row: Setting, typed: str) -> str | None:
-    """A number that stands for a flag, for a choice (`precision = 16`), or for a number with a lost sign."""
+    """Convert a number to the value that it stands for: a flag, a choice (`precision = 16`), or a number whose sign was
+    lost.
+    """
     if row.kind.name == "flag":
         return {"0": "false", "1": "true"}.get(typed)
     if row.kind.name == "choice":
@@ -343,11 +352,14 @@ def _from_number(row: Setting, typed: str) -> str | None:
 
 
 def _file(row: Setting, node: Value, typed: str) -> str | None:
-    """A file as a call, although the text is only its name, or the call is misspelt: `fil("x.jinja")`."""
+    """Write a file as a call of `file`: `"x.jinja"` and `fil("x.jinja")` become `file("x.jinja")`. None for any other
+    value.
+    """
     if isinstance(node, String):
         from xpc.compiler.suggest.known_names import known_choice
 
-        return known_choice(row, node.value) or f"file({typed})"  # `"llama-3"` is the built-in template `llama3`
+        # the text may name a built-in template, as `"llama-3"` does for `llama3`
+        return known_choice(row, node.value) or f"file({typed})"
     kind = row.kind.name
     inner = node.args[0] if isinstance(node, Call) and len(node.args) == 1 else node if kind == "template" else None
     if isinstance(inner, String):

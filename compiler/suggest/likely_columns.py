@@ -15,12 +15,14 @@ from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.suggest.tables import usual_columns
 
 SEPARATORS = {";": "`;`", "\t": "tabs", "|": "`|`"}
-"""What programs write between the columns of a CSV file in place of commas, with the words for it."""
+"""The signs that some programs write between the columns of a CSV file instead of commas, each with its name for
+messages.
+"""
 
 TURN_KEYS = ({"role", "content"}, {"from", "value"})
 """The keys of a turn, in each of the two forms that xpc reads."""
 SPEAKERS = ("user", "human", "assistant", "model", "bot", "gpt", "system")
-"""Usual names of speakers. An object with one of them as a value is a turn of a chat."""
+"""Usual names of speakers. A JSON object that has one of them as a value is a turn of a chat."""
 LIST_OF_OBJECTS = re.compile(r'"([^"\\]{1,80})"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*\{')
 """Matches the name of a value in JSON that is a list of objects, up to the first object."""
 
@@ -47,7 +49,7 @@ def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = 
             "unpaired": [prompt, answer, part["label"]],
             "text": [part["text"]],
         }.get(shape, [None])
-        # the last message of the conversation is the answer that the label rates
+        # the last message of the conversation is the answer to which the label applies
         if shape == "unpaired" and prompt is None and part["messages"] and part["label"]:
             named = [part["messages"], part["label"]]
         known = [one for one in named if one is not None]
@@ -128,7 +130,7 @@ def rows_within(path: str, columns: Sequence[str], head: bytes) -> str:
 
 
 def _other_turns(row: Mapping[str, object]) -> str:
-    """The help for a row with turns of a chat that have other keys than xpc reads. "" if no column has such turns."""
+    """The help for a row whose chat turns have other keys than those that xpc reads. "" if no column has such turns."""
     for name, value in row.items():
         turn = value[0] if isinstance(value, list) and value else None
         speaks = isinstance(turn, dict) and any(

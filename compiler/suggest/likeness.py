@@ -95,7 +95,7 @@ def letter_likeness(one: str, other: str) -> float:
         return 0.0
     ratio = matcher.ratio()
     if one[0] == other[0] and sorted(one) == sorted(other):
-        return 0.97  # one name has two adjacent letters in the other order
+        return 0.97  # two adjacent letters are swapped
     return 0.95 * ratio if ratio >= LETTERS else 0.0
 
 
@@ -113,8 +113,8 @@ def one_mistake(one: str, other: str) -> bool:
 
 
 def may_be_near(typed: str, alphabet: int, one: KnownName) -> bool:
-    """A fast test whether two names can share enough letters to be similar at all. `alphabet` is the bit mask of the
-    letters of `typed`.
+    """A fast test that excludes most names before the exact comparison: False if two names share too few letters to be
+    similar. `alphabet` is the bit mask of the letters of `typed`.
     """
     first, second = len(typed), len(one.letters)
     least = LETTERS * (first + second) / 2
@@ -171,7 +171,7 @@ PARTS = {
     "attn": ("self_attn", "attn", "attention", "self_attention"),
     "mlp": ("mlp", "feed_forward", "ffn", "block_sparse_moe"),
 }
-"""Words for the two halves of a layer, attention and MLP. Each has the names that models use for this half."""
+"""Words for the two parts of a layer, attention and MLP, each with the names of this part in models."""
 PART_OF = {
     "attention": "attn", "attn": "attn", "self_attention": "attn", "attention_layers": "attn", "mlp": "mlp",
     "ffn": "mlp", "feedforward": "mlp", "feed_forward": "mlp", "mlp_layers": "mlp",

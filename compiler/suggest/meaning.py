@@ -35,7 +35,7 @@ ENOUGH = 0.62
 SAME = 0.99
 """The similarity of two names with the same words."""
 OWN = 0.15
-"""The bonus for the similarity of a name and a setting if the name misspells xpc's own name of the setting."""
+"""How much is added to the similarity of a name and a setting if the name misspells xpc's own name of the setting."""
 
 
 @record
@@ -72,7 +72,7 @@ def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
 
 @cache
 def _typos_of(word: str) -> frozenset[str]:
-    """Those words in names of settings that `word` probably misspells."""
+    """The words of setting names that `word` probably misspells."""
     alphabet = alphabet_of(word)
     return frozenset(
         one.letters
@@ -89,7 +89,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
     of the clause before it: `interval` in `save` is tried as `save_interval`. If `exact` is true, only names with the
     same words or the same letters count. If `valued` is true, clauses do not count.
     """
-    name = re.sub("^(enable|use)(?=[a-z]{6,}$)", "", name[:80])  # words without separators, such as `enableligerkernel`
+    # words that are joined without separators, as in `enableligerkernel`
+    name = re.sub("^(enable|use)(?=[a-z]{6,}$)", "", name[:80])
     ways = [name] if clause is None else [name, f"{clause} {name}"]
     best: Meaning | None = None
     rank = 0.0
@@ -238,7 +239,7 @@ def _with_a_known_word(name: str) -> list[str]:
         number
         for number, word in enumerate(typed)
         if word not in known_words and len(word) > 2 and not any(begins(word, one) for one in known_words)
-    ]  # an abbreviation such as `strat` is not a misspelt word
+    ]  # an abbreviation such as `strat` is not a misspelling
     if len(strange) != 1 or len(typed[strange[0]]) < (6 if len(typed) == 1 else 3):
         return []
     (number,) = strange
@@ -308,18 +309,20 @@ def choice(row: schema.Setting, text: str) -> str | None:
     """
     text = text[:80]
     if row.path == "method":
-        text = re.sub(r"(?<=\w)(?:Trainer|Config)$", "", text)  # the class of a method: `DPOTrainer`
+        # the name may be the class of a method, such as `DPOTrainer`
+        text = re.sub(r"(?<=\w)(?:Trainer|Config)$", "", text)
     typed, own = letters(text), words(text)
     same = known_choice(row, text)
     if same is not None:
-        return same  # only separators differ: `llama-3.1` stands for `llama3.1`, and not for `llama3`
+        return same  # only separators differ, so `llama-3.1` stands for `llama3.1`, and not for `llama3`
     if own_reason(f"{row.name} {text}") is not None:
         return None
     if row.path == "strategy" and "offload" in typed and typed != "offload":
-        return None  # `deepspeed_stage_2_offload` is not `zero2`, which would lose the offload
+        return None  # `deepspeed_stage_2_offload` does not mean `zero2`, because `zero2` would lose the offload
     inside = {name for name in row.choices if len(name) > 3 and any(c.isdecimal() for c in name) and name in typed}
     stage = re.search(r"(?:^|[_.-])z(?:ero)?_?([123])(?![0-9])", text.lower()) if row.path == "strategy" else None
-    inside = inside or ({f"zero{stage[1]}"} if stage is not None else set())  # `ds_z3_config.json`
+    # the name may contain the stage alone, as `ds_z3_config.json` does
+    inside = inside or ({f"zero{stage[1]}"} if stage is not None else set())
     if len(inside) == 1:
         # the text contains one of the choices, as the file name `ds_config_zero3.json` contains `zero3`
         return inside.pop()
@@ -329,7 +332,7 @@ def choice(row: schema.Setting, text: str) -> str | None:
         if len(typed) > 2 - any(map(str.isdigit, typed)) and letters(name).startswith(typed)
     ]
     if len(begun) == 1:
-        return begun[0]  # an abbreviation of a reward, such as `acc`
+        return begun[0]  # the name may abbreviate a reward, as `acc` does for `accuracy`
     if len(near := [name for name in row.choices if one_letter(text, name)]) == 1:
         return near[0]
     best, rank = None, 0.0

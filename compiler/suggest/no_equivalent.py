@@ -158,7 +158,7 @@ def no_such_choice(setting: str, choice: str) -> str:
 
 
 def _of_stacks() -> dict[str, str]:
-    """The arguments that the newest stack has removed, and those that bundles never set, each with the reason."""
+    """The arguments that the newest stack has removed, and those that xpc never sets, each with the reason."""
     stack = stacks.default()
     missing = {
         name: "transformers has removed it" if why == "no equivalent" else why for name, why in stack.removed.items()

@@ -15,7 +15,7 @@ from xpc.grammar.source import Span
 from xpc.grammar.tree import Number
 
 TIMES = re.compile(r"(?P<name>[\w.]+)[ \t]*=[ \t]*(?P<count>\d+)[ \t]*x(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))")
-"""A pattern for a count that ends with an `x`: `nodes=2x`."""
+"""A pattern for a count with an `x` after it: `nodes=2x`."""
 COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")
 HEX = re.compile(r"0x[0-9a-fA-F]{1,12}\b")
 PRODUCT = re.compile(
@@ -30,15 +30,15 @@ PAIR = re.compile(r"=[ \t]*(?P<list>\d[\d.eE-]*(?:[ \t]*,[ \t]*\d[\d.eE-]*)+)[ \
 POWER = re.compile(r"(?P<digits>\d[\d.]*)[ \t]*[xX*×][ \t]*10[ \t]*(?:\^|\*\*)[ \t]*(?P<power>[-−]?\d+)")
 """A pattern for a power of ten as it is written on paper: `1x10^-5`."""
 CARDS_OF_NODES = re.compile(r"(?P<nodes>\d+)[ \t]*x[ \t]*(?P<count>\d+)[ \t]+(?:x[ \t]+)?(?P<gpu>[A-Za-z][\w.-]*)")
-"""A pattern for a number of nodes, a number of GPUs, and a GPU without an `x` before it: `2x8 h100-80gb`."""
+"""A pattern for hardware that lacks the `x` before the GPU: `2x8 h100-80gb`, which is two nodes of eight GPUs."""
 NODES = re.compile(r"nodes[ \t]*=?[ \t]*(?P<nodes>\d+)[ \t]*x[ \t]*\d+")
 JOINED = re.compile(r"(?P<count>\d+)x(?P<gpu>[A-Za-z][\w.-]*)")
-"""A pattern for a count and a GPU without spaces between them: `8xh100`."""
+"""A pattern for a count and a GPU that are written together: `8xh100`."""
 SPAN = re.compile(r"\d+[dhms](?:\d+[dhms])+")
 """A pattern for a duration in several units: `1d12h`."""
 SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 LOOKALIKES = {"−": "-", "–": "-", "‐": "-", "‑": "-", "×": " x "}
-"""Typeset signs, such as a long dash, each with the sign to type instead."""
+"""Typographic signs, such as a long dash, each with the sign on the keyboard to type instead."""
 CLAUSE = re.compile(r"(?:^|[ \t,({])(?P<clause>[a-z_]+)[ \t]*(?:=[ \t]*)?$")
 DECIMAL = re.compile(r"(?<==)[ \t]*(?P<whole>\d),(?P<part>\d+)(?![\w.,])")
 """A pattern for a number with a decimal comma: `lr=0,0001`."""
@@ -67,8 +67,8 @@ def _put(found: Diagnostic, start: int, end: int, form: str, help: str = "") -> 
 
 
 def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite a hexadecimal number, a count such as `2x`, or a GPU whose name begins with a digit, which the parser
-    reads as a number.
+    """Rewrite what the parser reads as a malformed number: a hexadecimal number, a count such as `2x`, or a GPU whose
+    name begins with a digit.
     """
     number = HEX.match(line, at) or HEX.search(line)
     if number is not None:
@@ -95,13 +95,13 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
             return _put(found, start + product.start(), start + product.end(), value, help)
     times = TIMES.search(line)
     if times is not None and times.start("count") <= at <= times.end():
-        # `alpha=2x` probably means twice the rank
+        # in a setting that is not an integer, such as `alpha=2x`, the `x` probably means twice the rank
         if any(row.name == times["name"] and row.kind.name != "int" for row in TABLE):
             help = f"write the number of `{times['name']}` itself: a spec has no arithmetic"
             return evolve(found, help=help, edits=())
         return _put(found, start + times.start("count"), start + times.end(), times["count"])
     match = COUNT.search(line)
-    # a number with separators before the `x`: `seed = 4_2x`
+    # the number before the `x` may have separators, as in `seed = 4_2x`
     if match is None and "=" in line[:at] and "hardware" not in line:
         return evolve(found, help="write the number alone, without an `x`", edits=())
     if match is None:
@@ -149,7 +149,7 @@ def _malformed(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
         return _put(found, start + at, start + span.end(), f"{total // SECONDS[unit]}{unit}")
     word = re.compile(r"[\w.-]+").match(line, at)
     clause = CLAUSE.search(line[:at]) if "=" in line[:at] else CLAUSE.match(line[:at].lstrip())
-    if word is None or found.edits:  # a number such as `.1` has its edit already
+    if word is None or found.edits:  # a number such as `.1` already has an edit
         return found
     from xpc.compiler.suggest.known_names import known_choice
     from xpc.compiler.suggest.meaning import choice
@@ -187,7 +187,7 @@ def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
             if gpu is not None or match["what"] == "cpu" or any(map(str.isdigit, match["what"])):
                 form = f"{match['count']} x {match['what'] if gpu is None else gpu.name}"
                 return _put(found, start + match.start(), start + match.end(), form)
-    # a calculation with the name of another setting: `alpha = 2*rank`
+    # the calculation may contain the name of another setting, as in `alpha = 2*rank`
     if not found.edits and line[at : at + 1] in "*/+^" and "=" in re.split(r"[,({]", line[:at])[-1]:
         return evolve(found, help="a spec has no arithmetic: write the value itself", edits=())
     return found
@@ -210,7 +210,7 @@ def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
     number of bits (`4bit`).
     """
     called = re.search(r"(?<![\w.])\d[\w.-]*$", line[:at])
-    # a number of bits before the name of an optimizer: `8bit-adam(lr=1e-5)`
+    # a number of bits may stand before the name of an optimizer, as in `8bit-adam(lr=1e-5)`
     if line[at : at + 1] == "(" and called is not None:
         return evolve(_malformed(found, line, start, called.start()), message=f"`{called[0]}` is not a number")
     for match in THOUSANDS.finditer(line):
@@ -237,7 +237,7 @@ def fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
     value, name = node.value, row.name
     below = value < 1
     share = f"{name} = {value * 100:g}%" if value <= 1 else f"{name} = {value:g}%" if value < 100 else ""
-    # a suggestion `holdout = 100%` would leave no rows to train on
+    # do not suggest `holdout = 100%`, which would leave no rows to train on
     share = "" if name == "holdout" and value == 1 else share
     count = f"{name} = {max(1, round(value))}"
     if below:

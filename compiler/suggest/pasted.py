@@ -77,7 +77,7 @@ class Option:
 def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace the parser's findings about pasted options by findings that say which settings to write instead."""
     out: list[Diagnostic] = []
-    end = 0  # findings before this position are about a text that an earlier one replaces
+    end = 0  # findings before this position are about a text that an earlier finding replaces
     for one in problems:
         at = one.primary
         if at is None or one.code not in (*CODES, *NAMES_OF):
@@ -93,7 +93,7 @@ def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _in_several_words(found: Diagnostic) -> Diagnostic | None:
-    """The finding about a setting whose name has several words: `learning rate = 1e-5`. None for any other."""
+    """The finding about a setting whose name has several words: `learning rate = 1e-5`. None for any other finding."""
     assert found.primary is not None
     source = found.primary.source
     start, end = line_bounds(source.text, found.primary.span.start, found.primary.span.start)
@@ -204,8 +204,8 @@ def _block_rewritten(found: Diagnostic, block: PastedBlock, before: str) -> Diag
 
 
 def _of_pairs(text: str, block: PastedBlock, before: str) -> Rewritten | None:
-    """A block of JSON that is no clause, such as `"bf16": { "enabled": true }`, as a setting. None if that is not
-    possible.
+    """Rewrite a JSON block that is not a clause, such as `"bf16": { "enabled": true }`, as a setting. None if no
+    setting corresponds.
     """
     inside = text[block.first.end : block.brace.start if block.brace is not None else block.end]
     if block.head in schema.CLAUSES or not re.fullmatch(rf"(?:\s*[\"']\w+[\"']\s*:\s*(?:{JSON}),?)+\s*", inside):
@@ -237,7 +237,7 @@ def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
     for one, other in ((start, end), (first, end if run is None else run.end())):
         found = KWARG.fullmatch(text, one, other)
         if found is not None and NAMES.fullmatch(found["one"]):
-            return found  # an option whose value contains commas, such as `lora_target_modules=q_proj,v_proj`
+            return found  # the value of the option contains commas, as in `lora_target_modules=q_proj,v_proj`
         if found is not None and not re.fullmatch(
             r"[^\"'\[{].*[,=].*[^,]", found["one"]
         ):  # this condition excludes numbers such as `4,096`
@@ -313,7 +313,8 @@ def option_rewritten(option: Option, before: str) -> Rewritten:
     if option.value is not None and option.value.startswith("{"):
         return _mapping(option, before)
     weight = re.fullmatch(r"0?\.\d+|\d+(?:\.\d+)?%", option.value or "")
-    if weight is not None and registry.find_dataset(option.name) is not None:  # `alpaca: 0.7` in a `data` block
+    # a dataset with its share in a `data` block, such as `alpaca: 0.7`
+    if weight is not None and registry.find_dataset(option.name) is not None:
         share = weight[0] if weight[0].endswith("%") else f"{100 * float(weight[0]):.4g}%"
         form = f"{option.name} {{ share = {share} }}"
         return Rewritten(form, f"write `{form}`")
@@ -328,7 +329,7 @@ def _mapping(option: Option, before: str) -> Rewritten:
     row = schema.BY_PATH.get(option.name)
     chosen = [one for one in inside if row is not None and row.head and row.choices and one[0] in NAMED]
     called = None if row is None or len(chosen) != 1 else choice(row, chosen[0][1].strip(QUOTES))
-    if called is not None:  # `optimizer: {name: adamw, lr: 2e-5}`
+    if called is not None:  # the mapping contains a choice, as in `optimizer: {name: adamw, lr: 2e-5}`
         rest = ", ".join(f"{name}={as_value(value)}" for name, value in inside if name != chosen[0][0])
         return rewritten_in(before, f"{option.name} {called}({rest})" if rest else f"{option.name} {called}")
     settings = ", ".join(f"{name}={as_value(value)}" for name, value in inside)

@@ -36,16 +36,17 @@ EVERYTHING = (
 )  # fmt: skip
 """Names of other tools' blocks that contain settings of every kind, in lower case without separators."""
 UNWRAPPED = (*EVERYTHING, "zerooptimization", "train", "specialtokens")
-"""Names of blocks without which the settings in them stand alone."""
+"""Names of blocks that xpc does not have, and whose settings are therefore written without a block."""
 UNKNOWN = ("XP101", "XP102", "XP106")
 
 
 @record
 class PastedBlock:
-    """A pasted block: its first line in xpc's notation without the brace (`launch slurm`), the text that this line
-    replaces, the end of the block's last line, and whether no brace must be added there. A list of YAML has `items`. A
-    block with braces has the line of its last one (`brace`).
-    The head is "" if xpc has no such block, and its settings stand alone, as those of `training:` do.
+    """A block of another notation that was pasted into a spec. `head` is its first line in xpc's notation without the
+    brace (`launch slurm`), or "" if xpc has no such block, so that its settings are written without a block
+    (`training:`). `first` is the text that `head` replaces, and `end` is the end of the block's last line. `closed` is
+    true if no closing brace must be added there. `items` are the items of a YAML list, and `brace` is the line of the
+    closing brace of a block with braces.
     """
 
     head: str
@@ -65,7 +66,7 @@ class PastedBlock:
 
 
 def block_at(text: str, at: int) -> PastedBlock | None:
-    """The pasted block whose first line contains the position `at`."""
+    """The pasted block whose first line contains the position `at`; None if there is none."""
     end = text.find("\n", at)
     end = len(text) if end < 0 else end
     return next((one for one in pasted_blocks(text) if one.first.start <= at <= max(one.first.end, end)
@@ -73,8 +74,8 @@ def block_at(text: str, at: int) -> PastedBlock | None:
 
 
 def heads(text: str, at: int) -> str:
-    """The first lines of the blocks that contain the position `at`, such as `lora {`, in xpc's notation. "" outside of
-    blocks, and in blocks that the language does not have.
+    """The first lines of all blocks around the position `at`, such as `lora {`, in xpc's notation. "" outside of
+    blocks, and inside a block that xpc does not have.
     """
     around = [one.head for one in pasted_blocks(text) if one.head and not one.closed and one.first.end < at <= one.end]
     found = around or [one for one in _in_braces(text, at) if letters(one) not in UNWRAPPED]
@@ -85,7 +86,7 @@ def heads(text: str, at: int) -> str:
 
 @lru_cache(maxsize=64)
 def _legal(lines: str) -> str:
-    """The first lines of nested blocks, if the language has these blocks. "" otherwise."""
+    """The first lines of nested blocks, unchanged, if xpc has these blocks; otherwise ""."""
     data = re.match(r"data ([\w-]+) ", lines)
     text = f"xpc 1\ntrain m on {'d' if data is None else data[1]}\n{lines}" + "}\n" * lines.count("{\n")
     file, found = parse(Source("heads.xp", text))
@@ -113,13 +114,13 @@ def _head(match: re.Match[str]) -> str:
 
 
 def _clause(match: re.Match[str]) -> str:
-    """The head of a block, with the clause for another tool's name of it: `schedule` for `lr_scheduler`."""
+    """The first line of a block with xpc's name of the clause: `schedule` for `lr_scheduler`."""
     name = match["name"]
     if name in schema.CLAUSES or match["more"] or letters(name) in UNWRAPPED:
         return _head(match)
     chosen = schema.bare_choices().get(name)
     if chosen in schema.CLAUSES and _has_settings(chosen):
-        return f"{chosen} {name}"  # `grpo:` is `method grpo {`
+        return f"{chosen} {name}"  # `grpo:` becomes `method grpo {`
     known = meaning(name, exact=True)
     own = known is not None and not known.value and known.path in schema.CLAUSES and _has_settings(known.path)
     return known.path if own and known is not None and known.path not in ("data", "train") else _head(match)
@@ -141,7 +142,7 @@ def _lines(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _with_braces(text: str) -> Iterator[PastedBlock]:
-    """Blocks such as `"lora": {`."""
+    """Find blocks with braces, such as `"lora": {`."""
     for start, end in _lines(text):
         match = BRACE.fullmatch(text, start, end)
         if match is not None and (match["name"] in schema.CLAUSES or not match["more"]):
@@ -166,7 +167,7 @@ def closing_line(text: str, start: int) -> Span | None:
 
 
 def _of_toml(text: str) -> Iterator[PastedBlock]:
-    """Sections such as `[lora]`."""
+    """Find sections of TOML, such as `[lora]`."""
     head: re.Match[str] | None = None
     last = 0
     for start, end in [*_lines(text), (len(text), len(text))]:
@@ -189,14 +190,14 @@ def _has_settings(name: str) -> bool:
 
 
 def _of_yaml(text: str) -> Iterator[PastedBlock]:
-    """Blocks of clauses such as `lora:`, with indented lines below, and lists with an item on each line."""
+    """Find blocks of YAML such as `lora:` with indented lines below it, and lists with one item on each line."""
     opened: list[OpenBlock] = []
     for start, end in _lines(text):
         if EMPTY.fullmatch(text, start, end):
             continue
         indent = len(text[start:end]) - len(text[start:end].lstrip())
         item = ITEM.fullmatch(text, start, end)
-        # the items of a list may have the indentation of its name
+        # the items of a YAML list may have the same indentation as its name
         if not opened or item is None or indent != opened[-1].indent:
             while opened and indent <= opened[-1].indent:
                 yield from _closed(opened.pop())
@@ -228,7 +229,7 @@ class OpenBlock:
 
 
 def _closed(block: OpenBlock) -> Iterator[PastedBlock]:
-    """The block of a line of YAML, if lines that belong to it follow."""
+    """The block that a line of YAML begins, if lines that belong to it follow."""
     match, end, items = block.match, block.end, block.items
     first = Span(match.start("name"), match.end())
     if end == first.end:
@@ -238,7 +239,7 @@ def _closed(block: OpenBlock) -> Iterator[PastedBlock]:
     elif items and all(items) and not match["more"]:
         yield PastedBlock(match["name"], Span(first.start, end), end, True, tuple(items))
     elif letters(match["name"]) == "parameters" and "values" in match.string[first.end : end]:
-        yield PastedBlock("sweep", Span(first.start, first.end), end, False)  # a sweep of W&B
+        yield PastedBlock("sweep", Span(first.start, first.end), end, False)  # a sweep in W&B's notation
     elif not any(items) and _is_elsewhere(match["name"], match.string[first.end : end]):
         yield PastedBlock("", first, end, False)
     elif match["name"] != "train" and not any(items) and _has_settings(_clause(match).partition(" ")[0]):
@@ -249,7 +250,7 @@ def _closed(block: OpenBlock) -> Iterator[PastedBlock]:
 
 
 def _is_elsewhere(clause: str, inside: str) -> bool:
-    """Whether all lines of a block are settings of another clause, as `lora_rank` and `lora_alpha` in `model`."""
+    """Whether all settings of a block belong to another clause, as `lora_rank` and `lora_alpha` in a block `model` do."""
     if not _has_settings(clause) or clause in NESTED:
         return False
     names = [match["name"] for line in inside.splitlines() if (match := KEY.match(line)) is not None]

@@ -1,8 +1,4 @@
-"""For a name that the registry does not have, guess which model, dataset or GPU it stands for.
-
-A name is parsed into words and sizes: `llama3.1-8b-it` is llama, 3.1 and 8b, and a chat model. A suggestion has the
-same sizes. For the name of a base model, no chat model is suggested.
-"""
+"""Guess which registered model, dataset or GPU an unknown name stands for."""
 
 from __future__ import annotations
 
@@ -42,8 +38,8 @@ class Guess:
 
 @record
 class ParsedName:
-    """A parsed name: its words and sizes (`parts`), whether it is the name of a chat or a base model (`kind` is `chat`,
-    `base` or empty), and all its letters.
+    """The parts of a name of a model or dataset: its words and sizes (`parts`), whether it is the name of a chat or a base
+    model (`kind` is `chat`, `base` or empty), and all its letters.
     """
 
     parts: tuple[str, ...]
@@ -97,10 +93,11 @@ def model(name: str) -> Guess:
         longer = [
             one for one in names if parsed.kind == known[one].kind == "chat" and _has_all_parts(known[one], parsed)
         ]
-        # leave out models of the other kind: `qwen3-4b-base` for `qwen3-4b-instruct`
+        # leave out models of the other kind: do not suggest `qwen3-4b-base` for `qwen3-4b-instruct`
         return Guess(tuple([*(without or same), *longer][:MOST]))
     more = [one for one in names if _has_all_parts(known[one], parsed)]
-    if not more:  # the name contains a version that the registered name lacks: `deepseek-r1-distill-llama3-8b`
+    # the unknown name has a version that the registered name lacks, as `deepseek-r1-distill-llama3-8b` has
+    if not more:
         more = [
             one for one in names
             if len(parsed.parts) > MOST and known[one].kind == parsed.kind and _lacks_one_number(known[one], parsed)
@@ -111,7 +108,7 @@ def model(name: str) -> Guess:
     same = [
         one for one in kept if known[one].kind == parsed.kind and Counter(known[one].parts) == Counter(parsed.parts)
     ]
-    if len(same) == 1:  # the name may have the same words in another order: `mistral-v0.3-7b`
+    if len(same) == 1:  # the words may be in another order, as in `mistral-v0.3-7b`
         return Guess((same[0],), certain=True)
     if not kept:
         return _like(plain, known)
@@ -125,7 +122,7 @@ def _last_of_id(alias: str) -> str:
 
 
 def _like(parsed: ParsedName, known: Mapping[str, ParsedName]) -> Guess:
-    """The names that have nearly the same letters and the same numbers as a name: `zephyr-7b-sft` for
+    """The names with the same numbers and nearly the same letters as `parsed`: `zephyr-7b-sft-full` for
     `zephyr-7b-sft-ful`.
     """
     numbers = re.findall(r"\d+", parsed.letters)
@@ -157,18 +154,18 @@ def misspelt_dataset(found: Diagnostic, label: Label, name: str) -> Diagnostic:
 
 
 def _misspelt_id(name: str, ids: Iterable[str]) -> str | None:
-    """The one of `ids` that a hub id misspells (same owner, same numbers), or None."""
+    """The hub id in `ids` that another id misspells (same owner, same numbers), or None."""
     owner, _, model_name = name[:120].partition("/")
     own = {one.partition("/")[2]: one for one in ids if one.partition("/")[0].lower() == owner.lower()}
     if model_name in own:
-        return own[model_name]  # the owner is spelled in another way: `qwen/Qwen3-4B`
-    same = [one for one in own if letters(one) == letters(model_name)]  # the owner is missing: `Meta-Llama3-8B`
+        return own[model_name]  # only the owner is spelled differently, as in `qwen/Qwen3-4B`
+    same = [one for one in own if letters(one) == letters(model_name)]  # the owner is missing, as in `Meta-Llama3-8B`
     like = same or [one for one in own if _same_words(re.split("[-_]", one), re.split("[-_]", model_name))]
     return own[like[0]] if len(like) == 1 else None
 
 
 def _same_words(one: list[str], other: list[str]) -> bool:
-    """Whether two names have the same words in the same order. Words without digits may be misspelt."""
+    """Whether two names have the same words in the same order. Misspellings of words without digits are ignored."""
     return len(one) == len(other) and all(
         a.lower() == b.lower() or (a.isalpha() and b.isalpha() and letter_likeness(a.lower(), b.lower()) >= TYPO)
         for a, b in zip(one, other, strict=True)
@@ -190,7 +187,7 @@ def dataset(name: str) -> Guess:
     if not more and (like := _like(plain, known)).names:
         return like
     if not more and len(parsed.letters) > 5:
-        # the name is the beginning of a registered name: `tulu-3-sft-mix` for `tulu-3-sft-mixture`
+        # the unknown name may be the beginning of a registered name: `tulu-3-sft-mix` for `tulu-3-sft-mixture`
         more = [one for one in names if known[one].letters.startswith(parsed.letters)]
     return Guess(tuple(sorted(more, key=lambda one: (len(known[one].parts), one))[:MOST]))
 
@@ -218,14 +215,14 @@ def gpu(name: str) -> tuple[Guess, str]:
         return Guess(tuple(found[:MOST]), certain=provider_names.certain(name) is not None), ""
     if provider_names.of_another_maker(name):
         return Guess(()), "the stack runs on NVIDIA GPUs with CUDA, or on CPUs with `hardware cpu`"
-    # two letters may be in the wrong order, as in `h100-80bg`
+    # two letters may be swapped, as in `h100-80bg`
     swapped = [one for one in registry.gpu_names() if sorted(one) == sorted(name.lower())]
     if len(swapped) == 1:
         return Guess((swapped[0],), certain=True), ""
     numbers = re.findall(r"\d{3,}", name)
     like = [one for one in registry.gpu_names() if numbers and numbers[0] in re.findall(r"\d+", one)]
     if like:
-        # prefer GPUs with the same letters: `h100s` stands for an H100, and not for an A100
+        # prefer GPUs whose own name occurs in the unknown name: `h100s` stands for an H100, and not for an A100
         called = [one for one in like if one.partition("-")[0] in name.lower()]
         return Guess(tuple((called or like)[:MOST])), ""
     typos = [one for one in registry.gpu_names() if letter_likeness(letters(name), letters(one)) >= 0.85]
@@ -247,7 +244,7 @@ def gpus_named(name: str) -> Guess:
 
 
 def either(names: Iterable[str]) -> str:
-    """Join names for a sentence, each in backticks: `a`, `b` or `c`."""
+    """Join names for a message, each in backticks: "`a`, `b` or `c`"."""
     *first, last = (f"`{name}`" for name in names)
     return f"{', '.join(first)} or {last}" if first else last
 
@@ -257,7 +254,7 @@ def unknown_gpu(node: Ref, label: Label | None) -> Diagnostic:
     from xpc.compiler.registry.provider_names import rented
 
     cards = rented(node.name)
-    if cards is not None and label is not None:  # a machine of a cloud, such as `p4d.24xlarge`
+    if cards is not None and label is not None:  # the name may be a machine of a cloud, such as `p4d.24xlarge`
         count = re.search(r"(\d+)[ \t]*x[ \t]*$", label.source.text[max(0, node.span.start - 20) : node.span.start])
         nodes = "" if count is None or count[1] == "1" else f", and `nodes {count[1]}` on its own line"
         message = f"`{node.name[:60]}` is a machine, and `hardware` takes its GPUs"
@@ -283,8 +280,8 @@ def unknown_model(node: Ref, label: Label) -> Diagnostic:
 
 
 def _owner(name: str) -> str:
-    """The hub's owner of most registered models that begin with the same word: `Qwen` for `qwen4-8b`. `org` if no
-    registered model does.
+    """The owner on the hub of most registered models that begin with the same word as `name`: `Qwen` for `qwen4-8b`.
+    `org` if there is no such model.
     """
     first = _parsed(name).parts[:1]
     ids = [registry.find_model(one) for one in registry.model_names() if _parsed(one).parts[:1] == first]
@@ -293,8 +290,8 @@ def _owner(name: str) -> str:
 
 
 def copied(id: str) -> str | None:
-    """The registered model that a hub id with another owner repeats: `qwen3-4b` for `unsloth/Qwen3-4B`. None if there
-    is none.
+    """The registered model that a hub id with another owner copies: `qwen3-4b` for `unsloth/Qwen3-4B`. None if there is
+    none.
     """
     parsed = _parsed(id[:120].rpartition("/")[2])
     for alias in registry.model_names():
@@ -336,21 +333,21 @@ def _unknown(code: str, message: str, node: Ref, label: Label, guess: Guess, hub
 
 
 def _swapped(name: str, line: str, local: str) -> str | None:
-    """If a user has exchanged the model and the data, the first line with both in the right order. Otherwise None. They
-    are exchanged if the model is the name of a dataset, or the data is the name of a model.
+    """If a user has swapped the model and the data, the first line with both in the right order. Otherwise None. They
+    are swapped if the model is the name of a dataset, or the data is the name of a model.
     """
     known = registry.find_dataset(name) if local == "folder" else registry.find_model(name)
     if known is None:
         return None
-    # imported here, because only a line whose model and data have changed places needs it
+    # imported here, because it is needed only for a line whose model and data are swapped
     from xpc.compiler.suggest.first_line import sentence_of
 
     return sentence_of(line.partition("#")[0].rstrip())
 
 
 def _data_setting(node: Ref, label: Label) -> Diagnostic | None:
-    """The finding for another tool's name of a setting of `data`, such as `deduplicate`, that stands in the block like
-    a source. None for any other name.
+    """The finding for another tool's name of a `data` setting, such as `deduplicate`, that is written on a line of its
+    own like a data source. None for any other name.
     """
     from xpc.compiler.language.kinds import FLAG
     from xpc.compiler.language.schema import BY_PATH

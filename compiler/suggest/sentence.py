@@ -45,11 +45,11 @@ def method_of(text: str) -> str:
 
 
 def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
-    """The text to write for something that no block can state: the model, the data or the length in the first line, a
-    setting of one data source (`SOURCE(take=1000)`), or the base spec (`extends`).
+    """The text to write for something that does not belong in a block: the model, the data or the length in the first
+    line, a setting of one data source (`SOURCE(take=1000)`), or the base spec (`extends`).
     """
     length = LENGTH.fullmatch((unknown.typed or "").strip('"')) if row is not None else None
-    if length is not None and length[2]:  # a length whose unit is `ba`, for batches: `max_duration = 1000ba`
+    if length is not None and length[2]:  # the unit `ba` of a length means batches, as in `max_duration = 1000ba`
         unit = unit_of(length[2])
         return "for N steps" if unit is None else f"for {length[1]} {unit}"
     if row is not None:
@@ -69,15 +69,17 @@ def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
 
 
 def _first_share(unknown: UnknownName) -> str:
-    """The share of the first source for the weights of all sources: 70 % for `interleave_probs = [0.7, 0.3]`."""
+    """The share of the first data source, if the value lists the weights of all sources: `70%` for `interleave_probs =
+    [0.7, 0.3]`.
+    """
     weights = re.findall(r"\d*\.\d+|\d+", unknown.typed or "")[:100]
     total = sum(map(float, weights))
     return f"{100 * float(weights[0]) / total:.4g}%" if len(weights) > 1 and total > 0 else "50%"
 
 
 def _named(unknown: UnknownName, nothing: str) -> str:
-    """Write the name of a model or dataset as in the first line; the name of a file gets quotes. If there is no name,
-    `nothing` is written.
+    """Write the name of a model or dataset as in the first line, where the name of a file has quotes. If there is no
+    name, the result is `nothing`.
     """
     text = (unknown.typed or "").strip('"')
     if not text or text[:1] in "[{":
@@ -136,11 +138,11 @@ def named_by_value(unknown: UnknownName) -> str | None:
 
 
 def named_outside(unknown: UnknownName, clause: str) -> str | None:
-    """The help if a block `model` names the model itself, as in `model qwen2.5-3b`, or in a key such as
-    `model(name_or_path="org/name")`. None for other unknown names.
+    """The help if a `model` block contains the model's name, as in `model qwen2.5-3b`, or as in
+    `model(name_or_path="org/name")`. None for any other unknown name.
     """
     known = registry.find_model(unknown.name) is not None and unknown.node is None
-    if clause == "model" and known:  # a block that begins with the model's name: `model qwen2.5-0.5b`
+    if clause == "model" and known:  # the block begins with the model's name, as in `model qwen2.5-0.5b`
         return f"write `train {unknown.name} on DATA`: the first line names the model"
     if clause == "model" and unknown.name in MODELS and unknown.typed:
         return f"write `train {_named(unknown, 'MODEL')} on DATA`: the first line names the model"

@@ -42,7 +42,7 @@ def components() -> dict[str, str]:
 
 @cache
 def idle_words() -> frozenset[str]:
-    """Words that say little about the meaning of a name, so that they count little."""
+    """Words that say little about the meaning of a name. They count little when names are compared."""
     return frozenset(read_table(__file__, "synonyms.toml")["idle"])
 
 

@@ -77,9 +77,7 @@ def value_of(row: Setting, unknown: UnknownName) -> str:
 
 
 def intended_value(row: Setting, unknown: UnknownName) -> str | None:
-    """The value that the user wrote, if it is legal for the setting `row`, or its equivalent in xpc's notation. None if
-    there is no equivalent.
-    """
+    """the value may list several trackers, as in `report_to = ["wandb", "tensorboard"]`"""
     from xpc.compiler.suggest.converted_values import converted
 
     node, text = unknown.node, (unknown.typed or "").strip('"')
@@ -96,7 +94,8 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
     found = convert(row, Item(row.path, node, unknown.label))
     if not isinstance(found, InvalidValue):
         return unknown.typed
-    if row.choices and isinstance(node, List):  # several trackers: `report_to = ["wandb", "tensorboard"]`
+    # a number such as 2 may state a choice only together with the name, as in `zero_stage=2`
+    if row.choices and isinstance(node, List):
         names = [choice(row, one.value if isinstance(one, String) else "") for one in node.items]
         one_each = row.kind.name == "choices" and all(names) and len(set(names)) == len(names)
         return f"[{', '.join(filter(None, names))}]" if names and one_each else None
@@ -109,7 +108,7 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
         )  # a number such as 2 may stand for a choice only together with the name, as in `zero_stage=2`
         return alone or choice(row, f"{unknown.name} {text}")
     edits = answer(found).edits
-    # an edit must change only the value, and must not write another setting such as `lora(rank=5)`
+    # use only an edit that changes the value, and not one that writes another setting, such as `lora(rank=5)`
     return edits[0].text if edits and not edits[0].text.startswith(row.name) else None
 
 
@@ -135,7 +134,7 @@ def clause_line(name: str, unknown: UnknownName) -> str:
 
 
 def typed(row: Setting, value: str | None) -> str:
-    """A setting as it can be written anywhere outside of its clause: `gbs=528`, `save(every=100)`."""
+    """A setting with its value, in a form that is legal outside of its clause: `gbs=528`, `save(every=100)`."""
     if row.kind is BLOCK:
         return f"{row.name} {{"
     form = row.name if row.kind is FLAG and value in (None, "true") else f"{row.name}={value or example(row)}"
@@ -160,8 +159,8 @@ def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | N
         return "true" if (unknown.typed or "").lower() in ("false", "no", "off") else "false"
     text = (unknown.typed or "").strip('"').lower()
     if text == "auto" and row.path not in AUTO and unknown.node is not None:
-        return None  # `auto`, as in `flash_attn: auto`, leaves the choice to the library, so no value is suggested
-    # the name implies the value, as in `offload_optimizer_device = cpu`
+        return None  # `auto` leaves the choice to the library, as in `flash_attn: auto`, so no value is suggested
+    # the name implies the value, as `offload_optimizer_device = cpu` implies the optimizer
     device = row.path == "strategy.offload" and text == "cpu"
     if guess.value and (unknown.node is None or not row.choices or device or text in (*YES, "auto")):
         return guess.value
@@ -173,6 +172,6 @@ def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | N
     if unknown.node is None:
         named = next(
             (one for one in row.choices if one in parts(unknown.name)), None
-        )  # `sdpa attention` is `attn=sdpa`
+        )  # the number states a choice only together with the name, as in `deepspeed_zero = 2`
         return None if row.kind is FLAG else named or example(row)
     return intended_value(row, unknown)

@@ -16,7 +16,7 @@ from xpc.grammar.source import Span
 ADVICE = re.compile(r"write `(?P<clause>[a-z]+) (?P<choice>[\w.-]+)`")
 HEAD = re.compile(r"(?P<clause>[a-z]+)[ \t]*(?=[({])")
 FAR = 2000
-"""Only this many characters before a setting are searched for the head of its block."""
+"""Only this many characters before a setting are searched for the first line of its block."""
 
 
 def move_choices(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
@@ -31,7 +31,7 @@ def move_choices(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         opened = _opened(out, found, advice["clause"])
         if gone is None:
             continue
-        if opened is not None:  # another finding rewrites the head of the block: `"optimizer": {`
+        if opened is not None:  # another finding already rewrites the first line of the block, such as `"optimizer": {`
             head = Edit(opened.edits[0].span, f"{advice['clause']} {advice['choice']} {{")
             help = f"write `{head.text}`" if opened.help == f"write `{advice['clause']} {{`" else opened.help
             out[out.index(opened)] = evolve(opened, help=help, edits=(head, *opened.edits[1:]))
@@ -43,7 +43,9 @@ def move_choices(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _setting(found: Diagnostic) -> Span | None:
-    """The place of the setting that a finding is about, with its line or its comma. None if it is unclear."""
+    """The place of the setting that a finding is about, including the rest of its line or its comma. None if the place
+    is unclear.
+    """
     if found.primary is None:
         return None
     text, at = found.primary.source.text, found.primary.span.start
@@ -56,7 +58,9 @@ def _setting(found: Diagnostic) -> Span | None:
 
 
 def _opened(problems: Sequence[Diagnostic], found: Diagnostic, clause: str) -> Diagnostic | None:
-    """The finding that rewrites the first line of the block around the setting. None if there is no such finding."""
+    """The finding that rewrites the first line of the block that contains the setting. None if there is no such
+    finding.
+    """
     assert found.primary is not None
     at, source = found.primary.span.start, found.primary.source
     before = [
@@ -70,8 +74,8 @@ def _opened(problems: Sequence[Diagnostic], found: Diagnostic, clause: str) -> D
 
 
 def _head(found: Diagnostic, clause: str) -> int | None:
-    """The end of the clause's name in the first line of the block around a setting. None if the block is another
-    clause's, or has a choice already.
+    """The end of the clause's name in the first line of the block that contains a setting. None if the block belongs to
+    another clause, or already has a choice.
     """
     assert found.primary is not None
     text, at = found.primary.source.text, found.primary.span.start

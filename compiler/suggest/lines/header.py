@@ -1,5 +1,5 @@
-"""Rewrite the settings of a sentence that are written in words: `train M on D with a learning rate of 2e-5` becomes
-`train M on D with lr=2e-5`. Imported only for a wrong spec.
+"""Rewrite a first line (`train M on D ...`) whose settings are written in words: `train M on D with a learning rate of
+2e-5` becomes `train M on D with lr=2e-5`. Imported only for a wrong spec.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ HEAD = re.compile(r"train[ \t]+(?P<model>[^\s,]+)[ \t]+on[ \t]+"
 DASHES = re.compile(r"(?<!\S)--?(?=[A-Za-z])")
 LONGEST_LINE = 600
 LONGEST = 200
-"""The largest number of characters of a sentence that a help shows."""
+"""The largest number of characters of a first line that a help shows."""
 
 
 def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Replace all findings about a sentence with settings in words by one finding about the sentence."""
+    """Replace all findings about a first line with settings in words by one finding about the complete line."""
     out = list(problems)
     for one in problems:
         if one.primary is None or one.severity != ERROR or one.code[:3] not in ("XP0", "XP1"):
@@ -53,7 +53,7 @@ def _has_a_choice(found: Diagnostic) -> bool:
 
 
 def _says_the_same(inside: Sequence[Diagnostic], source: Source, line: Span, form: str) -> bool:
-    """Whether the edits of the findings make the sentence legal already, and with the same settings as `form`."""
+    """Whether the edits of the findings already make the first line legal, with the same settings as `form`."""
     edits = [
         Edit(Span(e.span.start - line.start, e.span.end - line.start), e.text) for one in inside for e in one.edits
     ]
@@ -77,7 +77,9 @@ def _made(found: Diagnostic, source: Source, span: Span, rewrite: tuple[int, str
 
 
 def _form(line: str) -> tuple[int, str] | None:
-    """Where a sentence goes on after its data, and what to write there. None if a part of it is not understood."""
+    """Rewrite the part of a first line after its data. Returns a pair: where this part begins, and the text to write
+    there. None if some words are not understood.
+    """
     text, _, comment = line.partition(" #")
     text = re.sub(r"[ \t]\(([^()]*)\)$", r" \1", text.rstrip(" \t.;,"))  # `(2 epochs)`
     head = HEAD.fullmatch(text)

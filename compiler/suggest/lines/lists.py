@@ -16,7 +16,7 @@ from xpc.grammar.record import evolve
 from xpc.grammar.source import Span
 
 SPACE = "[ \\t]{0,40}"
-"""Spaces; their number is limited, because a hostile line has thousands."""
+"""A pattern for spaces. Their number is limited, because a line of a hostile file may have thousands."""
 SOURCES = re.compile(
     rf"^{SPACE}data[ \t]{SPACE}(?P<name>[A-Za-z][\w-]*){SPACE}(?:[=:]{SPACE})?\[(?P<items>[^\[\]\n]*)\]{SPACE}$",
     re.MULTILINE,
@@ -28,7 +28,7 @@ VALUES = re.compile(
     rf"\"?values\"?{SPACE}[:=]{SPACE}(?P<list>\[[^\[\]\n]*\])(?:[ \t\n]{{0,40}}\}})?{SPACE},?{SPACE}$",
     re.MULTILINE,
 )
-"""A pattern for the values of a sweep as W&B writes them."""
+"""A pattern for the values of a sweep in W&B's notation: `lr: { values: [1e-5, 2e-5] }`."""
 SWITCHES = re.compile(rf"^{SPACE}(?P<name>[a-z]+){SPACE}[=:]?{SPACE}\[(?P<items>[\w, ]+)\]{SPACE}$", re.MULTILINE)
 """A pattern for the switches of a clause as a list: `memory = [liger, checkpointing]`."""
 WEIGHTS = re.compile(
@@ -46,7 +46,7 @@ MESSAGES = {
 
 
 def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Replace all findings about such a list by one finding with an edit."""
+    """Replace all findings about a list that one of these patterns matches by one finding with an edit."""
     out = list(problems)
     sources = {one.primary.source.name: one.primary.source for one in problems if one.primary is not None}
     for source in sources.values():
@@ -69,7 +69,7 @@ def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _form(match: re.Match[str]) -> str:
-    """The text to write for a list. "" if it is unclear."""
+    """The text to write for a list. "" if the text is unclear."""
     if match.re is SOURCES or match.re is SWITCHES:
         items = [one.strip() for one in match["items"].split(",") if one.strip()]
         rows = [BY_PATH.get(f"{match['name']}.{one}") for one in items]
@@ -88,7 +88,9 @@ def _form(match: re.Match[str]) -> str:
 
 
 def axis_in_words(typed: str) -> list[str]:
-    """The line of a sweep whose setting has a name of several words: `learning rate = [1e-5]`. Empty for others."""
+    """The line of a sweep for a list whose setting is named in several words: `lr = [1e-5]` for `learning rate =
+    [1e-5]`. Empty for any other line.
+    """
     name, sign, values = typed.partition("=")
     known = meaning("_".join(name.split()), exact=True) if sign and len(name.split()) > 1 and "{" not in name else None
     row = None if known is None or known.value else BY_PATH.get(known.path)

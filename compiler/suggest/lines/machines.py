@@ -1,4 +1,6 @@
-"""Rewrite lines about several machines, such as `hardware 2 nodes x 8 h100-80gb`, and lines without a GPU's name."""
+"""Rewrite lines about the hardware: lines about several machines, such as `hardware 2 nodes x 8 h100-80gb`, and lines
+without the name of a GPU.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
 ALONE = ("hardware", "nodes", "launch", "extra", "data", "sweep", "method")
-"""Clauses whose lines are not read as words."""
+"""Clauses whose lines are never read as settings in words."""
 MOST = 60
 """The largest number of lines that are rewritten."""
 LONGEST_LINE = 400
@@ -66,14 +66,16 @@ AROUND = (("`", "`"), ("<", ">"), ("{", "}"), ("(", ")"), ("**", "**"), ("__", "
 
 @record
 class Pair:
-    """A setting of another notation: its name, and its value in xpc's notation (None without a value)."""
+    """A setting in another notation: its name, and its value in xpc's notation (None if it has no value)."""
 
     name: str
     value: str | None
 
 
 def rewrite_marked(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Replace all findings about a line with such marks by one finding about the settings in the line."""
+    """Replace all findings about a line with marks of another notation, such as `- **Learning rate**: 2e-5`, by one
+    finding about the settings in the line.
+    """
     out = list(problems)
     for source, start, end in _lines(problems):
         inside = findings_in(out, source, start, end)
@@ -86,8 +88,8 @@ def rewrite_marked(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
-    """The source and the bounds of each line, outside of the sentence, that has an error about syntax or names. A
-    setting that is written twice (XP103) has none.
+    """Each line after the first line of the spec that has an error about syntax or names, except an error about a
+    setting that is written twice (XP103). Yields the source, and the positions where the line begins and ends.
     """
     seen: set[tuple[str, int]] = set()
     for one in problems:
@@ -108,7 +110,9 @@ def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
 
 
 def settled(inside: Sequence[Diagnostic], source: Source, start: int, end: int) -> bool:
-    """Whether the edits of the findings about a line make it legal already, or belong to a block of several lines."""
+    """Whether the edits of the findings about a line already make the line legal, or belong to a block of several
+    lines.
+    """
     edits = [edit for one in inside for edit in one.edits]
     if any(edit.span.start < start or edit.span.end > end for edit in edits):
         return True
@@ -172,7 +176,7 @@ def _advised(found: Diagnostic, source: Source, span: Span, rewrites: Sequence[R
 
 
 def _comment(text: str) -> str:
-    """The comment or remark at the end of a line, as a comment of xpc: `  # ours` for `// ours`. "" without one."""
+    """The comment or remark at the end of a line, as a comment of xpc: ` # ours` for `// ours`. "" if there is none."""
     note = NOTE.search(text) if text.count('"') % 2 == 0 else None
     words = "" if note is None else re.sub(r"^[ \t]*(?:#|//|--|/\*|\()[ \t]*|[ \t]*(?:\*/|\))$", "", note[0])
     return f" # {words}" if words else ""
@@ -207,7 +211,7 @@ def _in_words(found: Diagnostic, source: Source, text: str, span: Span) -> Diagn
         return None
     legal = re.match(r"(\w+)[ \t]*=", plain)
     if legal is not None and legal[1] in outer_names():
-        return None  # `gbs = 64 sequences` has a finding of its own
+        return None  # another finding reports `gbs = 64 sequences`
     read = phrases(plain, False, method_of(source.text))
     if read is None:
         return None
@@ -219,10 +223,12 @@ def _in_words(found: Diagnostic, source: Source, text: str, span: Span) -> Diagn
 
 
 def marked(line: str) -> list[Pair] | None:
-    """The settings of a line with marks of other notations. None for a line without marks, and if it is unclear."""
+    """The settings of a line with marks of other notations. None for a line without such marks, and for a line that is
+    unclear.
+    """
     text = line.strip()
     if line[:1] in " \t" and line.lstrip()[:2] == "- ":
-        return None  # an item of a list of YAML
+        return None  # the line is an item of a YAML list
     nested = PARAMS.sub(r"\1", text)
     mapping = MAPPING.fullmatch(nested.rstrip(", ")) if nested != text else None
     if mapping is not None:
@@ -266,7 +272,7 @@ def _unwrapped(line: str) -> list[Pair] | None:
 
 
 def _several(text: str) -> list[Pair] | None:
-    """Several settings on a line: `lr=1e-5 gbs=64`, `lr = 1e-5 and gbs = 64`. None for other lines."""
+    """Several settings on one line: `lr=1e-5 gbs=64`, or `lr = 1e-5 and gbs = 64`. None for any other line."""
     out, at = [], 0
     while at < len(text):
         found = SIGNED.match(text, at)
@@ -289,18 +295,19 @@ def _members(inside: str) -> list[Pair] | None:
 
 
 def _bare(name: str) -> str:
-    """A name in one word: `learning_rate` for `Learning rate`."""
+    """Join the words of a name by `_`: `Learning rate` becomes `learning_rate`."""
     words = re.sub(r"[`*\"']", "", name).strip().replace("-", "_").split()
     return "_".join(words) if len(words) == 1 else "_".join(words).lower()
 
 
 def _value(typed: str) -> str:
-    """A value in xpc's notation, without the brackets and quotes of other notations."""
+    """Write a value in xpc's notation, without the brackets and quotes of other notations."""
     text = typed.strip().rstrip(",;").strip()
     if text.startswith("{") and ":" in text:
         return text  # a mapping
     for one, other in AROUND:
-        if text.startswith(one) and text.endswith(other) and len(text) > 2 and text[1] != "|":  # `<|im_end|>`
+        # keep the signs of a token such as `<|im_end|>`
+        if text.startswith(one) and text.endswith(other) and len(text) > 2 and text[1] != "|":
             text = text[len(one) : -len(other)].strip()
             text = f"[{text}]" if one in "({" and "," in text else text
     known = text.strip(QUOTES)

@@ -42,9 +42,9 @@ COUNTS = ("step", "token", "row", "sample", "example", "sequence", "checkpoint",
 REFUSED = frozenset(path.rpartition(".")[2] for path in NEVER_LEGAL)
 """Choices that are in the language only so that a rule can refuse them."""
 NO_NAMES = frozenset((*schema.bare_choices(), *REFUSED)) - {*schema.CLAUSES, *schema.outer_names()} | {"hardware"}
-"""Words without a value after them: choices, and machines, which have forms of their own."""
+"""Words that have no value after them: choices such as `cosine`, and GPUs, which other functions read."""
 WORDS = ("name", "text", "path", "repository", "model", "names", "targets")
-"""The kinds of settings that take any word."""
+"""The kinds of settings whose value can be any word."""
 AMONG = ("use", "Use", "the", "a", "an", "first", "about", "around", "exactly", "only", "just")
 """Words between a name and its value that mean nothing: `warmup over the first 100 steps`."""
 BETWEEN = (
@@ -75,7 +75,7 @@ REGULAR = {
 
 @record
 class Phrases:
-    """The settings of a text: how to write each, and the length of the run if the text states it."""
+    """The settings that a text states: the text to write for each, and the length of the run if the text states it."""
 
     forms: tuple[str, ...]
     length: str = ""
@@ -90,7 +90,7 @@ class Reader:
     method: str
     at: int = 0
     clause: str = ""
-    """The clause of the last setting."""
+    """The clause of the setting that was read last."""
 
     def word(self, ahead: int = 0) -> str:
         """The word `ahead` places after the current one; "" after the end."""
@@ -103,7 +103,7 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
     """
     text = TUPLE.sub(r"[\1]", text)
     words = TOKENS.findall(text)
-    # brackets and signs that no pattern matches are not words
+    # brackets and signs that no pattern matches are not words, so the text is not understood
     if len(words) > MOST or re.sub(r"\s", "", "".join(words)) != re.sub(r"\s", "", text):
         return None
     reader, forms, length = Reader(words, header, method), list[str](), ""
@@ -127,12 +127,12 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
 
 
 def _is_implied(form: str, forms: Sequence[str]) -> bool:
-    """Whether a clause without settings is also written with some: `lora` next to `lora(rank=8)`."""
+    """Whether a clause is written twice, once without settings: `lora` next to `lora(rank=8)`."""
     return any(one.startswith(f"{form}(") for one in forms)
 
 
 def _length(reader: Reader) -> str:
-    """The length of the run: `for 3 epochs`, `for at most 500 steps`, `epochs: 3`."""
+    """Read the length of the run: `for 3 epochs`, `for at most 500 steps`, `epochs: 3`."""
     after = int(reader.word() in ("for", "during"))
     limit = next((one for one in LIMITS if tuple(map(reader.word, range(after, after + len(one)))) == one), ())
     after += len(limit)
@@ -155,7 +155,9 @@ def _length(reader: Reader) -> str:
 
 
 def _regularly(reader: Reader) -> str:
-    """A regular event, or the number of checkpoints: `save a checkpoint every 100 steps`, `keep the last 3`."""
+    """Read how often something happens, or how many checkpoints are kept: `save a checkpoint every 100 steps`, `keep
+    the last 3`.
+    """
     clause = REGULAR.get(reader.word().lower(), "")
     after = 1 + (reader.word(1) in (":", "="))
     while clause and reader.word(after) in BETWEEN:
@@ -180,7 +182,7 @@ def _regularly(reader: Reader) -> str:
 
 
 def _to_the_hub(reader: Reader) -> str:
-    """An upload: `push it to me/model`, `push to the hub`."""
+    """Read where the model is uploaded: `push it to me/model`, `push to the hub`."""
     if reader.word() not in ("push", "upload", "publish"):
         return ""
     after = 1
@@ -202,7 +204,7 @@ def _is_name(name: str) -> bool:
 
 
 def _value(reader: Reader, ahead: int) -> tuple[str, int]:
-    """The value at a position, and the number of its words."""
+    """Read the value at a position. Returns the value, and how many words it has."""
     word = reader.word(ahead)
     typed = str(COUNTED.get(word.lower(), word))
     if not VALUE.fullmatch(typed):
@@ -219,7 +221,7 @@ def _value(reader: Reader, ahead: int) -> tuple[str, int]:
 
 
 def _named(reader: Reader) -> str:
-    """A name and its value: `learning rate of 2e-5`, `lr = 2e-5`."""
+    """Read a name and its value: `learning rate of 2e-5`, `lr = 2e-5`."""
     for count in range(LONGEST_NAME, 0, -1):
         named = [reader.word(ahead).rstrip(".") for ahead in range(count)]
         name = "_".join(named)
@@ -227,9 +229,9 @@ def _named(reader: Reader) -> str:
             continue
         known = meaning(name, exact=True)
         if any(one in NO_NAMES and _is_name("_".join(named[at + 1 :])) for at, one in enumerate(named[:-1])):
-            continue  # `adamw lr 1e-5` is a choice and a setting, and not `adamw_lr`
+            continue  # `adamw lr 1e-5` is the choice `adamw` and the setting `lr`, and not `adamw_lr`
         if known is not None and known.value:
-            continue  # the name states the value itself: `linear warmup`
+            continue  # the name already states the value, as in `linear warmup`
         ahead = count
         while reader.word(ahead) in EQUALS or (
             reader.word(ahead) in ("set", "equal") and reader.word(ahead + 1) in EQUALS
@@ -240,14 +242,15 @@ def _named(reader: Reader) -> str:
         value, length = _value(reader, ahead)
         if not length or (value in ("and", "with") and ahead == count):
             continue
-        # `lora dropout 0.1`: without a sign, only a number is surely the value
+        # without a sign such as `=`, only a number is certainly the value, as in `lora dropout 0.1`
         plain = ahead == count and not re.match(r"[\d.\"\[]|true$|false$", value)
         if plain and not _takes(name, value):
             continue
         named_after = reader.word(ahead + length) in ("in", "for") and reader.word(ahead + length + 1)
         clause = named_after or reader.clause
         if f"{clause}.{name}" in schema.BY_PATH and name not in schema.outer_names():
-            typed = f"{clause}({name}={value})"  # `lora of rank 16`, `dropout 0.1 in lora`
+            # the clause is named before or after, as in `lora of rank 16` and `dropout 0.1 in lora`
+            typed = f"{clause}({name}={value})"
         else:
             typed, named_after = f"{name}={value}", ""
         form = rewritten(typed, reader.header, reader.method).form
@@ -258,7 +261,7 @@ def _named(reader: Reader) -> str:
 
 
 def _takes(name: str, value: str) -> bool:
-    """Whether the setting of a name has a choice of this name, or takes any word."""
+    """Whether the setting `name` has a choice `value`, or accepts any word."""
     known = meaning(name, exact=True)
     row = None if known is None else schema.BY_PATH.get(known.path)
     word = row is not None and row.kind.name in WORDS and value not in EMPTY and not _is_name(value)
@@ -266,11 +269,12 @@ def _takes(name: str, value: str) -> bool:
 
 
 def _after_its_value(reader: Reader) -> str:
-    """A number and the name after it: `16 lora rank`, `2e-5 learning rate`."""
+    """Read a number and the name after it: `16 lora rank`, `2e-5 learning rate`."""
     value = str(COUNTED.get(reader.word(), reader.word()))
     if not re.fullmatch(r"\d[\d_.]*(?:e-?\d+)?(?:%|Ki|[kM])?", value):
         return ""
-    if reader.word(1) in ("token", "tokens") and reader.word(2) in LENGTHS:  # `4096 token context`
+    # the unit stands before the name, as in `4096 token context`
+    if reader.word(1) in ("token", "tokens") and reader.word(2) in LENGTHS:
         reader.at += 2
         while reader.word() in LENGTHS:
             reader.at += 1
@@ -289,7 +293,7 @@ def _after_its_value(reader: Reader) -> str:
 
 
 def _alone(reader: Reader) -> str:
-    """A choice or a switch: `gradient checkpointing`, `cosine schedule`, `zero2`, `lora(rank=8)`."""
+    """Read a choice or a switch: `gradient checkpointing`, `cosine schedule`, `zero2`, `lora(rank=8)`."""
     if re.fullmatch("4-?bits?", reader.word()) and reader.word(1) == "qlora":
         reader.at += 1
     if re.fullmatch("8-?bits?", reader.word()) and reader.word(1) in ("optimizer", "adam", "adamw"):
@@ -310,7 +314,7 @@ def _alone(reader: Reader) -> str:
         switch = row is not None and known is not None and (row.kind.name == "flag" or known.value or row.bare)
         noun = count > 1 and named[-1] in ("schedule", "scheduler", "optimizer", "precision", "attention", "method")
         if count > 1 and re.match(r"\d", reader.word(count)):
-            continue  # `constant learning rate 1e-5`
+            continue  # the word belongs to the next name, as in `constant learning rate 1e-5`
         if not (legal or switch or noun) or advice(name, "") is not None:
             continue
         name = row.name if name in REFUSED and row is not None else name
@@ -322,4 +326,4 @@ def _alone(reader: Reader) -> str:
 
 
 STEPS = (_regularly, _to_the_hub, _named, _after_its_value, _alone)
-"""What may stand in a text, in the order in which it is tried."""
+"""The functions that read one part of a text, in the order in which they are tried."""

@@ -53,7 +53,7 @@ def rewritten_in(before: str, typed: str) -> Rewritten:
     after = "\n" + "}\n" * before.count("{\n")
     text, first = _apply_advice(before + typed + after, len(before), len(after))
     if text is None and first == TWICE and (plain := _without_method(before)) != before:
-        return rewritten_in(plain, typed)  # the text names the method itself
+        return rewritten_in(plain, typed)  # the text itself names the method
     if text is None:
         return Rewritten(None, first)
     form = text[len(before) : len(text) - len(after)]
@@ -103,11 +103,11 @@ def findings_of(text: str) -> list[Diagnostic]:
 
 
 def findings_in(problems: Sequence[Diagnostic], source: Source, start: int, end: int) -> list[Diagnostic]:
-    """The findings whose place begins in a part of a source."""
+    """The findings whose place begins between two positions of a source."""
     places = ((one, one.primary) for one in problems)
     return [one for one, at in places if at is not None and at.source is source and start <= at.span.start <= end]
 
 
 def replaced(problems: Sequence[Diagnostic], old: Sequence[Diagnostic], new: Diagnostic) -> list[Diagnostic]:
-    """The findings with `new` in the place of the first of `old`, and without the others of `old`."""
+    """Replace the first finding of `old` in `problems` by `new`, and remove the other findings of `old`."""
     return [new if one is old[0] else one for one in problems if one is old[0] or one not in old]

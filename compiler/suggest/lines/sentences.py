@@ -1,5 +1,5 @@
-"""Rewrite a sentence that names GPUs, goes over several lines, or is written as a person speaks: `please train M on D,
-3 epochs, on 4 h100s`. Imported only for a wrong spec.
+"""Rewrite a first line (`train M on D ...`) that names GPUs, is divided into several lines, or is phrased as in speech:
+`please train M on D, 3 epochs, on 4 h100s`. Imported only for a wrong spec.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
 LONGEST = 160
-"""The largest number of characters of a sentence that a help shows."""
+"""The largest number of characters of a first line that a help shows."""
 VERBS = (["run"], ["do"], ["start"], ["launch"], ["sft"])
-"""The first words of a line that is probably a sentence without `train`."""
+"""The first words of a line that is probably a first line without the word `train`."""
 LONGEST_LINE = 1000
-"""Longer lines are not sentences."""
+"""Longer lines are not rewritten."""
 NUMBERS = "|".join(COUNTED)
 CARDS = re.compile(
     rf"[ \t]+(?P<word>on|using|with|across|over)[ \t]+(?:a[ \t]+)?"
     rf"(?:(?P<count>\d+|{NUMBERS})(?:[ \t]+|(?=x))(?:x[ \t]*)?)?"
     r"(?P<gpu>[A-Za-z][\w.-]*)(?:[ \t]+gpus?)?(?=[ \t]*(?:$|#)|[ \t]+(?:with|for)\b)"
 )
-"""A pattern for GPUs in a sentence: `on 4 h100s`, `using 8xa100-80gb`."""
+"""A pattern for GPUs in a first line: `on 4 h100s`, `using 8xa100-80gb`."""
 SPOKEN = re.compile(r"[ \t]*(?P<before>(?:(?!train\b)[A-Za-z',]+[ \t]+){1,6})(?=train[ \t])")
 PAIR = re.compile(r"[ \t]+(?:--?)?(?P<name>[A-Za-z][\w.-]*)[ \t]*[= \t:][ \t]*(?P<value>\"[^\"\n]*\"|[^\s=\"]+)")
 GOES_ON = re.compile(r"[ \t]*(?:on|for|with)\b")
@@ -41,10 +41,10 @@ EVERY = re.compile(
     r"(?:(?P<count>\d+%?)(?:[ \t]+(?P<unit>steps?|epochs?))?|(?P<once>epoch))(?![\w.=])"
 )
 CLAUSES = {"e": "eval", "v": "eval", "s": "save", "c": "save", "l": "track", "t": "track"}
-"""The clauses of words for regular events, by the first letter of the word."""
+"""The clauses of events that happen regularly (evaluate, save, log), by the first letter of the event's word."""
 SENTENCE = re.compile(r"^[ \t]*train\b(?!:)", re.MULTILINE)
 WHOLE = 5
-"""The number of lines of YAML or JSON from which a file counts as a configuration of another tool."""
+"""A file with at least this many lines of YAML or JSON counts as a configuration of another tool."""
 IMPORT = "`xpc import` translates whole files of axolotl, LLaMA-Factory, torchtune and TRL"
 PARTS = (
     re.compile(r"write `train (?P<named>\S+) on DATA`"),
@@ -56,7 +56,9 @@ PARTS = (
 
 @record
 class Rewrite:
-    """A wrong sentence, rewritten: the message, the help, and the edits; without edits, the help only advises."""
+    """A wrong first line, rewritten: the message, the help, and the edits. Without edits, the help only explains what
+    to write.
+    """
 
     message: str
     help: str
@@ -64,7 +66,7 @@ class Rewrite:
 
 
 def rewrite_sentences(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Replace all findings about a sentence that these forms recognize by one finding about the sentence."""
+    """Replace all findings about a first line that one of these forms recognizes by one finding about the line."""
     out = list(problems)
     for source, start, end in _lines(problems):
         rewrite = next((found for form in FORMS if (found := form(source, start, end)) is not None), None)
@@ -86,7 +88,9 @@ def _is_in(one: Diagnostic, source: Source, start: int, end: int) -> bool:
 
 
 def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
-    """The lines with `train` that findings are about: the source, and the first and last position of each."""
+    """The lines with `train` that the findings are about. Yields the source, and the first and last position of each
+    line.
+    """
     seen: set[tuple[str, int]] = set()
     for one in problems:
         if one.primary is None or one.code[:3] not in ("XP0", "XP1") or len(seen) > 3:
@@ -110,16 +114,16 @@ def _shown(form: str) -> str:
 
 
 def _after_data(line: str) -> int:
-    """Where a sentence goes on after its first `on`; its end if it has none."""
+    """The position after the data of a first line, where its first `on` ends; the end of the line if it has no `on`."""
     return min(len(line), (line + " on ").find(" on ") + 4)
 
 
 def _cards(source: Source, start: int, end: int) -> Rewrite | None:
-    """GPUs in the sentence: `train M on D with lora on 4 h100s`."""
+    """Rewrite GPUs in the first line: `train M on D with lora on 4 h100s`."""
     line = source.text[start:end]
     for found in CARDS.finditer(line, _after_data(line)):
         guess = gpus_named(found["gpu"])
-        # `with 8 h100` has a help of its own: the count and the GPU may stand after `with`
+        # another finding reports `with 8 h100`, because a count and a GPU may follow `with`
         if not guess.names or (found["count"] and found["word"] == "with"):
             continue
         count = str(COUNTED.get(found["count"] or "", found["count"] or "N"))
@@ -136,7 +140,7 @@ def _cards(source: Source, start: int, end: int) -> Rewrite | None:
 ANY = re.compile(
     r"[ \t]+(?:on|using)[ \t]+(?:(?:a|the|one|my)[ \t]+)?(?P<device>cpu|gpus?)(?=[ \t]*(?:$|#)|[ \t]+(?:with|for)\b)"
 )
-"""A pattern for the device of a run in a sentence: `on cpu`, `on a gpu`."""
+"""A pattern for the device of a run in a first line: `on cpu`, `on a gpu`."""
 AT_MOST = re.compile(
     r"[ \t]+(?:with[ \t]+)?(?:max(?:imum)?|at most)[ \t]+(?P<length>\d+[ \t]+(?:steps|epochs))(?=[ \t]|$)"
 )
@@ -145,7 +149,7 @@ SWITCHED_ON = re.compile(r"[ \t]+(?:turned[ \t]+|switched[ \t]+)?on[ \t]*$")
 
 
 def _device(source: Source, start: int, end: int) -> Rewrite | None:
-    """The device of the run in the sentence: `train M on D on cpu`."""
+    """Rewrite the device of the run in the first line: `train M on D on cpu`."""
     line = source.text[start:end]
     found = ANY.search(line, _after_data(line))
     if found is None:
@@ -158,7 +162,7 @@ def _device(source: Source, start: int, end: int) -> Rewrite | None:
 
 
 def _limited(source: Source, start: int, end: int) -> Rewrite | None:
-    """The length as a limit (`with max 500 steps`), and a choice that is `on` (`with liger on`)."""
+    """Rewrite a length that is a limit (`with max 500 steps`), and a choice followed by `on` (`with liger on`)."""
     line = source.text[start:end].partition("#")[0].rstrip()
     most = AT_MOST.search(line)
     head, _, options = line.partition(" with ")
@@ -180,7 +184,7 @@ def _limited(source: Source, start: int, end: int) -> Rewrite | None:
 
 
 def _second_dataset(source: Source, start: int, end: int) -> Rewrite | None:
-    """A second dataset after the first: `train M on D E`."""
+    """Report a second dataset after the first: `train M on D E`."""
     found = re.compile(r"[ \t]*train[ \t]+\S+[ \t]+on[ \t]+(\S+)[ \t]+([\w./-]+)").match(source.text, start, end)
     if found is None or registry.find_dataset(found[1]) is None or registry.find_dataset(found[2]) is None:
         return None
@@ -190,7 +194,7 @@ def _second_dataset(source: Source, start: int, end: int) -> Rewrite | None:
 
 
 def _spoken(source: Source, start: int, end: int) -> Rewrite | None:
-    """Words before `train`: `please train M on D`."""
+    """Drop words before `train`: `please train M on D`."""
     found = SPOKEN.match(source.text, start, end)
     if found is None or not _is_legal(source.text[found.end() : end]):
         return None
@@ -200,7 +204,7 @@ def _spoken(source: Source, start: int, end: int) -> Rewrite | None:
 
 
 def _values(source: Source, start: int, end: int) -> Rewrite | None:
-    """Names with values instead of the words of the sentence: `train --model M --dataset D`, `train model=M data=D`."""
+    """Rewrite names with values instead of words: `train --model M --dataset D`, `train model=M data=D`."""
     text, at = source.text, start + len("train")
     if not text.startswith("train", start):
         return None
@@ -233,7 +237,7 @@ def _is_name(value: str) -> bool:
 
 
 def _over_lines(source: Source, start: int, end: int) -> Rewrite | None:
-    """A sentence over several lines: `train M`, below it `on D`, and below it `for 3 epochs`."""
+    """Join a first line that is divided into several lines: `train M`, below it `on D`, and below it `for 3 epochs`."""
     text = source.text
     edits: list[Edit] = []
     form, last = text[start:end].rstrip(), end
@@ -250,7 +254,7 @@ def _over_lines(source: Source, start: int, end: int) -> Rewrite | None:
 
 
 def _without_with(source: Source, start: int, end: int) -> Rewrite | None:
-    """Settings after a comma: `train M on D, 3 epochs, lr 2e-5`."""
+    """Rewrite settings after a comma: `train M on D, 3 epochs, lr 2e-5`."""
     line = source.text[start:end].partition("#")[0].rstrip()
     head, comma, rest = line.partition(",")
     pieces = [one.strip() for one in re.split(r",|\band\b", rest)]
@@ -268,7 +272,7 @@ def _without_with(source: Source, start: int, end: int) -> Rewrite | None:
 
 
 def _regularly(source: Source, start: int, end: int) -> Rewrite | None:
-    """Regular events in words: `with eval every 100 steps` is `with eval(every=100)`."""
+    """Rewrite regular events in words: `with eval every 100 steps` becomes `with eval(every=100)`."""
     found = EVERY.search(source.text, start, end)
     if found is None or " with " not in source.text[start : found.start()]:
         return None
@@ -281,7 +285,7 @@ def _regularly(source: Source, start: int, end: int) -> Rewrite | None:
 
 
 def _with_verb(source: Source, start: int, end: int) -> Rewrite | None:
-    """A sentence that begins with other words than `train`: `run sft of M on D`."""
+    """Rewrite a first line that begins with other words than `train`: `run sft of M on D`."""
     line = source.text[start:end].partition("#")[0].rstrip()
     form = sentence_of(line) if line.split()[:1] in VERBS else None
     if form is None or not _is_legal(form):
@@ -321,7 +325,7 @@ def of_one_sentence(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _importable(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Mention `xpc import` in the first finding about a file that is a configuration of another tool as a whole."""
+    """Mention `xpc import` in the first finding about a file that is, as a whole, a configuration of another tool."""
     out = list(problems)
     for at, first in enumerate(out):
         source = first.primary.source if first.primary is not None else None
@@ -335,6 +339,6 @@ def _importable(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _part(found: Diagnostic, pattern: re.Pattern[str]) -> str:
-    """What a help names for a part of the first line: the model `qwen2.5-3b`. "" for any other help."""
+    """The part of the first line that a help names, such as the model `qwen2.5-3b`. "" for any other help."""
     part = pattern.match(found.help or "") if found.code in ("XP014", "XP101", "XP102", "XP104") else None
     return "" if part is None or part["named"] in ("MODEL", "DATA") else part["named"]

@@ -1,7 +1,1 @@
-"""Suggest what to write instead of an unknown name in a spec. Imported only for a spec with such a name.
-
-`entry.py` is called first. A name in a clause goes through the steps of `inside.py`, any other through those of
-`outside.py`. A name for which these steps return no suggestion goes to `search.py`. `search.py` asks `guess.py` for the
-most likely setting, and `setting.py` for the text that suggests this setting. Each file lists its steps. They are
-tried one after another until one returns a suggestion.
-"""
+"""the name contains the choice: `sdpa attention` becomes `attn=sdpa`"""

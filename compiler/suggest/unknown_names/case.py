@@ -53,13 +53,15 @@ class Case:
         return f"`{self.name[:60]}` is not a setting of " + (f"`{self.clause}`" if self.clause else "the language")
 
     def says(self, help: str, text: str = "", code: str = "XP101") -> Suggestion:
-        """A suggestion that only explains (`help`), without an edit."""
+        """Make a suggestion that only explains (`help`), without an edit."""
         return Suggestion(code, self.message, text, help)
 
     def suggests(
         self, form: str, edit: str | None = None, inside: bool = False, replaces_value: bool = True
     ) -> Suggestion:
-        """Suggest to write the text `form`. An editor can insert it if it is legal at the place of the unknown name."""
+        """Suggest to write the text `form`. The suggestion has an edit if the text is legal at the place of the unknown
+        name.
+        """
         outside = f" outside of `{self.clause}`" if self.clause and not inside else ""
         edit = None if edit is None or outside else form
         text, help = f"did you mean `{form}`?", f"write `{form}`{outside}"

@@ -51,8 +51,8 @@ def _of_the_same_name(name: str, clause: str, guess: Meaning | None) -> Meaning 
 
 
 def _twin_in_the_clause(name: str, clause: str, guess: Meaning | None) -> Meaning | None:
-    """Prefer a setting of the clause to a setting of the same name in another clause: `per_device` in `eval` is the
-    `micro` of `eval`, and not that of `batch`. A name that begins with the other clause's name keeps its meaning.
+    """Prefer a setting of the clause to a setting of the same name in another clause: `per_device` in `eval` means
+    `eval.micro`, and not `batch.micro`. A name that begins with the other clause's name keeps its meaning.
     """
     if guess is None or is_in(guess.path, clause):
         return guess

@@ -60,7 +60,7 @@ def inside(unknown: UnknownName) -> Suggestion:
 
 @record
 class Inside(Case):
-    """An unknown name in a clause, with the settings that it may stand for in this clause and in others."""
+    """An unknown name in a clause, and the settings that it may stand for, in this clause and in others."""
 
     @property
     def block(self) -> str:
@@ -69,8 +69,8 @@ class Inside(Case):
 
     @cached_property
     def joined(self) -> Meaning | None:
-        """The setting that is meant if the clause's name is put before the unknown name. For example, `limit` in `save`
-        means `save_limit`, and not the `limit` of a data source.
+        """The setting that is found if the clause's name is put before the unknown name. For example, `limit` in `save`
+        becomes `save_limit`, and so it does not mean the `limit` of a data source.
         """
         return meaning(f"{self.block} {self.name}", exact=True)
 
@@ -96,8 +96,9 @@ def _only_lists(case: Inside, found: Suggestion) -> bool:
 
 
 def _by_its_words(case: Inside, found: Suggestion) -> Suggestion | None:
-    """The setting of the clause that the name describes: `taints` in `launch k8s` is `tolerations`. An answer about
-    another clause (`found`) is replaced only if all words of the name are names of the setting.
+    """Suggest the setting of the clause that the name describes: `tolerations` for `taints` in `launch k8s`. This
+    suggestion replaces the answer `found` about another clause only if all words of the name occur in names of the
+    setting.
     """
     by_words = described(case.unknown, case.clause)
     if by_words is None or not (by_words.named or _only_lists(case, found)):
@@ -136,7 +137,7 @@ def _with_capital_letters(case: Inside) -> Suggestion | None:
 
 
 def _switch_of_the_block(case: Inside) -> Suggestion | None:
-    """Handle a switch of the block itself: `enabled = true` in `fp16 { ... }`."""
+    """Handle a switch that turns its block on or off: `enabled = true` in `fp16 { ... }`."""
     if case.name.lower() not in ("enabled", "enable") or meaning(f"{case.block} {case.name}", exact=True) is not None:
         return None
     off = case.typed.strip('"').lower() in NO
@@ -148,7 +149,7 @@ def _switch_of_the_block(case: Inside) -> Suggestion | None:
 def _choice_of_the_clause(case: Inside) -> Suggestion | None:
     """Handle the clause's choice as a setting: `name = adamw` in `optimizer` is `optimizer adamw`."""
     if case.joined is not None and is_in(case.joined.path, case.clause) and case.joined.likeness == 1.0:
-        return None  # `shape = linear` in `schedule wsd` is `decay_type`
+        return None  # `shape = linear` in `schedule wsd` means `decay_type`, and not the schedule `linear`
     chosen = head_choice(case.clause, case.name, case.node, case.unknown.typed)
     return None if chosen is None else case.says(f"write `{case.clause} {chosen}`", code="XP102")
 
@@ -187,7 +188,7 @@ def _with_word_before(case: Inside, word: str, is_head: bool) -> Suggestion | No
         return case.says(advised)
     guess, plain = meaning(joined, exact=True), meaning(case.name, case.clause, exact=True)
     if is_head and plain and is_in(plain.path, case.clause) and guess and guess.likeness < 1.0:
-        return None  # `learning_rate` in `optimizer adamw` stands for `lr`, and not for `adamw_lr` of muon
+        return None  # `learning_rate` in `optimizer adamw` stands for `lr`, and not for `adamw_lr`, a setting of muon
     clause = case.name in schema.CLAUSES and (case.node is None or case.name in schema.BY_PATH)
     is_clause = clause and "." not in case.clause  # `packing(method=bfd)` does not mean a training method
     if guess is not None and is_in(guess.path, case.clause) and not is_clause:

@@ -61,7 +61,7 @@ def _misspelt_train(case: Case) -> Suggestion | None:
 
 
 def _shell_command(case: Case) -> Suggestion | None:
-    """Handle the command of another trainer: `accelerate launch train.py`, `axolotl train config.yml`."""
+    """Handle a shell command of another trainer: `accelerate launch train.py`, `axolotl train config.yml`."""
     text, at = case.unknown.label.source.text, case.unknown.label.span.end
     command = commands().get(case.name.lower())
     known = command is not None and re.match(rf"[ \t]+({command})\b(?![ \t]*[=({{])", text[at : at + 80])

@@ -25,7 +25,7 @@ from xpc.compiler.suggest.unknown_names.setting import NAMED_THERE, of_guess
 from xpc.grammar.record import evolve
 
 NOUNS = ("model.attn", "optimizer", "schedule", "strategy", "precision", "track", "model.dtype", "method")
-"""Settings whose name may stand after one of their choices: `use_sdpa_attention`."""
+"""Settings whose name may follow one of their choices: `attention` in `use_sdpa_attention`."""
 NEGATIONS = ("no", "disable", "without", "skip", "not")
 FILES = ("fsdp_", "zero_", "stage3_")
 """Beginnings of keys that exist only in the configuration files of accelerate and DeepSpeed."""
@@ -79,8 +79,8 @@ def _base_file(case: Case) -> Suggestion | None:
 
 
 def _with_advice(case: Case) -> Suggestion | None:
-    """Handle a name for which the tables of advice have an entry, either for the name alone or for the name with its
-    value: `offload_optimizer_device = nvme`.
+    """Handle a name that has an entry in the tables of advice, alone or together with its value:
+    `offload_optimizer_device = nvme`.
     """
     advised = advice(f"{case.name} {case.typed}", "") or advice(case.name, case.typed)
     return None if advised is None else case.says(advised)
@@ -113,7 +113,7 @@ def _of_a_library(case: Case) -> Suggestion | None:
     if guess is not None and case.exact and guess.own:
         return None
     of_file = name.startswith(FILES) and (guess is None or guess.path == "strategy")
-    # if the name is a misspelt setting, do not look for names of other tools that only begin in the same way
+    # if the name is a misspelt setting, do not accept names of other tools that only begin in the same way
     loosely = guess is None or guess.likeness < TYPO
     return (
         without_equivalent(message, name, loosely=False)
@@ -204,7 +204,7 @@ def _misspelt_other_name(case: Case) -> Suggestion | None:
     if advised is not None:
         return case.says(advised)
     found = extra_suggestion(evolve(case.unknown, name=other), case.message) or excluded(case.message, other)
-    # no suggestion was found, because the advice for `other` needs a number that the user did not write
+    # no suggestion was found, because the advice for `other` contains the user's number, and the user wrote none
     return case.says(settings_of(case.clause)) if found is None else evolve(found, text=f"did you mean `{other}`?")
 
 

@@ -87,7 +87,7 @@ class Guessed(Case):
 
     @property
     def text(self) -> str:
-        """The value in small letters, without its quotes: `nf4` for `"NF4"`."""
+        """The value in small letters, without quotes: `nf4` for `"NF4"`."""
         return self.typed.strip('"').lower()
 
     @cached_property
@@ -113,7 +113,8 @@ def _no_setting(case: Case, guess: Meaning, row: Setting | None) -> Suggestion:
     """Handle a name that means a part of the first line (`num_epochs`), a part of a data source (`subset`), or a clause
     (`evals`).
     """
-    if row is not None and isinstance(case.node, Number) and case.node.value <= 0:  # `max_steps = -1` means no limit
+    # `max_steps = -1` means no limit, so it states no length
+    if row is not None and isinstance(case.node, Number) and case.node.value <= 0:
         return case.says(f"leave `{case.name}` out: the first line has the length of the run, such as `for 3 epochs`")
     form = sentence(case.unknown, guess, row)
     if guess.path.startswith("data."):
@@ -131,7 +132,7 @@ def of_source(case: Case) -> Suggestion:
 
 
 def _at_a_source(clause: str) -> str:
-    """The end of a help text: where to write a setting of a single source. The unknown name is in `clause`."""
+    """The end of a help that says where to write a setting of a single source. `clause` contains the unknown name."""
     return " for each source" if clause == "data" else " in the `data` block, for each source"
 
 
@@ -238,7 +239,7 @@ def _other_beta(case: Guessed) -> Suggestion | None:
 
 
 def _done_anyway(case: Guessed) -> Suggestion | None:
-    """Handle a value that need not be written, because xpc always does this: `resume_from_checkpoint = auto`."""
+    """Handle a value that need not be written, because xpc always behaves so: `resume_from_checkpoint = auto`."""
     advised = None if case.node is None else ALREADY.get((case.row.path, case.value or ""))
     return None if advised is None else case.says(advised)
 
@@ -288,7 +289,8 @@ def _adapter_as_a_value(case: Guessed) -> Suggestion | None:
         return None
     if case.value == "true" and name in schema.ADAPTERS:
         return case.suggests(name, name)
-    kind = meaning(name, exact=True) if case.value is None else None  # `adapter = dora` is `lora(dora)`
+    # the adapter may be a switch of `lora`, as in `adapter = dora`
+    kind = meaning(name, exact=True) if case.value is None else None
     row = None if kind is None else schema.BY_PATH.get(kind.path)
     if kind is None or row is None or not row.path.startswith("lora.") or not (row.kind is FLAG or kind.value):
         return None
@@ -324,9 +326,7 @@ def _in_the_clause(case: Guessed) -> Suggestion | None:
 
 
 def _alone(case: Guessed) -> Suggestion | None:
-    """Handle a name that is replaced while the value after it stays: `gradient_accumulation = 8` becomes `accum =
-    8`.
-    """
+    """Handle a name that is replaced while its value stays: `gradient_accumulation = 8` becomes `accum = 8`."""
     row = case.row
     if case.clause or row.inner or case.guess.value:
         return None
