@@ -16,7 +16,9 @@ from xpc.grammar.tree import Clause, Name, Setting, Value
 
 
 class Suggestions(Advisor):
-    """Answers the reader's questions about wrong names and values. Each method imports only the modules that it needs."""
+    """Answers the reader's questions about wrong names and values. Each method imports only the modules that it
+    needs.
+    """
 
     def unknown_name(self, unknown: UnknownName, count: int) -> Suggestion:
         """Suggest the setting that an unknown name probably stands for. If xpc has no such setting, say why."""

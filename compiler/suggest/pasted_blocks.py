@@ -250,7 +250,9 @@ def _closed(block: OpenBlock) -> Iterator[PastedBlock]:
 
 
 def _is_elsewhere(clause: str, inside: str) -> bool:
-    """Whether all settings of a block belong to another clause, as `lora_rank` and `lora_alpha` in a block `model` do."""
+    """Whether all settings of a block belong to another clause, as `lora_rank` and `lora_alpha` in a block `model`
+    do.
+    """
     if not _has_settings(clause) or clause in NESTED:
         return False
     names = [match["name"] for line in inside.splitlines() if (match := KEY.match(line)) is not None]

@@ -137,8 +137,8 @@ def _report_turns(draft: Draft, marks: TrainedTurns, entry: Entry) -> None:
 
 
 def _renders(draft: Draft) -> bool:
-    """Whether the rows of this file are formatted with a chat template, as conversations are and plain texts
-    are not.
+    """Whether the rows of this file are formatted with a chat template: true for conversations, false for plain
+    texts.
     """
     rendered = {"messages", "conversations", "preference", "unpaired", "prompt"}
     return not rendered.isdisjoint(formats.of_rows(draft))
@@ -183,8 +183,8 @@ datasets have such names: `conversation: llama-3`.
 
 
 def _conversation(draft: Draft, entry: Entry) -> Entry | None:
-    """The chat template for the key `conversation` of a sharegpt dataset (axolotl before 0.5); None without
-    this key.
+    """The chat template for the key `conversation` of a sharegpt dataset (axolotl before 0.5); None if the dataset does
+    not have the key.
     """
     kind, named = entry.mapping.get("type"), entry.mapping.get("conversation")
     if named is None or named.empty or kind is None or not str(kind.value).startswith("sharegpt"):
@@ -220,8 +220,8 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
 
 
 def _repeated_tokens(draft: Draft, named: Entries, name: str) -> None:
-    """Report a difference in preference pairs: axolotl writes a token twice that a run of the spec writes once, the bos
-    token before the question in DPO, the end token after the answer in ORPO.
+    """Report a difference in preference pairs: axolotl writes one token twice, and a run of the spec writes it once. In
+    DPO, it is the bos token before the question; in ORPO, the end token after the answer.
     """
     one = axolotl_templates.TURNS.get(name)
     kinds = [part.mapping.get("type") for part in named["datasets"].items] if "datasets" in named else []

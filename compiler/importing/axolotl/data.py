@@ -186,7 +186,7 @@ def _shape(draft: Draft, table: Entries, word: str, location: Entry) -> tuple[st
         )
         shape = _messages(draft, table, word.startswith("sharegpt"), location)
         return shape, (name,) if (name,) != SHAPES[shape] else ()
-    if word in ("alpaca", "alpaca:instruct"):  # the spec's format `alpaca` has these prompts
+    if word in ("alpaca", "alpaca:instruct"):  # these are the prompts of the spec's format `alpaca`
         axolotl_words.tokenized_apart(draft)
         return "alpaca", ()
     prompted = axolotl_words.shaped(draft, word, location) if location.key.endswith("type") else None

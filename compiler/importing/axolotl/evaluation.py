@@ -31,7 +31,8 @@ def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
         split = table.get("split")
         found = corpus.source(draft, table.get("path", one), table.get("name"), split)
         if found is not None and not found.ref.startswith('"') and (split is None or split.empty):
-            found = Source(f"{found.ref.removesuffix('[train]')}[test]")  # axolotl's default split for a test set
+            # axolotl evaluates on the split `test` unless the file names another one
+            found = Source(f"{found.ref.removesuffix('[train]')}[test]")
         if found is not None and "revision" in table:
             found = Source(revised(draft, found.ref, table["revision"]))
         for key in table:

@@ -1,7 +1,5 @@
-"""Convert axolotl's prompts to a Jinja template of the spec. Such a prompt puts words around columns, as alpaca's "###
-Instruction:".
-
-Source: axolotl 0.18.0, prompters.py, prompt_strategies/ and utils/data/wrappers.py.
+"""Convert axolotl's prompts to a Jinja template of the spec. A prompt puts fixed words around the columns of a row,
+such as alpaca's "### Instruction:".
 """
 
 from __future__ import annotations

@@ -182,7 +182,8 @@ def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[s
         key = name.replace("-", "_")
         values = [Word(value, word.line, word.open)] if equals else []
         while words and not words[0].text.startswith("--"):
-            # `--key=value` has its value, so a word after it is positional: `lr=1e-5` in `--config-name=x lr=1e-5`
+            # `--key=value` already has its value, so the next word is positional, such as `lr=1e-5` in `--config-name=x
+            # lr=1e-5`
             if equals or (values and key in HYDRA):
                 rest.append(words.pop(0))
             else:

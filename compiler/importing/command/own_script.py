@@ -122,7 +122,7 @@ def _started(line: Line, program: str, launch: Launch, overrides: Overrides) -> 
     if hardware is None and (count := _processes(line)) > 1:
         hardware = f"{count} x {DEFAULT_GPU}"
     near = overrides.below(posixpath.dirname(program))
-    # `--pick` has chosen the command
+    # `pick` is not passed on, because it has already selected the command
     return evolve(near, sets=given, hardware=hardware, launch=launch, pick=None)
 
 

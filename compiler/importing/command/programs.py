@@ -21,7 +21,7 @@ def found(program: str, overrides: Overrides) -> tuple[str, str]:
         data = overrides.read(one)
         if data is not None:
             return one, data.decode("utf-8-sig", "replace")
-    known = "fastchat/train/" in program  # FastChat's own script, whose name `train.py` says nothing
+    known = "fastchat/train/" in program  # a script of FastChat, although its name `train.py` alone does not show this
     elsewhere = overrides.find(posixpath.basename(program)) if program.endswith(".py") and not known else []
     data = overrides.read(elsewhere[0]) if len(elsewhere) == 1 else None
     return ("", "") if data is None else (elsewhere[0], data.decode("utf-8-sig", "replace"))

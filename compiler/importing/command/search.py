@@ -196,7 +196,7 @@ def is_training(words: Sequence[Word]) -> bool:
         return len(words) > 1 and words[1].text not in ("vllm-serve", "chat", "env")
     if name in ("torchrun", "deepspeed"):
         return True
-    if name in ("llamafactory-cli", "axolotl"):  # other subcommands, such as `export`, do not train
+    if name in ("llamafactory-cli", "axolotl"):  # other subcommands of these programs, such as `export`, do not train
         return len(words) > 1 and words[1].text in VERBS
     if name in ("accelerate", "accelerate-launch"):
         return name != "accelerate" or (len(words) > 1 and words[1].text == "launch")

@@ -246,7 +246,7 @@ def _excluded(value: object) -> Argument | None:
 def _mapped(machine: Machine, out: Data, step: Object) -> None:
     function = step.argument("function", 0)
     if step.last == "map" and function is None:
-        return  # a `map` without a function, which only removes columns
+        return  # a `map` without a function only removes columns
     cut = out.length.value if out.length is not None else None
     if step.last == "filter" and function is not None and _keeps_cut_rows(machine, function.value, cut):
         return

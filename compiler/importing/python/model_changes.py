@@ -98,7 +98,8 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
         )
     if not changed:
         _replaced(draft, own, model, machine)
-        referred = "ref_adapter_name" in entries.values  # the second adapter is the reference
+        # the second adapter, which this argument names, is the reference model
+        referred = "ref_adapter_name" in entries.values
         calls = machine.calls[: _training_starts(trainer, machine)]
         _written(draft, own, model, [one for one in calls if one.last != "load_adapter" or not referred])
     _config(draft, model)

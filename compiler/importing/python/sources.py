@@ -163,7 +163,8 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Locati
     name = given.value
     if call.last == "load_from_disk":
         name = _exported(name, data.split)
-        name = name if name.startswith((".", "/", "~")) else f"./{name}"  # a file, not a Hub name
+        # write the name as a path, so that the spec does not read it as a dataset of the hub
+        name = name if name.startswith((".", "/", "~")) else f"./{name}"
     return given.location.entry("load_dataset", name), call.location
 
 

@@ -155,7 +155,7 @@ def _finder(pattern: str, extended: bool) -> Callable[[str, int], Found | None] 
         whole = re.compile(f"{re.escape(start)}{kind}{found['many'] or ''}{re.escape(tail)}{end}")
         if not start or (tail and kind and not stays and re.match(kind, tail)):
             return None
-    except re.error:  # such as `[z-a]`
+    except re.error:  # the pattern is malformed, such as `[z-a]`
         return None
 
     def find(line: str, after: int) -> Found | None:

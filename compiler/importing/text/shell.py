@@ -364,7 +364,8 @@ class _Shell(Branches):
             elif not self.dead:
                 self.iterate(name, tuple(one.text for one in found[3:] if not one.open))
         elif any(re.search(r"\$#|\$\{?1\b", one.text) for one in found) and not self.state.positional:
-            self.blocks[-1].truth = False  # a loop over `$1`, which is not given
+            # the loop is over an argument of the script (`$1`), whose value is unknown, so its body is skipped
+            self.blocks[-1].truth = False
 
     def iterate(self, name: str, values: tuple[str, ...]) -> None:
         """Give the variable of a loop its first value, and record all values; without any, the value is unknown."""

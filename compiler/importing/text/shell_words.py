@@ -67,7 +67,7 @@ class Words:
         self.body, sets = None, False
         while self.at < len(self.text):
             character = self.text[self.at]
-            if self.text[self.at :] == "\\":  # a backslash at the end of the text
+            if self.text[self.at :] == "\\":  # the text ends with a backslash
                 self.skip(1)
             elif self.text.startswith(("\\\n", "\\\r\n"), self.at):
                 self.skip(2 + (self.text[self.at + 1] == "\r"))

@@ -51,7 +51,7 @@ def online(draft: Draft, named: Entries) -> None:
         batch = named.get("generation_batch_size")
         if batch is not None and batch.empty:
             draft.note(batch, NULL)
-        elif batch is not None:  # `generation_batch` computes the setting later, when the number of processes is known
+        elif batch is not None:  # `generation_batch` sets this later, when the number of processes is known
             draft.mark(batch, MAPPED, "method.steps_per_generation")
 
 

@@ -313,7 +313,7 @@ def shard(draft: Draft, named: Entries, overrides: Overrides, found: Machines) -
     trainer_fsdp(draft, named)
     if overrides.accelerate is not None:
         sharding.accelerate(draft, overrides.accelerate, overrides, found)
-    if "num_processes" in named:  # accelerate's key, which some training scripts of early 2025 also read
+    if "num_processes" in named:  # a key of accelerate, which some training scripts of early 2025 also read
         sharding.count(draft, named["num_processes"], "total", found)
     draft.default("strategy", "ddp", "no input file configures sharding")
 

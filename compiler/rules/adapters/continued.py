@@ -48,8 +48,8 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
     for name in SHAPE:
         path, found = path_of(f"lora.{name}"), stated(adapter.config, name)
         if not spec.written(path) or (name == "targets" and spec.get(path) == "all-linear"):
-            # the run checks `all-linear`, because the names of all linear layers are known only once the model is
-            # loaded
+            # `all-linear` is not compared here: the names of all linear layers are known only once the model is loaded,
+            # so the run compares them
             continue
         if name not in SHAPES[kind]:
             continue  # XP464 already reports a setting that this kind of adapter lacks

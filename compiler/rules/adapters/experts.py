@@ -81,7 +81,7 @@ def adapted_paths(spec: Spec) -> tuple[str, ...]:
 
 
 def _in_table(path: str) -> bool:
-    """Whether a path is that of the embeddings or of the output head. `all-linear` includes neither."""
+    """Whether a path names the embeddings or the output head. `all-linear` includes neither."""
     return path.rpartition(".")[2] in TABLES
 
 

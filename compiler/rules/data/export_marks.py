@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 WHEN = surveyed
 
 FEW = 0.01
-"""If a smaller share of the rows has such texts, this is only a note: some rows quote them on purpose."""
+"""If a smaller share of the rows has control tokens, unfinished reasoning or the like, the finding is only a note: some
+rows quote such texts on purpose.
+"""
 HALF, NEARLY_ALL = 0.5, 0.9
 SEVERAL = 8
-"""In a file with fewer different rows, it may be chance that all have something in common, such as the same end."""
+"""In a file with fewer different rows than this, it may be chance that all rows have something in common, such as the
+same answer.
+"""
 
 
 def _read(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:

@@ -111,7 +111,7 @@ def more_columns(spec: Spec) -> Iterator[Finding]:
 
 
 def _within(one: str, known: str) -> bool:
-    """Whether the key `one` is the key `known`, or a column or object that contains `known`. The latter is the case in
-    a file in which all values are null, so that their inner keys are unknown.
+    """Whether the key `one` is the key `known`, or a column or object that contains `known`. A file has only the outer
+    key if all values in it are null, so that their inner keys are unknown.
     """
     return one == known or (known.startswith(one) and known[len(one)] in ".[")

@@ -21,7 +21,7 @@ question | trim }}`.
 """
 
 SEVERAL = 8
-"""In a file with fewer rows, equal columns may be chance."""
+"""In a file with fewer rows than this, equal columns may be chance."""
 
 
 def _no_prompt(source: DataSource) -> str | None:

@@ -17,7 +17,7 @@ PATHS: tuple[NamesPath, ...] = ("data.user_roles", "data.assistant_roles", "data
 """The settings that list the names of speakers, one setting for each role, in the order of ROLES."""
 
 ANSWERING, ASKING = ("assistant", "gpt", "chatgpt", "model", "bot", "bard", "bing", "ai"), ("user", "human")
-"""Names of speakers that always mean the assistant, or the user."""
+"""Names of speakers that always mean the assistant (ANSWERING), or the user (ASKING)."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 """A pattern for a name that needs no quotes."""
 

@@ -65,8 +65,9 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
     for source in spec.files:
         found = rows.survey(source)
         if found is None or not found.rows or (source.found is None and "data" in spec.wrong):
-            continue  # XP124 reports columns of no known format
-        there = source.found or found.columns  # the first row may be too long for xpc to know its columns earlier
+            continue  # the rule XP124 reports columns that fit no known format
+        # the survey may know the columns of a first row that was too long to be read before
+        there = source.found or found.columns
         context = () if source.context is None or source.wording is not None else (source.context,)
         for name in (*rows.columns(source), *context):
             if name in there or name in found.columns:
@@ -108,7 +109,7 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
         if found is None or not set(rows.columns(source)) <= set(found.columns):
             continue  # the rule XP553 reports the missing column
         if source.found is None and "data" in spec.wrong:
-            continue  # XP124 reports that the columns have no known shape
+            continue  # the rule XP124 reports columns that fit no known format
         if source.shape not in spec.method.shapes:
             continue  # the rule XP503 reports a shape that the method cannot train on
         if found.wrong is None:
@@ -187,7 +188,7 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
     nothing, rest = held == 0, (holdout.unit == "share" and holdout.value >= 1) or (total and held >= total)
     if nothing or rest:
         certain = total is None or all(source.path is not None for source in spec.data)
-        # a holdout of 100 % is wrong, even if the number of rows is unknown
+        # a holdout of 100 % or more is wrong, whatever the number of rows is
         certain = certain or (holdout.unit == "share" and holdout.value >= 1)
         yield Finding(
             spec.location("data.holdout", "" if total is None else f"{held:,} of {total:,} rows"),

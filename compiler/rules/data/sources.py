@@ -19,7 +19,9 @@ CONVERSATIONS = ("messages", "conversations")
 SPLITS = ("train", "test", "validation", "valid", "val", "dev", "eval", "train_sft", "test_sft")
 """The usual names of splits. If one of them is written as a configuration, it was probably meant as a split."""
 FEW_SHARED = 0.01
-"""A smaller share of evaluation rows that are trained on is a note: short rows may be equal by chance."""
+"""If a smaller share of the evaluation rows is trained on, the finding is a note, because short rows may be equal by
+chance.
+"""
 
 
 @rule("XP501", "evaluation-without-data")
@@ -131,7 +133,7 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
 
         read = rows.survey(source)
         if read is not None and not {*rows.columns(source)} <= {*read.columns}:
-            return  # XP124 reports the columns; perhaps the rows are no conversations
+            return  # the rule XP124 reports the columns, and the rows may not be conversations
         yield Finding(
             spec.model.label,
             f"{spec.model.name} ships no chat template, but the data consists of conversations",
@@ -336,7 +338,7 @@ def stored_rows(source: DataSource) -> set[str]:
 
 
 def reading(source: DataSource) -> str:
-    """A key of the settings by which a source's rows are read, such as `columns`. If a row is in two sources with equal
-    keys, both make the same training row from it.
+    """A text that identifies the settings by which a source's rows are read, such as `columns`. If a row is in two
+    sources with equal texts, both make the same training row from it.
     """
     return repr((source.kind, source.columns, source.context, source.wording))

@@ -117,9 +117,7 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
 
 
 def _instead(forms: Mapping[str, Mapping[str, list[str]]], tallies: Mapping[str, Tally], kinds: set[str]) -> str:
-    """The help for rows with some content, such as tool calls, that the template refuses, leaves out or writes
-    twice.
-    """
+    """The help for rows with content, such as tool calls, that the template refuses, leaves out or writes twice."""
     able = [
         name
         for name, form in forms.items()
@@ -154,9 +152,7 @@ def _not_in_turns(spec: Spec) -> Iterator[Finding]:
 
 
 def have(one: Tally, found: Survey, source: DataSource) -> str:
-    """The beginning of a message that says which rows have a certain content: "row 3 (counted from 0) of `rows.jsonl`
-    has".
-    """
+    """The beginning of a message about rows with a certain content: "row 3 (counted from 0) of `rows.jsonl` has"."""
     return f"{_count(one, found)} of `{source.name[:80]}` {'has' if one.count == 1 else 'have'}"
 
 

@@ -43,7 +43,7 @@ def outside_the_vocabulary(spec: Spec) -> Iterator[Finding]:
     Source: torch 2.13 `nn.functional.embedding`; confirmed by running it.
     """
     facts = spec.model.facts
-    # if the spec adds tokens, `xpc check` does not know the size of the vocabulary, but the run does
+    # if the spec adds tokens, only the run knows the size of the vocabulary
     if facts is None or spec.names("model.tokens"):
         return
     for source, found in _tokens(spec):

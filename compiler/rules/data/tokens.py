@@ -138,7 +138,7 @@ def system_never_used(spec: Spec) -> Iterator[Finding]:
 
     Source: the runtime's `sources.py`.
     """
-    if spec.method.shapes[0] == "prompt":  # the runtime turns prompts into conversations
+    if spec.method.shapes[0] == "prompt":  # the runtime turns prompts into conversations, so they get the system prompt
         return
     if spec.get("data.system") is not None and rows.all_texts(spec.data):
         yield Finding(
@@ -184,7 +184,7 @@ def template_never_used(spec: Spec) -> Iterator[Finding]:
 
     Source: the runtime; it reads chat templates only for conversations.
     """
-    if spec.method.shapes[0] == "prompt":  # the runtime turns prompts into conversations
+    if spec.method.shapes[0] == "prompt":  # the runtime turns prompts into conversations, so they need the template
         return
     written = spec.written("model.chat_template")
     if written and rows.all_texts(spec.data):

@@ -154,7 +154,7 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
         written = spec.written("method.level")
         location = spec.location("method.level") if written else spec.location("method.loss", "made for sequences")
         help, replace = f"write `level = {better}`", f"level = {better}" if written else None
-        # here the loss is the target's default, so the help names a loss that the user can write
+        # the loss is the target's default here, so the help names a loss that the user can write
         if better == "token" and not spec.written("method.loss"):
             help = "write `loss = grpo`, the loss of GSPO's paper, or leave `level` out"
             replace = with_more(location, "loss = grpo")

@@ -97,7 +97,8 @@ def _miscalled(spec: Spec, reward: Weighted) -> Iterator[Finding]:
     location, given = spec.location("method.rewards"), spec.stack.facts.reward_given
     takes, needs, others = known
     stated = {name for name, _ in reward.arguments}
-    # reported even if the function has `**kwargs`, which would accept a misspelt argument
+    # an argument that is not a parameter is reported even if the function has `**kwargs`, because it may be a
+    # misspelling
     foreign = sorted(stated - set(takes))
     if foreign:
         yield Finding(
@@ -164,7 +165,7 @@ def without_its_column(spec: Spec) -> Iterator[Finding]:
         lacks = sorted(takes & optional(code, name) - stated - {*given})
         for source in spec.data:
             _, *rest = source.columns or ("prompt",)
-            # a function may have parameters for several names (`answer`, `solution`), of which the rows have one
+            # a function may accept several names for one column (`answer`, `solution`), of which the rows have one
             if lacks and not takes & {*(rest if source.only else source.found or ())}:
                 yield Finding(
                     evolve(spec.location("method.rewards"), text=f"`{lacks[0]}` is always None"),

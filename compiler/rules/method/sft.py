@@ -204,7 +204,7 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
 
 
 def _next_power(words: int) -> int:
-    """The smallest power of two that is not below a number of words. The help suggests this power of two for `seq`."""
+    """The smallest power of two that is at least `words`. The help suggests it for `seq`."""
     return 1 << (words - 1).bit_length()
 
 

@@ -195,7 +195,7 @@ def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) 
     context. For shorter completions, it is a warning, and only in families with a table of positions.
     """
     completion = spec.integer("method.max_completion")
-    prompt = seq - completion  # the limit for prompts that the spec states, or else the default
+    prompt = seq - completion  # the limit for prompts: the one that the spec states, or else the default
     if not spec.written("method.max_prompt"):
         location = spec.location("method.max_completion", context)
         if completion >= limit:

@@ -106,7 +106,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         )
     elif mask_is_exact(spec) and not rows_have_bounds(spec):
         best = bounded(spec)
-        # each target with an exact mask has a packing strategy besides `wrapped`, so `bounded` finds one
+        # `bounded` finds a strategy, because each target with an exact mask has one besides `wrapped`
         assert best is not None
         yield Finding(
             spec.location("batch.packing.strategy", UNMARKED),
@@ -286,7 +286,7 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
     """
     attn = spec.text("model.attn")
     if spec.get("method") == "dpo" and not spec.stack.facts.dpo_padding_free:
-        return  # dpo pads its rows on this stack, even with `padding_free`, so they need no separation
+        return  # on this stack, dpo pads its rows even with `padding_free`, so no rows are joined
     if spec.flag("batch.padding_free") and attn not in FLASH and not mask_is_exact(spec):
         yield Finding(
             spec.location("batch.padding_free", f"attention is {attn}"),
@@ -349,7 +349,7 @@ def padding_free_of_one(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
     if spec.flag("batch.packing") or spec.get("method") != "sft":
-        return  # the micro-batch counts preference pairs, and each pair consists of two sequences
+        return  # the micro-batch counts preference pairs, so even one pair makes two sequences
     if spec.flag("batch.padding_free") and spec.integer("batch.micro") == 1:
         yield Finding(
             spec.location("batch.padding_free"),

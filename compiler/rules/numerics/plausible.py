@@ -132,7 +132,7 @@ def _betas(spec: Spec) -> Iterator[Finding]:
     betas = spec.get("optimizer.betas")
     if not spec.written("optimizer.betas") or spec.text("optimizer") not in ranges.ADAM or not isinstance(betas, tuple):
         return
-    # Some optimizers have three betas; the third has no lower limit.
+    # zip stops after two betas: a third beta, which some optimizers have, has no lower limit
     short = any(beta < least for beta, least in zip(betas, ranges.LEAST_BETAS))
     swapped = len(betas) > 1 and betas[1] < betas[0]
     if short or swapped:

@@ -209,7 +209,7 @@ def stored_dtype(spec: Spec) -> Iterator[Finding]:
     """
     stays, dtype = _stays(spec), spec.text("model.dtype")
     widened = stays == "bf16" and "bf16" not in (dtype, spec.text("precision"))
-    # if `bits` quantizes the model again, the rule XP451 already reports it
+    # the rule XP451 already reports `bits` for a model that is stored quantized
     if stays is None or stays == dtype or widened or spec.bits is not None:
         return
     what = "some weights are" if spec.in_mxfp4 else "the weights that are not in fp8 are"

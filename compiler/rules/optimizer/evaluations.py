@@ -11,8 +11,8 @@ from xpc.compiler.spec import Spec
 
 WHEN = any_of(has_value("data.holdout"), evaluation_rows)
 FORWARD = 3
-"""The least number of rows that a run can evaluate in the time of training on one row. Training takes a forward pass
-and a backward pass, which costs as much as two forward passes.
+"""How many rows a run can at least evaluate in the time of training on one row. An evaluation needs only a forward
+pass; training also needs a backward pass, which costs as much as two forward passes.
 """
 SHARE = 0.1
 """If evaluations take too long, the help suggests so few of them that they take at most this share of the training

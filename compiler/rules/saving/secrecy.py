@@ -43,7 +43,7 @@ def secret(spec: Spec) -> Iterator[Finding]:
     Source: the formats that issuers give their secrets (compiler/files/secrets.py).
     """
     for source in sources(spec):
-        for start, end, kind in find(source.text):  # findings never print the secret itself
+        for start, end, kind in find(source.text):  # the secret itself is never printed
             yield Finding(Label(source, Span(start, end)), f"the spec contains {kind}", HELP)
     for path, text in _texts(spec):
         for _, _, kind in find(text)[:1]:

@@ -53,7 +53,7 @@ def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> obje
             machine.calls.append(Object("open", [Argument(value, value.location)], {}, machine.location(node)))
         return Unknown(value.why, value.location, value.hidden)
     if isinstance(value, Function) and name in ("remote", "local", "spawn"):
-        return value  # `f.remote()` of Modal and Ray calls `f` on another machine
+        return value  # in Modal and Ray, `f.remote()` calls `f` on another machine
     if isinstance(value, str) and name in functions.PATH_PARTS:
         return functions.PATH_PARTS[name](value)
     if isinstance(value, Text | Column) and name in ("strip", "rstrip", "lstrip"):
@@ -149,14 +149,14 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
     if isinstance(key, Scalar) and isinstance(value, Class):
         return attribute(machine, value, str(key), node)
     if isinstance(value, Name) and isinstance(key, str) and key.isidentifier() and value.last.endswith("Type"):
-        return Name(f"{value.path}.{key}")  # a member of an Enum: `TaskType["CAUSAL_LM"]`
+        return Name(f"{value.path}.{key}")  # a member of an Enum, such as `TaskType["CAUSAL_LM"]`
     if value == Name("os.environ") or (isinstance(value, Object) and value.last == "environ"):
         found = machine.variable(key, None, node)
         return Unknown(found.why, found.location) if isinstance(found, Unset) else found
     if isinstance(value, Object):
         return _object_item(machine, value, key, node)
     if isinstance(value, Name):
-        return value  # not an item but a type, such as `list[str]`
+        return value  # the brackets make a type, such as `list[str]`, and do not select an item
     if isinstance(key, Unknown) and not isinstance(value, Unknown):
         return Unknown(key.why, key.location, value)
     return machine.unknown(node, "it is an item of a value that is not known", value)

@@ -170,7 +170,7 @@ def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> obj
     iterable = machine.evaluate(loop.iter)
     change_parameters(machine, node, iterable)
     if functions.is_signature(iterable) and len(parts) == 1:
-        return iterable  # the names of the fields of a class: `{one.name for one in fields(SFTConfig)}`
+        return iterable  # the names of a class's fields, as in `{one.name for one in fields(SFTConfig)}`
     items = functions.iterated(iterable)
     if isinstance(iterable, Unset) and len(parts) == 1:
         # an environment variable that is not set is assumed to be empty, so the result is empty, too

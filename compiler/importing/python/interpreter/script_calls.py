@@ -184,7 +184,7 @@ def _by_annotation(machine: Machine, function: Function, one: ast.arg) -> object
     defaults of the class. None if the script does not define this class, or if a field of it has no default.
     """
     note = one.annotation
-    if isinstance(note, ast.BinOp):  # as in `Config | None`
+    if isinstance(note, ast.BinOp):  # an annotation such as `Config | None`
         note = note.left
     if isinstance(note, ast.Subscript) and functions.dotted(note.value).endswith("Optional"):
         note = note.slice
