@@ -59,7 +59,7 @@ def parse(text: str) -> Node:
 def _token(text: str, at: int, actions: dict[str, int]) -> Node:
     """Read the next token. A word is a keyword only if the parser accepts this keyword here; otherwise it is a name."""
     found = _match(text, at)
-    assert found is not None  # the pattern matches any text, because all its parts are optional
+    assert found is not None  # the pattern always matches, because all its parts are optional
     kind, at = found.lastgroup, found.end()
     if kind is None:
         return Node("", at, at + 1, text[at]) if at < len(text) else Node(END, at, at)
@@ -85,7 +85,7 @@ def _reduce(states: list[int], values: list[Node], number: int) -> None:
             parts.append(part)
         elif parts:
             parts += part.parts
-        else:  # copying the list for each new item would take quadratic time, so the list is extended in place
+        else:  # the list is extended in place, because a copy for each new item would take quadratic time
             parts = part.parts
     start = taken[0].start if taken else 0
     values.append(Node(kind, start, taken[-1].end if taken else start, parts=parts))

@@ -139,7 +139,7 @@ def _before(text: str, offset: int) -> Span | None:
     """The span of the last word before an offset, on the same line. None if there is no such word."""
     line = text.rfind("\n", 0, offset) + 1
     found = re.finditer(r'"[^"]*"|[A-Za-z0-9_./:@%+\-]+|[^\s]', text[line:offset])
-    words = list(takewhile(lambda word: word[0] != "#", found))  # a word in a comment does not count
+    words = list(takewhile(lambda word: word[0] != "#", found))  # words of a comment do not count
     return Span(line + words[-1].start(), line + words[-1].end()) if words else None
 
 
@@ -315,7 +315,7 @@ def _in_statement(location: ParserPosition, text: str) -> Diagnostic:
         return _comma(location, text)
     if met == "NUMBER" and location.before is None:
         budget = re.fullmatch(r"(\d[\d_]*)(epochs?|steps?)", location.shown.strip("`"))
-        if budget:  # `500steps`, the length of a run, stands alone on its line
+        if budget:  # the length of the run stands alone on its line, as in `500steps`
             help = f"write `for {budget[1]} {budget[2]}` in the first line, after the data"
             return location.error(codes.UNEXPECTED, f"a statement begins with a name, not with {location.shown}", help)
         return location.error(codes.UNEXPECTED, f"a statement begins with a name, not with {location.shown}")
@@ -356,7 +356,7 @@ def _comma(location: ParserPosition, text: str) -> Diagnostic:
     ends = text[location.span.end : end].strip()[:1] in ("", "#")
     inside = any(item.kind == "LBRACE" for item in location.stack)
     if inside and not ends and re.fullmatch(r"\s*[\w./\-]+", text[start : location.span.start]):
-        edits = (Edit(location.span, "\n"),)  # sources of a `data` block: `alpaca, dolly-15k`
+        edits = (Edit(location.span, "\n"),)  # the line lists sources of a `data` block, as in `alpaca, dolly-15k`
         remedy = "write each of them on a line of its own"
         return location.error(codes.UNEXPECTED, "unexpected `,`", remedy, edits=edits)
     if not ends and not re.match(r"\s*[\w.\-]+\s*=", text[start : location.span.start]):

@@ -42,7 +42,7 @@ def of_another_notation(location: ParserPosition, text: str) -> Diagnostic | Non
         return other
     mark = MARK.match(text, at)
     if mark is not None and location.before and (mark[0] != ">" or location.word == "="):
-        half = mark[0] == ">"  # the parser has already read the `=` of `=>`, so only `>` is left
+        half = mark[0] == ">"  # of `=>`, only the `>` is left, because the parser has already read the `=`
         remedy = "write `=` alone" if half else f"write `{location.word} =`"
         edits = (Edit(Span(at, mark.end()), "" if half else "="),)
         return location.error(code, f"unexpected `{mark[0]}`", remedy, edits=edits)

@@ -149,7 +149,8 @@ def _before_data(location: ParserPosition) -> Diagnostic:
         location.span.end : line_bounds(location.source.text, location.span.end, location.span.end)[1]
     ]
     size = location.shown.strip("`")
-    if re.fullmatch(r"\d[\d.]*[bBmM]", size) and re.match(r"\s+on\s", rest) and location.before:  # as in `qwen2.5 0.5b`
+    # the model's name is divided into two words, as in `qwen2.5 0.5b`
+    if re.fullmatch(r"\d[\d.]*[bBmM]", size) and re.match(r"\s+on\s", rest) and location.before:
         edits = (Edit(Span(location.before.end, location.span.start), "-"),)
         message = f"a model's name is one word, and `{location.word} {size}` is two"
         return location.error(code, message, f"write `train {location.word}-{size} on`", edits=edits)

@@ -42,7 +42,7 @@ def misspelt(source: Source, text: str, before: Span | None, at: int, in_sentenc
     following = _TWO_WORDS.search(text, line, before.end) if bracketed and dataset in SPLITS else None
     if following is not None and following[1] not in WORDS:
         before, at, bracketed, dataset = Span(*following.span(1)), before.start, False, following[1]
-    if dataset == "train" and bracketed:  # a part of a split without the name of a dataset, such as `on train[:20%]`
+    if dataset == "train" and bracketed:  # a part of a split has no dataset before it, as in `on train[:20%]`
         return _finding(source, Span(before.start, at + 1), _FORM, ())
     if dataset in WORDS or not _REF.fullmatch(dataset):
         return None

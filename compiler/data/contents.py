@@ -33,7 +33,7 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
         if workspace.size(path) > _most_copied(workspace):
             return evolve(source, sha256=workspace.digest(path)), []
     except OSError:
-        return source, []  # the file was deleted between two reads; another finding already reports the missing file
+        return source, []  # the file was deleted between two reads, and another finding reports the missing file
     hidden = workspace.outside_fault(path)
     if hidden:
         help = "put a copy into the spec's folder, if everybody may read it"

@@ -42,7 +42,7 @@ def image_paths(source: DataSource, workspace: Workspace) -> list[str] | None:
         column = (*written, *usual[len(written) :])[usual.index(IMAGES)]
         for row in rows:
             if not isinstance(row, dict):
-                break  # the check has already reported this unreadable row
+                break  # another finding reports the row that cannot be read
             found |= dict.fromkeys(_paths(row.get(column)))
     return list(found)
 

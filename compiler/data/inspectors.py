@@ -148,7 +148,7 @@ def _list(value: object) -> list[object]:
 
 
 def _inspect_tokens(values: list[object], number: int, roles: Counts) -> tuple[Iterable[str], object]:
-    if not values:  # this row does not fit the format, so there is nothing to count
+    if not values:  # the row does not fit the format, so there is nothing to count
         return (), None
     ids, labels, learned = map(_list, values[:3])
     # the first token is never predicted, so it is left out
@@ -200,7 +200,8 @@ def _inspect_prompt(values: list[object], number: int, roles: Counts) -> tuple[I
 
 def _inspect_preference(values: list[object], number: int, roles: Counts) -> tuple[Iterable[str], object]:
     found = of_preference(values[0] if len(values) > 2 else None, values[-2], values[-1])
-    if len(values) > 2 and values[0] is None:  # both answers begin with the prompt, so it is inspected once
+    # both answers begin with the same prompt, so the prompt is inspected only once
+    if len(values) > 2 and values[0] is None:
         values = values[1:]
     ends = ("empty_prompt", "empty_answer", "empty_answer")[3 - len(values) :]
     same = tuple(_part(value, kind, number, roles, found) for value, kind in zip(values, ends, strict=False))

@@ -106,7 +106,7 @@ def _columns(schema: Schema, rows: int) -> tuple[list[str], int]:
     for _ in range(schema[0][CHILDREN]):
         names.append(schema[at][NAME].decode("utf-8"))
         left = 1
-        while left:  # columns that are nested in this column are skipped
+        while left:  # skip the columns that are nested in this column
             left += schema[at].get(CHILDREN, 0) - 1
             at += 1
     return names, rows

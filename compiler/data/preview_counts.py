@@ -154,6 +154,7 @@ def _digest(source: DataSource, workspace: Workspace) -> object:
     from xpc.compiler.files.file_digests import VERSION
     from xpc.compiler.files.file_memory import user_memory
 
-    memory = user_memory()  # `check` does not read a file that is too large to be copied
+    # `check` does not read a file that is too large to be copied, so take the digest that a preview stored
+    memory = user_memory()
     found = None if memory is None else memory.recall(workspace.locate(source.path)[1], VERSION, VERSION)
     return None if found is None else found[0]

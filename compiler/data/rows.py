@@ -109,7 +109,7 @@ def conversational(source: DataSource) -> bool | None:
     if found is not None and found.talks is not None:
         # a rule reports a file that has none of the columns
         return None if found.columns and {*columns(source)}.isdisjoint(found.columns) else found.talks
-    if first.keys is not None:  # in a Parquet file, messages have nested keys, and texts have none
+    if first.keys is not None:  # in a Parquet file, messages have nested keys, and plain texts have none
         names = _with_prompt(source)
         inside = any(key.partition("[]")[0] in names for key in first.keys if "[]" in key)
         return True if inside else False if {*names} <= {*first.keys} else None
@@ -118,7 +118,7 @@ def conversational(source: DataSource) -> bool | None:
     known = find_dataset(source.id) if source.id is not None else None
     plain = (
         known is not None and known.shape == source.shape == "prompt_completion"
-    )  # all columns of a registered dataset of this format contain text
+    )  # a registered dataset of this format has plain text in all columns
     return False if plain else None
 
 
@@ -176,5 +176,6 @@ def first_columns(path: str, head: bytes) -> list[str] | None:
     except RecursionError:
         return []
     except ValueError:
-        return None if len(head) == HEAD else []  # the first row may be longer than HEAD, so its keys are unknown
+        # a first row that is longer than HEAD was read only in part, so its keys are unknown
+        return None if len(head) == HEAD else []
     return [str(key) for key in row]

@@ -74,7 +74,8 @@ class _Pass:
             row = {**row, self.label: _label(row.get(self.label))}
         values = self._values(row)
         if number == 0:
-            self.talks = any(isinstance(value, list | dict) for value in values)  # a dict stands for a single turn
+            # a dict is a single turn of a conversation
+            self.talks = any(isinstance(value, list | dict) for value in values)
         if self.wrong is None and (why := self.check(row)) is not None:
             self.wrong = number, why
         if self.shape == "tokens":
@@ -96,7 +97,8 @@ class _Pass:
 
     def _compare(self, row: Row, same: object, number: int) -> None:
         """Count a row that repeats an earlier one, and keep the digest of any other."""
-        if row.get("tools") or row.get("system"):  # tools and system prompts are a part of the rendered text
+        # tools and system prompts belong to the rendered text, so rows that differ in them are different
+        if row.get("tools") or row.get("system"):
             same = (same, str((row.get("tools"), row.get("system"))))
         key = hash(same)
         if key in self.seen:

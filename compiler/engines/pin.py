@@ -29,7 +29,7 @@ def listed(files: Mapping[str, bytes]) -> bytes:
     return "".join(f"{pin(files[name])}  {name}\n" for name in names).encode()
 
 
-@lru_cache(maxsize=256)  # cached, because all members of a sweep have the same trainer files
+@lru_cache(maxsize=256)  # cached, because the members of a sweep have the same trainer files
 def pin(data: bytes) -> str:
     """The SHA-256 of a file's contents, in 64 hexadecimal digits."""
     return sha256(data).hexdigest()

@@ -60,7 +60,8 @@ def _scalar(value: Json) -> str:
     above 16 bits are escaped as in YAML.
     """
     if not isinstance(value, str):
-        text = json.dumps(value, allow_nan=False)  # YAML 1.1 reads 1e-05 as a string, but 1.0e-05 as a number
+        # repr gives 1e-05, which YAML 1.1 reads as a string; it reads 1.0e-05 as a number
+        text = json.dumps(value, allow_nan=False)
         return text.replace("e", ".0e", 1) if isinstance(value, float) and "." not in text else text
     out = []
     for c in value:

@@ -32,11 +32,11 @@ def exchange(one: str, other: str) -> bool:
     """Exchange two paths in one step. Returns False if the system or the file system cannot do this."""
     if not sys.platform.startswith("linux"):
         return False
-    import ctypes  # imported here, because the import is slow
+    import ctypes  # imported here, because the import of ctypes is slow
 
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):  # the C library is too old to have renameat2
+    except (AttributeError, OSError):  # the C library is too old: it has no renameat2
         return False
     call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
     return bool(call(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) == 0)

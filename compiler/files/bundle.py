@@ -80,7 +80,7 @@ def _linked(first: str, path: str) -> bool:
     """Make `path` a hard link to the file `first`. Returns False if the file system cannot do so."""
     try:
         os.link(first, path)
-    except OSError:  # the file system has no hard links, or this file has too many of them
+    except OSError:  # the file system has no hard links, or allows no further link to this file
         return False
     return True
 
@@ -182,7 +182,7 @@ def _digests(target: str) -> dict[str, str] | None:
         if os.path.basename(name) != name:
             return None
         bundle = _table(os.path.join(target, "members", name, "bundle.toml"), "bundle")
-        if bundle is not None:  # a missing or unreadable file is not reported here but later, when digests are compared
+        if bundle is not None:  # a missing or unreadable manifest is reported later, when digests are compared
             out |= {f"members/{name}/{file}": value for file, value in _files(bundle).items()}
         out[f"members/{name}/bundle.toml"] = str(member.get("bundle"))
     return out

@@ -18,7 +18,7 @@ else:
     except ImportError:
         try:
             from _sha256 import sha256  # Python 3.11
-        except ImportError:  # Python was built without _sha2
+        except ImportError:  # this Python was built without _sha2
             from hashlib import sha256
 
 

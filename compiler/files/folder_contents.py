@@ -119,7 +119,7 @@ def read(path: str, limit: int = LARGEST) -> bytes:
             raise OSError("it is not a regular file")
         # `read(limit)` is not used: it would first allocate a buffer of `limit` bytes
         data: bytes = handle.read(min(status.st_size, limit) + 1)
-        if len(data) > status.st_size:  # the file grew while it was read
+        if len(data) > status.st_size:  # the file has grown while it was read
             data += handle.read(limit + 1 - len(data))
         if len(data) > limit:
             raise OSError(f"it is larger than {limit // 2**20} MiB")

@@ -46,7 +46,7 @@ def open_spec(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
     folder = os.path.dirname(full)
     workspace = Workspace(folder)
     if os.path.basename(full) == "spec.xp" and os.path.exists(os.path.join(folder, "bundle.toml")):
-        from xpc.compiler.files import bundled  # imported only here, because few specs need it
+        from xpc.compiler.files import bundled  # imported here, because only the spec of a bundle needs it
 
         table = bundled.manifest(folder)
         if table is not None:

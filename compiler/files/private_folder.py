@@ -21,7 +21,7 @@ MOST = 256
 
 def read(folder: str, name: str) -> dict[str, Any] | None:
     """Read an entry; None if it cannot be read or is not a JSON object."""
-    from xpc.runtime.features.launch import private_entries  # imported only here: a plain check reads no entry
+    from xpc.runtime.features.launch import private_entries  # imported here, because a plain check reads no entry
 
     try:
         entry = private_entries.read(folder, name)

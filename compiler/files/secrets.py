@@ -94,7 +94,7 @@ def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
 
     found = list(found)
     codes = {one.code for one in found}
-    shown: dict[int, Source] = {}  # several findings may be in the same source, which is searched once
+    shown: dict[int, Source] = {}  # several findings may be in the same source, so each source is searched once
 
     def label(one: Label) -> Label:
         source = shown.get(id(one.source))

@@ -73,7 +73,7 @@ class Guarded:
 
 
 def _guarded(stream: TextIO | None, reports: bool) -> TextIO:
-    if stream is None:  # xpc was started with this stream closed
+    if stream is None:  # the stream was closed when xpc was started
         stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -163,7 +163,7 @@ class Workspace:
         name, path = self.locate(written, base)
         try:
             kind = os.stat(path).st_mode
-            if not stat.S_ISREG(kind):  # the file is not even opened, because opening some devices has an effect
+            if not stat.S_ISREG(kind):  # a device is not even opened, because opening some devices has an effect
                 return f"`{_shown(written)}` is {'a folder' if stat.S_ISDIR(kind) else 'not a regular file'}"
             with open(path, "rb", opener=without_waiting) as handle:
                 size = os.fstat(handle.fileno()).st_size
@@ -210,7 +210,7 @@ class Workspace:
         its diagnostics. Two kinds of names are never suggested: a name with another ending (not `rows.xp` for
         `rows.jsonl`), and a name with another number or word, because `run-a.xp` and `run-b.xp` are two experiments.
         """
-        from xpc.grammar.nearest import misspelt_file  # imported only here, because only a wrong spec needs it
+        from xpc.grammar.nearest import misspelt_file  # imported here, because only a wrong spec needs it
 
         folder, slash, name = written.rpartition("/")
         location = os.path.realpath(self.locate(folder or ".", base)[1])
@@ -288,7 +288,7 @@ class Workspace:
     def head(self, written: str) -> bytes:
         """The first MiB of a local data file. The columns of the first row are found in it."""
         with open(self.locate(written)[1], "rb", opener=without_waiting) as handle:
-            return handle.read(HEAD) or b""  # `read` returns None if reading the file would make the process wait
+            return handle.read(HEAD) or b""  # `read` returns None if the file would make the process wait for data
 
     def tail(self, written: str, count: int) -> bytes:
         """The last `count` bytes of a local data file. Call `head` first."""
@@ -343,7 +343,7 @@ def _shown(name: str) -> str:
 
 def read_toml(path: str) -> dict[str, Any] | None:
     """Read a TOML file of a bundle; None if it cannot be read, is not TOML, or is not a regular file."""
-    from xpc.compiler.files import bounded_toml  # imported only here, because most commands read no TOML
+    from xpc.compiler.files import bounded_toml  # imported here, because most commands read no TOML
 
     try:
         status = os.lstat(path)

@@ -57,7 +57,7 @@ def written(found: Sequence[Line], in_place: bool = False) -> str:
     With `in_place`, each removed line stays as an empty line.
     """
     out: list[str | None] = []
-    heads: list[int] = []  # the line numbers of the blocks that enclose the current line
+    heads: list[int] = []  # the line numbers of the blocks around the current line
     for at, line in enumerate(found):
         out.append(_kept(line))
         if line.code.endswith("{"):

@@ -49,7 +49,7 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
         if isinstance(part, Written) and part.name.text == "weight" and weight is None:
             weight = float(_number(row, item, part.value))
         elif isinstance(part, Written) and part.name.text != "weight" and rewards:
-            continue  # this is an argument of the reward function; `_arguments` reads it
+            continue  # `_arguments` reads this argument of the reward function
         elif name == "file" and isinstance(part, String):
             name = str(_text(row, item, part))
         else:

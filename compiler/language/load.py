@@ -79,7 +79,7 @@ def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) ->
             named = last.extends.value
             help = workspace.help_for(named, last.source.name, "the file that names it")
             out.problems.report("XP114", read, label, help=help)
-            out.broken = True  # a base that cannot be read may contain any setting, so no setting can be called missing
+            out.broken = True  # a base that cannot be read may state any setting, so no setting is reported as missing
             break
         if read.name in seen:
             out.problems.report("XP115", f"`{read.name}` extends itself", label, help="remove the cycle")

@@ -82,7 +82,7 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
     value = _scaled(row, item, node, scale)
     if value != int(value):
         found = wrong("XP104", f"`{row.name}` takes a whole number", row, item, node, str(max(1, round(value))))
-        found.edit = False  # the value only looks like a legal one, so an editor must not replace it automatically
+        found.edit = False  # the value only resembles a legal value, so an editor must not replace it automatically
         raise found
     _bounded(row, item, node, int(value))
     return int(value)
@@ -216,7 +216,7 @@ def plain_text(value: str) -> str | None:
         return "it is longer than 4096 characters"
     if any(ord(c) < 32 or ord(c) == 127 for c in value):
         return "it contains a control character"
-    if any("\ud800" <= c <= "\udfff" for c in value):  # os.listdir gives such characters for bytes that are not UTF-8
+    if any("\ud800" <= c <= "\udfff" for c in value):  # os.listdir returns such characters for bytes that are not UTF-8
         return "it is not UTF-8"
     return None
 
@@ -292,7 +292,7 @@ def _duration(row: Setting, item: Item, node: Value | None) -> object:
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit not in TIME_UNITS:
-        slurm = row.path == "launch.time"  # Slurm reads a number without a unit as minutes, not seconds
+        slurm = row.path == "launch.time"  # Slurm reads a number without a unit as minutes
         raise _wrong_unit(row, item, node, None if slurm else f"{node.value:g}s")
     _bounded(row, item, node, node.value)
     seconds = _scaled(row, item, node, TIME_UNITS[node.unit])

@@ -20,7 +20,7 @@ prints the progress.
 
 
 def deepspeed(spec: Spec) -> dict[str, Json]:
-    """The DeepSpeed configuration for a ZeRO strategy. Raises ValueError for another strategy."""
+    """The DeepSpeed configuration for a ZeRO strategy. Raises ValueError for any other strategy."""
     if not spec.zero_stage:
         raise ValueError(f"{spec.text('strategy')} does not use DeepSpeed")
     out: dict[str, Json] = {

@@ -138,7 +138,7 @@ def _checkpoints(spec: Spec) -> int:
     elif every.unit == "epoch":
         saves = ceil(spec.real("train.epochs")) if spec.get("train.steps") is None else None
     elif every.value >= 1 and steps is not None:
-        saves = max(1, ceil(steps / every.value))  # rounded up, because the last step saves a checkpoint, too
+        saves = max(1, ceil(steps / every.value))  # rounded up, because the last step also saves a checkpoint
     if isinstance(keep, int):
         most = keep + (2 if best(spec) else 1)
         return most if saves is None else min(most, saves)

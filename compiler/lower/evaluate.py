@@ -33,7 +33,7 @@ def script(spec: Spec) -> str:
     """
     processes = _processes(spec)
     words = '"$python"'
-    if processes > 1:  # -P keeps Python from importing modules of the folder in which the user starts the script
+    if processes > 1:  # -P stops Python from importing modules from the folder in which the user starts the script
         words = f'"$python" -P -m torch.distributed.run --standalone --nproc_per_node {processes}'
     head = read_text(__file__, "evaluate.sh").format(version=harness.version(), processes=processes)
     flags = start("evaluate.sh", "evaluated", {"--dry-run": "dry_run"})

@@ -47,7 +47,7 @@ def launch(spec: Spec) -> str:
     hardware, multi = spec.hardware, spec.hardware.nodes > 1
     distributed = hardware.world > 1
     torchrun = spec.text("launch.launcher") == "torchrun"
-    group = distributed or spec.zero_stage > 0  # DeepSpeed needs a process group even if there is only one process
+    group = distributed or spec.zero_stage > 0  # DeepSpeed needs a process group even for a single process
     again = retries(spec)
     ported = group and not (torchrun and not multi)
     shell = read_sections(__file__, "launch.sh")

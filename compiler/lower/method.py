@@ -54,7 +54,8 @@ def _plain(value: object, kind: str) -> Json:
     """The value of a setting, converted to the argument's type `kind`."""
     if isinstance(value, Amount):
         return value.value
-    if kind == "bool" and isinstance(value, str):  # for example, scale_rewards is a bool in TRL 0.18
+    # the argument may be a bool on this stack, as `scale_rewards` is in TRL 0.18
+    if kind == "bool" and isinstance(value, str):
         return value != "none"
     if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         return float(value)

@@ -95,7 +95,8 @@ def schedule(spec: Spec) -> dict[str, Json]:
         out[ratio] = 0.0
     name = ratio if warmup.unit == "share" and warmup.value else steps
     whole = warmup.unit == "share" and warmup.value == 1 and name == steps
-    out[name] = 1 - 1e-9 if whole else warmup.value  # transformers 5 reads `warmup_steps = 1.0` as one step
+    # transformers 5 would read `warmup_steps = 1.0` as one step, so write a share just below 1
+    out[name] = 1 - 1e-9 if whole else warmup.value
     return out
 
 

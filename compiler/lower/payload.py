@@ -102,7 +102,7 @@ def _model(spec: Spec) -> Model:
         "pickle": spec.flag("model.pickle"),
         "liger": spec.flag("memory.liger") and spec.stack.facts.liger == "runtime",
     }
-    if out["liger"] and spec.model.model_type is None:  # rule XP331 checks known families of models
+    if out["liger"] and spec.model.model_type is None:  # if the model's family is known, the rule XP331 checks it
         out["liger_unchecked"] = True
     renamed = spec.stack.facts.renames_saved
     if renamed and spec.model.model_type in (None, *renamed):

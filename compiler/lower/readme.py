@@ -311,7 +311,7 @@ def _table(spec: Spec, written: bool) -> list[str]:
     lines = ["| setting | value | from |", "|---|---|---|"]
     for path, value in spec.values.items():
         if path.startswith("launch.") and spec.text("launch") not in readers(BY_PATH[path]):
-            continue  # a setting of another engine, inherited from a base; this run does not use it
+            continue  # this setting of another engine was inherited from a base, and this run does not use it
         if (value.origin.kind in (SPEC, BASE)) is written:
             lines.append(f"| {path} | {cell(_value(path, value))} | {cell(value.origin.name)} |")
     return lines

@@ -178,7 +178,7 @@ def _format(source: DataSource) -> str:
 
 
 def _corpus(spec: Spec) -> str:
-    """A title for the block of training data that no evaluation set has."""
+    """Choose a title for the block of training data that differs from the titles of all evaluation sets."""
     taken, name = {one.name for one in spec.evaluated}, "corpus"
     while name in taken:
         name += "_"

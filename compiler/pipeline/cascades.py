@@ -1,11 +1,5 @@
-"""Drop findings that are only consequences of a misspelt name or a wrong value, and add those that its correction
-leaves. This module is imported only for a spec with such an error.
-
-For example, `hadrware 1 x a100-80gb` is not a hardware setting, so the default hardware with 8 GPUs is assumed, and a
-second error says that `gbs=1` cannot be divided by 8. To find such consequences, the suggested edits are applied and
-the changed text is checked: a finding that it does not have was only a consequence. If the changed text has an error
-that was hidden before, the error is reported in the same round: in `sweep { warmup_ratio = [0.03] }`, the name becomes
-`warmup`, and only then is 0.03 known to be a share.
+"""Drop findings that are only consequences of a misspelt name or a wrong value, and add findings that appear once it is
+corrected. This module is imported only for a spec with such an error.
 """
 
 from __future__ import annotations
@@ -60,7 +54,7 @@ def in_one_round(
     text = applied(source.text, edits)
     after = findings(text)
     further = [edit for one in causes(after, name) for edit in one.edits]
-    # `atn flash2` becomes `attn flash2`, which sets nothing yet; its edit `attn=flash2` does
+    # after `atn flash2` became `attn flash2`, a second edit (`attn=flash2`) may be needed
     last = findings(applied(text, further)) if further else after
     remaining = {(one.code, one.message) for one in after if one.code < FIRST_RULE}
     remaining |= {(one.code, one.message) for one in last if one.code >= FIRST_RULE}

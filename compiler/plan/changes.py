@@ -115,7 +115,7 @@ def _fitting(spec: Spec, checker: Checker, most: int) -> list[Change]:
     for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
         found: dict[frozenset[Path], list[Change]] = {}
         for tier in tiers(spec):
-            kind = frozenset(tier)  # if several sizes of a change help, only the smallest is kept
+            kind = frozenset(tier)  # if changes of several sizes help, only the smallest is kept
             if kind not in found and sum(map(len, found.values())) < most:
                 changes = [one for one in _alternatives(spec, checker, now, tier, wanted) if legal(_decided(one))]
                 if changes:
@@ -178,8 +178,8 @@ def _with(spec: Spec, strategy: str, micro: int, toggles: Settings) -> Settings:
 
 
 def _apart(found: Iterable[Change]) -> Iterator[Change]:
-    """Yield the changes, the fastest first, without two kinds of changes: those that only add settings to a faster
-    change, and those that give other values to the settings of a faster change.
+    """Yield the changes, the fastest first, but drop a change that only adds settings to a faster change, or that gives
+    other values to the settings of a faster change.
     """
     seen: dict[frozenset[Path], Change] = {}
     for one in sorted(found, key=lambda one: (-(one.pace or 0.0), len(one.settings))):
@@ -222,7 +222,7 @@ def _alternatives(spec: Spec, checker: Checker, now: Plan, tier: Settings, wante
         # The unchanged micro-batch comes first. A smaller one may force the run to accumulate, and so to store
         # gradients between micro-batches.
         middle = 0
-        while left:  # bisection works, because a smaller micro-batch never needs more memory
+        while left:  # bisection is correct here, because a smaller micro-batch never needs more memory
             tried = as_typed(spec, checker, now, {**tier, **micro_settings(base, left[middle]), **toggles})
             fits = tried.plan.verdict in (FITS, wanted)
             best = tried if fits else best

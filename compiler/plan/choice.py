@@ -240,7 +240,7 @@ def _open_micros(spec: Spec, settings: Settings) -> list[int]:
     if share < 1 or rest:
         return []
     if settings.get("strategy", spec.text("strategy")) == "zero2" and not spec.stack.facts.zero2_accumulates:
-        return [share]  # zero2 cannot accumulate gradients on this stack
+        return [share]  # on this stack, zero2 cannot accumulate gradients, so only one micro-batch fits the share
     return divisors(share, share)
 
 
@@ -268,7 +268,7 @@ def _choice_of(
     calculations of the alternatives.
     """
     gpu, usual = spec.hardware.gpu, spec.text("strategy")
-    assert gpu is not None  # runs on the CPU never get here, because the plan chooses nothing for them
+    assert gpu is not None  # the plan chooses nothing for runs on a CPU
     values: dict[Path, tuple[object, str]] = {}
     mine = best.settings.get("strategy", usual)
     if mine != usual:

@@ -27,7 +27,7 @@ def table_of(stack: str) -> str:
 
 @cache
 def _text(stack: str) -> str:
-    if not os.path.exists(table_of(stack)):  # the stack's libraries were not measured
+    if not os.path.exists(table_of(stack)):  # this stack was not measured
         return '{\n "families": {\n },\n "versions": {\n }\n}'
     with open(table_of(stack), encoding="utf-8") as handle:
         return handle.read()

@@ -112,7 +112,7 @@ def _quantized(spec: Spec, facts: ModelFacts, bits: int, wide: int) -> float:
     `wide` bytes.
     """
     embeds = facts.vocab * facts.hidden * (1 if facts.tied else 2)
-    whole = expert_parameters(facts) if stacked(spec.stack, facts) else 0.0  # stacked experts are not quantized
+    whole = expert_parameters(facts) if stacked(spec.stack, facts) else 0.0  # stacked experts are never quantized
     packed, size = facts.params - embeds - whole, packed_bytes(bits, spec.flag("lora.double_quant"))
     return ((embeds + whole) * wide + packed * size) / facts.params
 
@@ -215,7 +215,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     gpu, facts = spec.hardware.gpu, load.facts
     assert gpu is not None  # `load_of` makes a `Load` only for a spec with a GPU
     if spec.method.generates:
-        return None  # the time to generate was not measured
+        return None  # the time to generate was not measured, so the speed is unknown
     precision = spec.text("precision")
     sequences = spec.integer("batch.gbs") * spec.method.sequences
     length = row_tokens(spec) if tokens is None else max(1, tokens // sequences)

@@ -99,7 +99,7 @@ def _layer(load: Load, attention: str) -> float | str:
     trained, precision = load.mode.split("/")
     precision = (
         "amp" if precision in ("amp32", "wide", "norms") else precision
-    )  # other kinds of attention were measured only with full training
+    )  # kinds of attention other than sdpa and eager were measured only with full training
     found = _row(load, load.mode, attention)
     if found is not None:
         return saved(found, load.facts, load.length, load.rank)
@@ -232,7 +232,7 @@ def _casts(load: Load) -> float:
     """
     tuned = load.adapters
     own = tuned.params * 2.0 if tuned is not None and load.amp and tuned.element == 4 else 0.0
-    if load.widened and load.amp:  # the head's backward pass reads a half-precision copy of the head's fp32 weights
+    if load.widened and load.amp:  # in its backward pass, the head reads a half-precision copy of its fp32 weights
         return own + float(load.facts.vocab * load.facts.hidden * load.element)
     if not load.amp or load.engine != "none" or load.weight != 4:
         return own

@@ -195,7 +195,8 @@ def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequ
     known = table()
     kind = f"{generation}/{'fp32' if precision == 'fp32' else 'fp8' if precision == 'fp8' else 'half'}"
     weights = known["weights"].get(kind)
-    if weights is None or not (work.params and work.hidden):  # a config.json may state sizes of 0
+    # a config.json may state sizes of 0, for which no speed can be computed
+    if weights is None or not (work.params and work.hidden):
         return None
     if kind == "7/fp32":
         return Speed(1 / seconds(work, weights), *ONE_RUN, "one published run on V100")

@@ -38,9 +38,7 @@ NOTED: tuple[Path, ...] = (
 )  # fmt: skip
 """The settings whose assumed values are reported in notes, in the order of the notes."""
 SHUFFLE_BUFFER = 10_000
-"""The size of the shuffle buffer of a stream, in rows. The next row is always drawn at random from the rows in the
-buffer.
-"""
+"""The size of the shuffle buffer of a stream, in rows. Each next row is drawn at random from the rows in the buffer."""
 TENTH = Amount("share", 0.1)
 """A tenth of the run, the default interval at which a run with a stream saves and evaluates."""
 UNCUT = ("wrapped", "bfd_split")

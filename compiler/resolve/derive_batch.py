@@ -49,7 +49,7 @@ def _derived_gbs(of: OpenSpec, world: int, micro: int | None, accum: int | None)
         return gbs
     unit = world * (accum or 1)
     if of.method.grouped:
-        unit = lcm(unit, of.integer("method.generations") or 1)  # a step has only complete groups
+        unit = lcm(unit, of.integer("method.generations") or 1)  # a step must have complete groups of completions
     gbs = max(1, round(DEFAULT_GBS / unit)) * unit
     why = f"the multiple of {unit} nearest to {DEFAULT_GBS}"
     of.set("batch.gbs", gbs, why, DEFAULT)

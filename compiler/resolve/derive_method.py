@@ -124,7 +124,7 @@ def own_defaults(of: OpenSpec, method: str) -> None:
 
 def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> object:
     if row.path in ("method.steps_per_generation", "method.rewards"):
-        # two settings are left out: `steps_per_generation` follows from the accumulation, and `rewards` has no default
+        # `steps_per_generation` follows from the accumulation, and `rewards` has no default
         return None
     value = base.get(next((name for name in row.args if name in base), ""))
     seq = of.integer("batch.seq")

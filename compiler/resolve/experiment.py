@@ -108,7 +108,7 @@ class _Resolver:
 
         derivation.run(choose)
         if loaded.member:
-            from xpc.compiler.resolve.sweep_member import keep_apart  # the spec is a member of a sweep
+            from xpc.compiler.resolve.sweep_member import keep_apart  # this is a member of a sweep
 
             keep_apart(self.values, loaded.member)
         spec = complete(self.values)
@@ -182,8 +182,8 @@ class _Resolver:
         return Sets(self.loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
 
     def _wrong(self, data: tuple[DataSource, ...]) -> frozenset[str]:
-        """The settings with wrong values. `data` is one of them if a source or its columns are unknown, or a source has
-        no name.
+        """The settings with wrong values. `data` is one of them if a source has no name, or if a source or its columns
+        are unknown.
         """
         wrong = frozenset(path for path in {*self.loaded.items, *self.loaded.intended} if path not in self.values)
         unknown = any(one.code in ("XP110", "XP124") for one in self.problems) or any(one.id == "" for one in data)

@@ -139,7 +139,7 @@ class MethodCheck:
         written = value.value
         assert isinstance(written, tuple)
         if not known:
-            return  # a rule reports that the target has no such argument
+            return  # a rule already reports that the target has no such argument
         for one, (node, item) in zip(written, self._nodes("method.loss"), strict=True):
             if one.name not in known:
                 self._unknown("method.loss", _location(item, node), one.name, known)
@@ -164,7 +164,8 @@ class MethodCheck:
             elif ":" in one.name or "/" in one.name or one.name.endswith(".py"):
                 out.append(self._function("method.rewards", one, label) or one)
             else:
-                out.append(one)  # the unknown name is kept: without a reward, a rule would report a missing one
+                # the unknown name is kept, because without any reward a rule would report that the reward is missing
+                out.append(one)
                 more = ', or name a function of a file: `"rewards.py:' + one.name[:40] + '"`'
                 self._unknown("method.rewards", label, one.name, list(REWARDS), more)
         self.values["method.rewards"] = Value(tuple(out), value.origin)

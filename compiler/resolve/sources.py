@@ -170,7 +170,7 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
         fitting = shape is None or shape == entry.shape
         config, split = part, node.split or entry.split
         counted = entry.rows if (config, split) == (entry.config, entry.split) else None
-        if pin is not None:  # the lock has the number of rows at the pinned commit
+        if pin is not None:  # the lock states the number of rows at the pinned commit
             counted = pin.rows.get(split, counted)
         return DataSource(
             entry.id,

@@ -215,7 +215,7 @@ class _Reader(Reporter):
             for one in inside
             if isinstance(one, Setting) and isinstance(one.value, List) and f"{name}.{one.name.text}" in schema.BY_PATH
         ]
-        from xpc.compiler.suggest.lines.lists import axis_in_words  # only a wrong sweep needs it
+        from xpc.compiler.suggest.lines.lists import axis_in_words  # imported here, because only a wrong sweep needs it
 
         lists = lists or axis_in_words(self.typed(node.span))
         help = f"write {' and '.join(f'`{one}`' for one in lists)}" if lists else BATCHES
@@ -236,7 +236,7 @@ class _Reader(Reporter):
             return None
         if not isinstance(node.value, List):
             called = node.value if isinstance(node.value, Call) else None
-            # a function that would draw values at random, such as `uniform(1e-6, 1e-4)`
+            # the function draws values at random, such as `uniform(1e-6, 1e-4)`
             drawn = called is not None and called.name.text not in VALUES
             typed = f"[{', '.join(self.typed(one.span) for one in (called.args if called else (node.value,)))}]"
             lacks = "ranges" if ".." in typed else "random values" if drawn else ""  # a range: `1e-5..1e-4`
@@ -245,14 +245,14 @@ class _Reader(Reporter):
                          help, None if lacks else typed)  # fmt: skip
             return None
         if not node.value.items:
-            from xpc.compiler.suggest.legal import example  # imported late, because only wrong sweeps need it
+            from xpc.compiler.suggest.legal import example  # imported here, because only a wrong sweep needs it
 
             row = schema.BY_PATH.get(path)
             form = f"[{'qwen2.5-3b' if row is None else example(row)}]"
             self.problem("XP880", f"`{node.name.text}` has no values", node.value.span, "", f"write `{form}`", form)
             return None
         if path in self.loaded.over or (path in HEADER.values() and self.loaded.over & set(HEADER.values())):
-            return None  # a spec that extends this one states the setting, so sweeping it here would have no effect
+            return None  # a spec that extends this one states the setting, so this sweep would have no effect
         either = tuple(HEADER.values()) if path in HEADER.values() else (path,)
         next_to = next((self.loaded.stated[one] for one in either if one in self.loaded.stated), None)
         if next_to is not None:
@@ -309,7 +309,8 @@ class _Reader(Reporter):
         near = rows[0] if rows else None if guess is None or guess.path not in schema.BY_PATH else guess.path
         if near is not None and schema.outer_names().get(near.rpartition(".")[2]) == near:
             near = near.rpartition(".")[2]
-        advised = None if rows else advice(f"{name.text} number", "")  # `batch_size` is `gbs` or `micro`
+        # the advice for `batch_size`, for example, is `gbs` or `micro`
+        advised = None if rows else advice(f"{name.text} number", "")
         if advised or near is None or schema.BY_PATH.get(near, schema.BY_PATH["seed"]).kind is BLOCK:
             message = f"`{name.text[:60]}` is not a setting of the language"
             self.problem("XP101", message, name.span, help=advised or "`xpc list settings` prints them all")
@@ -370,7 +371,8 @@ def _safe(text: str) -> str:
     the original text.
     """
     short = text.strip('[]" ').replace(", ", "+").replace(" x ", "x").replace("%", "pct")
-    short = short if "--" in short else short.replace("/", "--")  # org/name becomes org--name, as in the hub's cache
+    # `org/name` becomes `org--name`, as in the hub's cache
+    short = short if "--" in short else short.replace("/", "--")
     if short and len(short) <= SHOWN and all(c.isascii() and (c.isalnum() or c in "-_.+") for c in short):
         return short
     cut = "".join(c if c.isascii() and (c.isalnum() or c in "-_.+") else "-" for c in short)[:SHOWN].strip("-")

@@ -37,7 +37,7 @@ def find_data(
     for row in rows:
         source, found = find_source(row, reading)
         if "data.prompt_template" in values and context is None and source.wording is None:
-            source = evolve(source, context=None)  # the prompt template already inserts the context column
+            source = evolve(source, context=None)  # the prompt template already inserts the column `context`
         sources.append(source)
         if rows is not loaded.rows and explained:
             found = [one for one in found if one.code != "XP110"]
@@ -61,7 +61,7 @@ def _rows(loaded: MergedSpec, data: Ref | String, label: Label, problems: Proble
         named = isinstance(data, Ref) and data.name in (title, "")
         replaced = header is loaded.file.source and block.source is not header
         if title != "data" and not named and replaced:
-            pass  # the block is in a base; this spec has its own `train` line, which names other data
+            pass  # the block comes from a base, and the `train` line of this spec names other data
         elif title != "data" and not named:
             written = header.slice(data.span)
             problems.report(

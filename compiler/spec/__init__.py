@@ -37,7 +37,7 @@ IN_MXFP4: Final = tuple(
     for owner in ("openai", "unsloth")
     for size in ("20b", "120b", "safeguard-20b", "safeguard-120b")
 )
-"""Hub ids of models whose weights are stored in MXFP4."""
+"""The ids on the hub of models whose weights are stored in MXFP4."""
 
 
 @record

@@ -17,7 +17,9 @@ KINDS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet"
 
 @lru_cache(maxsize=64)  # cached, because every rule about rows calls this function
 def of_split(names: tuple[str, ...], split: str) -> tuple[str, ...]:
-    """The files of a folder that belong to a split, sorted. `names` are relative to the folder."""
+    """The files of a folder that belong to a split, sorted. `names` are the paths of all files, relative to the
+    folder.
+    """
     return tuple(split_files.of_split(names, split))
 
 

@@ -136,5 +136,5 @@ class Getters:
         lacks the name.
         """
         label = self.extra[library][name].origin.label
-        assert label is not None  # every `extra` argument has a location, because only a spec can state it
+        assert label is not None  # only a spec can state an `extra` argument, so it has a location
         return evolve(label, text=text)

@@ -49,7 +49,7 @@ def of_path(values: Mapping[Path, Value], path: Path) -> Value | None:
     """The value of a setting with its origin, or None. Raises KeyError if `path` is not a setting."""
     found = values.get(path)
     if found is None:
-        BY_PATH[path]  # raises KeyError for an unknown path
+        BY_PATH[path]  # this lookup raises KeyError for an unknown path
     return found
 
 

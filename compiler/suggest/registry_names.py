@@ -38,8 +38,8 @@ class Guess:
 
 @record
 class ParsedName:
-    """The parts of a name of a model or dataset: its words and sizes (`parts`), whether it is the name of a chat or a base
-    model (`kind` is `chat`, `base` or empty), and all its letters.
+    """The parts of a name of a model or dataset: its words and sizes (`parts`), whether it is the name of a chat or a
+    base model (`kind` is `chat`, `base` or empty), and all its letters.
     """
 
     parts: tuple[str, ...]

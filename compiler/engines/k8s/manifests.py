@@ -167,7 +167,7 @@ def _jobset(spec: Spec, digest: str) -> dict[str, Json]:
         "failurePolicy": policy,
         "replicatedJobs": [_server(spec, digest), node] if server else [node],
     }
-    if server:  # the JobSet succeeds when the training nodes succeed; the generation server would run forever
+    if server:  # the JobSet succeeds when the training nodes succeed, because the vLLM server never ends
         body["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ["node"]}
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name}, "spec": body}
 

@@ -1,11 +1,11 @@
 """Run this bundle on a Ray cluster, as a Ray Train job with one worker per node that starts launch.sh there.
 
-    ray job submit --working-dir . -- python ray_job.py    from this folder, which is copied to every node
+ray job submit --working-dir . -- python ray_job.py    from this folder, which is copied to every node
     python ray_job.py                                      the same, on a machine of the cluster
 
 ray.json next to this file has the numbers. PYTHON names the interpreter that trains, on every node (default: python3).
-The exit status is that of launch.sh: 0 if the run is done, 75 if it was asked to stop and not restarted.
-For Ray 2.51 or newer.
+The exit status is that of launch.sh: 0 if the run is done, 75 if it was asked to stop and not restarted. The job needs
+Ray 2.51 or newer.
 """
 
 from __future__ import annotations
@@ -185,9 +185,9 @@ def supervise(status_out: int) -> None:
             while child.poll() is None and time.monotonic() < until:
                 time.sleep(0.2)
         status = -signal.SIGKILL if child.returncode is None else child.returncode
-        with suppress(BrokenPipeError):  # if the worker has ended, nobody reads the status
+        with suppress(BrokenPipeError):  # the worker may have ended, and then nobody reads the status
             os.write(status_out, str(128 - status if status < 0 else status).encode())
-        os.killpg(0, signal.SIGKILL)  # kills this process and all remaining processes of the run
+        os.killpg(0, signal.SIGKILL)  # kill this process and all remaining processes of the run
 
 
 def wait_for_worker(disconnected: threading.Event) -> None:

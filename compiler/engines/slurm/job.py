@@ -128,7 +128,7 @@ def cores(spec: Spec) -> int:
 
 
 def limit(seconds: int) -> str:
-    """A time in sbatch's format, rounded up to full minutes, because Slurm counts minutes: `1-06:30:00`."""
+    """Write a time in sbatch's format, rounded up to full minutes, because Slurm counts minutes: `1-06:30:00`."""
     minutes = -(-seconds // 60)
     return f"{minutes // 1440}-{minutes // 60 % 24:02}:{minutes % 60:02}:00"
 

@@ -25,10 +25,10 @@ def belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
         return isinstance(node, Setting) and isinstance(node.value, List)
     unknown = inner not in clauses.outer and inner not in schema.CLAUSES and f"lora.{inner}" not in schema.BY_PATH
     if name in schema.ADAPTERS and isinstance(node, Setting) and unknown:
-        return clauses.advisor().is_known(f"lora_{inner}")  # in `lora r=16`, `r` is PEFT's name for `rank`
+        return clauses.advisor().is_known(f"lora_{inner}")  # a spec may call `rank` by PEFT's name, as in `lora r=16`
     choice = clauses.choices.get(name)
     if choice and isinstance(node, Ref) and clauses.outer.get(inner, "train") in schema.BY_PATH:
-        return False  # `warmup` in `cosine warmup 3%` is legal without the clause, too
+        return False  # a setting such as `warmup` in `cosine warmup 3%` is also legal without the clause
     home = schema.BY_PATH[choice].clause if choice else clauses.outer.get(name, name)
     path = f"{'lora' if home in schema.ADAPTERS else home}.{inner}"
     other = inner if inner in schema.CLAUSES and inner in schema.BY_PATH else clauses.outer.get(inner, path)

@@ -169,7 +169,7 @@ class Clauses(Collector):
             self.problem("XP104", f"`{name.text}` is a clause, not a setting", name.span, help=help)
         elif path == "track" and isinstance(node.value, Call):
             self.head("track", [node.value], node.span)
-        elif path == "save.hub" and _is_repository(node.value):  # `hub = me/model` is `hub(name=me/model)`
+        elif path == "save.hub" and _is_repository(node.value):  # `hub = me/model` means `hub(name=me/model)`
             self.add(path, None, node.span)
             self.out.items.setdefault("save.hub.name", Item("save.hub.name", node.value, self.label(node.span)))
         else:
@@ -241,7 +241,7 @@ class Clauses(Collector):
                 self.inside([one for one in body if isinstance(one, Setting | Clause)], self.guess)
             return
         row = schema.BY_PATH[path]
-        # the spec has `hub "me/x"` in place of `hub = "me/x"`
+        # the spec has a repository without `=`: `hub "me/x"`
         if path == "save.hub" and len(body) == 1 and isinstance(body[0], String):
             self.without_equals(text, body[0], Span(name.span.start, body[0].span.end))
         elif row.kind is FLAG:
@@ -317,11 +317,11 @@ class Clauses(Collector):
             heads = [joined]
         elif row.kind is not CHOICES and (
             isinstance(heads[0], String) or (isinstance(heads[0], Ref) and heads[0].name in row.choices)
-        ):  # in `save "out" push_to_hub`, the second word is a setting, and not a second value
+        ):  # in `save "out" push_to_hub`, the second word is a setting, and not a second value of `save`
             rest = [one for one in heads[1:] if isinstance(one, Ref)] + rest
             heads = [heads[0], *(one for one in heads[1:] if not isinstance(one, Ref))]
         if row.path == "hardware" and list(map(type, heads)) == [Ref, Number]:
-            heads.reverse()  # the GPU stands before its number: `h100-80gb 8`
+            heads.reverse()  # the number follows the GPU, as in `h100-80gb 8`
         # if there are several counts, take one with an `x`, as in `4 nodes x 8 x h100-80gb`
         first = next((one for one in heads if isinstance(one, Count)), heads[0])
         counted = self.count_without_x(heads, first, written) if row.path == "hardware" else None
@@ -336,7 +336,7 @@ class Clauses(Collector):
         """
         joined = "".join(self.typed(each.span) for each in heads)
         joined = next((one for one in row.choices if one.replace("_", "") == joined), joined)
-        if len(heads) > 1 and row.choices and joined not in row.choices:  # `zero stage 2`
+        if len(heads) > 1 and row.choices and joined not in row.choices:  # the words are a choice, as in `zero stage 2`
             joined = self.advisor().joined_value(row.path, [self.typed(each.span) for each in heads]) or joined
         if len(heads) == 1 or joined not in row.choices:
             return None

@@ -49,15 +49,15 @@ class _DataBlock:
                 Ref(call.name.span, call.name.text),
                 *call.args,
                 *body[1:],
-            ]  # `data chat(k=v)` is the same as `data chat { k = v }`
+            ]  # `data chat(k=v)` has the same meaning as `data chat { k = v }`
         title = body[0] if body and isinstance(body[0], Ref | String) else None
-        # a misspelt setting in parentheses: `data(streming)`
+        # the name in parentheses may be a misspelt setting, as in `data(streming)`
         if isinstance(title, Ref) and title.is_name and not self.is_named(title.name, body[1:]):
             self.clauses.unknown(Name(title.span, title.name), "data")
             return
         row = schema.BY_PATH.get(f"data.{title.name}") if isinstance(title, Ref) and title.is_name else None
         if row is not None and row.kind is FLAG:
-            title = None  # a setting in parentheses: `data(shuffle)` is `data { shuffle }`
+            title = None  # the name in parentheses is a setting: `data(shuffle)` means `data { shuffle }`
         if isinstance(title, Ref) and title.name in self.evaluated:
             self.evaluation_set(title, body[1:])
             return
@@ -92,7 +92,8 @@ class _DataBlock:
         if others:  # a base (`extends`), which is not read here, may have the header that names this block
             return train is None or not typo or not all(map(_is_setting, others))
         elsewhere = name in self.clauses.outer or name in schema.CLAUSES or name in schema.bare_choices()
-        return not isinstance(data, Ref) and not typo and not elsewhere  # `packing` in `data(packing)` is not a title
+        # a setting in parentheses, such as `packing` in `data(packing)`, is not a title
+        return not isinstance(data, Ref) and not typo and not elsewhere
 
     def evaluation_set(self, title: Ref, body: list[Operand | Clause]) -> None:
         """Read a `data` block that is used for evaluation: its sources, and the format of its rows."""
@@ -118,7 +119,7 @@ class _DataBlock:
         outer.blocks[title.name] = EvaluationBlock(self.clauses.label(title.span), tuple(block.rows), block.items)
 
     def sources(self, body: list[Operand | Clause]) -> None:
-        """Read the sources and settings in a `data` block."""
+        """Read everything in a `data` block: its sources and its settings."""
         self.weights = [_weight(node) for node in body if isinstance(node, Clause | Ref | Call | String)]
         for node in body:
             if isinstance(node, Setting):

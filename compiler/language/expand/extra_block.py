@@ -24,7 +24,7 @@ def extra(to: Collector, name: Name, body: list[Part]) -> None:
     }` is `a.b`.
     """
     title = body[0] if body else None
-    if isinstance(title, Call):  # `extra trl(k=v)` is the same as `extra trl { k = v }`
+    if isinstance(title, Call):  # `extra trl(k=v)` has the same meaning as `extra trl { k = v }`
         body = [title, *title.args, *body[1:]]
         title = Ref(title.name.span, title.name.text)
     if not (isinstance(title, Ref) and title.name in schema.EXTRA_TARGETS):
@@ -43,7 +43,7 @@ def extra(to: Collector, name: Name, body: list[Part]) -> None:
 def _item(to: Collector, table: dict[str, Item], prefix: str, node: Part) -> None:
     block: Sequence[Part] | None = None
     if isinstance(node, Clause) and isinstance(node.head, Call) and not node.operands and node.block is None:
-        node = node.head  # the node is a nested block, and its head is the name of the block
+        node = node.head  # the name of the nested block
     if isinstance(node, Setting):
         key, value, span = node.name.text, node.value, node.span
     elif isinstance(node, Call):

@@ -48,7 +48,7 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
             continue
         if isinstance(value, Number) and (row is None or not row.head or row.kind in (FLAG, BLOCK)):
             form = clauses.implied_setting(node.name, value)
-            if form:  # the number is the value of one of the clause's settings: in `lora 16`, of `rank`
+            if form:  # the number is the value of a setting of the clause: in `lora 16`, it is the value of `rank`
                 clauses.valued(node, value, f"{node.name}({form.replace(' = ', '=')})")
                 at += 1
                 continue

@@ -44,7 +44,8 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
             continue
         value = options[at + 2] if at + 2 < len(options) else None
         if len(words) == 2 and words[1].name in OF and words[0].name in clauses.outer and isinstance(value, Number):
-            clauses.valued(words[0], value, f"{words[0].name}={clauses.typed(value.span)}")  # `lr of 1e-5`
+            # the words name the setting before its value, as in `lr of 1e-5`
+            clauses.valued(words[0], value, f"{words[0].name}={clauses.typed(value.span)}")
             at += 3
             continue
         follows = options[at + 1] if at + 1 < len(options) else None
@@ -68,7 +69,8 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
         span = Span(node.span.start, words[length - 1].span.end)
         number = kept[-1] if kept and _is_alone(kept) else None
         if value is None and isinstance(number, Number):
-            number_before(clauses, number, Ref(span, name))  # `1e-5 learning rate`
+            # the number stands before its setting, as in `1e-5 learning rate`
+            number_before(clauses, number, Ref(span, name))
             kept.pop()
             at += length
             continue
@@ -101,7 +103,8 @@ def _is_pair(clauses: Clauses, words: list[Ref], follows: Operand, third: Operan
         help = f"write `{form}`" if form else f"leave `{first} {second}` out"
         clauses.problem("XP101", f"`{first}` is not a word of the language", span, help=help, edit=form)
         return True
-    has_settings = third is not None and belongs_to(clauses, second, third)  # `dpo method beta=0.5` is legal
+    # the second word is a clause with settings, as in `dpo method beta=0.5`, which is legal
+    has_settings = third is not None and belongs_to(clauses, second, third)
     if clauses.choices.get(first) == second and not has_settings:
         message = f"`{first}` is a choice of `{second}`, and stands alone"
         clauses.problem("XP101", message, span, help=f"write `{first}`", edit=first)
