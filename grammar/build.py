@@ -96,8 +96,8 @@ def tables(*, strict: bool) -> str:
 
 
 def _kept(parts: list[Any]) -> tuple[int, ...]:
-    """The indices of those symbols of a rule that become parts of the tree. Lark drops keywords, punctuation, and
-    terminals whose name begins with `_`.
+    """The indices of a rule's symbols that become parts of the tree. Lark drops keywords, punctuation, and terminals
+    whose name begins with `_`.
     """
     return tuple(number for number, part in enumerate(parts) if not (part.is_term and part.filter_out))
 

@@ -51,7 +51,9 @@ class Failure:
 
 
 def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
-    """Explain why the parser stopped in `text`, the source text with the repairs of `scan`."""
+    """Explain why the parser stopped. `text` is the source text, in which `scan` has repaired unclosed brackets and
+    strings.
+    """
     token, met = error.token, error.token.kind
     offset = len(text) - 1 if met == END else token.start
     shown = "the end of the line" if met in ("_NL", END) else f"`{token.text}`" if met else token.text

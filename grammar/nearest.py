@@ -22,7 +22,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
             continue
         score = matcher.ratio()
         if sorted(plain) == sorted(other):
-            # of two equally similar candidates, prefer the one whose letters are those of the name in another order
+            # if two candidates are equally similar, prefer the one that has the letters of the name in another order
             score += 0.2
         if other.startswith(plain) or plain.startswith(other):
             score += 0.1

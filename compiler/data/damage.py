@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 FROM_1252 = "\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122"
-"""The characters beyond Latin-1 that Windows' code page 1252 has for bytes from 0x80 to 0x9F."""
+"""The characters that Windows' code page 1252 has for bytes from 0x80 to 0x9F, where Latin-1 has control characters."""
 MOJIBAKE = re.compile(f"[ÃÐÑ][\x80-\xbf{FROM_1252}]|â€|Â[\xa1-\xbf]")
 """Matches characters that were encoded as UTF-8 and decoded by another encoding, such as `Ã©` for `é`."""
 ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{2,6}|#x[0-9a-fA-F]{2,5});")

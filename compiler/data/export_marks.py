@@ -17,7 +17,7 @@ TOKEN = re.compile(
     r"<\|(?:im_start|im_end|im_sep|eot_id|start_header_id|end_header_id|begin_of_text|end_of_text|endoftext|user"
     r"|assistant|system|end|eom_id|start_of_role|end_of_role)\|>|\[/?INST\]|<(?:start|end)_of_turn>|<</?SYS>>"
 )
-"""Matches control tokens of published chat templates."""
+"""Matches a control token of a published chat template, such as `<|im_end|>`."""
 BEGIN = ("<|begin_of_text|>", "<s>", "<bos>", "<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<|startoftext|>")
 """Begin tokens of models whose tokenizers write one at the beginning of each text."""
 SPEAKERS = ("assistant:", "human:", "user:", "chatgpt:", "gpt:", "bot:", "### assistant", "### response:", "### human")
@@ -27,7 +27,7 @@ MISSING = ("nan", "NaN", "NAN", "<NA>", "NaT", "[object Object]")
 NOTHING = ("None", "null", "NULL", "undefined")
 """Texts that may stand for a missing value, but may also be a real answer, as to "What does `print(None)` print?"."""
 PYTHON = re.compile(r"[\[({]\s*[\[{]?\s*u?'")
-"""Matches the beginning of a list, a tuple or a dict that Python has written as text."""
+"""Matches the beginning of a list, a tuple or a dict that Python has written as text: `['Paris']`."""
 PLACE = re.compile(r"\{\{?\s*([A-Za-z_]\w*)\s*\}")
 """Matches a placeholder such as `{question}` or `{{ question }}`."""
 CHOICE = re.compile(r"(?:(?:response|answer|model|option|output|completion)[ _-]?)?[ab12]", re.IGNORECASE)

@@ -16,7 +16,7 @@ from xpc.compiler.spec.survey import Broken
 EMBEDDED = "data:image/"
 """The beginning of a data URL. Such a value contains the image itself, not a path."""
 LONGEST = 64 * 2**20
-"""Maximum length in bytes of a line that is read from a large data file."""
+"""A line of a large data file is read only up to this many bytes."""
 
 
 def image_folder(source: DataSource) -> str:

@@ -1,4 +1,4 @@
-"""Read the columns and the number of rows of a Parquet file from the footer of the file, which is in Thrift's compact
+"""Read the columns and the number of rows of a Parquet file. They are in the footer of the file, in Thrift's compact
 protocol.
 
 A Parquet library is not used, because a machine that checks specs may not have one. Source:
@@ -101,7 +101,7 @@ def _schema(data: _Compact) -> tuple[Schema, int]:
 
 
 def _columns(schema: Schema, rows: int) -> tuple[list[str], int]:
-    """The names of a file's columns, without the columns nested in them, together with the number of rows."""
+    """Return a pair: the names of a file's columns, without the columns nested in them, and the number of rows."""
     names, at = [], 1
     for _ in range(schema[0][CHILDREN]):
         names.append(schema[at][NAME].decode("utf-8"))

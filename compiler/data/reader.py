@@ -19,8 +19,8 @@ MOST_ROWS = 4_000_000
 copied, or its rows have only a few characters each.
 """
 CHECKED = 8 * 2**20
-"""The number of characters at the beginning of a file in which objects that contain a name twice are reported. This
-check makes parsing three times slower, so it does not cover the complete file.
+"""Only in this many characters at the beginning of a file are objects with a repeated name reported. The check makes
+parsing three times slower, so it does not cover the complete file.
 """
 
 

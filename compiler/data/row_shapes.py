@@ -196,8 +196,8 @@ def _wrong_pictured(turns: object, images: object, name: str) -> str | None:
 
 
 def _without_places(turn: object, key: str) -> object:
-    """If the content of the turn is a list of texts and images, return the turn with the list joined to one text, in
-    which each image is `<image>`. Any other turn is returned unchanged.
+    """Join the content of a turn to one text if it is a list of texts and images; in the text, each image is `<image>`.
+    Any other turn is returned unchanged.
     """
     content = turn.get(key) if isinstance(turn, dict) else None
     if not isinstance(turn, dict) or not isinstance(content, list):
@@ -226,8 +226,8 @@ def _wrong_part(value: object, name: str) -> str | None:
 
 
 def from_caller(turn: Row) -> Row:
-    """Convert a turn whose speaker is one of `CALLERS`, and whose text is a tool call, to a turn of the assistant with
-    this tool call. Any other turn is returned unchanged.
+    """Convert a turn of a speaker in `CALLERS` whose text is a tool call to a turn of the assistant with this tool
+    call. Any other turn is returned unchanged.
     """
     if turn.get("from") not in CALLERS:
         return turn

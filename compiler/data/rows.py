@@ -68,7 +68,7 @@ def _survey(
 
 
 def count(source: DataSource) -> int | None:
-    """The number of rows of a source. None if it is unknown, as it is for a slice of a split."""
+    """The number of rows of a source. None if the number is unknown, for example for a slice of a split."""
     if source.slice is not None:
         return None
     if source.limit is not None:
@@ -128,8 +128,8 @@ def all_texts(sources: tuple[DataSource, ...]) -> bool:
 
 
 def column_shape(path: str, head: bytes, name: str) -> str | None:
-    """The format of a file whose only column of interest is `name`, by the first row: `text` or the format of a chat.
-    None if it is neither.
+    """The format of a file whose only useful column is `name`: `text`, or the format of a chat. It is found in the
+    first row. None if the column has neither.
     """
     if path.lower().endswith(".csv") or isinstance(first_row(head.decode("utf-8", "replace"))[0].get(name), str):
         return "text"

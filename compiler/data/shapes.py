@@ -49,7 +49,7 @@ KEPT = ("tools", "chat_template_kwargs")
 
 
 def of_text(shapes: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the row formats `shapes` in which rows have no images."""
+    """The row formats in `shapes` whose rows have no images."""
     return tuple(one for one in shapes if one not in WITH_IMAGES)
 
 

@@ -95,7 +95,9 @@ def _calls(turn: Mapping[str, object], content: object) -> Iterator[str]:
 
 
 def _call_ids(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[str]:
-    """The faults of the ids of calls and of results in a conversation, as names of `structure`'s list."""
+    """The faults of call ids in a conversation, as names of `structure`'s list: `repeated_call_id` and
+    `unknown_call_id`.
+    """
     found, known = set[str](), set[object]()
     for _, turn, _ in turns:
         ids = [one.get("id") for one in _calls_of(turn) if isinstance(one, dict)]

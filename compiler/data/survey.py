@@ -21,9 +21,9 @@ from xpc.compiler.spec.survey import SKETCH, Broken, Survey
 from xpc.runtime.features.messages.stored_columns import unread
 
 SPOKEN = ("user", "assistant")
-"""Roles that a digest leaves out: those of a prompt and its answer, which other formats do not name."""
+"""The roles of a prompt and its answer. A digest leaves them out, because other formats do not name them."""
 END = 256
-"""Characters at each end of a row that are digested to compare it with the rows of other files."""
+"""How many characters at each end of a row are digested, to compare it with the rows of other files."""
 
 
 def survey(

@@ -44,8 +44,8 @@ class Engine:
         return quoted(out, "launch.sh")
 
     def start_lines(self, spec: Spec) -> list[str]:
-        """Lines of README.md that say how to start launch.sh by hand. Empty for most engines, because they start
-        launch.sh on every node themselves.
+        """Lines of README.md about starting launch.sh by hand. Empty for most engines, because they start launch.sh on
+        every node themselves.
         """
         return ["./launch.sh"]
 

@@ -8,15 +8,15 @@ from xpc.compiler.engines.engine import Engine
 from xpc.compiler.spec import Spec
 
 SHOWN = 8
-"""The largest number of nodes for which the commands of all nodes are printed. For more nodes, only those of the first
-two and of the last are printed.
+"""For up to this many nodes, the commands of all nodes are printed. For more nodes, only the commands of the first two
+nodes and of the last one are printed.
 """
 ADDRESS, PORT = "10.0.0.1", 29500
 """Examples for the printed commands: an address of node 0, and a port that is usually free."""
 
 
 class Local(Engine):
-    """The engine `local`: a shell starts launch.sh. It adds no files to a bundle."""
+    """The engine `local`, with which a shell starts launch.sh. This engine adds no files to a bundle."""
 
     def start_lines(self, spec: Spec) -> list[str]:
         """The command to type on each node."""

@@ -8,8 +8,8 @@ from xpc.compiler.spec import Spec
 
 
 def server_options(spec: Spec) -> str:
-    """The options of `trainer/vllm_server.py` for tensor and data parallelism. They say how many GPUs share one copy of
-    the model, and how many copies the node has.
+    """The options of `trainer/vllm_server.py` for tensor and data parallelism: how many GPUs share one copy of the
+    model, and how many copies the node has.
     """
     tensor = _gpus(spec)
     copies = 1 if spec.on_cpu else spec.hardware.processes // tensor

@@ -193,8 +193,8 @@ def _create(target: str, make: Callable[[str], str]) -> tuple[str, int]:
 
 
 def _prefix(target: str) -> str:
-    """The beginning of the path of each hidden file for this target. It has the target's name, cut to 40 characters,
-    and the first digits of the name's digest.
+    """The beginning of the path of each hidden file for this target: the target's name, cut to 40 characters, and the
+    first digits of the name's digest.
     """
     name = os.path.basename(target)
     mark = sha256(os.fsencode(name)).hexdigest()[:8]

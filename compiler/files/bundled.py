@@ -1,7 +1,7 @@
 """Read the `spec.xp` of a bundle. The names of files in this spec (`file("x")`) refer to the copies in the bundle.
 
-This module is imported only for a spec in a bundle. Such a spec states all settings, also those that the user left out.
-`check` and the commands that compare specs read only what the user wrote.
+This module is imported only for a spec in a bundle. The spec of a bundle states all settings, also those that the user
+left out. `check` and the commands that compare specs read only what the user wrote.
 """
 
 from __future__ import annotations

@@ -89,8 +89,8 @@ def _read(path: str) -> str | None:
                 if done - shown >= SHOWN:
                     shown = done
                     size = max(done, status.st_size)
-                    # the name of the file may contain escape sequences, which this module cannot remove, so it is not
-                    # printed
+                    # the file's name is not printed, because it may contain escape sequences, which this module cannot
+                    # remove
                     print(f"hashing: {done / 2**30:.0f} of {size / 2**30:.0f} GiB", file=sys.stderr, flush=True)
     except OSError:
         return None

@@ -105,7 +105,7 @@ def is_bytecode(folder: str) -> bool:
 
 
 def without_following(path: str, flags: int) -> int:
-    """An opener for `open`. It raises OSError for a link, and it does not wait for a pipe."""
+    """An opener for `open` that raises OSError for a link, and that does not wait for a pipe."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 

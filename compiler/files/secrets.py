@@ -23,7 +23,7 @@ TOKENS = {
     "a key of Weights & Biases": r"(?<![A-Za-z0-9])wandb_v1_[A-Za-z0-9_]{20,}",
     "a password in a URL": r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s/@:\"'<>]*:[^\s/@\"'<>${}]+@",
 }
-"""For each kind of secret, a pattern as its issuer or secret scanners document it. No pattern matches a
+"""For each kind of secret, a pattern from the issuer's documentation or from secret scanners. No pattern matches a
 digest in hex.
 """
 NAMES = ("hub_token", "hf_token", "api_key", "access_token", "auth_token", "secret_key", "password", "secret")
@@ -40,9 +40,7 @@ def pinned(revision: str | None) -> bool:
 
 
 def suspect(text: str) -> bool:
-    """Whether a text may contain a secret. This fast test saves calls of the slower `find`, because most texts contain
-    no secret.
-    """
+    """Whether a text may contain a secret. Most texts do not, so this fast test saves calls of the slower `find`."""
     if any(mark in text for mark in MARKS):
         return True
     return "://" in text and any(

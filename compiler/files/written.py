@@ -16,7 +16,7 @@ FILLED = ("default", "derived", "registry, or")
 another comment, with the name of that spec.
 """
 LENGTH = "length: "
-"""The beginning of the compiler's comment on `for N epochs` in the `train` line."""
+"""The beginning of the comment that the compiler writes after `for N epochs` in the `train` line."""
 
 
 @record

@@ -22,7 +22,7 @@ DIGEST = re.compile(r"-[0-9a-f]{8}(?=\.\w+$)")
 
 
 Reader = Callable[[str], bytes | None]
-"""A function that returns a file of the bundle's folder, or None if it does not exist."""
+"""A function that returns the contents of a file in the bundle's folder, or None if the file does not exist."""
 Copy = tuple[str, str, str | None]
 """A data file of a bundle: its name in the bundle, and the path of its source in the spec. If the source is a folder,
 the third part is the file's name in the folder; otherwise None.
@@ -104,7 +104,7 @@ def _copy_files(draft: Draft, text: str, read: Reader) -> str:
 
 
 def _existing(name: str, read: Reader) -> bytes:
-    """The contents of a file of the bundle. Raises Unreadable if it does not exist."""
+    """The contents of a file of the bundle. Raises Unreadable if the file does not exist."""
     data = read(_bundle_name(name))
     if data is None:
         raise Unreadable(f"`{name}` does not exist")

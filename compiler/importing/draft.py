@@ -145,7 +145,7 @@ class Draft:
         return None
 
     def error(self, entry: Entry | None, why: str, help: str = "", own: bool = False, similar: bool = False) -> None:
-        """Report an error for a key that a spec cannot express. `own` and `similar` are those of `Message`."""
+        """Report an error for a key that a spec cannot express. `Message` explains `own` and `similar`."""
         if entry is None:
             return
         self.mark(entry, ERROR, why=why)

@@ -60,7 +60,7 @@ def architecture(draft: Draft, overrides: Overrides) -> None:
 
 
 def registered(model: str, overrides: Overrides) -> ModelFacts | None:
-    """For a model of the registry: its facts. For a model's folder: the facts of the registered model whose name occurs
+    """The sizes of a model: a registered model's own, or for a folder those of the registered model whose name occurs
     in the name of the folder.
 
     None if the folder exists with its own config.json, or if no registered model matches.
@@ -72,7 +72,9 @@ def registered(model: str, overrides: Overrides) -> ModelFacts | None:
 
 
 def _folder(model: str) -> str:
-    """The folder of a model that the spec names by a path in quotes. "" for a model of the Hub or of the registry."""
+    """The model's folder, if the spec names the model by a path in quotes. "" for a model of the Hub or of the
+    registry.
+    """
     return model[1:-1].replace("\\\\", "\\").rstrip("/\\") if model.startswith('"') else ""
 
 

@@ -1,5 +1,5 @@
-"""Read the files that an imported file names. They are looked for next to it, in the folders above it up to the root of
-its git repository, and in the working directory.
+"""Read the files that an imported file names. A file is looked for next to the imported file, in the folders above up
+to the root of the git repository, and in the working directory.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from xpc.compiler.importing.text.entries import MAX_SIZE
 MOST_FOLDERS = 8
 """How many folders are searched for a named file, from the folder of the imported file upwards."""
 ROOTS = (".git", "pyproject.toml", "setup.py")
-"""A folder with one of these files or folders is the root of a repository or of a Python project."""
+"""The root of a repository or of a Python project contains one of these files or folders."""
 MOST_WALKED, MOST_LISTED = 2_000, 20_000
-"""The largest numbers of folders and of files in a repository among which a script is looked for by its name."""
+"""A script is looked for by its name in at most this many folders, and among at most this many files of a
+repository.
+"""
 FOREIGN = ("node_modules", "site-packages", "__pycache__", "venv", "env")
 """Folders with files of other projects."""
 PARTS = ("", "src", "scripts", "training", "train")
@@ -81,8 +83,8 @@ def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[t
 
 
 def finder(folder: str) -> Callable[[str], list[str]]:
-    """A function that takes the name of a Python file, such as `sft.py`, and returns the paths of the files with that
-    name in the repository of `folder`, relative to `folder`. Without a repository it finds none.
+    """Make a function that takes the name of a Python file, such as `sft.py`, and returns the paths of all files with
+    this name in the repository, relative to `folder`. Without a repository, the function returns no paths.
     """
     start = os.path.abspath(folder)
     root = list(_upwards(start))[-1]

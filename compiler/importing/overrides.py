@@ -24,14 +24,12 @@ def nothing(name: str) -> bytes | None:
 
 
 def no_scripts() -> Iterator[tuple[str, str]]:
-    """An empty iterator of scripts. It is used for an import without a file, such as `--command`, because no scripts
-    are near it.
-    """
+    """An iterator without scripts, for an import without a file (`--command`), because no scripts are near it."""
     return iter(())
 
 
 def nowhere(name: str) -> list[str]:
-    """An empty list of paths. It is used for a source that is not a file, because it has no repository."""
+    """An empty list of paths, for a source that is not a file, because it has no repository."""
     return []
 
 
@@ -217,8 +215,8 @@ def _order(version: str) -> tuple[int, int]:
 
 
 def _nearest(version: str) -> Stack:
-    """The stack whose defaults are nearest to those of a TRL version. transformers changed defaults around TRL 0.21 and
-    1.0.
+    """The stack whose defaults are nearest to those of a TRL version. transformers changed its defaults around TRL 0.21
+    and 1.0.
     """
     before: Mapping[str, str] = read_json(__file__, "trl/stacks.json")
     found = (name for name, end in before.items() if _order(version) < _order(end))

@@ -32,9 +32,9 @@ ABOUT = re.compile(
 """Matches the beginning of a reason that says what the reason is about, such as "the column `x`: ..."."""
 AS_IS = re.compile("; the spec reads `[^`]*` as it is$")
 GIVEN = re.compile("the script takes `[^`]*` from its command line, without a default: `--set [^`]*` gives it")
-"""Matches a reason that one argument of the script decides."""
+"""Matches an error that a single argument of the script would resolve."""
 STATUS = 3
-"""The exit status of an import that wrote a spec with decisions left for a person."""
+"""The exit status of an import that wrote a spec, but left decisions to a person."""
 MOST = 18
 """The largest number of lines about decisions that are printed."""
 
@@ -87,8 +87,8 @@ def _cause(why: str) -> str:
 
 
 def _missing(draft: Draft, errors: list[Message]) -> list[Message]:
-    """Add the decisions about a missing model and missing data. Returns the errors that explain why the model or data
-    is missing. These errors make no further decisions.
+    """Add the decisions about a missing model and missing data. Returns the errors that explain why they are missing,
+    and that need no decisions of their own.
 
     If the cause is a variable of a shell script that is not set, such as `$1`, everything that depends on this variable
     is one decision.

@@ -1,5 +1,5 @@
-"""The codes of diagnostics that do not come from rules: those about names and values in a spec, and those of `xpc
-preview`. Their explanations are in `codes.toml`.
+"""The codes of diagnostics about names and values in a spec, and of the diagnostics of `xpc preview`. Codes of rules
+are not among them. Their explanations are in `codes.toml`.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def report(
 
 
 class Problems(list[Diagnostic]):
-    """A list of diagnostics, in the order in which they were found."""
+    """Collects diagnostics in the order in which they are found."""
 
     def report(
         self,

@@ -16,7 +16,7 @@ ONLY_FSDP1 = {
     "fsdp_use_orig_params": "FSDP2 always keeps the original parameters",
     "fsdp_sync_module_states": "FSDP2 needs no such copy",
 }
-"""Keys of accelerate that only FSDP1 reads, each with the behaviour of FSDP2 in words."""
+"""Keys of accelerate that only FSDP1 reads. For each, the words that say how FSDP2 behaves."""
 OWNED = {
     "trl": {
         "use_cpu": "hardware", "ddp_backend": "hardware", "dataloader_pin_memory": "hardware",
@@ -107,7 +107,7 @@ def wrong_value(stack: Stack, library: str, name: str, value: object, method: st
 
 
 def _wrong_list(words: list[str], value: object) -> str | None:
-    """If `value` is not a legal list for an argument, describe the legal lists. None if the list is legal, or if the
+    """Describe the legal lists for an argument if `value` is not one of them. None if the list is legal, or if the
     argument's type `words` cannot be checked.
     """
     if words == ["list[str]"]:
@@ -125,7 +125,7 @@ def is_number(value: object) -> bool:
 
 
 def _outside(legal: Mapping[str, Json], value: object) -> str | None:
-    """If the stack's policy does not allow `value`, the allowed values as text. Otherwise None."""
+    """The values that the stack's policy allows, as text, if `value` is not one of them. Otherwise None."""
     choices = legal.get("one_of")
     if isinstance(choices, list):
         fits = any(type(value) is type(one) and value == one for one in choices)
@@ -151,7 +151,7 @@ PLAIN: dict[str, tuple[type, ...]] = {
 
 
 def _wrong_key(stack: Stack, file: str, name: str, value: object) -> str | None:
-    """If `value` is illegal for a key of accelerate.yaml or deepspeed.json, the legal values as text. Otherwise
+    """The legal values of a key of accelerate.yaml or deepspeed.json, as text, if `value` is illegal. Otherwise
     None.
     """
     keys = stack.launch_keys(file)
@@ -183,7 +183,9 @@ LIMITS = {
     "low": ("of at least", operator.ge), "above": ("above", operator.gt), "high": ("of at most", operator.le),
     "below": ("below", operator.lt), "other_than": ("other than", operator.ne),
 }  # fmt: skip
-"""For each bound in a stack's tables: its phrase in messages, and the comparison that a legal `value` satisfies."""
+"""For each bound in a stack's tables, such as `low`: its phrase in messages, and the comparison that a legal value
+satisfies.
+"""
 
 
 def _out_of_bounds(record: Mapping[str, Json], value: object) -> str | None:

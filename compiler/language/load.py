@@ -123,8 +123,8 @@ def _evaluated(chain: list[File]) -> frozenset[str]:
 
 
 def _replace_adapter(out: MergedSpec, written: ParsedFile) -> None:
-    """If the file has another adapter than its bases (`qlora` instead of `lora`), remove the adapter of the bases, and
-    those of its settings that depend on the kind of adapter.
+    """Remove the adapter of the bases, and the settings that depend on its kind, if the file has another kind of
+    adapter (`qlora` instead of `lora`).
     """
     for path in (one for one in ADAPTERS if one in written.items):
         for other in ADAPTERS:

@@ -27,8 +27,8 @@ PACKAGES = {
     "schedulefree": ("schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd"),
     "optimi": ("stable_adamw",),
 }  # fmt: skip
-"""For each name of a stack's extra requirements, the optimizers whose package these requirements install. Optimizers
-that are part of torch or transformers are not listed.
+"""For each group of a stack's extra requirements, such as `galore`: the optimizers that its package implements.
+Optimizers that are part of torch or transformers are not listed.
 """
 
 METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
@@ -86,7 +86,7 @@ _READS = {
 
 
 def reads(name: str) -> tuple[str, ...]:
-    """Those of the settings `betas`, `eps`, `weight_decay` and `clip` that have an effect with an optimizer.
+    """The settings among `betas`, `eps`, `weight_decay` and `clip` that have an effect with an optimizer.
 
     An optimizer that updates inside the backward pass ignores `clip`: it never has the complete gradient, whose norm
     `clip` needs.

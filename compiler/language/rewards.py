@@ -16,8 +16,8 @@ REWARDS: Mapping[str, str] = {
     "code_format": "as `format`, for answers with a code block",
     "soft_overlong_punishment": "0, then down to -1 over the last 4,096 of 16,384 tokens (DAPO)",
 }
-"""The built-in reward functions, each with a description. They are the functions of Open-R1 without those that execute
-code that the model has written.
+"""The built-in reward functions, each with a description. They are Open-R1's functions, except those that execute code
+of the model.
 """
 REWARD_ARGUMENTS: Mapping[str, Mapping[str, type]] = {
     "cosine": {

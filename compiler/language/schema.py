@@ -42,11 +42,11 @@ OF_KIND: Final[Mapping[str, tuple[str, ...]]] = {
 `block_size`.
 """
 MAX_PROCESSES = 1024
-"""The largest number of nodes that a spec may state, and of processes on a node."""
+"""The largest number of nodes that a spec may state, and the largest number of processes on a node."""
 
 
 def _of_methods(path: Path, kind: k.Kind, doc: str, **more: Any) -> Setting:
-    """Make a setting that only some methods read: those that list its path in `Method.reads`."""
+    """Make a setting that not all methods read. A method reads it if its path is in `Method.reads`."""
     return Setting(path, kind, doc, methods=readers(path), **more)
 
 
@@ -363,8 +363,8 @@ OF_A_BLOCK = ("data.format", "data.prompt", "data.context", "data.columns")
 
 
 def path_of(text: str) -> Path:
-    """The text as a value of the type `Path`. It is for a path that is built at run time, such as `f"method.{name}"`.
-    Raises KeyError if there is no such setting.
+    """Convert a text to the type `Path`, for a path that is built at run time, such as `f"method.{name}"`. Raises
+    KeyError if there is no such setting.
     """
     return BY_PATH[text].path
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 BUCKETS: Final = ("strategy.reduce_bucket", "strategy.allgather_bucket")
 NEVER = 10**9
-"""The value of `steps_per_print`. It is so large that DeepSpeed never prints a line about its progress; the runtime
+"""The value of `steps_per_print`, which is so large that DeepSpeed never prints a line about its progress. The runtime
 prints the progress.
 """
 

@@ -105,8 +105,8 @@ def _config(spec: Spec, other: Stack) -> str:
 
 
 def same_value(one: object, other: object) -> bool:
-    """Whether two defaults have the same meaning: an unset value equals an empty one, and a name equals a list with
-    only this name.
+    """Whether two defaults have the same meaning. An unset value counts as equal to an empty one, and a name as equal
+    to a list with only this name.
     """
     return one == other or (one in (None, {}) and other in (None, {})) or one == [other] or other == [one]
 

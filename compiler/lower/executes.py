@@ -1,5 +1,5 @@
-"""Write the first section of a bundle's `README.md`. It lists the code that the run executes because the spec names it,
-with digests.
+"""Write the first section of a bundle's `README.md`: the code that the run executes because the spec names it, with
+digests.
 """
 
 from __future__ import annotations

@@ -132,8 +132,8 @@ def _teacher(spec: Spec, teacher: Model) -> Teacher:
 
 
 def max_prompt(spec: Spec) -> int | None:
-    """The largest number of tokens that a rendered prompt may have. None unless the runtime has to drop the rows with
-    longer prompts.
+    """The largest number of tokens that a rendered prompt may have, if the runtime has to drop rows with longer
+    prompts. Otherwise None.
 
     The runtime drops such rows, and reports how many, if the trainer has no argument for this limit. It does not cut
     the prompts, for two reasons. A cut at the beginning, as in TRL 0.18, removes the system prompt. And some trainers

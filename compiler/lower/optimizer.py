@@ -136,8 +136,8 @@ def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
                 kwargs["min_lr_ratio"] = _share(spec, "schedule.min_lr")
             return "warmup_stable_decay", kwargs
         case "polynomial":
-            # transformers' default for the final learning rate is 1e-7. It refuses a final rate that is not below the
-            # peak, so for a peak of at most 1e-7 the final rate is 0.0
+            # transformers' default for the final learning rate is 1e-7. transformers refuses a final rate that is not
+            # below the peak, so for a peak of at most 1e-7 the final rate is 0.0
             power = spec.get("schedule.power")
             end = 1e-7 if spec.real("optimizer.lr") > 1e-7 else 0.0
             if isinstance(floor, Amount):
@@ -174,10 +174,10 @@ def maximized(spec: Spec) -> bool:
 
 
 def peak_unknown(spec: Spec) -> bool:
-    """Whether the schedule cannot find out its peak learning rate, because DeepSpeed's wrapper hides `defaults` of the
-    optimizer.
+    """Whether the schedule cannot read its peak learning rate, because DeepSpeed wraps the optimizer in an object that
+    lacks the attribute `defaults`.
 
-    The wrapper of deepspeed 0.19.8 has no attribute `defaults`, and that of 0.16.8 has one; checked by running them.
+    The wrapper of deepspeed 0.19.8 lacks this attribute, and the wrapper of 0.16.8 has it; checked by running them.
     """
     return spec.zero_stage > 0 and not spec.owns_optimizer and not spec.stack.facts.wrapped_optimizer_has_defaults
 

@@ -165,8 +165,8 @@ def _source(spec: Spec, source: DataSource, mixed: bool) -> Source:
 
 
 def _tokens(spec: Spec) -> str:
-    """The column with which the trainer learns which tokens of a row count in the loss: "labels" or "completion_mask".
-    "" if the trainer drops both columns.
+    """The column that tells the trainer which tokens of a row count in the loss: "labels" or "completion_mask". "" if
+    the trainer drops both columns.
     """
     if spec.stack.facts.reads_labels:
         return "labels"

@@ -88,7 +88,7 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
 
 
 def _facts(spec: CheckedSpec) -> list[str]:
-    """The table that says which model is trained, on which data, and with which settings."""
+    """The table about the run's model, data and settings."""
     hardware = spec.hardware
     gbs, micro, accum = spec.integer("batch.gbs"), spec.integer("batch.micro"), spec.integer("batch.accum")
     return [
@@ -233,7 +233,7 @@ def _method(spec: Spec) -> str:
 
 
 def _hub(spec: Spec) -> str:
-    """A sentence that says to which repository the model is pushed, and what the machine needs for that."""
+    """A sentence about the repository to which the model is pushed, and about what the machine needs for a push."""
     name, revision = spec.text("save.hub.name"), spec.get("save.hub.revision")
     parts = [f"pushes to {cell(name)}" + (f", branch {cell(revision)}" if revision is not None else "")]
     if spec.flag("save.hub.checkpoint_branches"):

@@ -98,8 +98,8 @@ def _clause_of(spec: Spec, location: Label | None) -> str:
 
 
 def _excluded(spec: Spec) -> tuple[str, ...]:
-    """The settings that the written spec does not repeat: those of the `train` line, and `batch.seq` if it has no
-    effect, because a rule refuses a `seq` without effect.
+    """The settings that the written spec does not repeat: those of the `train` line, and a `batch.seq` without effect,
+    which a rule would refuse.
     """
     if spec.online:
         return (*STRUCTURAL, "batch.seq")
@@ -228,8 +228,8 @@ def ref(source: DataSource) -> str:
 
 
 def _note(value: Value, before: str = "") -> str:
-    """The comment after a value that the user's spec does not state itself. It says where the value comes from, and
-    why. "" for a value that the user's spec states.
+    """The comment after a value that the compiler added. It says where the value comes from, and why. "" for a value
+    that the user's spec states itself.
     """
     if value.origin.kind == SPEC:
         return ""

@@ -1,5 +1,5 @@
-"""Write the `launch.sh` of a sweep. The script starts the launch.sh of one member, or those of all members, one after
-the other.
+"""Write the `launch.sh` of a sweep. The script runs the launch.sh of one member, or of all members one after the
+other.
 """
 
 from xpc.compiler.lower.shell import shared

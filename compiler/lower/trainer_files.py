@@ -33,9 +33,9 @@ or prepare rows), the others after it (they plot a run or compute its result).
 ELSEWHERE = ("core/payload.py", "core/payload_data.py", "core/conditions.py")
 """Files of runtime/ that no bundle contains: types for type checkers, and conditions.py for the compiler."""
 CHOSEN = ("features", "library_internals")
-"""Folders of runtime/ from which a bundle contains only those files that another file of the bundle imports."""
+"""Folders of runtime/ that a bundle contains only in part: only the files that another file of the bundle imports."""
 IMPORTS = re.compile(rb"^ *from (\.+)([\w.]*) import (.+)$", re.MULTILINE)
-"""Matches an import of one runtime file by another, including imports inside functions."""
+"""Matches an import of one runtime file by another, also inside a function."""
 
 TOUCHED = re.compile(rb"^\| `(\w+\.py)` \|.*\n", re.MULTILINE)
 """Matches a row of the table in README.md. Each row is about a module of library_internals/."""

@@ -54,8 +54,8 @@ def of_token(load: Load) -> float:
         given = 4.0 if load.widened else load.element
         out += sum(one.outputs for one in tuned.linear) * (given + load.element)
     if tuned.bits == 8:
-        # 8-bit layers save their inputs. An input that another operation also saves, such as that of attention's output
-        # layer, is not counted again. Without autocast, the adapters save the inputs of their layers.
+        # 8-bit layers save their inputs. If another operation also saves an input, as for attention's output layer, the
+        # input is not counted again. Without autocast, the adapters save the inputs of their layers.
         again = facts.hidden if load.amp else 0
         mlp = facts.hidden + facts.intermediate if load.amp or tuned.sites != "all" else 0
         out += (again + mlp) * _of_an_input(load)
@@ -82,7 +82,7 @@ def _of_an_input(load: Load) -> float:
 
 
 def _computed(load: Load) -> float:
-    """The bytes of one number in the dtype in which adapters compute: 2 or 4."""
+    """The size in bytes of one number in the dtype in which adapters compute: 2 or 4."""
     return 2.0 if load.amp or load.element == 2 else 4.0
 
 

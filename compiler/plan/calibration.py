@@ -77,8 +77,8 @@ def identity(spec: Spec) -> dict[str, str]:
 
 
 def measured(readings: Sequence[Reading], spec: Spec) -> Measured | None:
-    """The measurements for a planned run: those of the same run or, if there are none, of similar runs (with the same
-    model, GPU, stack and adapter, for example). None if there are neither.
+    """The measurements of the same run or, if there are none, of similar runs (with the same model, GPU, stack and
+    adapter, for example). None if there are neither.
     """
     mine = identity(spec)
     same = [one for one in readings if one.run == mine]

@@ -126,8 +126,8 @@ def _fitting(spec: Spec, checker: Checker, most: int) -> list[Change]:
 
 
 def _learning_otherwise(spec: Spec, checker: Checker, now: Plan) -> Iterator[Change]:
-    """Yield smaller micro-batches with which the run fits, the largest first. They are for methods whose result depends
-    on the micro-batch, so they are used only if nothing else helps.
+    """Yield smaller micro-batches with which the run fits, the largest first. The method's result depends on the
+    micro-batch, so they are used only if nothing else helps.
     """
     share, mine = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     legal = legality(spec, checker)
@@ -156,8 +156,8 @@ def _faster(spec: Spec, checker: Checker, most: int) -> list[Change]:
 
 
 def _decided(one: Change) -> Settings:
-    """The settings of the change and those that the plan chose for the changed run. The caller tests whether they are
-    legal together.
+    """The settings of a change, together with the settings that the plan chose for the changed run. The caller tests
+    whether all of them are legal together.
     """
     return {**{path: one.plan.spec.get(path) for path in CHOSEN}, **one.settings}
 

@@ -106,7 +106,7 @@ def _fixed_micro(spec: Spec) -> Micro:
 
 
 def unset(spec: Spec) -> list[Path]:
-    """Those settings of CHOSEN that the plan chooses, because the spec does not state them."""
+    """The settings of CHOSEN that the plan has to choose, because the spec does not state them."""
     micro = [] if spec.written("batch.accum") else ["batch.micro"]
     return [path for path in CHOSEN if not spec.written(path) and (path != "batch.micro" or micro)]
 

@@ -31,8 +31,8 @@ def largest(most: int, *numbers: int) -> int:
 
 
 def nearest(to: int, *numbers: int) -> int | None:
-    """The divisor (at least 2) of the product of `numbers` that is nearest to `to`. Of two equally near ones, the
-    smaller. None for a product of 1.
+    """The divisor (at least 2) of the product of `numbers` that is nearest to `to`. If two are equally near, the
+    smaller one. None if the product is 1.
     """
     primes = [prime for number in numbers for prime in factors(number)]
     if not primes:

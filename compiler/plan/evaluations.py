@@ -55,8 +55,8 @@ def evaluated_rows(spec: Spec) -> int | None:
 
 
 def forward_share(load: Load) -> float:
-    """The time to evaluate a row divided by the time to train on the row. Training needs a forward pass, a backward
-    pass and perhaps recomputation. An evaluation needs only the forward pass. Operations are counted as in `time.py`.
+    """The time to evaluate a row, divided by the time to train on it. An evaluation needs only a forward pass. Training
+    needs a forward pass, a backward pass and perhaps recomputation. Operations are counted as in `time.py`.
     """
     again = load.through if load.checkpointing else 0.0
     return 1.0 / (1.0 + load.through + load.trained_share + again)

@@ -182,8 +182,8 @@ def _is_most(spec: Spec) -> bool:
     `extra`.
     """
     if spec.text("precision") == "fp8":
-        # In fp8, layers save the same inputs as in bf16, but no bf16 copies of float32 weights, which the plan counts.
-        # This was measured on a CPU.
+        # In fp8, layers save the same inputs as in bf16, but no bf16 copies of float32 weights, which the plan
+        # nevertheless counts. A measurement on a CPU has shown this.
         return True
     if spec.adapter in ("vera", "loha", "miss"):
         # VeRA, LoHa and MiSS are planned as LoRA, which saves more activations than they do
@@ -268,8 +268,8 @@ def _batch(spec: Spec) -> tuple[int, int]:
 
 
 def _evaluated(spec: Spec) -> float:
-    """The ratio of the tokens in a micro-batch of an evaluation to those in a training micro-batch. It is not always 1:
-    with context parallelism, DeepSpeed splits sequences between processes only in training (accelerate's
+    """How many tokens an evaluation's micro-batch has, as a ratio to a training micro-batch. With context parallelism,
+    the ratio is not 1, because DeepSpeed splits sequences between processes only in training (accelerate's
     `disable_in_eval`).
     """
     whole = spec.context_parallel if spec.ulysses else 1

@@ -113,7 +113,9 @@ class Load:
 
     @property
     def trained_share(self) -> float:
-        """The share of the model's parameters that have a gradient, from 0 to 1, without the parameters of adapters."""
+        """The share of the model's parameters that have a gradient, from 0 to 1. Parameters of adapters are not
+        counted.
+        """
         return self.trained / max(1, self.facts.params)
 
     @property
@@ -145,5 +147,7 @@ class Load:
 
     @property
     def rank(self) -> int:
-        """The rank that coefficients multiply: that of LoRA or DoRA, and 0 for any other kind of adapter."""
+        """The rank by which coefficients are multiplied: the rank of LoRA or DoRA, and 0 for any other kind of
+        adapter.
+        """
         return 0 if self.adapters is None or self.adapters.kind not in ("lora", "dora") else self.adapters.rank

@@ -122,8 +122,8 @@ def _layer(load: Load, attention: str) -> float | str:
 
 def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
     found = row(load.family, f"{mode}/{attention}", load.stack)
-    # If a base with only its norms in float32 was not measured, use the measurement in which all weights that are not
-    # in 4 bits are float32: it is an upper bound.
+    # The case in which only the norms of the base are float32 was not measured. The case in which all weights that are
+    # not in 4 bits are float32 is an upper bound, so its measurement is used.
     if found is None and mode.endswith("/norms"):
         found = row(load.family, f"{mode.removesuffix('norms')}wide/{attention}", load.stack)
     return found
@@ -220,8 +220,8 @@ def _states(load: Load) -> States:
 
 
 def _gathered_weight(load: Load) -> float:
-    """Bytes of one weight of a layer that is gathered from all processes: a quantized weight as it is stored, any other
-    weight in the computed dtype.
+    """Bytes of one weight of a layer that is gathered from all processes. A quantized weight is gathered as it is
+    stored, and any other weight in the computed dtype.
     """
     return float(load.element) if load.adapters is None else min(float(load.element), load.weight)
 

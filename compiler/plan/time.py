@@ -48,8 +48,8 @@ runs of Llama 3.2 3B with 840 tokens in a micro-batch (peft, method_comparison/M
 without adapters have no such measurement.
 """
 ONE_RUN = (1 / 1.3, 1 / 0.7)
-"""The range of real time / predicted time where only one run was measured. It is a guess, because one run cannot be
-fitted.
+"""The range of real time / predicted time where only one run was measured. The range is a guess, because it cannot be
+fitted to a single run.
 """
 
 

@@ -26,7 +26,7 @@ NOT_WRITTEN = (
 would silently continue without the option.
 """
 CHANGES_THE_BASE = ("corda", "loftq", "olora", "pissa")
-"""Beginnings of values of `init_lora_weights` for those initializations that also change the base weights."""
+"""Beginnings of values of `init_lora_weights` that also change the base weights, such as `pissa`."""
 
 
 def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> AdapterFolder | None:

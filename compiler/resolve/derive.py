@@ -36,7 +36,7 @@ NOTED: tuple[Path, ...] = (
     "strategy", "precision", "model.dtype", "memory.checkpointing", "batch.seq", "batch.gbs", "batch.micro", "save",
     "train.epochs", "data.workers",
 )  # fmt: skip
-"""The settings whose assumed values are reported in notes, in the order of the notes."""
+"""The settings whose assumed values are reported in notes. The notes have the same order."""
 SHUFFLE_BUFFER = 10_000
 """The size of the shuffle buffer of a stream, in rows. Each next row is drawn at random from the rows in the buffer."""
 TENTH = Amount("share", 0.1)
@@ -84,11 +84,13 @@ class Derivation(OpenSpec):
         self.notes += [self.assumptions[path] for path in NOTED if path in self.assumptions]
 
     def _open(self) -> list[Path]:
-        """Those settings among strategy, recomputation and micro-batch that the plan has to choose."""
+        """The settings that the plan has to choose, among strategy, recomputation and micro-batch, because the spec
+        does not state them.
+        """
         return [path for path in CHOSEN if path not in self.values]
 
     def _placeholders(self) -> dict[Path, Value]:
-        """Usual values for the settings that the plan chooses later, and for settings whose values depend on these."""
+        """Usual values for the settings that the plan chooses later, and for the settings that depend on them."""
         facts = self.stack.facts
         usual: dict[Path, object] = {
             "strategy": "ddp",
@@ -116,8 +118,8 @@ class Derivation(OpenSpec):
                 derive_method.own_defaults(self, method)
 
     def _sequence(self) -> None:
-        """If `seq` is not set and its default is longer than the model's context, set `seq` to the length of the
-        context.
+        """Shorten the default of `seq` to the length of the model's context, if the default is longer and the spec does
+        not state `seq`.
         """
         row = BY_PATH["batch.seq"]
         facts, usual = self.model.facts, row.default
@@ -150,7 +152,7 @@ class Derivation(OpenSpec):
         return True
 
     def _is_noted(self) -> bool:
-        """Whether a default that only affects speed gets a note. It gets one only if the plan chose the strategy or the
+        """Whether a default that only affects speed gets a note: only if the plan chose the strategy or the
         micro-batch.
         """
         return self.choice is not None and (self.choice.micro is not None or "strategy" in self.choice.values)

@@ -38,8 +38,8 @@ a `max_prompt` that leaves too little room for answers.
 TOOL_TIMEOUT = 60
 """Default time limit in seconds of one tool call."""
 USUAL_PROMPT = 512
-"""The number of tokens in a prompt that the memory plan assumes if the spec does not limit prompts. It is TRL 0.18's
-default limit.
+"""The number of tokens of a prompt that the memory plan assumes if the spec does not limit prompts: TRL 0.18's default
+limit.
 """
 
 
@@ -158,8 +158,8 @@ def group(of: OpenSpec) -> int:
 
 
 def batch(of: OpenSpec, world: int, micro: int) -> None:
-    """For a method that compares rewards in groups, set two values that follow from the batch: `steps_per_generation`
-    (micro-batches per generation), and an evaluation micro-batch of whole groups of completions.
+    """Set two values that follow from the batch, for a method that compares rewards in groups: `steps_per_generation`
+    (micro-batches per generation), and an evaluation micro-batch that has complete groups of completions.
     """
     if "method.steps_per_generation" not in of.values:
         of.set("method.steps_per_generation", of.get("batch.accum"), "the accumulation", DEFAULT)

@@ -94,8 +94,8 @@ class Sets:
         return value
 
     def _alone(self) -> Reading:
-        """The settings for reading a single file or dataset, as in `eval { data = "test.jsonl" }`. They are those of
-        the training data.
+        """The settings for reading a single file or dataset, as in `eval { data = "test.jsonl" }`: those of the
+        training data.
         """
         turns = self.values.get("data.chat")
         method, chat = text_of(self.values, "method") or "sft", turns is not None and turns.value is True

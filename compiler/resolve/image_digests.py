@@ -102,7 +102,7 @@ def without_digests(spec: CheckedSpec) -> Iterator[str]:
 
 
 def list_name(path: str) -> str:
-    """The name in the bundle of the list of a source's images."""
+    """The name that a list of images gets in the bundle. `path` is the data source to which the images belong."""
     digest = sha256(path.encode("utf-8", "surrogatepass")).hexdigest()
     return f"data/{bundle_name(path.rstrip('/'), digest).rpartition('.')[0]}{ENDING}"
 

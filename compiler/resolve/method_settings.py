@@ -31,7 +31,9 @@ FILE_VALUES: dict[str, tuple[str, str]] = {
     "method.tools": ("function", "tools.py:search"),
     "method.environment": ("class", "env.py:Maze"),
 }
-"""For each setting that names an object in a Python file: the kind of object (function or class), with an example."""
+"""For each setting that names an object in a Python file: whether the object is a function or a class, and an
+example.
+"""
 
 
 @mutable
@@ -80,7 +82,7 @@ class MethodCheck:
             if not row.methods or method in row.methods or self.values[path].value is False:
                 continue
             if location is None and "method" in self.loaded.items:
-                # the method is unknown, which is already reported, so it is unknown which settings it reads
+                # the method is unknown and already reported, so nobody knows which settings it reads
                 del self.values[path]
                 continue
             owners = ", ".join(row.methods)

@@ -21,7 +21,7 @@ from xpc.grammar.tree import Ref, String
 WEIGHTS = (
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
 )  # fmt: skip
-"""Files in which transformers looks for the weights in a folder."""
+"""File names under which transformers looks for weights in a folder."""
 
 TRAINED = "qwen2.5-vl"
 """A model that reads images can be trained only if its name contains this text."""
@@ -29,8 +29,8 @@ SENSES = (
     "vision_config", "visual", "vision_tower", "mm_vision_tower", "img_processor", "vision_model", "audio_config",
     "speech_config", "thinker_config", "vlm_config",
 )  # fmt: skip
-"""Keys of a config.json for the parts of a model that process images or sound, in transformers and in models with
-custom code.
+"""Keys of a config.json that only models for images or sound have, such as `vision_config`. Some are keys of models
+with custom code.
 """
 
 

@@ -355,8 +355,8 @@ MANY = 256
 
 
 def _keys(path: str, number: int, workspace: Workspace) -> tuple[str, ...] | None:
-    """The columns of file number `number` (from 0) of a folder, with their nested keys. None if they cannot be read, or
-    are not compared with those of the other files: the file is not a Parquet file, or `number` is `MANY` or more.
+    """The columns of a folder's file number `number` (from 0), with their nested keys. None if the file is not compared
+    with the others, because it is not a Parquet file or `number` is `MANY` or more, and None if it cannot be read.
     """
     if not path.lower().endswith(".parquet") or number >= MANY:
         return None

@@ -26,7 +26,7 @@ from xpc.grammar.tree import Call, Clause, List, Name, Ref, Setting, String, Val
 MOST = 10_000
 """Maximum number of members of a sweep."""
 SHOWN = 40
-"""The largest number of characters that a value takes in the name of a member."""
+"""A value takes at most this many characters in the name of a member."""
 HEADER = {"epochs": "train.epochs", "steps": "train.steps"}
 """Settings of the `train` line. In a sweep, they have short names: `epochs` is `train.epochs`."""
 PLAIN = ("int", "tokens", "real", "reals", "steps_or_share", "real_or_share", "every", "rows_or_share", "share",
@@ -41,7 +41,7 @@ OWN = {
     "eval.data": "write a list of sets outside of the sweep: each run evaluates on all of them",
     "extra": "write one spec for each value; with `extends` the specs share all other settings",
 }
-"""For settings and clauses that a sweep cannot vary, such as `track.name` and `launch`: the help text of the error."""
+"""Settings and clauses that a sweep cannot vary, such as `track.name` and `launch`, each with the help of the error."""
 VALUES = ("values", "value", "choice", "choices", "list", "grid", "categorical", "one_of")
 """Functions by which other tools list values: `choice(1, 2)` is `[1, 2]`. Functions such as `uniform`, which draw
 random values, are not among them.
@@ -176,8 +176,8 @@ class _Reader(Reporter):
         self.group([found for _, found in axes])
 
     def group(self, axes: list[list[Pick | None]]) -> None:
-        """Add the values of one list, or of the lists of one zip, to the grid. A repeated value is reported. None
-        stands for an illegal value, and is skipped.
+        """Add one list, or the lists of one zip, to the grid. A repeated value is reported. None stands for an illegal
+        value, and is skipped.
         """
         seen: dict[tuple[tuple[str, str], ...], Pick] = {}
         for row in zip(*axes, strict=True):

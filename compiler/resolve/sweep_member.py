@@ -9,7 +9,7 @@ from xpc.compiler.spec.values import Origin, Value
 from xpc.grammar.record import evolve, record
 
 APART = ("save", "track.name", "save.hub.revision")
-"""Settings that are different in every member. They are ignored when two runs are compared."""
+"""Settings that differ between all members. A comparison of two runs ignores them."""
 
 
 @record

@@ -34,8 +34,8 @@ TOKEN = re.compile(r"\"([^\"]*)\"|'([^']*)'|([^\s\"'\[\]{},]+)")
 
 
 class TaskError(Exception):
-    """An error in a task: the code, the position and the help of its finding. It is raised and caught within this
-    module.
+    """Raised for an error in a task, and caught within this module: the code, the position and the help of the
+    finding.
     """
 
 

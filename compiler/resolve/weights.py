@@ -50,5 +50,5 @@ def model_files(spec: Spec, workspace: Workspace) -> Iterator[str]:
 
 
 def model_paths(spec: Spec, workspace: Workspace) -> dict[str, str]:
-    """Map each file of a local model from its name in the spec to its path on disk."""
+    """Map the name of each file of a local model in the spec to its path on disk."""
     return {name: workspace.locate(name)[1] for name in model_files(spec, workspace)}

@@ -18,8 +18,9 @@ FIRST_RULE = "XP200"
 spec leaves out on purpose.
 """
 CHOSEN = ("hardware", "launch", "lora", "method", "optimizer", "precision", "schedule", "strategy", "track")
-"""Settings whose value is one of a list of choices. If a spec misspells a choice, xpc goes on with the default choice.
-Findings about the setting would then concern the default, so they are dropped.
+"""Settings whose value is one of a list of choices, such as `optimizer`. If a spec misspells a choice, xpc continues
+with the default choice. Findings about the setting would then be about the default and not about the user's choice, so
+they are dropped.
 """
 
 USUALLY_ELSEWHERE: tuple[Path, ...] = (

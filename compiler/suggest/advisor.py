@@ -1,6 +1,4 @@
-"""The advisor that the pipeline passes to the reader of specs. It answers the reader's questions about wrong names and
-values with suggestions.
-"""
+"""The advisor: it suggests corrections of wrong names and values when the reader of specs finds them."""
 
 from __future__ import annotations
 

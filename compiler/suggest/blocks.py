@@ -69,7 +69,9 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
 
 
 MOST = 100
-"""The largest number of blocks that get a help. It takes 10 ms a block, and a language server does it at each key."""
+"""The largest number of blocks that get a help. A help takes 10 ms for a block, and a language server repeats it at
+each key that the user types.
+"""
 
 
 def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
@@ -110,8 +112,8 @@ def _paths(found: Diagnostic, block: Block) -> set[str]:
 
 
 def _is_foreign(block: Block) -> bool:
-    """Whether the block is one of another tool: xpc has no block of this name, and the name is not a misspelling in
-    xpc. This includes `seed { ... }`, because `seed` takes a single value in xpc.
+    """Whether a block is written for another tool: xpc has no block of this name, and the name does not misspell one of
+    xpc's. `seed { ... }` also counts, because `seed` takes a single value in xpc.
     """
     if block.name in schema.CLAUSES:
         return not any(schema.children(block.name)) and block.name not in ("sweep", "extra", "data", *schema.ADAPTERS)
@@ -169,7 +171,7 @@ LOADED = re.compile(r"(?P<name>[\w.]+)\.(?:from_pretrained|get_peft_model)")
 
 
 def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block | None:
-    """The block for a call of Python that is assigned to a name: `args = SFTConfig(packing=True)`, `peft_config =
+    """Read a call of Python that is assigned to a name as a block: `args = SFTConfig(packing=True)`, `peft_config =
     LoraConfig(r=16)` or `lora = dict(r=16)`. None for any other value.
     """
     # a trainer contains the call with the settings: `SFTTrainer(args=SFTConfig(...))`
@@ -311,8 +313,8 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
 
 
 def _switch(block: Block) -> tuple[str, str] | None:
-    """For a block that has the name of a setting of an adapter: the adapter's clause and the setting. `dora { rank = 16
-    }` becomes `lora(dora, rank=16)`. None for any other block.
+    """Rewrite a block that has the name of an adapter's setting: `dora { rank = 16 }` becomes `lora(dora, rank=16)`.
+    Returns a pair: the clause and the setting, here `lora` and `dora`. None for any other block.
     """
     found = meaning(block.name, exact=True)
     clause, _, setting = ("", "", "") if found is None else found.path.partition(".")

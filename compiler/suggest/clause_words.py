@@ -22,7 +22,7 @@ LEAST = 4
 """Two words of at least this length count as the same word if only their endings differ: `tolerate` and `tolerations`.
 """
 MOST = 7
-"""The largest number of words of a name that is compared with descriptions."""
+"""A name with more words than this is not compared with descriptions."""
 ENDING = 3
 """Two words that count as the same word may differ in at most this many letters at their ends."""
 

@@ -30,7 +30,7 @@ this value would train nothing: `lora.alpha` must be greater than 0.
 """
 TEXTS = re.compile(r"[\w./~-]+\.(?:jinja2?|j2|txt|tmpl|template)")
 ROWS = re.compile(r"[\w./~-]+\.(?:jsonl?|csv|parquet|arrow|txt)(?:\.gz)?")
-"""Patterns for the names of files. TEXTS matches the files of templates, and ROWS those of data."""
+"""Patterns for file names: TEXTS matches names of templates, and ROWS names of data files."""
 LENGTHS = {
     "steps": (
         "step", "steps", "iter", "iters", "iteration", "iterations", "update", "updates", "batch", "batches", "ba",
@@ -198,9 +198,7 @@ def _duration(row: Setting, name: str, text: str) -> str | None:
 
 
 def _gibibytes(text: str) -> str | None:
-    """Convert a size of memory in the notation of Slurm or Kubernetes to whole GiB: both `200G` and
-    `200Gi` become 200.
-    """
+    """Convert a size of memory to whole GiB: both `200G` (Slurm) and `200Gi` (Kubernetes) become 200."""
     size = re.fullmatch(r"(\d{1,9})([MGT])(?:i?B?)", text)
     if size is None:
         return None
@@ -209,7 +207,7 @@ def _gibibytes(text: str) -> str | None:
 
 
 def _seconds(count: int) -> str | None:
-    """Write a number of seconds in the largest unit in which it is a whole number: 7200 becomes `2h`."""
+    """Write a duration in the largest unit in which it is a whole number: 7200 seconds become `2h`."""
     for size, unit in ((3600, "h"), (60, "m"), (1, "s")):
         if count and count % size == 0:
             return f"{count // size}{unit}"

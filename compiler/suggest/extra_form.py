@@ -39,7 +39,9 @@ class ExtraArgument:
 
 
 def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
-    """The suggestion to write a name in `extra`, which passes it to a library; None if no library has it."""
+    """Suggest to write a name in `extra`, which passes it to a library. None if no library has an argument of this
+    name.
+    """
     found = extra_argument(unknown.name, unknown.node, unknown.typed, unknown.header)
     elsewhere = unknown.clause not in (None, "strategy", "precision")
     if found is None or (found.library != "trl" and elsewhere and len(parts(unknown.name)) < 2):
@@ -120,7 +122,9 @@ def _of_file(library: str, name: str) -> str | None:
 
 @cache
 def names() -> tuple[str, ...]:
-    """The names of all arguments that `extra` can pass to a library, without the first parts of dotted names."""
+    """The names of all arguments that `extra` can pass to a library. Of a dotted name, only the last part is
+    returned.
+    """
     stack = stacks.default()
     found = {one for method in METHODS if stack.refused(method) is None
              for one in legal_names(stack, "trl", method)}  # fmt: skip

@@ -138,8 +138,8 @@ def sentence_of(line: str) -> str | None:
 
 
 def parsed(line: str) -> Parts | None:
-    """The parts of a first line. None if the line has a word that is not understood, or if it does not name exactly one
-    model and one dataset.
+    """Divide a first line into its parts. None if it contains a word that is not understood, or if it does not name
+    exactly one model and one dataset.
     """
     words = WORD.findall(line)
     if not words or words[0] not in FILLERS:

@@ -20,11 +20,11 @@ messages.
 """
 
 TURN_KEYS = ({"role", "content"}, {"from", "value"})
-"""The keys of a turn, in each of the two forms that xpc reads."""
+"""The two keys of a turn, in each of the two notations that xpc reads."""
 SPEAKERS = ("user", "human", "assistant", "model", "bot", "gpt", "system")
-"""Usual names of speakers. A JSON object that has one of them as a value is a turn of a chat."""
+"""Usual names of speakers. A JSON object with one of these values is a turn of a chat."""
 LIST_OF_OBJECTS = re.compile(r'"([^"\\]{1,80})"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*\{')
-"""Matches the name of a value in JSON that is a list of objects, up to the first object."""
+"""Matches a JSON key whose value is a list of objects: `"data": [{`."""
 
 
 def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = None) -> str | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from difflib import SequenceMatcher
 
 LETTERS = 0.8
-"""The least share of equal letters (from 0 to 1) with which a name counts as a misspelling of another name."""
+"""The smallest similarity of letters (from 0 to 1) at which one name counts as a misspelling of another."""
 
 
 @record
@@ -47,15 +47,15 @@ def words(name: str) -> tuple[str, ...]:
 
 
 def canonical(name: str) -> str:
-    """The letters of a name, after synonyms are replaced. They are the same for `moe_aux_loss_coef` and `moe aux loss
-    coefficient`.
+    """The letters of a name in which synonyms are replaced, so that similar names become equal: `moe_aux_loss_coef` and
+    `moe aux loss coefficient`.
     """
     return letters(" ".join(words(name[:80])))
 
 
 @cache
 def parts(name: str) -> tuple[str, ...]:
-    """The words of a name as they are written, without replacing synonyms."""
+    """The words of a name, in their original spelling, without replacing synonyms."""
     parts: list[str] = []
     part = ""
     for before, c in zip(" " + name, name):
@@ -83,9 +83,7 @@ def typo_of(name: str, names: Iterable[str]) -> str | None:
 
 
 def letter_likeness(one: str, other: str) -> float:
-    """How similar two names are in their letters, from 0 to 1. The number is high if one of them is a misspelling of
-    the other.
-    """
+    """The similarity of two names by their letters, from 0 to 1. It is high if one name misspells the other."""
     short, long = sorted((len(one), len(other)))
     if short < 3 or 2 * short < LETTERS * (short + long):
         return 0.0
@@ -151,8 +149,8 @@ def begins(one: str, other: str) -> bool:
 
 @cache
 def _matcher(one: str) -> SequenceMatcher[str]:
-    """A SequenceMatcher that is prepared for one name. The preparation takes half the time of a comparison, so it is
-    cached.
+    """Prepare a SequenceMatcher for comparisons with the name `one`. The preparation takes half the time of a
+    comparison, so the result is cached.
     """
     from difflib import SequenceMatcher  # imported here, because the import takes 5 ms and only a wrong spec needs it
 

@@ -31,7 +31,9 @@ from xpc.grammar.nearest import letters as letters
 from xpc.grammar.record import record
 
 ENOUGH = 0.62
-"""The least similarity (from 0 to 1) with which a setting is suggested. 1 means that the letters are the same."""
+"""A setting is suggested only if its similarity with the name is at least this number. 1 means that the letters are the
+same.
+"""
 SAME = 0.99
 """The similarity of two names with the same words."""
 OWN = 0.15
@@ -104,8 +106,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             if valued and one.own and one.path not in schema.BY_PATH:
                 continue
             if number and (not inside or name_words.isdisjoint(one.words)):
-                # `save_limit`, made from `limit` in `save`, may stand only for a setting of `save` that has the word
-                # `limit` in its names
+                # `save_limit`, made from `limit` in `save`, may only stand for a setting of `save` whose names contain
+                # `limit`
                 continue
             like = 1.0 if typed == one.letters else 0.99 * word_likeness(own, one.words)
             if like < SAME and not exact:
@@ -131,8 +133,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
 
 
 def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[KnownName]:
-    """The known names that can be similar to a name, in the order of the table. They have the same letters, mostly the
-    same letters, or a word in common.
+    """The known names that are worth comparing with a name, in the order of the table: those with the same letters,
+    with mostly the same letters, or with a common word.
     """
     names, with_word, of_length = index()
     alphabet = alphabet_of(typed)
@@ -148,8 +150,8 @@ def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[KnownName
 
 
 def one_letter(one: str, other: str) -> bool:
-    """Whether two short names differ in a single letter. Such names are too short to be compared by their share of
-    equal letters.
+    """Whether two short names differ in a single letter. Short names are compared in this way, because a share of equal
+    letters says little about them.
     """
     if not other.isalpha() or not 2 < len(other) < 5 or min(len(one), len(other)) < 2:
         return False
@@ -216,9 +218,8 @@ def nearest_other_name(name: str) -> tuple[str | None, float]:
 
 
 def mistyped(name: str) -> str | None:
-    """The known name that differs from an unknown one by one typing mistake: `kl_coef` for `kl_ccoef`. The known name
-    may be one of xpc or of another tool. None if no known name is so close, or if several are and they have different
-    meanings.
+    """The known name that one typing mistake turns into an unknown name: `kl_coef` for `kl_ccoef`. It may be a name of
+    xpc or of another tool. None if there is no such name, or if there are several with different meanings.
     """
     typed, by_length = letters(name[:80]), _by_length()
     if len(typed) < 4 or _words().issuperset(parts(name[:80])):
@@ -250,7 +251,7 @@ def _with_a_known_word(name: str) -> list[str]:
 
 @cache
 def _words() -> frozenset[str]:
-    """Every word of the known names, of their synonyms, and of names without an equivalent."""
+    """Every word that occurs in a known name, in a synonym of one, or in a name without an equivalent."""
     from xpc.compiler.suggest.no_equivalent import families
 
     names = (*_by_letters().values(), *families())
@@ -304,8 +305,8 @@ def _other_names() -> tuple[tuple[str, KnownName], ...]:
 
 
 def choice(row: schema.Setting, text: str) -> str | None:
-    """The choice of a setting that a value in another spelling stands for: `flash2` for `flash_attention_2`. None if
-    this is unclear.
+    """The choice of a setting that is written in another spelling: `flash2` for `flash_attention_2`. None if it is
+    unclear which choice is meant.
     """
     text = text[:80]
     if row.path == "method":

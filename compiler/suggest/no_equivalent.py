@@ -22,7 +22,7 @@ NO_EQUIVALENT = "leave it out: it has no equivalent, because "
 
 @cache
 def _table(kind: str) -> dict[str, str]:
-    """The names of one kind in no_equivalent.txt, reduced to their letters, each with its text."""
+    """The names of one kind in no_equivalent.txt, as lower-case letters without separators, each with its text."""
     out: dict[str, str] = {}
     for phrase, text in _phrases(kind):
         out.setdefault(_letters(phrase), text)
@@ -44,7 +44,7 @@ def _phrases(kind: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def _by_words(kind: str) -> dict[tuple[str, ...], str]:
-    """The names of one kind in no_equivalent.txt, reduced to their words in alphabetical order, each with its text."""
+    """The names of one kind in no_equivalent.txt, as words in alphabetical order, each with its text."""
     out: dict[tuple[str, ...], str] = {}
     for phrase, text in _phrases(kind):
         out.setdefault(tuple(sorted(words(phrase))), text)
@@ -85,13 +85,15 @@ def advice(name: str, typed: str) -> str | None:
 
 
 def advised() -> dict[str, str]:
-    """Map the names for which `advice` has a text, reduced to their letters, to this text."""
+    """Map each name for which `advice` has a text to this text. The names are reduced to lower-case letters without
+    separators.
+    """
     return _table("instead")
 
 
 @cache
 def listed() -> dict[str, str]:
-    """Map the names of no_equivalent.txt, reduced to letters, to the names with `_` between their words."""
+    """Map each name of no_equivalent.txt, reduced to lower-case letters, to the name with `_` between its words."""
     out: dict[str, str] = {}
     for kind in ("none", "instead", "left"):
         for phrase, _ in _phrases(kind):
@@ -110,7 +112,7 @@ def _letters(name: str) -> str:
 
 @cache
 def reasons() -> dict[str, str]:
-    """The names without an equivalent, reduced to their letters, each with the reason. They come from
+    """The names without an equivalent, as lower-case letters without separators, each with the reason. They come from
     no_equivalent.txt, from the arguments that the stack has removed, and from the importers.
     """
     out = dict(_table("none"))
@@ -122,8 +124,8 @@ def reasons() -> dict[str, str]:
 
 
 def own_reason(name: str) -> str | None:
-    """The reason why exactly this name has no equivalent, or None. This reason takes precedence over settings whose
-    names are spelled in a similar way.
+    """The reason why exactly this name has no equivalent, or None. This reason counts even if the name resembles the
+    name of a setting.
     """
     return _table("none").get(_letters(name))
 
@@ -136,7 +138,7 @@ def loose_reason(name: str) -> str | None:
 
 
 def _family(name: str) -> str | None:
-    """The reason for a name that begins with the words of a `family` in no_equivalent.txt: the family `ema *` includes
+    """The reason for a name that begins like a `family` in no_equivalent.txt: the family `ema *` includes
     `ema_momentum`, and the family `critic` includes dotted names such as `critic.optim.lr`. None for any other name.
     """
     rows, segments = _table("family"), name[:120].split(".")

@@ -28,7 +28,7 @@ THOUSANDS = re.compile(r"(?<![\w.])[1-9]\d{0,2}(?:,\d{3})+(?![\w.])")
 PAIR = re.compile(r"=[ \t]*(?P<list>\d[\d.eE-]*(?:[ \t]*,[ \t]*\d[\d.eE-]*)+)[ \t]*\}?[ \t]*(?:#.*)?$")
 """A pattern for a list of numbers without brackets: `betas = 0.9, 0.95`."""
 POWER = re.compile(r"(?P<digits>\d[\d.]*)[ \t]*[xX*×][ \t]*10[ \t]*(?:\^|\*\*)[ \t]*(?P<power>[-−]?\d+)")
-"""A pattern for a power of ten as it is written on paper: `1x10^-5`."""
+"""A pattern for a power of ten in mathematical notation: `1x10^-5`."""
 CARDS_OF_NODES = re.compile(r"(?P<nodes>\d+)[ \t]*x[ \t]*(?P<count>\d+)[ \t]+(?:x[ \t]+)?(?P<gpu>[A-Za-z][\w.-]*)")
 """A pattern for hardware that lacks the `x` before the GPU: `2x8 h100-80gb`, which is two nodes of eight GPUs."""
 NODES = re.compile(r"nodes[ \t]*=?[ \t]*(?P<nodes>\d+)[ \t]*x[ \t]*\d+")

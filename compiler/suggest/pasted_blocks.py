@@ -34,7 +34,9 @@ EVERYTHING = (
     "args", "arguments", "config", "configuration", "hyperparameters", "hyperparams", "hparams", "params",
     "parameters", "settings", "run", "experiment", "general", "common", "sftconfig",
 )  # fmt: skip
-"""Names of other tools' blocks that contain settings of every kind, in lower case without separators."""
+"""Names of other tools' blocks that contain settings of all kinds, such as `training`. They are in lower case without
+separators.
+"""
 UNWRAPPED = (*EVERYTHING, "zerooptimization", "train", "specialtokens")
 """Names of blocks that xpc does not have, and whose settings are therefore written without a block."""
 UNKNOWN = ("XP101", "XP102", "XP106")

@@ -103,8 +103,8 @@ OTHER_ROLES = frozenset(
 
 
 def output_folder(unknown: UnknownName) -> str | None:
-    """The setting for a name of checkpoints whose value is a folder of outputs: `checkpoint "out/x"` is `save "out/x"`.
-    None for any other name or value.
+    """The setting for a name such as `checkpoint` whose value is a folder of outputs: `checkpoint "out/x"` becomes
+    `save "out/x"`. None for any other name or value.
     """
     text, named = (unknown.typed or "").strip('"'), frozenset(words(unknown.name))
     root, slash, _ = text.removeprefix("./").partition("/")

@@ -18,7 +18,7 @@ def other_names() -> dict[str, list[str]]:
 
 @cache
 def choices() -> dict[str, dict[str, list[str]]]:
-    """Other spellings of choices, by the path of the setting and by the choice."""
+    """Other spellings of choices. The outer key is the path of the setting, and the inner key the choice."""
     methods = {name: one.aliases.split("; ") for name, one in METHODS.items()}
     engines = {name: words.split("; ") for name, words in ALSO_CALLED.items()}
     return {**read_table(__file__, "choices.toml"), "method": methods, "launch": engines}
@@ -42,13 +42,13 @@ def components() -> dict[str, str]:
 
 @cache
 def idle_words() -> frozenset[str]:
-    """Words that say little about the meaning of a name. They count little when names are compared."""
+    """Words that say little about the meaning of a name, such as `use`. They count little when names are compared."""
     return frozenset(read_table(__file__, "synonyms.toml")["idle"])
 
 
 @cache
 def switch_words() -> frozenset[str]:
-    """Words such as `use` and `enable`. They only say that something is on."""
+    """Words such as `use` and `enable`, which only say that something is on."""
     return frozenset(read_table(__file__, "synonyms.toml")["switches"])
 
 

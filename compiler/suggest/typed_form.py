@@ -23,8 +23,8 @@ from xpc.grammar.tree import Count, List, String, Value
 
 def near_settings(unknown: UnknownName, clause: str | None) -> list[Meaning]:
     """The settings whose names differ from an unknown name by one typing mistake, and that accept the written value.
-    They are settings of `clause`, or without a clause, settings that are legal outside of clauses. For a name of three
-    letters without a value, the result is empty.
+    With `clause`, they are settings of this clause; without it, settings that are legal outside of clauses. For a name
+    of three letters without a value, the result is empty.
     """
     name, alone = unknown.name.lower(), unknown.node is None
     if len(name) < 3 or (clause is None and unknown.label.source.text[unknown.label.span.end :][:1] in ("(", "{")):
@@ -134,7 +134,7 @@ def clause_line(name: str, unknown: UnknownName) -> str:
 
 
 def typed(row: Setting, value: str | None) -> str:
-    """A setting with its value, in a form that is legal outside of its clause: `gbs=528`, `save(every=100)`."""
+    """Write a setting with its value so that it is legal outside of its clause: `gbs=528`, `save(every=100)`."""
     if row.kind is BLOCK:
         return f"{row.name} {{"
     form = row.name if row.kind is FLAG and value in (None, "true") else f"{row.name}={value or example(row)}"

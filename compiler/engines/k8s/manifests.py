@@ -52,7 +52,7 @@ def files(spec: Spec, digest: str) -> dict[str, str]:
 
 
 def location(spec: Spec) -> str:
-    """The path of the bundle's folder in a pod, relative to the shared folder. It needs no quoting for a shell."""
+    """The path of the bundle's folder in a pod, relative to the shared folder. A shell needs no quotes around it."""
     return spec.folder or f"{spec.name}.bundle"
 
 
@@ -92,8 +92,8 @@ def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START)
 
 
 def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
-    """The TrainJob as a nested dict. The TrainJob's `trainer` cannot express some parts of a pod. These are written as
-    patches of the job `node`, the only job of the training runtime.
+    """The TrainJob as a nested dict. The TrainJob's `trainer` cannot express all parts of a pod. The other parts are
+    written as patches of the job `node`, the only job of the training runtime.
     """
     hardware = spec.hardware
     shell = read_sections(__file__, SHELL)
@@ -228,9 +228,9 @@ def _server(spec: Spec, digest: str) -> dict[str, Json]:
 
 
 def _resources(spec: Spec) -> dict[str, Json]:
-    """The resource requests and limits of a pod: one GPU or one core for each process. Kubernetes would take missing
-    requests from the limits. They are written all the same, because without requests Kubeflow Trainer 2.0 starts only
-    one process on a node.
+    """The resource requests and limits of a pod: one GPU or one core for each process. Kubernetes takes missing
+    requests from the limits, but Kubeflow Trainer 2.0 starts only one process on a node without requests. So both are
+    written.
     """
     count: dict[str, Json] = {"cpu" if spec.on_cpu else "nvidia.com/gpu": spec.hardware.processes}
     requests: dict[str, Json] = dict(count)

@@ -43,7 +43,7 @@ def files(spec: Spec, pin: str) -> dict[str, str]:
 
 
 def submit(spec: Spec) -> str:
-    """The command that submits the task. It passes the secrets that the run needs."""
+    """The command that submits the task, with the secrets that the run needs."""
     return " ".join(
         [
             "sky jobs launch",
@@ -97,8 +97,8 @@ def _resources(spec: Spec) -> dict[str, Json]:
 
 
 def _run(spec: Spec, pin: str) -> str:
-    """The shell code that every node runs. It reads the nodes' addresses from a variable of SkyPilot, one address per
-    line, that of the head node first.
+    """The shell code that every node runs. It reads the addresses of the nodes from a variable of SkyPilot, which has
+    one address per line, the head node's first.
     """
     nodes = spec.hardware.nodes
     lines = ["set -eu\nbundle=$PWD\n", check(pin, "$bundle", "sky.yaml"), RANKS.format(nodes=nodes)]

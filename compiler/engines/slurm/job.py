@@ -17,7 +17,7 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.package_data import read_sections
 
 SHORTEST = 60
-"""The shortest time in seconds from Slurm's stop signal to the time limit. It is one minute, because Slurm counts whole
+"""The shortest time in seconds from Slurm's stop signal to the time limit: one minute, because Slurm counts whole
 minutes.
 """
 
@@ -86,7 +86,7 @@ def enroot_image(image: str) -> str:
 
 
 def options(spec: Spec, name: str, members: int = 0) -> list[str]:
-    """The options for sbatch, without dashes: `partition=gpu`. They contain texts of the spec, which rules have
+    """The options for sbatch, without dashes: `partition=gpu`. Some contain texts of the spec, which rules have
     checked.
     """
     hardware = spec.hardware

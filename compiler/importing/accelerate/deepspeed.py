@@ -1,5 +1,5 @@
-"""Import DeepSpeed's JSON: ZeRO, its buckets and offloading, and keys that state the same as an argument of the
-trainer, such as the learning rate. The value "auto" means that DeepSpeed takes the trainer's value.
+"""Import DeepSpeed's JSON: ZeRO with its buckets and offloading, and keys such as the learning rate, which an argument
+of the trainer states, too. The value "auto" means that DeepSpeed takes the trainer's value.
 """
 
 from __future__ import annotations

@@ -177,8 +177,8 @@ def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
 
 
 CONVERSATIONS = {"chatml": "chatml", "llama-3": "llama3", "llama3": "llama3", "gemma": "gemma"}
-"""The names of FastChat's conversations, each with the chat template of axolotl that it stands for. Older sharegpt
-datasets have such names: `conversation: llama-3`.
+"""Maps names of FastChat's conversations, as in `conversation: llama-3` of older sharegpt datasets, to axolotl's chat
+templates.
 """
 
 

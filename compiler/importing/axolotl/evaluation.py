@@ -12,8 +12,8 @@ PLACES = ("path", "name", "split", "ds_type", "data_files", "revision", "trust_r
 
 
 def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
-    """Set `eval.data` from `test_datasets`. It is an error if the rows of a test set are read in another way than the
-    training rows.
+    """Set `eval.data` from `test_datasets`. If the rows of a test set need another format than the training rows, an
+    error is reported.
     """
     if entry is None or entry.empty:
         draft.note(entry, "null: none")

@@ -113,7 +113,7 @@ def memory(draft: Draft, named: Entries) -> None:
 
 
 def _never_reentrant(draft: Draft, named: Entries) -> bool:
-    """Whether axolotl forces non-reentrant checkpointing. It does so for Gemma 4, in which several layers share
+    """Whether axolotl forces non-reentrant checkpointing, as it does for Gemma 4, in which several layers share
     weights.
     """
     known = registry.find_model(draft.model)

@@ -222,7 +222,7 @@ def _implied(config: Entry) -> KeyOutcome:
 
 
 def _muon(draft: Draft, named: Entries) -> None:
-    """If axolotl's Muon is the optimizer, write its defaults to the spec. This Muon scales its updates as torch's Muon
+    """Write the defaults of axolotl's Muon to the spec, if it is the optimizer. It scales its updates as torch's Muon
     does with `match_rms_adamw`.
 
     Source: axolotl-contribs-mit 0.0.6, muon/muon.py.

@@ -17,8 +17,8 @@ SCALE = 1_000_000
 
 
 def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
-    """Import `shards`. axolotl shuffles a dataset, divides it into `shards` parts, and trains on one of them. Returns
-    this share of the rows, or None for all rows.
+    """Import `shards`. axolotl shuffles a dataset, divides it into `shards` parts, and trains on one part. Returns this
+    share of the rows, or None for all rows.
     """
     parts, which = table.get("shards"), table.get("shards_idx")
     number = integer(parts) if parts is not None and not parts.off else None

@@ -21,20 +21,21 @@ KEYS = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
 
 
 CONVERSATION = re.compile(r"get_conv|conv_template|conversation_lib|default_conversation|SeparatorStyle")
-"""Matches words in a script that show that it formats its data with FastChat's conversation templates. The word
-`conversation` alone does not show this.
+"""Matches code that formats rows with FastChat's conversation templates, such as `get_conv`. The word `conversation`
+alone is not enough.
 """
 IMPORTED = re.compile(r"from[ \t]+fastchat[\w.]*[ \t]+import[ \t]+(?:\([^)]{0,1000}\)|[^\n]*)")
 ROWS = re.compile(r"\b(?:make_supervised_data_module|preprocess|\w*SupervisedDataset)\b")
-"""Matches FastChat's functions and classes that make the rows. A script that imports none of them makes its own rows.
+"""Matches FastChat's functions and classes that make the rows, such as `preprocess`. A script that imports none of them
+makes its own rows.
 """
 COMMENT = re.compile(r"#[^\n]*")
 
 
 def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides) -> bool:
-    """Whether a program is one of FastChat's scripts, or a copy of one: its path contains `fastchat`, or the command
-    has an argument of FastChat and the program's source, if it can be read, uses a FastChat conversation. Many scripts
-    have the argument `data_path`, so it does not count.
+    """Whether a program is one of FastChat's scripts, or a copy of one. This is so if its path contains `fastchat`. It
+    is also so if the command has an argument that only FastChat has (`data_path` does not count, because many scripts
+    have it), and the program's source, if it can be read, uses a FastChat conversation.
     """
     text = programs.found(program, overrides)[1]
     return "fastchat" in program or (

@@ -1,5 +1,5 @@
-"""Import the options of torchrun, deepspeed or accelerate launch. They state the numbers of processes and nodes.
-Options of `accelerate launch` may also replace keys of accelerate's YAML.
+"""Import the options of torchrun, deepspeed or accelerate launch, such as the numbers of processes and nodes. Options
+of `accelerate launch` may also replace keys of accelerate's YAML.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from xpc.grammar.record import evolve, record
 
 KEYS = keys.load("command/keys.toml")
 HYDRA = ("config_name", "config_path")
-"""Those options of Hydra that take exactly one value. The words after this value are overrides such as `lr=1e-5`."""
+"""Options of Hydra that take exactly one value. The words after this value are overrides such as `lr=1e-5`."""
 PYTHON_SWITCH = re.compile(r"-[uBOsSEIb]+")
 """Options of the Python interpreter that do not change the training, such as `-u`."""
 
@@ -51,8 +51,8 @@ class Line:
 
     @property
     def cut(self) -> Word | None:
-        """If a line of the command ends with a backslash and a comment, the shell ends the command there. Return the
-        word ` #...` of this comment; None without such a comment.
+        """The comment that ends the command early, because it follows the backslash at the end of a line: ` # tuned` in
+        `--lr 1e-5 \\ # tuned`. None if there is no such comment.
         """
         return next((one for one in self.rest if one.text.startswith(" ")), None)
 

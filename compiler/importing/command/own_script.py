@@ -32,14 +32,14 @@ from xpc.grammar.record import evolve, field, record
 PROCESSES = ("nproc_per_node", "num_gpus", "num_processes")
 """Options of torchrun, deepspeed and accelerate launch that state the number of processes of a node."""
 GUESSED = re.compile(r"^(?:train_dataset|load_dataset|dataset)\b|^model\b")
-"""Matches the keys of errors that say that the data or the model of a script is unknown."""
+"""Matches the keys of errors about unknown data or an unknown model of a script."""
 WHOLE = re.compile(r"[0-9]{1,6}")
 ADAPTER = re.compile(r"resume_adapter|adapter_(?:path|dir|name_or_path)|lora_(?:path|weights|dir|ckpt)")
 """The names of arguments with which scripts load an existing adapter, such as `--lora_weights`."""
 MOST = 8
 """The largest number of warnings about what a script does in addition to its arguments."""
 ROWS = re.compile(r"rows\.|dataset|train_dataset|data_collator|load_")
-"""Matches the keys of errors about the data. These errors are reported first."""
+"""Matches the keys of errors about the data, which are reported before other errors."""
 CLASSES = re.compile(r"(?:Hf|H4)ArgumentParser|TrlParser")
 """Parsers that fill in TRL's configuration classes. The arguments of a script that uses one of them
 have TRL's names.
@@ -298,8 +298,8 @@ ADDED = (
 
 
 def _add(named: Draft, script: Draft) -> None:
-    """Copy settings and the names of columns from `script`, the draft that was read from the code, to `named`, the
-    draft that was read from the arguments. Each copied setting gets a warning.
+    """Copy settings and names of columns from one draft to another. `script` is the draft that was read from the code,
+    and `named` the draft that was read from the arguments. Each copied setting gets a warning.
     """
     _columns(named, script)
     for path, written in script.settings.items():
@@ -326,7 +326,7 @@ def _add(named: Draft, script: Draft) -> None:
 
 
 def _columns(named: Draft, script: Draft) -> None:
-    """If the arguments name no columns of a data source, copy the names of the columns that the script reads."""
+    """Copy the names of the columns that the script reads to a data source, if the arguments name none."""
     columns = {_without_dot(one.ref): one.columns for one in script.sources}
     named.sources = [
         evolve(one, columns=one.columns or columns.get(_without_dot(one.ref), ())) for one in named.sources
@@ -352,8 +352,8 @@ def _without_dot(name: str) -> str:
 
 
 def _rank(one: Draft) -> tuple[int, int]:
-    """A key for comparing drafts; the lower one is more complete. It is a pair: how many of model and data are missing,
-    and the number of errors and decisions.
+    """A key that sorts drafts, the more complete one first. It is a pair: how many of model and data are missing, and
+    the number of errors and decisions.
     """
     errors = sum(each.severity == "error" for each in one.messages)
     return (not one.model) + (not one.sources), errors + len(one.decisions)

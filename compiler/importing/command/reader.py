@@ -181,9 +181,9 @@ def _given(line: Line, overrides: Overrides) -> Given:
 
 
 def _present(entry: Entry, overrides: Overrides) -> Entry:
-    """If an argument contains a variable that is not set, but nevertheless names a file that can be read, return it
-    without the mark for the variable. Such a file is found in the repository by the end of its path
-    (`/home/$USER/repo/sft.json`), or the script itself writes it (`$(mktemp)`).
+    """Return an argument without the mark for a variable that is not set, if it nevertheless names a file that can be
+    read. The file is found in the repository by the end of its path (`/home/$USER/repo/sft.json`), or the script itself
+    writes it (`$(mktemp)`).
     """
     name = text(entry) or ""
     unknown = entry.unset and (name.endswith((".yaml", ".yml", ".json")) or name.startswith("$("))

@@ -1,4 +1,4 @@
-"""Find those commands of a shell script that train. They may stand inside of quotes, as in `bash -c "..."`."""
+"""Find the commands of a shell script that train, also inside of quotes, as in `bash -c "..."`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ LAUNCHED = re.compile(
 time of the search grows linearly with the text.
 """
 OTHER = re.compile(r"eval|infer|generat|bench|merge|serve|test|preprocess|convert|upload|push_|download")
-"""Matches words in the names of programs that do not train."""
+"""Matches words in the names of programs that do not train, such as `eval`."""
 TRAINS = re.compile(r"train|sft|dpo|grpo|finetun|fine_tun", re.I)
-"""Matches words in the names of programs that probably train, even if the program only calls a module that
-trains.
+"""Matches words in the names of programs that probably train, such as `finetune`. The program itself may only call a
+module that trains.
 """
 WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec", "docker", "podman", "singularity", "apptainer",
             "conda", "sudo", "stdbuf", "numactl", "taskset", "timeout", "nice", "ionice", "setsid", "mpirun", "pipenv",
@@ -35,7 +35,7 @@ PRINTING = ("echo", "printf", "cat")
 PYTHON = re.compile(r"\$\{?\w*PY\w*\}?", re.I)
 """Matches variables that contain the path of the Python interpreter, such as `$PYTHON`."""
 MOST_PROGRAMS = 40
-"""The largest number of a script's programs that are looked for in the repository."""
+"""At most this many programs of a script are looked for in the repository."""
 MOST_WRAPPED = 200
 """The largest number of words after a wrapper such as `docker run` that are searched for the command that it starts."""
 

@@ -31,8 +31,8 @@ def slurm(text_: str) -> dict[str, str]:
 
 
 def cards(hardware: str | None) -> dict[str, str]:
-    """Slurm's variable for the number of GPUs on a node, from `--hardware`: `4 x h100-80gb` gives 4. Empty if the
-    option is missing or states no number.
+    """Slurm's variable for the number of GPUs on a node, with the number in `--hardware`: `4 x h100-80gb` gives 4.
+    Empty if the option is missing or states no number.
     """
     found = re.match(r"\s*(\d{1,4})\s*x\s", hardware or "")
     return {} if found is None else {"SLURM_GPUS_ON_NODE": found[1]}

@@ -142,8 +142,8 @@ def streamed(draft: Draft, packs: bool) -> None:
         "tokenizer",
         "LLaMA-Factory writes no first token (such as <s>) before a text; the spec does if the tokenizer has one",
     )
-    # `families.nearest` may have reported a difference in packing. It does not exist in pretraining, where texts are
-    # packed as one stream, so it is dropped.
+    # `families.nearest` may have reported a difference in packing. Pretraining has no such difference, because it packs
+    # texts as one stream, so drop the report.
     dropped = draft.differences.pop("sample_packing", None)
     draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]
     if not packs:

@@ -40,8 +40,8 @@ PROJECTED = (
     "galore_layerwise", "galore_target", "galore_rank", "galore_scale", "galore_update_interval", "apollo_layerwise",
     "apollo_target", "apollo_rank", "apollo_scale", "apollo_update_interval",
 )  # fmt: skip
-"""Keys of GaLore and APOLLO, two optimizers that project gradients to a low rank. They name the layers, and describe
-the projection.
+"""Keys of GaLore and APOLLO, two optimizers that project gradients to a low rank. The keys select the layers and
+describe the projection.
 """
 SECOND = (
     "model", "model_class", "template", "trust_remote_code", "flash_attn", "init_config", "peft_config",

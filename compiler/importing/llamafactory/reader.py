@@ -110,7 +110,8 @@ def llamafactory(entries: Entries, file: str, overrides: Overrides) -> Draft:
 
 def _stage(entries: Entries) -> tuple[str, Entries]:
     """Return a pair: the stage of the training, and the entries. Until LLaMA-Factory 0.7.1, orpo was a separate stage
-    with keys such as `orpo_beta`. It is imported as the stage dpo with the loss orpo and keys such as `pref_beta`.
+    with keys such as `orpo_beta`. A file with this stage is imported like the stage dpo with the loss orpo and keys
+    such as `pref_beta`.
     """
     stage = entries.get("stage")
     word = str(text(stage)).lower() if stage is not None else "sft"

@@ -16,8 +16,8 @@ from xpc.runtime.core.row_names import ROLES as KNOWN
 About = Mapping[str, object]
 """One dataset's entry in `dataset_info.json`."""
 SPEAKERS = {"user_tag": "user", "assistant_tag": "assistant", "system_tag": "system"}
-"""For each key by which an entry of dataset_info.json names a speaker, as in `user_tag: human`: the role of this
-speaker.
+"""Maps each key by which an entry of dataset_info.json names a speaker to the role of this speaker: `user_tag` (as in
+`user_tag: human`) to `user`.
 """
 TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
 """LLaMA-Factory's default message keys and speaker names."""

@@ -119,8 +119,8 @@ def _typed(text: str) -> str:
 
 
 def template(draft: Draft, named: Entries, stage: str) -> None:
-    """Write LLaMA-Factory's chat template `template` as Jinja. If the file names no template, the spec uses that of the
-    tokenizer.
+    """Write LLaMA-Factory's chat template as Jinja. If the file names no template, the spec uses the tokenizer's own
+    template.
     """
     entry, thinking = named.get("template"), named.get("enable_thinking")
     word = "" if entry is None or entry.empty else str(text(entry))

@@ -161,8 +161,8 @@ def _item_of(value: Object) -> str | None:
 
 
 def _of_several_files(value: object) -> list[object]:
-    """For a value that a loop over several files collects: one row for each file, which stands for all rows of this
-    file. The value is a list of such rows, or a dict with a list for each column. Empty for other values.
+    """The rows that a loop over several files collects: one row for each file, which stands for all rows of this file.
+    The value is a list of such rows, or a dict with a list for each column. Empty for other values.
     """
     if isinstance(value, dict) and value and all(isinstance(one, list) for one in value.values()):
         sizes = {len(one) for one in value.values()}
@@ -181,8 +181,8 @@ def _of_several_files(value: object) -> list[object]:
 
 
 def _prepared(value: Object) -> object:
-    """If `value` is the result of `accelerator.prepare(dataset)`, or an item of the result of
-    `accelerator.prepare(model, dataset)`: the object that was passed at this position. Otherwise None.
+    """The object that was passed to `accelerator.prepare`, if `value` is its result (`prepare(dataset)`) or an item of
+    its result (`prepare(model, dataset)`). Otherwise None.
     """
     if value.last == "prepare" and len(value.positional) == 1:
         return value.positional[0].value

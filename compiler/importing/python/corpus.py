@@ -236,8 +236,8 @@ def _problems(
 
 
 def _origin(draft: Draft, machine: Machine) -> str:
-    """Guess the data source if the trainer's data cannot be traced to a source. It is a Hub dataset or a file that the
-    script reads, preferably one with `train` in its name. Returns a clause about it for error messages, or "".
+    """Guess the data source if the trainer's data cannot be traced to a source: a Hub dataset or a file that the script
+    reads, preferably one with `train` in its name. Returns a clause about the guess for error messages, or "".
     """
     found: list[tuple[str, Chain]] = []
     unnamed = ""

@@ -55,7 +55,9 @@ class Data:
     """Whether the script removes columns."""
     length: Argument | None = None
     end: str = ""
-    """The token that the script appends to the tokens of an answer, as in `MappedColumns.end`."""
+    """The name of the token that the script appends to the tokens of an answer, such as `eos_token_id` (see
+    `MappedColumns.end`).
+    """
     ended: bool = False
     """Whether each row ends with the end token, because the script adds it, or because the trainer packs texts."""
     columns: dict[str, object] = field(factory=dict)
@@ -90,7 +92,7 @@ def understood(machine: Machine, chain: Chain) -> Data:
 
 
 def _own_tokens(out: Data, chain: Chain) -> None:
-    """If the script builds the column `input_ids` itself, in a loop or in a table, replace it by the texts that were
+    """Replace a column `input_ids` that the script builds itself, in a loop or in a table, by the texts that were
     tokenized. If these texts cannot be found, or the labels differ from the tokens, add a problem.
     """
     if "input_ids" not in chain.columns:

@@ -118,7 +118,9 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
 LIBRARY = re.compile(
     r"(?:transformers\.(?:models|modeling\w*|trainer|Trainer)|trl|peft|torch\.nn|torch\.optim)(?:\.|$)"
 )
-"""Matches the names in a library that decide what a model computes, or what a trainer learns."""
+"""Matches names in a library that decide what a model computes, or what a trainer learns. A script that replaces one of
+them changes the training.
+"""
 QUIET = (
     "config", "generation_config", "state_dict", "save_pretrained", "push_to_hub", "tokenizer", "grad", "use_cache",
     "gradient_checkpointing", "training", "print_trainable_parameters",
@@ -201,7 +203,7 @@ def _written(draft: Draft, own: set[Location], model: Model, calls: list[Object]
 
 
 def _way(value: object) -> str:
-    """The name of a function that replaces the attention by a kernel with the same result; "" for anything else."""
+    """The name of a function that replaces the attention by a kernel with the same result. "" for any other value."""
     name = value.name if isinstance(value, Function) else getattr(value, "path", "")
     label = value.label if isinstance(value, Function) else ""
     return name if re.search("flash|xformers", f"{name} {label}".lower()) else ""

@@ -83,7 +83,7 @@ def _init_kwargs(entries: Entries) -> Argument | None:
 
 
 VISION = ("ImageTextToText", "Vision2Seq", "FastVision", "Processor")
-"""Parts of the names of classes that load models which read images."""
+"""Parts of class names, such as `Vision2Seq`, that occur in classes which load a model that reads images."""
 
 
 def _head(loaded: Object, trainer: Object) -> None:

@@ -68,8 +68,8 @@ class Model:
     unknown: list[Unknown] = field(factory=list)
     steps: list[Object] = field(factory=list)
     seen: list[Object] = field(factory=list)
-    """The model after each call: the value that the loading call returns, and those of the calls that wrap or change it
-    before the trainer is created.
+    """The model at each point before the trainer is created: first as the loading call returns it, then as each later
+    call returns it that wraps or changes it.
     """
 
 
@@ -123,8 +123,8 @@ def argument(trainer: Object, name: str) -> Argument | None:
 
 
 def revealed(value: object) -> object:
-    """For an unknown value, return the known value from which it was derived. For example, if only one branch of a
-    condition changes a configuration, this is the unchanged configuration. A known value is returned as it is.
+    """The known value from which an unknown value was derived. If only one branch of a condition changes a
+    configuration, for example, this is the unchanged configuration. A known value is returned as it is.
     """
     for _ in range(MOST):
         if not isinstance(value, Unknown) or value.hidden is None:

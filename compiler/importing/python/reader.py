@@ -55,7 +55,7 @@ LIFE = (
 learned.
 """
 IDENTITY = re.compile("TOKEN|KEY|SECRET|RANK|WORLD_SIZE|WANDB|MLFLOW|SWANLAB|CLEARML|HF_|CUDA|MASTER_")
-"""Matches environment variables about accounts, trackers and launchers. They do not change what is learned."""
+"""Matches environment variables about accounts, trackers and launchers, which do not change what is learned."""
 TESTS_LENGTH = re.compile(r"[\"']max_seq_length[\"'] in \b")
 """Matches a test whether the installed version of TRL has the argument `max_seq_length`."""
 UNREAD = (
@@ -213,7 +213,9 @@ def _interpreted(found: list[Part], overrides: Overrides, assumed: Mapping[Locat
 
 
 def _arguments(draft: Draft, entries: Entries, source: Stack, overrides: Overrides) -> None:
-    """Import the arguments of the trainer and the model like those of TRL's YAML, and the options of the launcher."""
+    """Import the arguments of the trainer and the model, as if they were keys of TRL's YAML, and the options of the
+    launcher.
+    """
     launch = overrides.launch
     alone = overrides.hardware is None and launch is None and overrides.accelerate is None
     names = Machines(each=1, entries=[]) if alone else Machines()

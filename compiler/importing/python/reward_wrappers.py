@@ -231,7 +231,9 @@ def forwarding(name: str, value: Function, made: str, columns: bool) -> str:
 
 
 def of_trl(draft: Draft, value: object, weight: float | None) -> Weighted | None:
-    """The reward function of TRL that a script names, or makes by a call with constants; None for another value."""
+    """The reward function of TRL that a script names, or that it makes by a call with constants. None for any other
+    value.
+    """
     if isinstance(value, Name) and value.path.startswith("trl.rewards.") and value.last not in reward_functions.MAKING:
         return reward_functions.weighted(draft, value.last, weight)
     order = reward_functions.MAKING.get(value.last) if isinstance(value, Object) else None

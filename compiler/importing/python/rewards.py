@@ -287,7 +287,7 @@ def _statements(machine: Machine, label: str) -> list[tuple[str, ast.stmt]]:
 
 
 def _of_main(machine: Machine, label: str) -> list[tuple[str, ast.stmt]]:
-    """The assignments in `if __name__ == "__main__":`. They set names that functions of the file may use."""
+    """The assignments in `if __name__ == "__main__":`, which set names that functions of the file may use."""
     return [
         (name, inner)
         for name, node in _statements(machine, label)

@@ -61,8 +61,8 @@ class Shape:
         return f"trl {older[0]}" + (f" to {older[-1]}" if len(older) > 1 else "") if older else ""
 
     def end(self, key: str, ended: bool) -> None:
-        """If the script adds no eos token to its texts, report this as a difference: a run of the spec adds an eos
-        token and trains on it.
+        """Report a script that adds no eos token to its texts, because a run of the spec adds an eos token and trains
+        on it.
         """
         old = self.before(ENDED)
         if ended or self.data.ended or not (self.plain or old):

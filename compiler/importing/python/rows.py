@@ -59,8 +59,8 @@ class MappedColumns:
     length: Argument | None = None
     """The tokenizer's `max_length`, if it truncates."""
     end: str = ""
-    """If the script builds the rows of tokens itself, the name of the tokenizer's token that it appends to an answer,
-    or `nothing`.
+    """The name of the tokenizer's token that the script appends to an answer, such as `eos_token_id`, or `nothing`.
+    Only for a script that builds the rows of tokens itself.
     """
     ended: bool = False
     """Whether the text of a row ends with the tokenizer's end token."""

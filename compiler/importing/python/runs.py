@@ -97,7 +97,7 @@ def _folder(trainer: Object) -> str:
 
 
 def _settings(trainer: Object) -> list[object]:
-    """The known values from which a trainer is made, in this sequence: its arguments, those of its configuration, and
+    """The known values from which a trainer is made: first its arguments, then the arguments of its configuration, then
     those of the calls that make its model and its rows. Unknown values are left out.
     """
     out: list[object] = []

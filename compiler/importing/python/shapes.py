@@ -64,7 +64,7 @@ def write(
 
 
 def _stripped(shape: Shape, text: object) -> None:
-    """Report that the script strips white space from answers, because a spec trains on them as they are."""
+    """Report a script that strips white space from answers, because a run of the spec trains on unstripped answers."""
     answers = shape.columns[1:] or ("completion", "chosen", "rejected")
     for key, one in (*shape.data.columns.items(), ("formatting_func", text)):
         if stripped_columns(one) & set(answers):
@@ -260,7 +260,7 @@ ENDS = {"pad_token_id": "the padding token", "nothing": "no token"}
 
 
 def _joined(shape: Shape) -> None:
-    """Report the differences between the tokens that a script puts together itself and those of a run of the spec."""
+    """Report how the tokens that a script puts together itself differ from the tokens of a run of the spec."""
     shape.draft.differs(
         "prompt",
         "the script tokenizes the question and the answer separately; the spec tokenizes the joined text, with the "

@@ -1,5 +1,5 @@
-"""Read rows of tokens: the tokens of a text, or those of a question, an answer and the end token, which a script puts
-together itself. The labels of the question's tokens may be -100.
+"""Read rows of tokens: the tokens of a text, or the tokens of a question, an answer and an end token that a script
+joins itself. The labels of the question's tokens may be -100.
 """
 
 from __future__ import annotations
@@ -57,9 +57,7 @@ def token_row(ids: object, labels: object) -> TokenRow | None:
 
 
 def _uncut(value: object) -> object:
-    """The tokens of a row before the script cuts them. It makes no difference whether the script cuts every row, or
-    only rows that are too long.
-    """
+    """The tokens of a row before the script cuts them. The script may cut every row, or only rows that are too long."""
     for _ in range(8):
         if isinstance(value, Unknown) and value.hidden is not None:
             value = value.hidden
@@ -94,7 +92,7 @@ def _cut(value: object) -> Argument | None:
 
 
 def _pieces(value: object) -> list[object] | None:
-    """The parts that a script joins to the tokens of a row, in their order in the row."""
+    """The lists of tokens that a script joins to one row, in their order."""
     found = _uncut(value)
     if not isinstance(found, Object) or found.path != TOKENS:
         return None
@@ -121,9 +119,7 @@ def _is_end(value: object, name: str) -> bool:
 
 
 def _column(value: object) -> object:
-    """If the answer is an f-string that contains only one column, as in `f"{answer}"`, return this column. Any other
-    answer is returned unchanged.
-    """
+    """The only column of an answer that is an f-string, as in `f"{answer}"`. Any other answer is returned unchanged."""
     parts = value.parts if isinstance(value, Text) else ()
     return parts[0] if len(parts) == 1 and isinstance(parts[0], Column) else value
 
@@ -222,9 +218,9 @@ def _answered_turns(call: Object, text: object, question: object, labels: Object
 
 
 def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool) -> MappedColumns:
-    """For a function that returns `input_ids`: the text whose tokens these are, as a column `text`; or the question and
-    the answer, if the script puts their tokens together. If the labels are other tokens, or the text is unknown, the
-    result contains the reason (`why`).
+    """The columns of a row for which the script returns `input_ids`: the text that was tokenized, as a column `text`;
+    or the question and the answer, if the script joins their tokens. If the labels are other tokens, or the text is
+    unknown, the result contains the reason (`why`).
     """
     ids, labels = bare(value["input_ids"]), bare(value.get("labels"))
     row = None if batched else token_row(ids, labels)
@@ -270,8 +266,8 @@ def tokenized(call: Object, batched: bool) -> MappedColumns:
 
 
 def _appended(call: Object) -> bool:
-    """Whether the script appends the end token to the tokens of a text, as alpaca-lora does for those that are not cut:
-    `row["input_ids"].append(tokenizer.eos_token_id)`.
+    """Whether the script appends the end token to the tokens of a text:
+    `row["input_ids"].append(tokenizer.eos_token_id)`. alpaca-lora does so for texts that are not cut.
     """
     ids = call.attributes.get("['input_ids']")
     added = [one.positional[0].value for one in getattr(ids, "calls", ()) if one.last == "append" and one.positional]

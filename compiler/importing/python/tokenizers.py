@@ -30,7 +30,7 @@ TEMPLATES = {
     "zephyr": "zephyr",
     "vicuna": "vicuna",
 }
-"""Those chat templates of Unsloth that xpc has, each with xpc's name."""
+"""Chat templates of Unsloth that xpc has, too, each with xpc's name."""
 
 
 def tokenizer_of(trainer: Object) -> tuple[Object | None, Object | None]:
@@ -122,8 +122,8 @@ def _formatted(draft: Draft, model: Model) -> None:
 
 
 def _padding(draft: Draft, trainer: Object) -> None:
-    """Report a script that never trains on the eos token. This happens if the eos token is also the padding token, and
-    the collator masks every padding token. From version 0.16 on, TRL's own collator does not do this.
+    """Report a script that never trains on the eos token, because the eos token is also the padding token, and the
+    collator masks every padding token. TRL's own collator no longer does so from version 0.16 on.
     """
     given = program.argument(trainer, "data_collator")
     called = given.value if given is not None and isinstance(given.value, Object) else None

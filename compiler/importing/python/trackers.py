@@ -18,7 +18,7 @@ STARTED: Mapping[str, tuple[str, int | None, str, int | None]] = {
     "mlflow.set_experiment": ("experiment_name", 0, "", None),
     "mlflow.start_run": ("", None, "run_name", None),
 }
-"""For each call that starts a tracker: the name and position of its project argument, then of its run-name argument."""
+"""For each call that starts a tracker: the name and the position of two arguments, the project and the run name."""
 PROJECTS = {
     "wandb": ("WANDB_PROJECT", "wandb_project"), "trackio": ("WANDB_PROJECT", "wandb_project"),
     "mlflow": ("MLFLOW_EXPERIMENT_NAME", "mlflow_experiment_name"), "swanlab": ("SWANLAB_PROJECT", "swanlab_project"),

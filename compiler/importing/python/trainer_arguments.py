@@ -73,8 +73,8 @@ def data_sets(machine: Machine, trainer: Object) -> None:
 
 
 def _each_row(machine: Machine, given: Argument) -> Argument:
-    """If a data set is an object of the script's own class with the method `__getitem__`: the row that this method
-    returns, which stands for all rows. Any other data set is returned unchanged.
+    """The row that stands for all rows of a data set, if the data set is an object of the script's own class with the
+    method `__getitem__`. It is the row that this method returns. Any other data set is returned unchanged.
     """
     value, location = given.value, given.location
     if not isinstance(value, Instance | Object):

@@ -14,7 +14,7 @@ from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.compiler.importing.text.shell import calls
 
 REQUIRED = re.compile(r"`--set (\w+)=VALUE` gives it")
-"""Matches the name of a required argument in an error message."""
+"""Matches the name of a required argument in an error message: "`--set lr=VALUE` gives it"."""
 PAGES = ("README.md", "readme.md", "README.rst", "Makefile", "docs/README.md")
 LAUNCHER = r"(?:python3?|torchrun|accelerate|deepspeed|uv run|CUDA_VISIBLE_DEVICES)"
 LONGEST = 2_000

@@ -16,7 +16,7 @@ from xpc.grammar.record import field, mutable
 MOST_BLOCKS = 200
 """How deeply conditions, loops and functions may be nested."""
 MOST_VALUES = 12
-"""If a variable decides which branch of a condition runs, messages name at most this many of its values."""
+"""The largest number of values that a message lists for a variable that decides which branch of a condition runs."""
 UNSET = re.compile(r"\$\w+")
 ALONE = re.compile(r"\$\w+|\$\{\w+(?::?\?[^}]*)?\}")
 """Matches a word that is nothing but one variable, such as `$1` or `${SIZE:?}`."""

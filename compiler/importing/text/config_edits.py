@@ -16,7 +16,7 @@ ARGUMENT = re.compile(r"\(?\s*\$(\w+)\s*(\|\s*tonumber\s*)?\)?")
 SWITCHES = re.compile(r"-[iyrMPcSe]+|--(?:in-?place|yaml-output|raw-output|compact-output|prettyPrint)")
 """Options of yq and jq that change neither the path nor the value of an assignment."""
 LONGEST = 2000
-"""The length in characters of the longest program of yq or jq that the import interprets."""
+"""Programs of yq or jq with more characters than this are not interpreted."""
 
 
 def split(texts: Sequence[str]) -> tuple[str, str, dict[str, str]] | None:
@@ -107,9 +107,7 @@ def _in_json(text: str, keys: Sequence[str], value: str) -> str | None:
 
 
 def _in_yaml(text: str, keys: Sequence[str], value: str) -> str | None:
-    """Set a key in a YAML text, line by line, so that all other lines stay as they are. None if the key is inside a
-    value in brackets.
-    """
+    """Set a key in a YAML text and leave all other lines unchanged. None if the key is inside a value in brackets."""
     lines = text.rstrip("\n").split("\n") if text.strip() else []
     start, end, indent = 0, len(lines), 0
     for depth, key in enumerate(keys):

@@ -140,8 +140,8 @@ def joined(branches: list[Variables], before: Variables, cause: str = "") -> Var
 
 
 def _keep_arguments(out: Variables, name: str, branches: list[Variables]) -> None:
-    """If branches set a variable to different commands or argument lists, keep the words that all these values have in
-    common.
+    """Keep the words that a variable's values have in common, if branches set the variable to different commands or
+    argument lists.
 
     For example, if only some branches append options, the words before the options are kept. If only some branches put
     a wrapper such as `taskset -c 0-7` before the command, the command is kept.
@@ -211,8 +211,8 @@ def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[
 
 
 def first_missing(one: str, other: str) -> str:
-    """The unknown variable to report for a word that contains two, `one` and `other`. It is `one`, unless every login
-    sets this variable, as it sets `$USER`.
+    """The unknown variable to report for a word that contains two, `one` and `other`. It is `other` if every login sets
+    `one`, as it sets `$USER`; otherwise it is `one`.
     """
     return other if other and (not one or one.strip("${}") in LOGIN) else one
 
@@ -333,8 +333,8 @@ def _changed(value: str, rest: str, state: Variables, line: int, depth: int) -> 
 
 
 def numbered(inside: str, state: Variables, line: int, depth: int = 0) -> tuple[str, str]:
-    """Replace the variables of an arithmetic expression, which may stand without `$`, by their values. Returns the
-    expression and its unknown variable.
+    """Replace the variables of an arithmetic expression, with or without `$`, by their values. Returns the expression
+    and its unknown variable.
     """
     if depth > DEPTH:
         return inside, "$((...))"

@@ -13,8 +13,8 @@ from xpc.compiler.importing.text.arithmetic import WHOLE, computed
 from xpc.compiler.importing.text.entries import MAX_SIZE
 
 FIELD = re.compile(r"\{\s*print\s+(?:\$(\d|NF)|(NF))\s*(?:\+\s*(\d+)\s*)?;?\s*\}")
-"""Matches the programs of awk that print one field of each line or the number of fields, as it is or plus a number:
-`{print $2}`, `{print NF}`, `{print $1 + 1}`.
+"""Matches awk programs that print one field of each line, or the number of fields, perhaps plus a number: `{print $2}`,
+`{print NF}`, `{print $1 + 1}`.
 """
 LONGEST = 500
 """The length in characters of the longest filter that the import interprets."""
@@ -139,9 +139,9 @@ Found = tuple[int, int, str]
 
 
 def _finder(pattern: str, extended: bool) -> Callable[[str, int], Found | None] | None:
-    """A function that searches a line for a pattern of sed, from a given position on. None for a pattern that the
-    import does not understand. The function returns the beginning and the end of the match, and the text of the group
-    `\\1`.
+    """Make a function that searches a line for a pattern of sed, from a given position on. The function returns the
+    beginning and the end of the match, and the text of the group `\\1`. None for a pattern that the import does not
+    understand.
     """
     if len(pattern) > LONGEST or (not extended and re.search(r"(?<!\\)[(+?{|]", pattern)):
         return None

@@ -20,7 +20,7 @@ VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 CONFIGURATIONS = (".yaml", ".yml", ".json")
 INLINE = "inline-"
-"""The beginning of the names of files that get Python code out of a shell script."""
+"""The beginning of the names under which Python code in a shell script (`python -c CODE`) is stored as a file."""
 INLINE_TRAINS = re.compile(r"Trainer|\.train\(")
 """A pattern for Python code in a shell script that may train. Other code, such as `print(torch.__version__)`, is not
 imported.
@@ -72,8 +72,8 @@ class Files:
             self.printed = made
 
     def inline(self, words: list[Word], body: str | None) -> list[Word]:
-        """If a command runs code from its own text (`python -c CODE`, `python - <<EOF`) and the code trains, store the
-        code as a file in `written`, and return the command's words with this file's name instead of the code.
+        """Store the code that a command runs from its own text (`python -c CODE`, `python - <<EOF`) as a file in
+        `written`, if the code trains. Returns the command's words with the file's name in place of the code.
         """
         at = next((n for n, one in enumerate(words) if re.match(r"(?:.*/)?python[\d.]*$", one.text)), len(words))
         rest = [one for one in words[at + 1 :] if one.text != "-u"]

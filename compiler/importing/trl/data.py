@@ -54,8 +54,8 @@ def corpus(draft: Draft, named: Entries) -> None:
 
 
 def completions(draft: Draft, entry: Entry | None) -> None:
-    """If the key `entry` limits the loss to completions and no key states the row format, state the format of prompt
-    and completion. For rows of another format, TRL silently trains on all tokens.
+    """State the format of prompts with completions, if the key `entry` limits the loss to completions and no key states
+    the row format. For rows of another format, TRL would silently train on all tokens.
     """
     if entry is None or boolean(entry) is not True or draft.method != "sft" or draft.has("data.format"):
         return

@@ -42,8 +42,8 @@ TRANSFORMERS: dict[str, Json] = {
     "learning_rate": 5e-5, "bf16": False, "logging_steps": 500,
     "gradient_checkpointing": False, "activation_checkpointing": False,
 }  # fmt: skip
-"""Defaults of transformers' TrainingArguments that differ from those of TRL's configuration classes. They also apply if
-a TRL trainer gets a TrainingArguments, because the trainer copies all its values to its own class.
+"""Defaults of transformers' TrainingArguments that differ from the defaults of TRL's configuration classes. They also
+apply to a TRL trainer that gets a TrainingArguments, because the trainer copies all its values to its own class.
 """
 
 
@@ -59,7 +59,7 @@ def stated(draft: Draft, native: Stack) -> dict[str, Json]:
 
 
 def _of_version(out: dict[str, Json], draft: Draft) -> None:
-    """Replace the stack's defaults in `out` by those of the TRL version in `draft.trl`."""
+    """Replace the stack's defaults in `out` by the defaults of the TRL version in `draft.trl`."""
     for name in versions.table()[draft.method]:
         old = "max_seq_length" if name == "max_length" else name
         value = versions.default(draft.method, name, draft.trl)
@@ -136,8 +136,8 @@ def native_defaults(draft: Draft, native: Stack) -> None:
 
 
 def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """For each setting of the method: if its default in the file's TRL version is not that of the target stack, state
-    the file's default in the spec.
+    """State the file's default of each method setting whose default differs between the file's TRL version and the
+    target stack.
     """
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     for row in TABLE:

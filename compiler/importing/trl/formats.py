@@ -36,8 +36,8 @@ def in_common(draft: Draft) -> None:
 
 
 def masks(draft: Draft) -> tuple[str, ...]:
-    """The settings for the loss mask of sft, one for each kind of format. Empty for plain texts, because they have no
-    answers.
+    """The settings that limit the loss of sft to answers, one for each kind of format. Empty for plain texts, because
+    they have no answers.
     """
     return tuple(dict.fromkeys(path for one in of_rows(draft) if (path := mask(one))))
 

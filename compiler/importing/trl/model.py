@@ -182,8 +182,8 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
 
 
 def _without_adapter(draft: Draft, named: Entries) -> None:
-    """For a run without adapters: record in the report that keys about adapters have no effect, and report an error for
-    a quantized model.
+    """Report, for a run without adapters, that keys about adapters have no effect, and that a quantized model is an
+    error.
     """
     inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
               "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *ADAPTER_OPTIONS]  # fmt: skip
@@ -196,7 +196,7 @@ def _without_adapter(draft: Draft, named: Entries) -> None:
 
 def unused_adapter(draft: Draft, named: Entries) -> None:
     """Warn about keys of an adapter, such as `lora_r`, in a file without `use_peft`: TRL then trains all weights. If
-    the file also has keys of the repository's own script, this script may train adapters, so it is an error.
+    the file also has keys of the repository's own script, which may train adapters, report an error instead.
     """
     found = [named[one] for one in (*LORA, "lora_target_modules") if one in named and not named[one].off]
     if not found or "use_peft" in named:

@@ -15,7 +15,9 @@ FILES = (
 )  # fmt: skip
 """Files that state the packages of a repository, the most exact first."""
 OWN = b'name = "xpc"'
-"""The name in the pyproject.toml of xpc's own repository, whose requirements are not those of an imported file."""
+"""The line by which the pyproject.toml of xpc's own repository is recognized. Its requirements say nothing about an
+imported file.
+"""
 REQUIREMENT = re.compile(
     r"""(?<![\w./-])trl(?:\[[\w,\s]*\])?["']?\s*(?:=\s*["'](?P<poetry>[\^~]?\d[\w.]*)["']"""
     r"""|(?P<bounds>(?:(?:===?|~=|>=|<=|<|>|!=|=)\s*v?\d[\w.*]*\s*,?\s*)+))"""

@@ -236,7 +236,7 @@ def loading(draft: Draft, entries: Entries) -> Entries:
 
 
 def guessed(draft: Draft, entries: Entries) -> Entries:
-    """If the file lacks TRL's key for the model or the data, rename a similar key, such as `base_model`, to it. Return
+    """Rename a key such as `base_model` to TRL's key, if the file lacks TRL's key for the model or the data. Returns
     the entries. A decision asks a person to confirm each guess.
     """
     out = dict(entries)

@@ -363,9 +363,7 @@ def precision(draft: Draft, why: str) -> None:
 
 
 def follow(draft: Draft) -> None:
-    """If rows are packed and the attention is not flash attention, let an attention mask separate the packed
-    documents.
-    """
+    """Let an attention mask separate packed documents, if the attention is not flash attention."""
     attention, packed = draft.settings.get("model.attn"), draft.settings.get("batch.packing")
     apart = attention is not None and attention.text in ("flash2", "flash3")
     if packed is None or packed.text != "true" or apart or stream(draft) or draft.has("batch.packing.isolate"):

@@ -19,7 +19,7 @@ from xpc.compiler.stacks import Stack
 PLAIN_KINDS = (kinds.INT, kinds.TOKENS, kinds.REAL, kinds.FLAG, kinds.TEXT, kinds.NAME, kinds.MODEL, kinds.PATH,
                kinds.DURATION, kinds.SHARE)  # fmt: skip
 COMBINED = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm.mode", "save.hub")
-"""Settings that follow from a single argument, but are imported by another function of this folder. `simple` skips
+"""Settings that follow from a single argument, but that another function of this folder imports, so `simple` skips
 them.
 """
 MAPPINGS = ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "lr_scheduler_kwargs",

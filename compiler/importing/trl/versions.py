@@ -77,7 +77,7 @@ def find(text: str) -> str | None:
 
 
 def having(method: str, name: str) -> set[str]:
-    """The versions of TRL in which the classes of a method have the argument `name`. Empty if no version has it."""
+    """The versions of TRL in which a class of the method has the argument `name`. Empty if there is none."""
     order, out = numbers(), set[str]()
     if name in SCRIPTS:
         first, last = SCRIPTS[name]

@@ -215,8 +215,8 @@ class Clauses(Collector):
         return None if found.replaces_value else found.edit
 
     def named(self, name: Name, body: list[Operand | Clause], clause: str | None, span: Span) -> None:
-        """Read a name, and those of the following items that belong to it: the contents of a clause, the settings of a
-        flag, or further settings of a choice's clause (`offload=cpu` in `zero2 offload=cpu`).
+        """Read a name and the following items that belong to it: the contents of a clause, the settings of a flag, or
+        further settings of a choice's clause (`offload=cpu` in `zero2 offload=cpu`).
         """
         text = name.text
         if clause is None and text in self.blocks:
@@ -345,8 +345,8 @@ class Clauses(Collector):
         return Ref(written, joined)
 
     def count_without_x(self, heads: list[Value], first: Value, written: Span) -> Count | None:
-        """If the `x` between a number and a GPU is missing, as in `hardware 8 h100-80gb`, report the mistake and return
-        the joined value. None for any other value.
+        """Report a missing `x` between a number and a GPU, as in `hardware 8 h100-80gb`, and return the joined value.
+        None for any other value.
         """
         gpu = heads[1] if len(heads) == 2 else None
         if not isinstance(first, Number) or not isinstance(gpu, Ref) or self.is_reported(first):

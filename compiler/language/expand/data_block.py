@@ -23,7 +23,7 @@ SOURCE_WORDS = {
      "num_rows", "size", "sample", "subsample"),
     "take"),
 }  # fmt: skip
-"""For each setting of a source: the names that other tools use for this setting, such as `fraction` for `take`."""
+"""For each setting of a source, such as `take`: the names that other tools use for it, such as `fraction`."""
 SETTINGS = tuple(path[5:] for path in schema.BY_PATH if path.startswith("data."))
 """The names of the settings of a `data` block."""
 
@@ -78,9 +78,9 @@ class _DataBlock:
         self.sources(body if title is None else body[1:])
 
     def is_named(self, name: str, others: list[Operand | Clause]) -> bool:
-        """Whether the first name after `data` is legal. It is if it is a setting, a registered dataset, or the title by
-        which the header or `eval` names the block. Any other name is probably a typing error; it counts as a title only
-        if `others`, the rest of the block, has sources, or if the header may be in a base.
+        """Whether the first name after `data` is legal: a setting, a registered dataset, or the title by which the
+        header or `eval` names the block. Any other name is probably a typing error. It counts as a title only if the
+        rest of the block (`others`) has sources, or if the header may be in a base.
         """
         if f"data.{name}" in schema.BY_PATH or name in self.evaluated or registry.find_dataset(name) is not None:
             return True
@@ -178,7 +178,7 @@ class _DataBlock:
         self.clauses.out.rows.append(Row(head, self.clauses.label(head.span), tuple(items)))
 
     def share(self, part: Setting) -> str:
-        """For a source whose weight has a name from another tool, suggest `share = 30%`. Weights that do not sum to 1
+        """Suggest `share = 30%` for a source whose weight has a name from another tool. Weights that do not sum to 1
         over all sources are divided by their sum.
         """
         weight, known = _number(part), [one for one in self.weights if one is not None]
@@ -190,8 +190,8 @@ class _DataBlock:
         return f"share = {percent:g}%"
 
     def taken(self, value: Value) -> str:
-        """For a source whose fraction of rows has a name from another tool, such as `fraction=0.2`, suggest `take =
-        20%`.
+        """Suggest `take = 20%` for a source whose fraction of rows has a name from another tool, such as
+        `fraction=0.2`.
         """
         typed = self.clauses.typed(value.span)
         name = "ratio" if "." in typed else ""

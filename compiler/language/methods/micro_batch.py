@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 OF_DPO = {"aot", "aot_pair", "aot_unpaired", "bco_pair", "sft"}
-"""dpo's losses in which a pair's loss depends on the other pairs of the micro-batch (trl 0.18 to 1.16,
+"""dpo's losses in which the loss of a pair depends on the other pairs in the micro-batch (trl 0.18 to 1.16,
 dpo_trainer.py).
 """
 OF_GRPO = {"bnpo"}

@@ -66,8 +66,8 @@ def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
 
 
 def stacked_parameters(known: Mapping[str, str]) -> tuple[str, ...]:
-    """The paths of parameters with stacked experts. modules.json does not mark `down_proj`, because PEFT does not
-    rename it, so it is added next to each `gate_up_proj`.
+    """The paths of parameters with stacked experts. modules.json marks `gate_up_proj` and not `down_proj`, because PEFT
+    renames only the former, so `down_proj` is added next to each `gate_up_proj`.
     """
     stacked = paths(known, PARAMETER)
     siblings = (f"{path.rpartition('.')[0]}.down_proj" for path in stacked if path.endswith(".gate_up_proj"))

@@ -132,8 +132,8 @@ FACTS = {
     "batched_evaluation": batched_evaluation,
     "decays_norms": _decays_norms,
 }
-"""Names of conditions on a spec that `when` of an advisory may contain in addition to settings, such as `accumulates`
-in `accumulates = true`.
+"""Conditions that `when` of an advisory may use in addition to settings, by name: `accumulates = true`, for example,
+requires a spec with accumulation.
 """
 
 

@@ -30,7 +30,7 @@ def unknown_tokens(spec: Spec, template: str) -> tuple[str, ...]:
 
 
 def tokens_setting(tokens: tuple[str, ...]) -> str:
-    """The setting to write so that the tokens are added to the vocabulary, in backquotes: `tokens = ["<|x|>"]`."""
+    """The setting that adds tokens to the vocabulary, in backquotes: `tokens = ["<|x|>"]`."""
     return "`tokens = [" + ", ".join(f'"{one}"' for one in tokens) + "]`"
 
 

@@ -1,4 +1,4 @@
-"""Conditions for `WHEN`, a variable of each module of rules that says for which specs its rules run."""
+"""Conditions for `WHEN`. Each module of rules has a variable `WHEN`, which says for which specs its rules run."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from xpc.compiler.stacks import Family
 
 FLASH = ("flash2", "flash3")
 OWN_STATE = ("stateful", "kernel")
-"""Values of `Family.packing` for families whose layers carry a state from token to token. An attention mask cannot
+"""Values of `Family.packing` for model families whose layers pass a state from token to token. An attention mask cannot
 reset this state between packed documents.
 """
 
@@ -21,7 +21,8 @@ def family(spec: Spec) -> Family | None:
 
 
 def presumed_family(spec: Spec) -> Family | None:
-    """The model's family. If it is unknown, the family that the model's hub name suggests, or None.
+    """The model's family if it is known, otherwise the family that the model's name on the hub suggests. None if the
+    name suggests none.
 
     A rule may refuse a setting because of a suggested family. It must not accept a setting because of a suggested
     family.
@@ -32,8 +33,8 @@ def presumed_family(spec: Spec) -> Family | None:
 
 
 def presumed_hint(spec: Spec) -> str:
-    """If the family was only guessed from the model's name: a text for the end of a help, which says how the spec can
-    state the family. Otherwise "".
+    """The end of a help if the family was only guessed from the model's name: it says how the spec can state the
+    family. "" if the family is known.
     """
     if spec.model.model_type is not None:
         return ""

@@ -9,7 +9,7 @@ def can_share(heads: int, keys: int, size: int) -> bool:
 
 
 def fitting_sizes(heads: int, keys: int, most: int) -> list[int]:
-    """All numbers of processes from 1 to `most` by which the heads can be divided, in ascending order."""
+    """All numbers of processes from 1 to `most` among which the heads can be divided, in ascending order."""
     from xpc.compiler.plan.divisors import divisors  # imported here, because only an error needs it
 
     return [one for one in divisors(most, heads) if can_share(heads, keys, one)]

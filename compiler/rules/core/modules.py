@@ -1,4 +1,5 @@
-"""Names of modules by family, for families whose layers are all alike. Adapters and `freeze` may name these modules.
+"""The names of a family's modules, for families whose layers are all alike. Adapters and `freeze` may name these
+modules.
 
 The names are those of linear layers and embeddings in transformers 5.23 and 4.52. (GPT-2's linear layers have
 transposed weights.) A test builds a model of every family and compares. Mixtures of experts and hybrids are excluded,
@@ -17,7 +18,7 @@ FAMILY_EMBEDDINGS = {
     "gptj": ("wte",),
     "opt": ("embed_tokens", "embed_positions"),
 }
-"""The names of the embeddings in families that do not call them `embed_tokens`, by family."""
+"""The names of a family's embeddings, for families that do not call them `embed_tokens`."""
 MODULES: dict[str, tuple[str, ...]] = {
     family: (
         *dict.fromkeys(name.rpartition(".")[2] for name in names.values()),
@@ -84,8 +85,8 @@ def layer_modules(family: str) -> frozenset[str]:
 
 
 def container_names() -> frozenset[str]:
-    """For all families together: the names of modules that contain other modules, such as `self_attn`. Also `score`,
-    the head of a reward model.
+    """The names of modules that contain other modules, such as `self_attn`, in any family. Also `score`, the head of a
+    reward model.
     """
     return frozenset(one for parts in (*BLOCKS.values(), *CONTAINERS.values()) for one in (*parts, "score"))
 

@@ -22,13 +22,15 @@ trl/chat_templates/README.md).
 
 @cache
 def replaced() -> frozenset[str]:
-    """The first 16 digits of the SHA-256 of each template that `get_training_chat_template` of trl 1.16 knows."""
+    """Identifies each template that `get_training_chat_template` of trl 1.16 knows by the first 16 digits of its
+    SHA-256.
+    """
     return frozenset(read_text(__file__, "replaced_templates.txt").split()[::2])
 
 
 def trainable(text: str) -> bool:
-    """Whether trl can find the assistant's tokens in a text that the template renders. This is so if the template has
-    generation markers, or if trl replaces it by a training template with such markers.
+    """Whether trl can find the assistant's tokens in a text that the template renders: the template has generation
+    markers, or trl replaces it by a training template with such markers.
     """
     import re
 

@@ -58,9 +58,8 @@ def optional(code: bytes, name: str) -> set[str]:
 
 
 def may_log(code: bytes) -> bool:
-    """Whether a function of the file may log metrics. This is so if the file contains the name `log_metric` (a function
-    that trl passes to rewards), or if it passes `**kwargs` on in a call, because `log_metric` may be among these
-    arguments.
+    """Whether a function of the file may log metrics: the file contains the name `log_metric` (a function that trl
+    passes to rewards), or it passes `**kwargs`, which may contain `log_metric`, on in a call.
     """
     calls = (node for statement in _body(code) for node in ast.walk(statement) if isinstance(node, ast.Call))
     return b"log_metric" in code or any(word.arg is None for call in calls for word in call.keywords)

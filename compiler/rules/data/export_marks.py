@@ -278,7 +278,9 @@ VALUES = {
         "write the texts of the two answers into the columns that are read",
     ),
 }
-"""For each kind of value in place of a text: how the message calls it, the least share of rows, and the help text."""
+"""For each kind of value that may stand in place of a text: its name in messages, the smallest share of rows that is
+reported, and the help.
+"""
 
 
 @rule("XP187", "value-in-place-of-a-text", "warning")

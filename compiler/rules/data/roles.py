@@ -19,7 +19,7 @@ PATHS: tuple[NamesPath, ...] = ("data.user_roles", "data.assistant_roles", "data
 ANSWERING, ASKING = ("assistant", "gpt", "chatgpt", "model", "bot", "bard", "bing", "ai"), ("user", "human")
 """Names of speakers that always mean the assistant (ANSWERING), or the user (ASKING)."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-"""A pattern for a name that needs no quotes."""
+"""A pattern for a name that needs no quotes, such as `human`."""
 
 
 @rule("XP775", "speaker-of-two-roles", reads=PATHS)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TURNS = ("messages", "conversations")
 SPEAKER = re.compile("`([^`]+)` is")
-"""Matches a reason for a wrong row that begins with the name of an unknown speaker."""
+"""Matches the message about a row with an unknown speaker: "`narrator` is no known speaker"."""
 WHEN = any_of(counted_rows, written("data.holdout"))
 
 
@@ -83,7 +83,7 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
 
 
 def _within(source: DataSource, columns: tuple[str, ...]) -> str:
-    """The help for a file that is a single object with a list of rows; "" for another file."""
+    """The help for a JSON file that is one object with the rows in a list: `{"data": [...]}`. "" for any other file."""
     if source.content is None:
         return ""
     # imported only here, because only a wrong spec needs it

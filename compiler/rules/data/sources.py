@@ -313,8 +313,9 @@ def _shared_rows(spec: Spec, label: Label, source: DataSource) -> Iterator[Findi
 
 
 def _comparable(source: DataSource, other: DataSource) -> bool:
-    """Whether the digests of two files' rows can be compared. They can if the files have the same shape. They also can
-    for conversations and for prompts with answers, because the digests of these shapes contain only the texts.
+    """Whether the digests of two files' rows can be compared. This is possible for files of the same format. It is also
+    possible for conversations and for prompts with answers, because the digests of these formats contain only the
+    texts.
     """
     texts = ("messages", "conversations", "prompt_completion")
     return source.shape == other.shape or (source.shape in texts and other.shape in texts)

@@ -57,8 +57,8 @@ def _kinds(source: DataSource) -> tuple[Survey | None, dict[str, Tally]]:
 
 
 def built_in(spec: Spec) -> str | None:
-    """The name of the built-in template that renders the rows: the template in the spec, or that of the model's
-    family.
+    """The name of the built-in template that renders the rows: the template in the spec, or else the template of the
+    model's family.
     """
     if spec.template is not None:
         return spec.template.name
@@ -238,7 +238,9 @@ ODD_CALLS = {
     ),
     "odd_arguments": ("has arguments that are not a JSON object", 'write an object, such as `{"city": "Paris"}`'),
 }
-"""Tool calls that no template can write as they are meant (`data/structure.py`): a description, and what to write."""
+"""Faults of tool calls that make every template write a wrong call, such as a call without its function's name: the
+words for messages, and the help.
+"""
 
 
 @rule("XP547", "arguments-not-an-object")

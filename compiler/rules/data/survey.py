@@ -22,7 +22,9 @@ WHEN = surveyed
 ROLES = ("system", "user", "assistant", "tool", "developer")
 """Roles that chat templates usually render."""
 STANDARD_ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant"}
-"""Speakers of from/value conversations, each with its role in `messages`."""
+"""Names of speakers in from/value conversations, each with the role in `messages` that it stands for: `human` is
+`user`.
+"""
 
 
 def _shaped(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
@@ -272,7 +274,7 @@ DAMAGED = {
         "make the file again as UTF-8, or remove the character, for example with Python's `text.replace('\\0', '')`",
     ),
 }
-"""For each kind of damage to a text: the words for a damaged text in messages, and the help."""
+"""For each kind of damage to a text, such as mojibake: the words for messages, and the help."""
 FEW_DAMAGED = 0.01
 """If a smaller share of the rows seems damaged, the finding is only a note: correct texts about encodings quote damaged
 ones.

@@ -92,7 +92,9 @@ def _talks(source: DataSource) -> bool:
 
 
 UNTRAINED = re.compile(r"(nous-)?llama-3(\.1)?-\d+b$")
-"""Matches the base models of Llama 3 and 3.1, whose vectors of control tokens are hardly trained."""
+"""Matches the names of the base models of Llama 3 and 3.1. These models have hardly trained the vectors of control
+tokens.
+"""
 
 
 @rule("XP627", "control-tokens-stay-untrained", "warning")

@@ -33,7 +33,7 @@ ONLY_STAGE1_AND_2 = (
 
 
 def keys_under(spec: Spec, *prefixes: str) -> list[str]:
-    """The keys of `extra deepspeed` that begin with one of the prefixes."""
+    """The keys of `extra deepspeed` that begin with one of the prefixes, such as `zero_optimization.`."""
     return [name for name in spec.extra.get("deepspeed", {}) if name.startswith(prefixes)]
 
 

@@ -67,8 +67,8 @@ def layers_not_compiled(spec: Spec) -> Iterator[Finding]:
 
 
 def _compiles(spec: Spec) -> str | None:
-    """The name of the argument in `extra trl` that turns compilation on: `torch_compile`, or one that sets a mode or a
-    backend. None if there is no such argument.
+    """The argument in `extra trl` that turns compilation on: `torch_compile`, or an argument that sets a mode or a
+    backend of the compiler. None if there is no such argument.
     """
     if spec.extra_value("trl", "torch_compile") is True:
         return "torch_compile"

@@ -10,7 +10,7 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.spec.adapter_dtype import adapter_dtype
 
 SUMMED_IN = ("data_types.grad_accum_dtype", "communication_data_type", "seq_parallel_communication_data_type")
-"""The keys in DeepSpeed's configuration for the dtype in which gradients are summed and sent."""
+"""The keys of DeepSpeed's configuration that set the dtype in which gradients are summed or sent."""
 BF16 = ("bf16", "bfloat16", "torch.bfloat16")
 UNROTATED = ("bloom", "gpt2", "gpt_bigcode", "mpt", "opt")
 """Families without rotary positions: their models learn an embedding of each position, or add a bias to the attention

@@ -45,9 +45,7 @@ def _packed(spec: Spec, *others: str) -> str | None:
 
 
 def _stored_bits(spec: Spec) -> int | None:
-    """For a model that bitsandbytes has stored: the number of bits of a weight, 4 or 8, according to config.json. None
-    for other models.
-    """
+    """The number of bits of a weight, 4 or 8, in a model that bitsandbytes has stored. None for any other model."""
     found = spec.model.config.get("quantization_config")
     if not isinstance(found, Mapping):
         return None
@@ -180,8 +178,8 @@ STORED = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def _stays(spec: Spec) -> str | None:
-    """For an fp8 or MXFP4 checkpoint: the dtype in which some weights are loaded, whatever `dtype` the spec states.
-    None for other checkpoints, if the target converts all weights to `dtype`, or if the dtype is unknown.
+    """The dtype in which some weights of an fp8 or MXFP4 checkpoint are loaded, whatever `dtype` the spec states. None
+    if the target converts all weights to `dtype`, if the dtype is unknown, or for any other checkpoint.
     """
     if spec.in_mxfp4:
         return "bf16" if spec.stack.facts.mxfp4_dtype == "bfloat16" else None

@@ -14,8 +14,8 @@ OVERFLOWING = ("gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text")
 """Families with activations above 65,504, the largest number of fp16, according to publications."""
 AMPERE = (8, 0)
 TOKENS_PER_ROW, FLOPS, DAY, MANY_DAYS = 128, 2e12, 86400, 60
-"""For a lower bound of the time on a CPU: the tokens of a row, the operations per second of a process, the seconds of a
-day, and the number of days above which a run is reported.
+"""Constants for a lower bound of the time on a CPU: the tokens of a row, the operations per second of a process, and
+the seconds of a day. A run of more than MANY_DAYS days is reported.
 """
 
 

@@ -361,7 +361,9 @@ def gradients(spec: Spec) -> Iterator[Finding]:
 
 
 LEAST_PIECE = 128
-"""The least number of tokens for each of the GPUs that share a sequence. Published runs have 4,096 and more."""
+"""Each of the GPUs that share a sequence should have at least this many of its tokens. In published runs, a GPU has
+4,096 tokens and more.
+"""
 
 
 @rule("XP427", "pieces-of-a-few-tokens", "warning")

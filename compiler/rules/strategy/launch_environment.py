@@ -144,8 +144,8 @@ def against_the_spec(spec: Spec) -> Iterator[Finding]:
 
 
 def _contradicted(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
-    """If the spec contradicts an environment variable, return a pair: a phrase about the contradiction, and the setting
-    to write if the variable is right. Otherwise None.
+    """Describe how an environment variable contradicts the spec. Returns a pair: a phrase about the contradiction, and
+    the setting to write if the variable is right. None if the two agree.
     """
     return _of_the_gpus(spec, name, value) or _of_the_hub(spec, name, value) or _of_the_tracker(spec, name, value)
 
@@ -187,8 +187,8 @@ TOGGLES = (0, 22)
 
 
 def _asleep(spec: Spec) -> bool:
-    """Whether vLLM runs in the training processes with its sleep mode on, which frees GPU memory between rounds of
-    generation.
+    """Whether vLLM runs in the training processes and sleeps between the rounds of generation (`sleep`), so that its
+    GPU memory is free.
     """
     return (
         spec.online

@@ -60,7 +60,7 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     if not offload:
         held += gradients / (spread if stage >= 2 else 1) + states / (spread if stage >= 1 else 1)
     copies = spec.method.references(spec.get) * element / (spread if stage == 3 else 1)
-    # the vision tower is frozen, so it counts only as weights
+    # the vision tower is frozen, so only its weights count
     frozen = (facts.params - facts.language_params) * weights
     return teacher + frozen + facts.language_params * (held + copies)
 
@@ -210,9 +210,7 @@ def _fitting_changes(spec: Spec) -> list[Change]:
 
 
 def _smaller_bases(spec: Spec) -> list[Change]:
-    """For a run with adapters: the changes of the frozen base's weights (to bf16, or to 4 bits) that make the run fit
-    in memory.
-    """
+    """The changes of a frozen base (to bf16, or to 4 bits) that make a run with adapters fit in memory."""
     if not spec.lora or spec.bits or spec.on_cpu or spec.text("precision") != "bf16":
         return []
     from xpc.compiler.plan import FITS

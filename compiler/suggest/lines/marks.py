@@ -38,9 +38,11 @@ LONGEST_LINE = 400
 BULLET = re.compile(r"(?:[-*•‣–>][ \t]+|\d{1,2}[.)][ \t]+|\+{1,2}(?=[A-Za-z])|\[[ xX]\][ \t]+)+")
 WORDS = re.compile(r"(?:let|const|var|set|setenv|local|declare)[ \t]+(?=[\w\"'`])")
 NOTE = re.compile(r"[ \t]+(?:#|//|--[ \t]|/\*).*$|(?<=[\w\"'%\]])[ \t]+\([^()]*\)$")
-"""A pattern for a comment or a remark in brackets at the end of a line."""
+"""A pattern for a comment (`# ours`, `// ours`) or a remark in parentheses at the end of a line."""
 RULE = re.compile(r"(?:```[\w-]*|~~~[\w-]*|---+|===+|\*\*\*+|\.\.\.|\"\"\"|'''|[{}\[\]()][,;]?|\|[-:| ]+\|)")
-"""A pattern for a line without a setting: a fence of Markdown, the first line of a YAML document, a bracket."""
+"""A pattern for a line that contains no setting: a fence of Markdown, `---` at the start of a YAML document, or a
+bracket.
+"""
 CELLS = re.compile(r"\|(?P<name>[^|]+)\|(?P<value>[^|]+)\|(?:[^|]*\|)*")
 TAG = re.compile(r"<(?P<name>[A-Za-z][\w.-]*)>(?P<value>[^<>]*)</(?P<close>[\w.-]+)>")
 EXPORT = re.compile(r"(?:export|setenv)[ \t]+(?P<name>[A-Za-z_]\w*)[ \t]*[= \t][ \t]*(?P<value>\S+)")

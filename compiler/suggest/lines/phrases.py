@@ -326,4 +326,4 @@ def _alone(reader: Reader) -> str:
 
 
 STEPS = (_regularly, _to_the_hub, _named, _after_its_value, _alone)
-"""The functions that read one part of a text, in the order in which they are tried."""
+"""The functions that each read one part of a text, in the order in which they are tried."""

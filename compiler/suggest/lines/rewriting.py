@@ -87,8 +87,8 @@ def _apply_advice(text: str, start: int, rest: int) -> tuple[str | None, str]:
 
 
 def findings_of(text: str) -> list[Diagnostic]:
-    """Find the errors of a spec, but only those of the first kind that occurs: syntax errors, then errors about names,
-    then errors about values.
+    """The errors of a spec, but only those of one kind: syntax errors if there are any, otherwise errors about names,
+    otherwise errors about values.
     """
     file, found = parse(Source("pasted.xp", text))
     if found:

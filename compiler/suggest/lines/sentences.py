@@ -162,7 +162,9 @@ def _device(source: Source, start: int, end: int) -> Rewrite | None:
 
 
 def _limited(source: Source, start: int, end: int) -> Rewrite | None:
-    """Rewrite a length that is a limit (`with max 500 steps`), and a choice followed by `on` (`with liger on`)."""
+    """Rewrite a length that is written as a limit (`with max 500 steps`), and a choice that is followed by `on` (`with
+    liger on`).
+    """
     line = source.text[start:end].partition("#")[0].rstrip()
     most = AT_MOST.search(line)
     head, _, options = line.partition(" with ")

@@ -81,8 +81,8 @@ class Inside(Case):
 
 
 def _is_vague(case: Inside, found: Suggestion) -> bool:
-    """Whether another step may replace the suggestion. This is so if the suggestion only lists the settings of the
-    clause. It is also so if it names a setting of another clause that cannot have the value or is only guessed.
+    """Whether another step may replace the suggestion: the suggestion only lists the settings of the clause, or it
+    names a setting of another clause that cannot have the value or is only guessed.
     """
     if _only_lists(case, found) or (found.refusing and not is_in(found.refusing, case.clause)):
         return True

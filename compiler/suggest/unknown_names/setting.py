@@ -105,7 +105,7 @@ class Guessed(Case):
 
     @property
     def kept(self) -> bool:
-        """Whether the suggestion leaves the user's value as it is."""
+        """Whether the suggestion keeps the user's value."""
         return self.value is None or self.value == self.unknown.typed
 
 

@@ -29,7 +29,9 @@ class Journal:
     def __init__(self) -> None:
         self.branches: list[Writes] = []
         self.copied = 0
-        """The number of items in all changed lists together. It measures cost, because each change copies a list."""
+        """The number of items in all lists that were changed. Each change copies a list, so this number measures the
+        cost.
+        """
 
     def write(self, container: MutableMapping[object, object], key: object, value: object) -> None:
         """Set a key of a scope, a dict or an object's attributes. Inside a branch, the old value is recorded."""
@@ -96,7 +98,7 @@ class Journal:
         return skipped
 
     def apply(self, writes: Writes) -> None:
-        """Make the changes of this branch again. They were undone before the other branch was interpreted. This is used
+        """Make the changes of a branch again, which were undone before the other branch was interpreted. This is used
         if only this branch continues, for example because the other branch raises an exception.
         """
         for (_, key), (container, value) in writes.old.items():
@@ -107,7 +109,9 @@ class Journal:
 
 
 class _Items(MutableMapping[object, object]):
-    """A list as a mapping with the single key "[]", so that changes of lists are recorded like those of dicts."""
+    """Makes a list look like a mapping with the single key "[]", so that changes of lists are recorded like changes of
+    dicts.
+    """
 
     def __init__(self, items: list[object]) -> None:
         self.items_ = items

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 WIDE = re.compile(r"[0-9]{4}")
-"""Matches a format specification with a width of 1000 or more. Its result would be too long."""
+"""Matches a format specification with a width of 1000 or more, whose result would be too long."""
 
 
 def _constant(machine: Machine, node: ast.Constant) -> object:

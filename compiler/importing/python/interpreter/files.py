@@ -94,9 +94,7 @@ def _path(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
 
 
 def first_argument(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """Compute a function such as `os.path.abspath` or `copy.copy`: for the import, its result is the same as its
-    argument.
-    """
+    """Compute a function whose result counts as its first argument, such as `os.path.abspath` or `copy.copy`."""
     return positional[0].value if positional else None
 
 

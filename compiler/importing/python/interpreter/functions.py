@@ -25,7 +25,7 @@ from xpc.compiler.registry import find_model
 EXIT = Name("<exit>")
 """The value of a call that ends the script, such as `sys.exit()`."""
 BUILTINS = {*(one for one in dir(builtins) if not one.startswith("_")), "__import__", "display", "get_ipython"}
-"""Python's built-in names, and those of a notebook."""
+"""The names that are always defined: Python's built-in names, and names that a notebook adds."""
 MAX_ITEMS = 256
 """At most this many iterations of a loop are interpreted."""
 CONFIGS = ("Config", "Arguments", "TrainingArgs")
@@ -69,19 +69,19 @@ def is_library(path: str) -> bool:
 
 
 def is_trainer(path: str) -> bool:
-    """Whether a dotted name is that of a trainer class that can be imported."""
+    """Whether a dotted name, such as `trl.SFTTrainer`, is a trainer class that can be imported."""
     return path.rpartition(".")[2] in TRAINERS and is_library(path)
 
 
 QUANTIZED = re.compile(r"(?:-unsloth)?-bnb-4bit$", re.IGNORECASE)
-"""Matches an ending such as `-bnb-4bit`, with which a repository's name marks quantized weights. The rest of the name
-is that of the original model.
+"""Matches an ending such as `-bnb-4bit`, which marks a repository with quantized weights. The name without the ending
+is the original model's.
 """
 
 
 def ships_template(value: object) -> bool | None:
-    """If `value` stands for `tokenizer.chat_template`: whether this tokenizer has a chat template, according to the
-    registry. None for any other value, or if the registry does not have the model.
+    """Whether the tokenizer whose `chat_template` the value stands for has a chat template, according to the registry.
+    None for any other value, or if the registry does not have the model.
     """
     if not isinstance(value, Object) or value.last not in ("chat_template", "get_chat_template"):
         return None

@@ -44,7 +44,9 @@ STEMS = {
     "falcon": "Falcon", "smollm": ("Llama", "GPT2"), "olmo": ("Olmo", "GPTNeoX"), "deepseek": ("Qwen", "Llama"),
     "phi": ("Phi", "Llama", "GPT2", "CodeGen"), "llama": "Llama", "mistral": ("Mistral", "Llama"),
 }  # fmt: skip
-"""Words in the names of models, each with the beginning of the names of their classes in transformers."""
+"""Words in the names of models, each with the beginning of the model's class names in transformers: `qwen` with
+`Qwen`.
+"""
 PLAIN_TYPES = {"str", "int", "float", "bool", "list", "dict", "tuple"}
 DUMPED = ("json.dumps", "yaml.dump", "yaml.safe_dump")
 

@@ -200,7 +200,7 @@ class Machine:
             self.depth -= 1
 
     def charge(self, value: object) -> None:
-        """Count a long value as several steps. This limits the time for making, comparing and keeping long values."""
+        """Count a long value as several steps, to limit the time for making, comparing and keeping long values."""
         if isinstance(value, str | list | tuple):
             self.steps += len(value) // PER_STEP
         elif isinstance(value, dict):

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
 LENGTH = "it depends on a length that is not known"
 LESS = "<length without>"
-"""The `path` of an object that stands for the length of a dataset without some of its rows, such as `len(rows) - 50`.
-"""
+"""The `path` of an object that stands for a dataset's length without some of its rows, such as `len(rows) - 50`."""
 OPERATORS: dict[type, Callable[[object, object], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -116,8 +115,8 @@ def _part_of_length(machine: Machine, node: ast.BinOp, left: object, right: obje
 MOST_PIECES = 32
 """The largest number of pieces that a script may join to one list of tokens."""
 TOKENS, MASKED = "<tokens>", "<masked>"
-"""The `path` of an object that stands for joined lists of tokens, and of one that stands for `[-100] * len(tokens)`, a
-label for each token.
+"""The `path` of two kinds of objects: one that stands for joined lists of tokens (TOKENS), and one that stands for
+`[-100] * len(tokens)`, which masks each token (MASKED).
 """
 
 

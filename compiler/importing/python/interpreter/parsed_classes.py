@@ -1,6 +1,4 @@
-"""Fill in the configuration classes that the argument parsers of transformers and TRL return, with the arguments of the
-command.
-"""
+"""Fill the configuration classes of the argument parsers of transformers and TRL with the arguments of the command."""
 
 from __future__ import annotations
 
@@ -65,7 +63,7 @@ MIXTURE: Mapping[str, object] = {"datasets": [], "streaming": False, "test_split
 """The arguments of TRL's DatasetMixtureConfig, with their defaults (trl 0.23 to 1.16)."""
 QUANTIZED = {"bnb_4bit_quant_type": "bnb_4bit_quant_type", "bnb_4bit_use_double_quant": "use_bnb_nested_quant",
              "bnb_4bit_compute_dtype": "torch_dtype"}  # fmt: skip
-"""TRL's argument for each argument of BitsAndBytesConfig with 4 bits (get_quantization_config in
+"""Maps each argument of BitsAndBytesConfig for 4 bits to TRL's argument (get_quantization_config in
 trl/trainer/utils.py).
 """
 
@@ -124,7 +122,7 @@ def parameters(machine: Machine, function: Function) -> dict[str, Argument]:
 
 
 def _fired(entry: Entry, annotation: str, location: Location) -> object:
-    """The value that `fire` gives an argument. It reads `[a, b]` and `(a, b)` as several values, also without quotes
+    """The value that `fire` gives an argument: it reads `[a, b]` and `(a, b)` as several values, also without quotes
     around the words.
     """
     several = SEVERAL.fullmatch(entry.value) if isinstance(entry.value, str) and not entry.unset else None
@@ -260,7 +258,9 @@ def _fields(kind: Class | Name) -> dict[str, str]:
 
 
 def _known(kind: Class | Name) -> frozenset[str]:
-    """All argument names of a class: fields in the script, and those of its library base class in any version."""
+    """All argument names of a class: the fields in the script, and the arguments of its library base class in any
+    version.
+    """
     path = kind.base() if isinstance(kind, Class) else kind.path
     return frozenset(_fields(kind)) | (_names(path.rpartition(".")[2]) if path and is_library(path) else frozenset())
 
@@ -333,7 +333,7 @@ def defaults(path: str) -> Mapping[str, object]:
 
 
 def value_of(entry: Entry, annotation: str, location: Location) -> object:
-    """The value of an argument of the command, converted to the type in the field's annotation."""
+    """Convert the value of an argument of the command to the type in the field's annotation."""
     if entry.unset:
         return Unknown(": ".join(not_set(entry.unset)), location)
     if entry.mapping:

@@ -20,7 +20,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 MOST_PARTS = 2_000
-"""The largest number of parts of a text that is built from values."""
+"""A text may be built of at most this many parts."""
 
 
 def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:

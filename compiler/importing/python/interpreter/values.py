@@ -110,8 +110,8 @@ class Text:
 
 @record
 class Choice:
-    """A value that depends on whether a column of the row is empty. It is `full` if the column has a value, and `empty`
-    if not.
+    """A value that depends on whether a column of the row is empty: `full` if the column has a value, and `empty` if
+    not.
     """
 
     column: str
@@ -320,8 +320,8 @@ class Join:
         return self.parts(one, other)
 
     def half(self, value: Unknown) -> Unknown:
-        """The result of joining two branches, one of which gives the unknown `value`: unknown for the same reason, to
-        which the location of the condition is added.
+        """Join two branches, one of which gives the unknown `value`. The result is unknown for the same reason, and
+        also names the location of the condition.
         """
         if type(value) is not Unknown or HALF in value.why:
             return value

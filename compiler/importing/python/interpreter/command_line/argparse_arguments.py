@@ -11,7 +11,7 @@ from xpc.compiler.importing.python.interpreter.machine import PRESENT, TRUE, Mac
 from xpc.compiler.importing.python.interpreter.values import Argument, Class, Instance, Name, Object, Unknown
 
 TRAINS = re.compile("train|tune|sft|[dgo]po")
-"""Matches the names of subcommands that train."""
+"""Matches the names of subcommands that train, such as `sft`."""
 
 
 def parsed(machine: Machine, parser: Object, node: ast.AST) -> Instance:
@@ -67,8 +67,8 @@ def _complete(machine: Machine, parser: Object) -> None:
 
 
 def _stated(machine: Machine, call: Object, names: list[str], name: str, location: int) -> str | None:
-    """The value of an argument in `--set` or in the command. It is looked up by the argument's names, or for a
-    positional argument by its position, which counts from 1. None if the value is not given.
+    """The value of an argument in `--set` or in the command. The argument is looked up by its names; a positional
+    argument is looked up by its position, which counts from 1. None if the value is not given.
     """
     if not names[0].startswith("-"):
         by_name = machine.given.get(name)
