@@ -124,7 +124,7 @@ def _wrong_part_of_tokens(value: object, part: str, name: str, tokens: int) -> s
     if unexpected is not None:
         return f"`{name}` has the entry {unexpected}, and a mask has 0 and 1"
     inside = part == "attention_mask" and 1 in value and 0 in value[value.index(1) : tokens - value[::-1].index(1)]
-    return f"`{name}` has a 0 between tokens, and only the padding at an end is left out" if inside else None
+    return f"`{name}` has a 0 between two tokens; a 0 is for padding, at the beginning or end" if inside else None
 
 
 def _integers(value: object) -> bool:

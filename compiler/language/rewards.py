@@ -13,7 +13,7 @@ REWARDS: Mapping[str, str] = {
     "len": "the same as `length`",
     "cosine": "1 (short) to 0.5 (1,000 characters) for a correct answer; -0.5 (short) to 0 (1,000) for a wrong one",
     "repetition_penalty": "0 to -1: the share of repeated groups of three words, as a negative number",
-    "code_format": "as `format`, for answers with a code block",
+    "code_format": "the same as `format`, but the answer must contain a code block",
     "soft_overlong_punishment": "0, then down to -1 over the last 4,096 of 16,384 tokens (DAPO)",
 }
 """The built-in reward functions, each with a description. They are Open-R1's functions, except those that execute code

@@ -50,7 +50,7 @@ def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Prob
     kind = config.get("peft_type") if isinstance(config, dict) else None
     if not isinstance(config, dict) or kind not in SHAPES:
         help = f"name an adapter that peft saved and whose type is one of {', '.join(SHAPES)}"
-        return _refuse(problems, label, f"`{read.name}` states no adapter that can be trained here", help)
+        return _refuse(problems, label, f"`{read.name}` describes no adapter that xpc can train", help)
     options = [name for name in NOT_WRITTEN if config.get(name)]
     options += ["bias"] if config.get("bias") not in (None, "none") else []
     if str(config.get("init_lora_weights")).lower().startswith(CHANGES_THE_BASE):
@@ -69,7 +69,7 @@ def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Prob
         )
     wrong = _state(values, config, kind, path)
     if wrong:
-        return _refuse(problems, label, f"`{read.name}` states no usable `{wrong}`", "name an adapter that peft saved")
+        return _refuse(problems, label, f"`{read.name}` has no usable `{wrong}`", "name an adapter that peft saved")
     return AdapterFolder(path, config, read.digest, _bits(folder, workspace))
 
 

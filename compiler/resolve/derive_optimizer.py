@@ -31,7 +31,7 @@ def own_defaults(of: OpenSpec, optimizer: str, schedule: str) -> None:
             _fill(of, path_of(f"optimizer.{name}"), value, "transformers' own")
     if optimizer == "muon":
         _fill(of, "optimizer.momentum", MOMENTUM, "torch's own")
-        _fill(of, "optimizer.adjust_lr", "match_rms_adamw", "rates of AdamW fit")
+        _fill(of, "optimizer.adjust_lr", "match_rms_adamw", "learning rates for AdamW fit it")
         _fill(of, "optimizer.adamw_lr", of.get("optimizer.lr"), "that of the hidden matrices")
     if optimizer in SCHEDULE_FREE and of.values["schedule"].origin.kind == DEFAULT:
         of.set("schedule", "constant", f"{optimizer} needs no decay", DEFAULT)

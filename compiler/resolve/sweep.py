@@ -260,7 +260,7 @@ class _Reader(Reporter):
                 "XP885",
                 f"`{node.name.text}` is written, and swept",
                 node.name.span,
-                "these values are taken",
+                "the run uses these values",
                 f"delete the `{node.name.text}` outside of the sweep",
                 related=(evolve(next_to.label, text="not this"),),
             )

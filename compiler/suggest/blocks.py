@@ -44,7 +44,7 @@ CODES = ("XP101", "XP102")
 @record
 class Block:
     """A block as the user wrote it: its name, its settings with their values as text, whether it stands in the `train`
-    line, after `with`, whether it is a call of Python such as `args = SFTConfig(packing=True)`, and the spec's method.
+    line, after `with`, whether it is a Python call such as `args = SFTConfig(packing=True)`, and the spec's method.
     """
 
     name: str
@@ -171,7 +171,7 @@ LOADED = re.compile(r"(?P<name>[\w.]+)\.(?:from_pretrained|get_peft_model)")
 
 
 def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block | None:
-    """Read a call of Python that is assigned to a name as a block: `args = SFTConfig(packing=True)`, `peft_config =
+    """Read a Python call that is assigned to a name as a block: `args = SFTConfig(packing=True)`, `peft_config =
     LoraConfig(r=16)` or `lora = dict(r=16)`. None for any other value.
     """
     # a trainer contains the call with the settings: `SFTTrainer(args=SFTConfig(...))`
@@ -236,7 +236,7 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
     rest = "; ".join(dict.fromkeys(help for form, help in advised if form is None))
     known, name = block.name in schema.CLAUSES, block.name[:60]
     message = no_block(name) if known else f"`{name}` is not a block of the language"
-    message = "a call of Python becomes settings" if block.python else message
+    message = "a Python call is written as settings" if block.python else message
     code = "XP102" if known else "XP101"
     return evolve(
         found,
@@ -250,7 +250,7 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
 
 
 def _as_call(block: Block) -> list[tuple[str | None, str]]:
-    """Rewrite a call of Python that is assigned to the name of a clause: `lora = dict(r=8)` becomes `lora(rank=8)`.
+    """Rewrite a Python call that is assigned to the name of a clause: `lora = dict(r=8)` becomes `lora(rank=8)`.
     Empty for any other block.
     """
     if block.name not in schema.CLAUSES:

@@ -138,7 +138,7 @@ def _betas(spec: Spec) -> Iterator[Finding]:
     if short or swapped:
         yield Finding(
             spec.location("optimizer.betas", "published: 0.9 to 0.95, and 0.95 to 0.999"),
-            "`betas` average over hardly any steps" if short else "`betas` stand in the wrong order",
+            "`betas` average over hardly any steps" if short else "the two `betas` are in the wrong order",
             write(
                 "betas = [0.9, 0.999]" if short else f"betas = [{betas[1]!r}, {betas[0]!r}]",
                 ", or silence the warning with the reason",

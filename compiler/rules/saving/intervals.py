@@ -67,7 +67,7 @@ def past_the_end(spec: Spec) -> Iterator[Finding]:
             continue
         yield Finding(
             spec.location(path, f"the run has {steps} step{'' if steps == 1 else 's'}"),
-            f"{text}: the first of its intervals is longer than the run",
+            f"{text}: this interval is longer than the run",
             write(f"every = {max(1, steps // 4)}", ", or `every = epoch`"),
         )
     for number, marked, text in OF_STEPS:

@@ -193,7 +193,7 @@ def window(spec: Spec) -> Iterator[Finding]:
     if spec.context_parallel > 1 and (facts.windowed if facts is not None else windowed(config)):
         yield Finding(
             spec.location(SETTING),
-            f"{spec.model.model_type} has layers that do not see the complete past",
+            f"{spec.model.model_type} has layers that do not attend to all earlier tokens",
             "leave `context_parallel` out",
             (spec.model.label,),
         )

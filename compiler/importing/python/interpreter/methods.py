@@ -137,7 +137,7 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
     if name == "join" and values:
         items = values[0]
         if not isinstance(items, list | tuple):
-            return machine.unknown(node, "it is a text of items that are not known")
+            return machine.unknown(node, "it joins items that are not known")
         parts: list[object] = []
         for n, one in enumerate(items):
             parts += [owner, one] if n else [one]
