@@ -20,16 +20,16 @@ from runpy import run_path
 from typing import Any
 
 ROWS = 200
-"""The rows whose texts are encoded together; more are not faster, and need more memory."""
+"""The number of rows whose texts are encoded together. A larger number is not faster, and needs more memory."""
 FIRST = 10
-"""The rows of the first group, which shows whether the function needs offsets."""
+"""The number of rows in the first group, which shows whether the function needs offsets."""
 MASK = "assistant_masks"
 MASKED = ("06820c961991ed71", "b3a5577234e10210", "d93dc804cc9b0d21")
 """Digests of the source of apply_chat_template in transformers 5.23, 4.57 and 4.52, whose masks `assistant_mask` can
 compute. If the source has another digest, apply_chat_template computes the mask.
 """
 COMPARED = 5
-"""The number of texts that are encoded with and without offsets, to see that everything else is equal."""
+"""The number of texts that are encoded twice, with and without offsets, to check that all other values are equal."""
 SEPARATE = ("text_pair", "return_tensors", "return_overflowing_tokens")
 """Arguments of the tokenizer's call. A text that is encoded with one of them is not encoded together with others."""
 PLACES = run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "token_places.py"))
@@ -99,7 +99,7 @@ class Text:
         self.spans: Sequence[tuple[int, int]] | None = None
         """The characters of each answer, if the chat template was applied with an assistant mask."""
         self.learned = False
-        """Whether the function has asked if the assistant mask has a 1, and was answered yes by `Mask`."""
+        """Whether the function has searched the assistant mask for a 1, and `Mask` has answered that there is one."""
 
     def names(self) -> list[str]:
         """The names of the values that a call of the tokenizer with this text returns."""
@@ -126,7 +126,7 @@ class Options:
     def __init__(self, given: dict[str, Any], names: Sequence[str]) -> None:
         self.given, self.names = given, names
         self.offsets: bool | None = None
-        """Whether offsets are computed. None until the encodings with and without offsets have been compared."""
+        """Whether offsets are computed; None until the encodings with and without offsets have been compared."""
 
 
 class Encoding:
@@ -157,7 +157,7 @@ class WithoutOffsets:
 
 
 class Calls:
-    """The calls that the function of one row has made so far, in their order."""
+    """The recorded calls of the function of one row, in order."""
 
     def __init__(self) -> None:
         self.texts, self.rendered = list[Text](), list[Any]()
@@ -187,7 +187,7 @@ class Recorder:
         recorder = self
 
         class Replaced(self.kind):  # type: ignore[misc, name-defined]
-            """The class of the tokenizer while a group of rows is prepared: its calls are recorded."""
+            """The tokenizer's class while a group of rows is prepared. It records the tokenizer's calls."""
 
             def __call__(self, text: Any = None, *args: Any, **options: Any) -> Any:
                 return recorder.call(text, args, options)

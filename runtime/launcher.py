@@ -1,9 +1,9 @@
 """Run the launcher that launch.sh names (``accelerate.commands.launch`` or ``torch.distributed.run``), unchanged.
 
 This module adds four things. It runs the preflight. After a failure it prints one line instead of the launcher's
-traceback. Stop requests go to the processes of the run, and not to torch's agent, which would kill these after 30
-seconds. And all processes end when the launcher ends, for any reason. The first Ctrl-C is a stop request, and so is a
-closed terminal; the second Ctrl-C ends the run at once.
+traceback. It sends stop requests to the processes of the run, and not to torch's agent, which would kill the processes
+after 30 seconds. When the launcher ends for any reason, all processes end. The first Ctrl-C is a stop request, and so
+is a closed terminal; the second Ctrl-C ends the run at once.
 """
 
 import contextlib
@@ -129,7 +129,8 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
         if isinstance(error, ChildFailedError):
-            # of several failed processes, report the one that failed first: the exit status of the others is BROKEN
+            # several processes have failed: report the one that failed first, because the exit status of the others is
+            # BROKEN
             rank, failure = min(error.failures.items(), key=lambda one: one[1].exitcode == BROKEN)
             codes = [one.exitcode for one in error.failures.values()]
             return _ended(f"process {rank}", failure.exitcode, codes if State.stop_requested else [failure.exitcode])

@@ -18,12 +18,12 @@ REWARDS = "rewards"
 PANELS = ("reward", REWARDS, "accuracy", "margin", "loss", "learning rate", "tokens/s")
 """The panels of a picture, in their order. A run has only the panels whose metrics it has logged."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b2df8a")
-"""Colours that people with colour blindness tell apart (Okabe and Ito 2008), and two more."""
+"""Colours that colour-blind people can distinguish (Okabe and Ito 2008), and two more."""
 WIDTH, HEIGHT = 400, 230
 """Size of a panel in pixels. On a phone, a panel fills the width of the screen, and text of 11 pixels is readable."""
 LEFT, RIGHT, TOP, BOTTOM = 52, 18, 40, 26
 POINTS = 300
-"""The steps are divided into at most this many parts; the lowest and the highest value of each part are drawn."""
+"""The steps are divided into at most this many parts. The lowest and the highest value of each part are drawn."""
 STYLE = (
     ".curves text{font:11px system-ui,sans-serif;fill:#3a4452}.curves .title{font-weight:600;font-size:12px}"
     ".curves .grid{stroke:#d7dce3;stroke-width:1}.curves .restart{stroke-dasharray:2 3;stroke-width:1}"
@@ -32,7 +32,7 @@ STYLE = (
     ".curves .page{fill:#12161c}}"
 )
 LARGEST = 1e30
-"""Values above this number are not drawn, nor are steps above it."""
+"""Values and steps above this number are not drawn."""
 Points = list[tuple[float, float]]
 
 
@@ -46,7 +46,9 @@ class Curve(NamedTuple):
 
 
 def curves(events: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Points]]:
-    """The points of each metric by panel and name. Values that are not finite are kept, and interrupt the line."""
+    """The points of each metric by panel and name. Values that are not finite are kept; the drawn line is interrupted
+    there.
+    """
     found: dict[str, dict[str, Points]] = {name: {} for name in PANELS}
     before: tuple[float, float] | None = None
     for event in events:
@@ -73,7 +75,7 @@ def _panel(key: str) -> str:
     if key == "loss" or (evaluated and key.endswith("_loss")):
         return "loss"
     if key.endswith(("min_reward", "mean_reward", "max_reward")):
-        return ""  # the scores of a reward model grow apart, which its margin shows
+        return ""  # the scores of a reward model grow without limit; only their margin is drawn
     if key == "reward" or (evaluated and key.endswith("_reward")):
         return "reward"
     if key == "accuracy" or (evaluated and key.endswith("_accuracy") and not key.endswith("_token_accuracy")):

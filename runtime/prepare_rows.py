@@ -105,7 +105,7 @@ def concerns_rows(feature: "Feature") -> bool:
 def tiny_model(bundle: "Bundle", tokenizer: Any) -> Any:
     """The smallest model that trl's constructors accept: one layer of width 8 over the tokenizer's vocabulary.
 
-    The preparation needs of the model only its class and its configuration.
+    The preparation needs only the class and the configuration of the model.
     """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification

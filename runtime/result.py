@@ -31,8 +31,8 @@ IMAGE_QUESTION = (
 )
 RATED = '[{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi!"}]'
 NO_RESULT = ("_min_reward", "_mean_reward", "_max_reward", "_token_accuracy")
-"""Endings of metrics that are no result: the scores of a reward model, which have no best value, and the share of
-tokens that a model predicts.
+"""Endings of metrics that are not results: the scores of a reward model, which have no best value, and the share of
+tokens that a model predicts correctly.
 """
 COUNTS = ("waits", "saves", "saved_bytes", "real_tokens", "padded_tokens")
 Result = dict[str, float]

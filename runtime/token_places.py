@@ -1,4 +1,5 @@
-"""Finds the token at a place of a text without the tokenizer's offsets, which take a quarter of the time of encoding.
+"""Find the token at a position of a text without the tokenizer's offsets. Computing offsets takes a quarter of the time
+of encoding.
 
 A byte-level BPE, as that of GPT-2, Llama 3 and Qwen, keeps every byte of a text. Each of its tokens stands for a known
 number of bytes, so the sums of these numbers say where each token begins. `launch.sh --prepare` uses the sums for

@@ -20,8 +20,8 @@ UNTRUE = (
 """Pairs of a logger and the beginning of a harmless message, which is filtered.
 
 DeepSpeed 0.16 prints its accelerator also in runs without DeepSpeed. bitsandbytes reports that it lacks a kernel, which
-only inference would use. transformers reports rows above the tokenizer's limit, which the run handles itself, and, when
-a run resumes, that `every=50%` is another value than the steps that follow from it.
+only inference would use. transformers reports rows above the tokenizer's limit, which the run handles itself. When a
+run resumes, it also reports that the written `every=50%` differs from the number of steps that it was converted to.
 """
 
 

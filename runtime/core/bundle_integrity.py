@@ -38,7 +38,7 @@ def problems(bundle: Bundle) -> list[str]:
 
 
 def shadowed(bundle: Bundle) -> list[str]:
-    """Hub ids that are also folders in the working directory, which transformers and datasets would load."""
+    """Hub ids that are also folders in the working directory: transformers and datasets would load these folders."""
     ids = [bundle.model.get("id"), *(source.get("id") for source in bundle.sources())]
     return [name for name in dict.fromkeys(ids) if name and os.path.isdir(name)]
 

@@ -81,7 +81,7 @@ class FaultTolerant(TrainerHooks):
         for key, values in kept["metrics"].items():
             metrics_since(self)[key].extend(values)
 
-    # Methods with which the processes agree
+    # Methods by which the processes agree with each other
 
     def agree(self) -> None:
         """At the end of a step, agree with all processes on whether to stop, and whether a loss of any process was not

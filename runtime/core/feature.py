@@ -48,8 +48,8 @@ class Feature:
         return {}
 
     def earlier_names(self, bundle: "Bundle", was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-        """Called before a run resumes: return those settings of `now` that name a file which had another name in `was`,
-        the settings of the earlier run, with the earlier name.
+        """Called before a run resumes: `was` has the settings of the earlier run, `now` those of this run. Return the
+        settings of `now` that name a renamed file, with the name that the file had in `was`.
         """
         return {}
 
@@ -253,7 +253,9 @@ class Feature:
         """Called after the final model is saved."""
 
     def base_settings(self, bundle: "Bundle", trainer: Any) -> dict[str, Any]:
-        """The changed settings of the base's configuration, which the lines that load a saved adapter must set."""
+        """Settings of the base model's configuration that this run changed. The code that loads the saved adapter must
+        set them, too.
+        """
         return {}
 
     def last_evaluation(

@@ -127,7 +127,7 @@ def started(bundle: Bundle, trainer: Any, step: int) -> dict[str, Any]:
 
 def now(step: int) -> dict[str, Any]:
     """The line with all measurements since training started; ``stop`` is the signal that stops the run, or None."""
-    # `of_each` has the peaks at the last exchange; for process 0, which runs this, its present peaks replace them
+    # `of_each` has the peaks at the last exchange; for process 0, which runs this, its current peaks replace these
     each = [Measured.memory, *Measured.of_each[1:]]
     return {
         "step": step, "seconds": {name: round(spent, 3) for name, spent in Measured.seconds.items()},

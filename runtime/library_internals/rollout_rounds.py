@@ -1,4 +1,4 @@
-"""If more steps will train on the completions of a round, save these in a checkpoint (trl 0.18 to 1.16)."""
+"""Store a round's completions in a checkpoint if more steps will train on them (trl 0.18 to 1.16)."""
 
 import os
 from typing import Any

@@ -6,7 +6,7 @@ from typing import Any
 TOKENS = ("input_ids", "labels", "completion_mask", "assistant_masks")
 """The token and mask columns of the trainers of trl 0.18 to 1.16."""
 PART = "part"
-"""A temporary column that names the format of each row. It exists while the rows of each format are tokenized apart."""
+"""A temporary column with the format of each row. It exists while the rows of each format are tokenized separately."""
 
 
 class Prepared:

@@ -1,5 +1,5 @@
-"""Make the results of tools texts, report results that trl drops because they are too long, and make up calls in a
-rehearsal (trl 1.16).
+"""Corrections to trl 1.16's tool calls: convert the results of tools to texts, report results that trl drops because
+they are too long, and make up calls in a rehearsal.
 """
 
 import os

@@ -59,7 +59,7 @@ def measure_node(count: int) -> float:
 
 
 def speed(backend: str, found: float, least: float) -> str:
-    """A phrase with the measured GB/s of an all-reduce, which also says if this speed is low."""
+    """A phrase with the measured GB/s of an all-reduce. If the speed is low, the phrase says so."""
     slow = f", which is slow (below {least:g})" if found < least else ""
     return f"{backend} {found:.2g} GB/s{slow}"
 
@@ -68,7 +68,7 @@ def hangs(count: int) -> str:
     """The message for an all-reduce between this node's GPUs that never ended."""
     return (
         f"NCCL hangs between the {count} GPUs of this node; NCCL_DEBUG=INFO shows where, and NCCL_P2P_DISABLE=1 "
-        "helps where the GPUs cannot reach each other directly"
+        "helps if the GPUs cannot reach each other directly"
     )
 
 

@@ -38,7 +38,7 @@ class DeepSpeed(Feature):
         except ValueError:  # invalid UTF-8, or an impossible folder name
             return "latest is damaged"
         optimizer = [name for name in names if name.endswith("_optim_states.pt")]
-        # a checkpoint with a record of its files is complete, also if it was written by another number of processes
+        # a checkpoint with a record of its files is complete, even if another number of processes wrote it
         if len(optimizer) != world and not os.path.exists(os.path.join(path, RECORD)):
             return f"it has {len(optimizer)} optimizer shards, but the run has {world} processes"
         if not any(name.endswith("_model_states.pt") for name in names):

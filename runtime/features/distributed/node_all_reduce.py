@@ -48,7 +48,7 @@ def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 
 
 
 def speeds(out: Mapping[str, Any]) -> str:
-    """A phrase with the measured speed of an all-reduce for each backend, which also says if a speed is low."""
+    """A phrase with the measured speed of an all-reduce for each backend. If a speed is low, the phrase says so."""
     return ", ".join(speed(backend, out[backend], least) for backend, least in LEAST.items() if backend in out)
 
 

@@ -1,9 +1,9 @@
 """The common preflight of several nodes: one process of each node connects to MASTER_ADDR:MASTER_PORT for some seconds.
 
-Node 0 listens. Each other node connects and sends its facts and findings as a line of JSON. It then answers questions:
-about its clock, about a file, and for a small all-reduce. At the end it is told whether the run may start. Every wait
-has a timeout. The other nodes close their connections first, so that none lingers on node 0 and the port is free for
-the run.
+Node 0 listens. Each other node connects and sends its facts and findings as a line of JSON. It then answers node 0's
+questions about its clock and about a file, and takes part in a small all-reduce. At the end, node 0 sends whether the
+run may start. Every wait has a timeout. The other nodes close their connections first, so that none lingers on node 0
+and the port is free for the run.
 """
 
 import json
@@ -40,7 +40,7 @@ class Rendezvous:
 
 
 def read_rendezvous(nodes: int, environ: Mapping[str, str]) -> Rendezvous | None:
-    """Read this node's rank from the environment. None for a run on one node, and in a process that a launcher started.
+    """Read this node's rank from the environment. None for a run on one node, or in a process that a launcher started.
 
     Raises RunError for an invalid number or port.
     """
@@ -202,10 +202,8 @@ def receive(one: Node) -> dict[str, Any]:
 
 
 def skew(one: Node, clock: Callable[[], float] = time.time) -> tuple[float, float]:
-    """Return two numbers of seconds: how far a node's clock is ahead of this one's, and the possible error of that
-    value.
-
-    The node reads its clock between question and answer, so the error is at most half of the round trip.
+    """Return two numbers of seconds: how far a node's clock is ahead of this node's clock, and the possible error of
+    this difference.
     """
     before = clock()
     answer = ask(one, {"ask": "clock"})
@@ -254,7 +252,7 @@ def visit(
             except TimeoutError as error:
                 raise ConnectionAbortedError("it does not answer") from error
             except ConnectionResetError:
-                # this was the answer of node 0's earlier launch, which was ending, so connect again
+                # node 0's earlier launch, which was ending, has answered, so connect again
                 if time.monotonic() + 1 > until:
                     raise
                 line.close()

@@ -9,7 +9,7 @@ from ...core.errors import say
 
 
 def without_progress(history: Sequence[Mapping[str, Any]], metric: str, greater: bool) -> int:
-    """The number of evaluations since the best one; ``history`` is the log, in the order of its steps.
+    """The number of evaluations since the best one; ``history`` is the log in the order of the steps.
 
     The count comes from the log, which every checkpoint contains. transformers' EarlyStoppingCallback (4.52 and 5.23)
     would restart its count with each start of the program.

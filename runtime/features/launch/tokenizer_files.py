@@ -47,7 +47,9 @@ def _in_cache(model: str, revision: str) -> str:
 
 
 def differs(folder: str, tokenizer: Any, texts: Sequence[str]) -> str:
-    """A sentence about the parts of the loaded tokenizer that split texts otherwise than tokenizer.json; or ""."""
+    """A sentence about the parts of the loaded tokenizer that split texts differently from tokenizer.json; "" if there
+    are none.
+    """
     loaded, path = getattr(tokenizer, "backend_tokenizer", None), os.path.join(folder, "tokenizer.json")
     if loaded is None or not os.path.isfile(path):
         return ""
@@ -106,7 +108,9 @@ def _parts(loaded: Any, stated: Any, text: str) -> Iterator[str]:
 
 
 def _chooses_ends(folder: str) -> bool:
-    """Whether tokenizer_config.json says if texts get begin and end tokens, which overrides tokenizer.json."""
+    """Whether tokenizer_config.json states if texts get begin and end tokens. Such a statement overrides
+    tokenizer.json.
+    """
     return any(_json(folder, "tokenizer_config.json").get(f"add_{one}_token") is not None for one in ("bos", "eos"))
 
 
@@ -228,7 +232,9 @@ def _json(folder: str, name: str) -> dict[str, Any]:
 
 
 def beyond(bundle: Bundle, tokenizer: Any) -> int | None:
-    """The number of embeddings if it is below the number of tokens and the run adds none; otherwise None."""
+    """The number of the model's embeddings if the tokenizer has more tokens and the run adds no embeddings; otherwise
+    None.
+    """
     folder = "" if bundle.tokenizer.get("added") else files_of(bundle)
     many = embeddings(folder) if folder else None
     return many if many is not None and max(tokenizer.get_vocab().values(), default=0) >= many else None

@@ -13,7 +13,7 @@ from ...core.errors import RunError
 from .turn_names import CALL_KEYS, CALLERS
 
 SCHEMAS = ("input_schema", "inputSchema")
-"""What Anthropic's API and MCP call the `parameters` of a tool."""
+"""The key that Anthropic's API and MCP use for the `parameters` of a tool."""
 
 
 def has_callers(column: Any) -> bool:
@@ -82,7 +82,7 @@ def _is_tool(tool: Any) -> bool:
 
 
 def with_arguments(calls: Sequence[Any]) -> list[Any]:
-    """The tool calls of a row. If a call's arguments are missing, null or empty, they become an empty object."""
+    """The tool calls of a row. Missing, null or empty arguments of a call become an empty object."""
     return [_with_arguments(call) if isinstance(call, dict) else call for call in calls]
 
 

@@ -106,7 +106,7 @@ def _reversed(chosen: object, rejected: object) -> bool:
 
 def _question_elsewhere(row: Mapping[str, object], names: Sequence[str]) -> bool:
     """Whether the question of a preference pair is in a column that the trainer does not read, and not in the answers.
-    Only the first answer is searched.
+    Of the answers, only the first is searched.
     """
     answer = row.get(names[0])
     if isinstance(answer, list) and answer and isinstance(answer[0], dict):
@@ -129,12 +129,12 @@ def _share_question(chosen: str, rejected: str) -> bool:
 
 
 def visible(value: object) -> bool:
-    """Whether a value is a text that does not consist of spaces alone."""
+    """Whether a value is a text with at least one character that is not white space."""
     return isinstance(value, str) and not value.isspace() and value != ""
 
 
 def other_system(row: Mapping[str, object], names: Sequence[str]) -> bool:
-    """Whether the first turn is not a system prompt, but a column that is not called `system` has one."""
+    """Whether the first turn is no system prompt, although the row has one in a column that is not called `system`."""
     first = next((row[one][0] for one in names if isinstance(row.get(one), list) and row[one]), None)  # type: ignore
     spoken = isinstance(first, dict) and "system" in (first.get("role"), first.get("from"))
     return not spoken and any(SYSTEM.fullmatch(column) and visible(value) for column, value in row.items())

@@ -12,7 +12,8 @@ UNMARKED = "the chat template has no {% generation %} marks, which assistant_onl
 
 MARK = "write {% generation %} and {% endgeneration %} around the assistant's content alone"
 LONG = 8
-"""Turns with fewer characters are not looked for in the marked text: it may contain the same characters by chance."""
+"""A turn with fewer characters is not searched for in the marked text, which may contain the same characters by chance.
+"""
 
 
 RENDERED = 200

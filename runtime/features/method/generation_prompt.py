@@ -10,8 +10,9 @@ MARK = "zQ0qZ"
 PROBE = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": MARK}]
 THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)\s*", re.DOTALL)
 OTHER_PART = re.compile("think|thought|reason|respon|channel", re.IGNORECASE)
-"""Matches headers of parts of an answer, such as its reasoning. A prompt may end with another part's header than the
-row."""
+"""Matches the header of a part of an answer, such as `<think>`. A prompt may end with the header of another part than
+the row's answer begins with.
+"""
 
 
 def wrong(tokenizer: Any) -> tuple[str, bool]:

@@ -66,7 +66,9 @@ def own_messages(prompts: Sequence[Any]) -> list[Any]:
 
 
 def first_call(function: Callable[..., Any], values: Mapping[str, Any], size: int, row: str) -> str | None:
-    """Call the function once. Returns a sentence about its exception or its unusable result; None if it works."""
+    """Call the function once. Returns a sentence about the function's exception or unusable result; None if the call
+    works.
+    """
     where = f"called with {row} and {size} answers, the first of them empty"
     try:
         with time_limit(SECONDS):

@@ -268,7 +268,8 @@ def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
     if name in PLAIN:
         return PLAIN[name]
     if name == "soft_overlong_punishment" and "max_completion_len" not in options:
-        # Open-R1 has fixed lengths, 16384 and 4096. The run's own limit and a quarter of it are used instead.
+        # Open-R1's defaults for the two lengths are fixed: 16384 and 4096. The run's own limit and a quarter of it are
+        # used instead.
         options["max_completion_len"] = int(bundle.arguments["max_completion_length"])
         options.setdefault("soft_punish_cache", max(1, options["max_completion_len"] // 4))
     try:

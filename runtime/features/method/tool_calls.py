@@ -1,7 +1,7 @@
-"""How tool calls are read out of a completion: the `response_template` of a tokenizer (transformers 5.13).
+"""Set the `response_template` of a tokenizer (transformers 5.13), with which trl reads the tool calls in a completion.
 
-trl itself adds a response template if it knows the exact text of the chat template. For other chat templates, this
-module adds the one of trl's response templates that reads their calls, as for the built-in `qwen2.5`.
+trl itself adds a response template if it knows the exact text of the chat template. For other chat templates, such as
+the built-in `qwen2.5`, this module adds the response template of trl that reads their calls.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ def reads(tokenizer: Any, response_template: Mapping[str, Any]) -> bool:
             prompt = tokenizer.apply_chat_template([QUESTION], tokenize=False, add_generation_prompt=True)
             text = tokenizer.apply_chat_template([QUESTION, answer], tokenize=False)
             read = tokenizer.parse_response(text.removeprefix(prompt), response_template, prefix=prompt)
-        except Exception:  # a template may raise any exception, and so may the parser when the text is of another form
+        except Exception:  # a template may raise any exception, and the parser, too, for a text of another form
             return False
         if not text.startswith(prompt) or (read.get("content") or "").strip() != answer["content"]:
             return False

@@ -24,7 +24,9 @@ from .rewards import of_file
 
 Function = Callable[..., Any]
 NO_TEXT: tuple[Any, ...] = (object.__repr__, type(_ for _ in ()).__repr__)
-"""How Python prints an object without a text of its own, such as a generator: by its address in memory."""
+"""Matches how Python prints an object that has no text of its own, such as a generator: `<generator object f at
+0x7f3a>`.
+"""
 INSTEAD = "write `chat_template = qwen2.5` or `llama3.1`, or train a model whose own template can"
 START, SCORE = "reset", "get_reward"
 """Methods of an environment that trl calls. The model may call any other method without a leading underscore."""
@@ -235,7 +237,7 @@ def as_text(tool: Function) -> Function:
 
 def result_text(value: Any) -> Any:
     """The text of a tool's result. A list of text parts stays a list, and trl passes it on as the message's content.
-    trl would also pass on any other list, such as one of texts, which chat templates cannot read.
+    trl would also pass on any other list, such as a list of texts, but chat templates cannot read it.
     """
     parts = value if isinstance(value, list) else []
     kinds = [one.get("type") if isinstance(one, Mapping) else None for one in parts]

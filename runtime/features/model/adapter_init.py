@@ -23,7 +23,8 @@ from .loftq import initialize_from_rounding
 
 CHANGES_THE_BASE = ("pissa", "olora")
 MOST_PASSES = 100
-"""The most passes over the rows. EVA's components should have converged by then; peft has no limit."""
+"""The maximum number of passes over the rows. EVA's components should converge within that number; peft has no limit.
+"""
 A, B = f".lora_A.{ADAPTER}.weight", f".lora_B.{ADAPTER}.weight"
 
 
@@ -42,7 +43,9 @@ class AdapterInit(Feature):
             add_reference(trainer.model, config)
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
-        """Check that the reference model has its own frozen adapter. Without it, the reference is the changed base."""
+        """Check that the reference model has its own frozen adapter. Without this adapter, the changed base would be
+        the reference.
+        """
         yield "a frozen adapter of the reference", compares(bundle), REFERENCE in trainer.model.peft_config
 
 

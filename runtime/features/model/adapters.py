@@ -15,7 +15,9 @@ ADAPTER = "default"
 REFERENCE = "ref"
 """trl's name of the adapter in the reference model."""
 LABELS = "No label_names provided for model class `PeftModel"
-"""The beginning of a wrong warning of transformers 4.52: it finds the label names in the forward method of peft."""
+"""The beginning of a wrong warning of transformers 4.52, which searches peft's forward method for the label names and
+finds none.
+"""
 
 
 def add_reference(model: Any, config: Any) -> None:

@@ -3,7 +3,8 @@
 Each pair of matrices is the best approximation of the error of rounding to 4 bits: s B A = W - Q(W) on `rank`
 directions. The base does not change, so the saved adapter loads on the published base in 4 bits. peft's
 ``replace_lora_weights_loftq`` is not used for two reasons. It needs a GPU, and computes B A as if s were 1. With alpha
-twice the rank, s is 2, and the first step would be as far from the published weights as without LoftQ.
+twice the rank, s is 2, and with peft's function the first step would start as far from the published weights as without
+LoftQ.
 """
 
 from collections.abc import Callable, Mapping

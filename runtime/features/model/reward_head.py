@@ -8,7 +8,9 @@ from ...core.feature import Bundle, Feature
 from ...core.token_counts import TokenCounts
 
 SCORES = {"score.weight", "lm_head.weight"}
-"""Weights that transformers' report about a new score head may name: the score head, and the language model's head."""
+"""The weights that transformers' report about a new score head may name: those of the score head and of the language
+model's head.
+"""
 PADDING = "Please note that with a fast tokenizer, using the `__call__` method is faster"
 """A warning of transformers 4.52 about the collator of trl's RewardTrainer, which pads tokenized rows."""
 

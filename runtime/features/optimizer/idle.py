@@ -14,7 +14,9 @@ NO_RATE = 1e-15
 NO_GRADIENT = 1e-10
 """A gradient with a smaller norm is rounding noise: `eps` of AdamW, 1e-8, is larger than each of its elements."""
 NO_CHANGE = 1e-9
-"""Ten steps of AdamW at a rate of 1e-8 change weights by 1e-7 of their norm or more, also in bf16."""
+"""The weights count as unchanged if the norm of their change is below this fraction of their norm. Ten steps of AdamW
+at a rate of 1e-8 change weights by 1e-7 of their norm or more, also in bf16.
+"""
 
 
 class Idle(Feature):
@@ -80,7 +82,7 @@ class Idle(Feature):
 
     def _unchanged(self) -> bool:
         """Whether the sampled weights are nearly the same as before the first step: the norm of their change is below
-        `NO_CHANGE` of their norm. Only the first window is compared.
+        `NO_CHANGE` of their norm. Only the first window of logged steps is compared.
         """
         start, self.start = self.start, []
         now = sample(self.trainer.model) if start else []

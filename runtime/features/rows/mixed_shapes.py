@@ -26,8 +26,8 @@ class MixedShapesTrainer(Prepared):
     """Trainer methods for a run whose rows have several formats."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Call trl's constructor. It asks of the first row whether it is a conversation. For a row of a mixture, the
-        answer is always yes.
+        """Call trl's constructor, which looks at the first row to decide whether the rows are conversations. For a row
+        of a mixture, the answer is always yes.
         """
         module = next(sys.modules[one.__module__] for one in type(self).__mro__ if one.__module__.startswith("trl."))
         real = module.is_conversational

@@ -194,8 +194,9 @@ def _no_entry(api: Any, full: str) -> list[str]:
 
 
 def branch(api: Any, repository: str, name: str) -> None:
-    """Create a branch if it is missing, from the repository's first commit, so that the branch begins empty (as Open-R1
-    does)."""
+    """Create a branch if it is missing. Like Open-R1, create it from the repository's first commit, so that it begins
+    empty.
+    """
     first = api.list_repo_commits(repository)[-1]
     api.create_branch(repository, branch=name, revision=first.commit_id, exist_ok=True)
 

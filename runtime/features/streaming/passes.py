@@ -31,9 +31,9 @@ class Passes(Iterable):  # type: ignore[misc]  # torch is not installed where ty
     """The sequences of the run: one pass after another over the tokenized stream. With shuffling, each pass has another
     order.
 
-    Because of its length, the run's N steps are one epoch of transformers, and a resumed run skips exactly what it has
-    trained on. It is not a class of the datasets library: accelerate would divide the files of such a dataset among the
-    processes. Here, each process gets a part of every batch.
+    Its length makes the run's N steps one epoch of transformers, so a resumed run skips exactly the sequences that it
+    has trained on. `Passes` is not a class of the datasets library, because accelerate would divide the files of such a
+    dataset among the processes. Here, each process gets a part of every batch.
     """
 
     column_names = ()
