@@ -33,7 +33,9 @@ rows, are in other modules: a preview may read only the first rows.
 """
 STORED = "stored.jsonl"
 SURVEYED = "0" * 64
-"""The digest of a source whose rows a preview has read. It stands for the file that `xpc check` would have read."""
+"""A placeholder for the digest of a source whose rows a preview has read. With a digest, the rules treat the source as
+a file that `xpc check` has read.
+"""
 
 
 def findings(spec: CheckedSpec, folder: str, written: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -95,7 +95,7 @@ class Repository:
         return {one[0]: int(one[1]) for one in lines if len(one) == 2 and one[1].isdecimal()}
 
     def blob(self, path: str, length: int) -> str:
-        """The hash that git would give to a file with its present contents in the working tree. `length` is the number
+        """The hash that git would give to a file with its current contents in the working tree. `length` is the number
         of hexadecimal digits. "" if the file cannot be read.
         """
         import hashlib

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 ARGUMENTS = "trainer_args.json arguments."
 EPILOG = (
-    "Where the other stack has another default, the spec gets the present value: as a setting if there is one, else "
+    "Where the other stack has another default, the spec gets the current value: as a setting if there is one, else "
     "under `extra trl`. Remaining differences are listed. Exit status: 0 it compiles for that stack, 1 it does not, 2 "
     "wrong usage."
 )
@@ -59,8 +59,8 @@ class Pin:
 
 @mutable
 class Upgrade:
-    """A spec while its target is changed. `before` is the run before the change, `text` the present text of the spec,
-    and `pins` the settings that were written into this text.
+    """A spec while its target is changed. `before` is the run before the change, `text` its current text, and `pins`
+    the settings that were written into this text.
     """
 
     before: CheckedSpec
@@ -146,7 +146,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--write",
         action="store_true",
-        help="change the spec to that stack, and write the present values that it needs into it",
+        help="change the spec to that stack, and write into it the current values that would change",
     )
     return parser.parse_args(list(arguments))
 

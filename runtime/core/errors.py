@@ -86,7 +86,7 @@ def put(text: str, renew: bool = False) -> None:
 
 
 def _fitting(text: str, width: int) -> str:
-    """The progress line of a step, shortened to a width: the words before tokens/s and the time left are omitted first."""
+    """The progress line of a step, shortened to a width. Words before tokens/s and time left are omitted first."""
     words = text.split("  ")
     while len("  ".join(words)) > width and len(words) > 4:
         del words[-3]

@@ -96,12 +96,14 @@ def _end_of(joined: str, start: str, location: int) -> int | None:
 
 
 def _end_of_changed(joined: str, start: str, content: str, location: int) -> int | None:
-    """The offset at which a turn ends whose rendered text is not that of `start`: behind the longest ending of `start`
-    that `joined` has after `location`, or behind `content` if this ending does not contain it. None if neither is
-    there.
+    """The offset at which a turn ends, if the template writes the turn differently as soon as another turn follows.
+
+    `start` is the conversation rendered up to the end of this turn, and `joined` does not begin with it. The turn ends
+    after the longest suffix of `start` that `joined` contains from `location` on or, if the suffix lacks `content`,
+    after `content`. None if `joined` contains neither.
     """
     shared, longest = 0, len(start)
-    while shared < longest:  # each ending of an ending that is there is there, too
+    while shared < longest:  # binary search: if `joined` contains a suffix, it contains all shorter suffixes
         middle = (shared + longest + 1) // 2
         if joined.find(start[-middle:], location) < 0:
             longest = middle - 1

@@ -12,7 +12,9 @@ from .tokens import OPENING
 
 EMPTY_THOUGHTS = re.compile(r"<(think(?:ing)?)>\s*</\1>")
 UNTHINKING = "/no_think"
-"""With this word in a prompt, Qwen3 and SmolLM3 answer with an empty block of reasoning, so such a row may learn it."""
+"""If a prompt contains this word, Qwen3 and SmolLM3 answer with an empty block of reasoning. A row with such a prompt
+may learn the empty block.
+"""
 Verdict = dict[str, str]
 """A finding as a dict with the keys `code`, `message` and `help`."""
 
