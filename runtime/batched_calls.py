@@ -31,7 +31,7 @@ compute. If the source has another digest, apply_chat_template computes the mask
 COMPARED = 5
 """The number of texts that are encoded twice, with and without offsets, to check that all other values are equal."""
 SEPARATE = ("text_pair", "return_tensors", "return_overflowing_tokens")
-"""Arguments of the tokenizer's call. A text that is encoded with one of them is not encoded together with others."""
+"""Arguments of the tokenizer's call. A text with one of these arguments is encoded alone, not together with others."""
 PLACES = run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "token_places.py"))
 PLAIN = (str, int, float, bool, type(None))
 """Types of values that contain no placeholders."""
@@ -42,8 +42,8 @@ class NotBatched(Exception):
 
 
 class Stopped(BaseException):
-    """Raised in a function that reads a value before it is known. A function may catch every Exception, so this is a
-    BaseException.
+    """Raised in a function that reads a value before the value is known. Stopped is a BaseException, because the
+    function may catch every Exception.
     """
 
 
@@ -232,8 +232,8 @@ class Recorder:
                     raise NotBatched("the function reads the tokenizer's results in an unknown way")
                 self._encode([one for each in texts.values() for one in each])
                 unmasked = [place for place in left if any(map(unlearned, texts[place]))]
-                # the function may have relied on a 1 in an assistant mask that has none, so it must run again for this
-                # row
+                # the function may have assumed that an assistant mask without a 1 has one, so it must run again for
+                # this row
                 left = list(dict.fromkeys(again + unmasked))
         self.rows = ROWS
         return [{name: filled(one) for name, one in found[place].items()} for place in places]

@@ -90,8 +90,8 @@ def _batched(
 
 
 def _value(batch: Mapping[str, Any], row: Mapping[str, Any], at: int, name: str) -> Any:
-    """The value of a column: as the function has set it, or else as it is stored. Raises NotBatched if the row has no
-    such column.
+    """The value of a column: the value that the function has set or, without one, the stored value. Raises NotBatched
+    if the row has no such column.
     """
     if name in row:
         return row[name]
@@ -204,7 +204,9 @@ def _of_filter(function: Callable[..., Any]) -> Callable[..., Any]:
 def _of_tables(
     function: Callable[..., dict[str, Any]], removed: Sequence[str], options: Mapping[str, Any]
 ) -> Callable[..., Any]:
-    """A function for ``Dataset.map``: it adds the columns from ``function``, and drops the ``removed`` ones."""
+    """A function of an Arrow table for ``Dataset.map``. The returned function adds the columns that ``function``
+    computes, and drops the columns in ``removed``.
+    """
 
     def made(table: Any, *_: Any) -> Any:
         out = table.drop_columns(removed)

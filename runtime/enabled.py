@@ -182,7 +182,9 @@ FEATURES: tuple[Feature, ...] = (
 
 
 def trainer_class() -> type[FaultTolerant]:
-    """trl's trainer with the additions of this run. A method of an earlier base class overrides that of a later one."""
+    """trl's trainer with the additions of this run. If several base classes define a method, the first of these classes
+    counts.
+    """
     from trl import SFTTrainer
 
     from .features.evaluation.named_log import NamedLog

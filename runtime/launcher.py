@@ -204,7 +204,7 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
     exit ``codes`` means a stop request, the run counts as stopped."""
     from .core import signals
 
-    # a process without a handler is killed by Ctrl-C, so its exit status is that of SIGINT
+    # Ctrl-C kills a process without a handler, whose exit status is then that of SIGINT
     stops = (*signals.STOP_SIGNALS, signal.SIGINT) if State.interrupted else signals.STOP_SIGNALS
     if any(code == signals.REQUEUE or -code in stops for code in codes):
         _report(_stopped())

@@ -121,7 +121,7 @@ def _logged(out: str) -> int:
 
 
 def _newest(out: str) -> int:
-    """The step of the newest checkpoint, 0 without one."""
+    """The step of the newest checkpoint; 0 without a checkpoint."""
     names = os.listdir(out) if os.path.isdir(out) else []
     steps = [one.removeprefix("checkpoint-") for one in names if one.startswith("checkpoint-")]
     return max((int(one) for one in steps if one.isdecimal()), default=0)

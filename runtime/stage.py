@@ -106,7 +106,7 @@ def _needs(bundle: Bundle) -> dict[str, dict[str, Any]]:
 
 
 def _name(source: Mapping[str, Any], split: str) -> str:
-    """The name of a hub source's rows in staged.json. It has everything that decides which rows these are."""
+    """The name of a hub source's rows in staged.json. The name contains everything that determines the rows."""
     config, part = (f":{source[one]}" if source[one] else "" for one in ("config", "slice"))
     return f"{source['id']}{config}[{split}{part}]@{source['revision'] or 'main'}"
 

@@ -245,8 +245,8 @@ def _foreign(name: str) -> str:
 
 
 def unknown(what: str) -> str:
-    """The answer for an unknown name. It suggests a similar name; if there is none, it lists the kinds of names that
-    `xpc explain` knows.
+    """The answer for an unknown name. It suggests a similar name or, if no name is similar, lists the kinds of names
+    that `xpc explain` knows.
     """
     from xpc.compiler.suggest.meaning import meaning
     from xpc.grammar.nearest import nearest

@@ -118,7 +118,7 @@ def _opened_path(here: Frame, mark: str) -> str:
 
 def _path(inside: str, name: str) -> str:
     """The path of the block or clause that a name opens. `packing` inside of `batch` opens batch.packing, and `adamw(`
-    opens optimizer. "" if the name opens none.
+    opens optimizer. "" if the name opens no block or clause.
     """
     nested = f"{inside}.{name}"
     if nested in BY_PATH:

@@ -82,8 +82,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _before(workspace: Workspace) -> Lock:
-    """The existing lock. If there is no lock, or an unreadable one, which is going to be replaced, the result is an
-    empty lock.
+    """The existing lock. The result is an empty lock if there is no lock, or an unreadable lock, which will be
+    replaced.
     """
     found, _ = lockfile.read(workspace) if workspace.kind(workspace.lock) == "file" else (None, [])
     workspace.reads.pop(workspace.lock, None)

@@ -148,8 +148,8 @@ class Hub:
         return data
 
     def _answer(self, path: str) -> bytes | BaseException:
-        """Return the body of an answer, at most LARGEST + 1 bytes of it. The method runs in a thread, so it returns an
-        exception instead of raising it.
+        """Return the body of an answer, at most LARGEST + 1 bytes of it. The method runs in a thread, so exceptions are
+        returned and not raised.
         """
         try:
             with self.opener.open(Request(self.endpoint + path, headers=self.headers), timeout=SECONDS) as answer:

@@ -91,7 +91,7 @@ def group(found: Mapping[str, Any]) -> str:
 
 
 def findings(found: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    """All findings of a preview: those about single rows, and those about all rows that were read."""
+    """All findings of a preview: the findings about single rows, and the findings about all rows that were read."""
     return [*(one for row in found["rows"] for one in row["verdicts"]), *found.get("stored", ())]
 
 

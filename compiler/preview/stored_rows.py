@@ -1,4 +1,4 @@
-"""Run the rules about rows on the rows that `xpc check` does not read: those of Parquet files, of large files and of
+"""Run the rules about rows on the rows that `xpc check` does not read: the rows of Parquet files, of large files and of
 datasets on the hub. The worker of a preview, which reads these rows anyway, writes them to a file of JSON lines.
 """
 

@@ -28,8 +28,8 @@ COUNTS = {"rank", "block_size"}
 
 
 def stated(config: Mapping[str, object], name: str) -> object:
-    """The value that an adapter_config.json states for an xpc setting such as `rank`. None if the file has no such
-    value, or one of a wrong type.
+    """The value that an adapter_config.json states for an xpc setting such as `rank`. None if the file lacks the value,
+    or if the value has a wrong type.
     """
     theirs = SHAPES[str(config["peft_type"])].get(name)
     found = None if theirs is None else config.get(theirs)

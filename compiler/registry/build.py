@@ -25,8 +25,8 @@ def read(name: str) -> dict[str, dict[str, Any]]:
 
 
 def model_config(models: dict[str, dict[str, Any]], alias: str) -> dict[str, Any]:
-    """Return the `config.json` keys of a registered model. An entry with `like` gets the keys of the model that `like`
-    names; its own keys replace these.
+    """Return the `config.json` keys of a registered model. An entry with `like` inherits the keys of the model that
+    `like` names; the entry's own keys override the inherited keys.
     """
     entry = models[alias]
     base = model_config(models, entry["like"]) if "like" in entry else {}

@@ -128,8 +128,8 @@ def native(model: str) -> str | None:
 
 
 def alike(template: str) -> str | None:
-    """The name of a built-in template whose control tokens around turns are those of the given template. None if there
-    is none.
+    """The name of a built-in template with the same control tokens around turns as the given template. None if no
+    built-in template has these tokens.
     """
     known = (("chatml", CHATML), ("llama3.1", LLAMA), ("gemma", GEMMA))
     return next((name for name, tokens in known if all(token in template for token in tokens)), None)

@@ -32,7 +32,7 @@ class Shape(Decoder):
 
     @property
     def kv(self) -> int:
-        """The width of the key projection's output, which is also that of the value projection."""
+        """The width of the outputs of the key projection and of the value projection, which are equally wide."""
         return self.kv_heads * self.head_dim
 
 
@@ -94,7 +94,7 @@ def llama(
 
 
 def _plain(c: Config, head_dim: int | None = None) -> Shape:
-    """The shape of Mistral and Phi-3: that of Llama without biases. Phi-3 joins several matrices into one, which does
+    """The shape of Mistral and Phi-3: Llama's shape without biases. Phi-3 joins several matrices into one, which does
     not change the number of parameters.
     """
     s = _dimensions(c, head_dim=head_dim)
@@ -102,7 +102,7 @@ def _plain(c: Config, head_dim: int | None = None) -> Shape:
 
 
 def _qwen2(c: Config) -> Shape:
-    """The shape of Qwen2: that of Llama with biases on q, k and v, and none on the output projection."""
+    """The shape of Qwen2: Llama's shape with biases on q, k and v, and without a bias on the output projection."""
     s = _dimensions(c)
     return evolve(
         s, layer_params=_attention(s, qkv_bias=True) + mlp(s) + 2 * s.hidden, outside=embeddings(s) + s.hidden
@@ -180,7 +180,7 @@ def _qwen3_moe(c: Config) -> Shape:
 
 def _apertus(c: Config) -> Shape:
     """The shape of Apertus: norms of q and k as wide as one head, and an MLP without a gate. The activation function
-    xIELU has two trained numbers. All four attention projections have biases, or none, as one switch says.
+    xIELU has two trained numbers. One switch decides whether all four attention projections have biases.
     """
     s = evolve(_dimensions(c), gated_mlp=False)
     bias = c.flag("attention_bias", False)
@@ -218,7 +218,7 @@ def _hunyuan(c: Config) -> Shape:
 
 
 def _seed_oss(c: Config) -> Shape:
-    """The shape of Seed-OSS: that of Llama with two switches, one for the biases of q, k and v, and one for the bias of
+    """The shape of Seed-OSS: Llama's shape with two switches, one for the biases of q, k and v, and one for the bias of
     the output projection.
     """
     s = _dimensions(c, head_dim=128)
@@ -243,7 +243,7 @@ def _gpt2(c: Config) -> Shape:
 
 
 def _gpt_bigcode(c: Config) -> Shape:
-    """The shape of GPT-BigCode: that of GPT-2 with a single head for keys and values. Without `multi_query`, each query
+    """The shape of GPT-BigCode: GPT-2's shape with a single head for keys and values. Without `multi_query`, each query
     head has its own keys and values, as in GPT-2.
     """
     s = _gpt2(c)

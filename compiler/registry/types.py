@@ -39,7 +39,9 @@ class Decoder:
 
     @property
     def values(self) -> int:
-        """The width of attention's output: that of all value heads, of which each query head has its own."""
+        """The width of attention's output: the widths of all value heads together. Each query head has its own value
+        head.
+        """
         return self.heads * (self.value_dim or self.head_dim)
 
     @property

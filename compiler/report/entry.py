@@ -1,5 +1,5 @@
 """One run in a report: its measurements, its bundle, the rows of its table, and the differences between its spec and
-that of the first run.
+the spec of the first run.
 """
 
 from __future__ import annotations

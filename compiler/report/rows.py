@@ -146,8 +146,8 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
 
 
 def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> Row:
-    """Add the actual value to a row. If the run had the arguments of its bundle, this is the planned value; otherwise
-    it is the value among the run's arguments.
+    """Add the actual value to a row. If the run had the arguments of its bundle, the actual value is the planned value;
+    otherwise it comes from the run's own arguments.
     """
     known = [name for name in stated if name in seen]
     if not known:

@@ -101,7 +101,7 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
 
 def overview(found: Sequence[Entry]) -> list[tuple[str, str, list[str]]]:
     """The table of several runs. Each of its rows is (group, name, a text for each run). It has all measured values,
-    and of the settings those that differ between the runs.
+    and the settings that differ between the runs.
     """
     groups = list(dict.fromkeys(row.group for one in found for row in one.rows))
     listed = dict.fromkeys((row.group, row.name) for one in found for row in one.rows)

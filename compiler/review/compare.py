@@ -174,8 +174,8 @@ def _fixes(one: Spec, other: Spec) -> tuple[str, ...]:
 
 
 def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
-    """Return two lists of settings that differ: those that at least one spec states, and those that neither spec
-    states.
+    """Return two lists of settings that differ: the settings that at least one spec states, and the settings that
+    neither spec states.
     """
     other = with_names_of(one, other)
     settings, read = _structure(one, other)
@@ -190,8 +190,8 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
         texts = _shown(path, before), _shown(path, after)
         change = Change(path, *texts, why, (_scalar(before, texts[0]), _scalar(after, texts[1])))
         (settings if stated else follows).append(change)
-    # `read` has the changes in how sources are read. They follow from a changed setting in READING; without one, the
-    # spec states them at the sources
+    # `read` has the changes in how sources are read. If a setting in READING has changed, these changes follow from it;
+    # otherwise, the spec states them at the sources
     if READING.isdisjoint(each.name for each in settings):
         return [*settings, *read], follows
     return settings, [*read, *follows]

@@ -110,7 +110,7 @@ def _means_the_same(data: bytes, text: str, name: str, folder: str) -> bool:
 
 def _files(paths: Sequence[str]) -> Iterator[str]:
     """The given files, and all specs below the given folders. Specs inside bundles are skipped, because `xpc compile`
-    writes those. Links in folders are skipped, because they may lead to files of the user that are in no such folder.
+    writes them. Links in folders are skipped, because they may lead to other files of the user.
     """
     for path in paths:
         if path == "-" or not os.path.isdir(path):

@@ -28,7 +28,8 @@ def resumes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
     """A sentence that says whether a run can resume from the checkpoints of another run. Empty if the configurations of
     the two runs are equal.
 
-    `before` has the keys and values of the earlier run's JSON and YAML files, and `after` those of the new run.
+    `before` has the keys and values of the earlier run's JSON and YAML files, and `after` the keys and values of the
+    new run's files.
     """
     if before == after:
         return ""

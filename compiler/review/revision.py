@@ -1,5 +1,5 @@
-"""Read `REV:file`, a spec as it was in a commit. The specs that it extends, the templates and the data are also those
-of that commit.
+"""Read `REV:file`, a spec as it was in a commit. The specs that it extends, the templates and the data also come from
+that commit.
 
 When a file of the spec is read, it is first copied from git into a temporary folder. A file that git does not have,
 such as large data, is read from the working tree.
@@ -180,7 +180,7 @@ def snapshot(commit: Commit) -> Iterator[Callable[[str], tuple[bytes, str, Works
             root = os.path.join(mirror, os.path.dirname(inside)).rstrip("/")
             os.makedirs(root, exist_ok=True)
             space = RevisionWorkspace(root, commit=commit, mirror=mirror, paths=paths)
-            if f"{inside}.lock" in commit.files:  # the commit's lock is used, not that of the working tree
+            if f"{inside}.lock" in commit.files:  # use the lock of the commit, not the lock in the working tree
                 space.lock = os.path.basename(inside) + ".lock"
             return data, os.path.basename(inside), space
 

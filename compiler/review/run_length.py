@@ -48,7 +48,7 @@ class RunLength:
 
     @property
     def warm(self) -> tuple[int, float] | None:
-        """The warm-up in steps, and as a share of the run. None if one of these is unknown."""
+        """The warm-up in steps, and as a share of the run. None if the number of steps or the share is unknown."""
         if self.warmup is None or not self.steps:
             return None
         count = self.warmup.steps(self.steps)

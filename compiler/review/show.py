@@ -127,8 +127,8 @@ def _difference_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
 
 
 def _argument_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
-    """Yield the sections about changed arguments: `Only on trl-0.18` for those that only one of the two stacks has, and
-    `Emitted arguments` for the others.
+    """Yield the sections about changed arguments: `Only on trl-0.18` for arguments that only one of the two stacks has,
+    and `Emitted arguments` for all other arguments.
     """
     single = [each for each in one.arguments if one.across and ABSENT in (each.before, each.after)]
     for stack, side in zip(one.stacks, ("before", "after"), strict=True) if one.across else ():

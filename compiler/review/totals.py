@@ -34,8 +34,8 @@ def forecasts(runs: Iterable[Run], prices: Mapping[str, float]) -> list[Forecast
 
 
 def _decisive(run: Run) -> Iterator[str]:
-    """The values that hours and disk space depend on. For a member on disk, these are all lines of its spec.xp, because
-    checking every member's spec would be slow.
+    """The values that hours and disk space depend on. For a member on disk, the values are all lines of its spec.xp,
+    because checking every member's spec would be slow.
     """
     if run.tree is None:
         spec = run.spec

@@ -50,7 +50,7 @@ class Trace:
 
     def _table_arguments(self, path: str) -> Iterator[str]:
         """The bundle's trainer arguments that the table of settings lists for this setting. If the spec cannot be
-        lowered with any other value of the setting, these are the only keys that are found.
+        lowered with any other value of the setting, no other keys are found.
         """
         for name in BY_PATH[path].args:
             here = self.spec.stack.rename(name) or name
@@ -79,7 +79,7 @@ def _machines(spec: CheckedSpec, path: str) -> object:
 
 
 def _others(path: str, value: object) -> Iterator[object]:
-    """Other values of the same type as the setting's value, beginning with those nearest to it. They may be illegal: a
+    """Other values of the same type as the setting's value, beginning with the nearest ones. They may be illegal: a
     text without a list of choices, such as `adamw`, becomes `adamwx`.
     """
     row = BY_PATH[path]

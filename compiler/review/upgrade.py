@@ -1,5 +1,5 @@
-"""`xpc upgrade FILE --target T`: change the target of a spec to another stack. If this would change a value, the old
-value is written into the spec.
+"""`xpc upgrade FILE --target T`: change the target of a spec to another stack. If another stack would change a value of
+the run, the old value is written into the spec.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Upgrade:
         after, _ = self.spec(self.text)
         assert after is not None
         left = self.difference(after)
-        # old values of settings are written before those of single arguments: a setting may decide several arguments
+        # settings are written before single arguments, because a setting may decide several arguments
         for candidates in (self._settings, self._arguments):
             done: set[str] = set()
             for one in list(candidates(left)):

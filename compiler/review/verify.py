@@ -112,8 +112,8 @@ def checkers(
 
 
 def _bundle_of(path: str) -> str:
-    """The bundle or the sweep that contains a file, because pre-commit passes the paths of files, not those of bundles.
-    The path of a folder is returned unchanged.
+    """The bundle or the sweep that contains a file, because pre-commit passes the paths of files, not of bundles. The
+    path of a folder is returned unchanged.
     """
     folder = path
     while os.path.isfile(path) and folder and os.path.dirname(folder) != folder:

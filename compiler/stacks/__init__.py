@@ -99,10 +99,10 @@ class Stack:
         return {extra: strings_of(packages) for extra, packages in self._policy("extras").items()}
 
     def requirements(self, *extras: str, vllm: bool = False) -> Mapping[str, str]:
-        """The pinned packages of a bundle: those that all bundles need, and those of the given `extras` (`zero`,
-        `liger`, ...).
+        """The pinned packages of a bundle: the packages that all bundles need, and the packages of the given `extras`
+        (`zero`, `liger`, ...).
 
-        With `vllm`, vLLM is added, and all versions are such that they can be installed together with vLLM.
+        With `vllm`, vLLM is added, and all versions can be installed together with vLLM.
         """
         optional = self.extras
         wanted = {name for extra in extras for name in optional.get(extra, ())}
@@ -137,7 +137,7 @@ class Stack:
         return str(self._policy("methods")[method])
 
     def refused(self, method: str) -> str | None:
-        """The reason why the stack cannot train a method as xpc defines it; None if it can."""
+        """The reason why the stack cannot train a method as xpc defines it; None if the stack can."""
         reason = self._policy("methods_refused").get(method)
         return None if reason is None else str(reason)
 

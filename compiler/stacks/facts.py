@@ -341,7 +341,7 @@ class Facts:
     colocated_vllm_quantizes: bool
     """Whether vLLM in colocate mode quantizes its model in the same way as the trained model is quantized."""
 
-    # Generation, and importing configurations
+    # Generation; reading of model configurations
     distill_adapters_under_zero3: bool
     """Whether distillation under ZeRO-3 can train the student's adapters, although the student generates completions
     during training.

@@ -56,7 +56,7 @@ def introspect(classes: Iterable[str]) -> dict[str, Any]:
 
 
 def _configs(classes: Iterable[str]) -> dict[str, Any]:
-    """Map each configuration class to its fields, without those fields that TrainingArguments has in the same form."""
+    """Map each configuration class to its fields. Fields that TrainingArguments has in the same form are left out."""
     base = _fields(_load(BASE))
     tables: dict[str, Any] = {BASE: {"base": None, "fields": base}}
     for path in classes:
@@ -89,7 +89,7 @@ def _fields(cls: Any) -> dict[str, Any]:
             declared = field.default_factory()
         record: dict[str, Any] = {"type": _type_text(hints[field.name]), "default": _plain(declared)}
         effective = _plain(getattr(requested if field.name == "bf16" else plain, field.name))
-        if effective == "out":  # the class takes this default, such as that of `run_name`, from output_dir
+        if effective == "out":  # the class makes this default from output_dir, for example for `run_name`
             effective = _plain(declared)
         elif field.name in MACHINE or (field.name == "report_to" and declared is None):
             record["machine"] = True

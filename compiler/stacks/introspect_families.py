@@ -85,8 +85,8 @@ def families() -> dict[str, Any]:
 
 
 def positions() -> dict[str, Any]:
-    """Map each `model_type` of a causal language model to those of its defaults for rotary positions that are not in
-    `USUAL`, by the key of config.json. Empty for transformers 5, which reads `rope_parameters`.
+    """Map each `model_type` of a causal language model to its unusual defaults for rotary positions (the defaults that
+    are not in `USUAL`), by the key of config.json. Empty for transformers 5, which reads `rope_parameters`.
     """
     import transformers
     from transformers.models.auto import modeling_auto as auto

@@ -20,8 +20,8 @@ from introspect import _load, _plain, _type_text  # type: ignore[import-not-foun
 
 
 def accelerate() -> dict[str, Any]:
-    """The keys of accelerate's configuration file: those at the top level, and those in blocks that the
-    launcher reads.
+    """The keys of accelerate's configuration file: the keys at the top level, and the keys in blocks that the launcher
+    reads.
     """
     cluster = _load("accelerate.commands.config.config_args.ClusterConfig")
     hints = typing.get_type_hints(cluster)
@@ -182,8 +182,8 @@ DeepSpeed reads all keys of the block.
 def deepspeed() -> dict[str, Any]:
     """The keys that DeepSpeed accepts in its JSON configuration.
 
-    The result contains the keys at the top level (all of them, those with a plain value, and removed ones), the keys of
-    each block, the keys of `zero_optimization` and its offload blocks, and the names of DeepSpeed's optimizers.
+    The result contains all keys at the top level, the keys with a plain value, the removed keys, the keys of each
+    block, the keys of `zero_optimization` and its offload blocks, and the names of DeepSpeed's optimizers.
     """
     config = importlib.import_module("deepspeed.runtime.config")
     offload = importlib.import_module("deepspeed.runtime.zero.offload_config")
@@ -206,8 +206,8 @@ def deepspeed() -> dict[str, Any]:
 
 
 def _plain_key(config: Any, name: str, defaults: dict[str, Any]) -> dict[str, Any] | None:
-    """The type and the default of a key. They are those of the default with which DeepSpeed looks up the key. None if
-    the key is a block.
+    """The type and the default of a key, taken from the default with which DeepSpeed looks up the key. None if the key
+    is a block.
     """
     if name in KNOWN:
         return dict(KNOWN[name])

@@ -74,8 +74,8 @@ def part(path: str, kinds: str) -> str:
 
 
 def possible(stack: str, family: str | None, config: Mapping[str, object]) -> Mapping[str, str]:
-    """The paths of modules that a model with this config.json can have. They are not always all paths of the family in
-    modules.json, because a single model may lack some of these.
+    """The paths of modules that a model with this config.json can have. A model may lack some of the paths that
+    modules.json lists for its family.
     """
     known = modules(stack, family)
     excluded: list[re.Pattern[str]] = []

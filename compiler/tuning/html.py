@@ -24,8 +24,8 @@ SHOWN = 4
 most is shown completely.
 """
 MICROS = 5
-"""The largest number of micro-batches in the table of alternatives. The micro-batches nearest to the planned one are
-shown.
+"""The largest number of micro-batches in the table of alternatives. The table shows the micro-batches that are nearest
+to the planned micro-batch.
 """
 Cell = str | tuple[float | None, str]
 """The content of a table cell: a text, or a text with the number by which the table is sorted."""

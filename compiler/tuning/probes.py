@@ -37,9 +37,9 @@ KEPT = tuple(row.path for row in children("launch") if not row.engines)
 
 
 def candidates(spec: Spec) -> list[Change]:
-    """The changes to try: of those that fit in memory, the three fastest according to the plan. If the plan predicts no
-    speed, the three with the fewest changed settings. If the unchanged run is not one of the three, it is added as the
-    first.
+    """The changes to try: the three fastest according to the plan, of the changes that fit in memory. If the plan
+    predicts no speed, the three changes with the fewest changed settings. The unchanged run is always tried: if it is
+    not one of the three, it is added as the first.
     """
     now = plan(spec)
     legal = legality(spec, error_codes)
@@ -68,8 +68,8 @@ def _others(spec: Spec) -> Iterator[Settings]:
 
 
 def _near(spec: Spec) -> list[int]:
-    """The micro-batches with which the global batch stays the same, beginning with those nearest to the run's own
-    micro-batch.
+    """The micro-batches with which the global batch stays the same. The micro-batches nearest to the run's own come
+    first.
     """
     mine = spec.integer("batch.micro")
     return sorted(micros(spec), key=lambda one: (max(one, mine) / min(one, mine), -one))
@@ -90,7 +90,7 @@ def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagn
     for path, value in short.items():
         if path in spec.values or path == "train.steps":
             values[path] = Value(value, Origin(SPEC))
-    # the spec in the bundle states every value, so each value counts as one that the user wrote
+    # the bundle's spec states every value, so all values count as written by the user
     for path, each in values.items():
         if each.origin.kind == SPEC and each.origin.label is None:
             values[path] = Value(each.value, Origin(SPEC, spec.model.label))

@@ -109,7 +109,9 @@ def _place(plan: "Payload", path: str) -> Any:
 
 
 def _with(plan: "Payload", path: str, part: "Part") -> set[str]:
-    """The modules of one part that the run would use if the setting at this path had a value."""
+    """The modules that the run would use if the setting at this path had a value. ``part`` is one of the functions in
+    `PARTS`; only its modules are returned.
+    """
     place, name = _place(plan, path), path.rpartition(".")[2]
     before = dict(place)
     place[name] = {"id": None, "sets": []}

@@ -36,7 +36,7 @@ class FaultTolerant(TrainerHooks):
     control: Any
     accelerator: Any
 
-    # Methods about losses: those of a step, and those that are not logged yet
+    # Methods about losses: the losses of a step, and losses that are not logged yet
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """Run trl's step, record a loss that is not finite, and add losses that an earlier start has not logged."""

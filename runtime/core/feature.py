@@ -261,7 +261,9 @@ class Feature:
     def last_evaluation(
         self, bundle: "Bundle", metrics_path: str, state: Any
     ) -> tuple[dict[str, Any] | None, str] | None:
-        """For the summary: return the last evaluation and its lines for the terminal; None for a run without one."""
+        """For the summary: return the last evaluation and its lines for the terminal; None for a run without
+        evaluations.
+        """
         return None
 
     def finished_before(self, bundle: "Bundle") -> None:

@@ -99,7 +99,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             measurements.exchange()
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Tell the trainer that an epoch has ended: it saves the last step after it has logged and evaluated."""
+        """Tell the trainer that an epoch has ended. The trainer then logs, evaluates, and saves the last step."""
         self.trainer.epoch_ended = True
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:

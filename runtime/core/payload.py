@@ -89,7 +89,7 @@ class Stack(TypedDict):
     zero3_gathers_early: bool
     """Whether DeepSpeed waits only for the last parameter, if it gathers several parameters at once."""
     zero3_hooks_shared: bool
-    """Whether DeepSpeed confuses the hooks of a module with those of peft's wrapper around it."""
+    """Whether DeepSpeed mistakes the hooks of a module for hooks of peft's wrapper around the module."""
 
 
 class Model(TypedDict):

@@ -13,7 +13,9 @@ from .feature import Bundle
 from .first_rows import rows_and_tokens
 
 DONE = "XPC_PREFLIGHT"
-"""The environment variable that says which checks are done: "files" for those of the launcher, "passed" for all."""
+"""The environment variable that says which checks are done: "files" means the launcher's checks, "passed" means all
+checks.
+"""
 
 
 def without_libraries(bundle: Bundle) -> list[str]:

@@ -164,8 +164,9 @@ def content(text: str, number: int, role: str, marks: Markers, kind: str = "cont
 
 def sampled_rows(part: Any) -> list[int]:
     """The numbers of the converted rows to compare: the first rows, rows at equal distances, and the first row with
-    each role and each combination of the keys in `STRUCTURE`. pyarrow finds the last kind without reading rows one by
-    one."""
+    each role and each combination of the keys in `STRUCTURE`. pyarrow finds the rows with new roles and keys without
+    reading rows one by one.
+    """
     import pyarrow
     import pyarrow.compute as compute
 

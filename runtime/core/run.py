@@ -59,7 +59,7 @@ def main(folder: str, words: Sequence[str]) -> int:
 
 
 def train(bundle: Bundle) -> int:
-    """Train and save. Returns the exit status: 0, or that of a stop on request. Raises RunError."""
+    """Train and save. Returns the exit status: 0, or the status for a stop on request. Raises RunError."""
     progress.now("importing the libraries and connecting the processes")
     args = arguments.build_arguments(bundle)
     arguments.check_state(bundle, args)

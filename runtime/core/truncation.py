@@ -39,7 +39,7 @@ def settle(bundle: Bundle, counted: TokenCounts, given: int, prepared: Any) -> N
     counted.left_out = max(0, given - len(prepared))
     for feature in bundle.features:
         feature.tokens_counted(bundle, counted, prepared)
-    if len(prepared) == counted.unlearned:  # no row is left, or none has a token to learn
+    if len(prepared) == counted.unlearned:  # no row is left, or no row has a token to learn
         raise RunError(_nothing(counted, given))
     if counted.cut_rows:
         say(

@@ -1,7 +1,7 @@
 """Resume from ZeRO's checkpoints with another number of processes, which deepspeed 0.16 to 0.19 refuses.
 
 A checkpoint has one shard per process: its part of the weights and of each optimizer state, in flat groups. Each
-process builds its new shard from the old ones, and DeepSpeed loads it like one of its own.
+process builds its new shard from the old shards, and DeepSpeed loads the new shard as if DeepSpeed had saved it.
 """
 
 import os

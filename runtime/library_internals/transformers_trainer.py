@@ -38,7 +38,7 @@ def last_logged(trainer: Any) -> int:
 
 
 def resume_log(trainer: Any, step: int) -> None:
-    """Make the next logged loss a mean over only the steps after this one."""
+    """Make the next logged loss the mean over the steps after ``step``, without earlier steps."""
     trainer._globalstep_last_logged = step
 
 

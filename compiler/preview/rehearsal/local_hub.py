@@ -21,8 +21,8 @@ from attrs import define, field
 from xpc.compiler.preview.rehearsal.local_server import LocalServer
 
 WRITE, READ, SCOPED = "hf_write", "hf_read", "hf_scoped"
-"""Access tokens of the account `me`, which is a member of the organization `team`. With the first, it may write; with
-the second, it may only read; with the third, it may write only to its own repositories.
+"""Access tokens of the account `me`, which is a member of the organization `team`. The first token may write, the
+second may only read, and the third may write only to the repositories of `me`.
 """
 
 
@@ -82,7 +82,7 @@ def _commit(title: str, files: dict[str, bytes]) -> Commit:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one HTTP request. The paths of requests are those of the hub's public API."""
+    """Answers one HTTP request. Requests have the same paths as in the hub's public API."""
 
     of: Hub
     protocol_version = "HTTP/1.1"

@@ -133,7 +133,7 @@ class Rehearsal:
 
     def disturbed(self, bundles: list[str]) -> bool:
         """Kill a run after its first checkpoint and resume it; then stop the run and continue it. Its final weights
-        must equal those of a run that was never interrupted.
+        must equal the final weights of a run that was never interrupted.
         """
         out = os.path.join(os.path.dirname(bundles[1]), OUT)
         killed = self.launched("kill -9 after the first checkpoint", bundles[1], os.path.join(out, FIRST))

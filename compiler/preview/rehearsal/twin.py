@@ -3,7 +3,7 @@ everything in the spec that is possible on a CPU.
 
 The twin has eight steps and a small model of the same family. Its rows are the first rows of the same data, or made-up
 rows in the same format. The other settings stay as in the spec: template, filters, mixture, method, rewards, adapters,
-optimizer, schedule, packing, evaluation, saving. If one of them cannot stay, `Twin.replaced` lists what replaces it.
+optimizer, schedule, packing, evaluation, saving. If a setting cannot stay, `Twin.replaced` lists its replacement.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class _Draft:
 
     def omit(self, path: str, why: str = "") -> None:
         """Omit a setting, and the settings nested in it. If `why` is given, the omission is listed in `replaced`,
-        except that of a setting that is off anyway.
+        unless the setting is off anyway.
         """
         for name in [one for one in self.values if one == path or one.startswith(path + ".")]:
             before = self.values.pop(name)
@@ -268,7 +268,7 @@ def _schedule(draft: _Draft) -> None:
 
 
 def _adapters(draft: _Draft) -> None:
-    """Set a small rank, and alpha such that its ratio to the rank stays that of the spec."""
+    """Set a small rank, and alpha such that alpha / rank is the same as in the spec."""
     spec = draft.spec
     rank = spec.get("lora.rank")
     if isinstance(rank, int) and rank > 8 and spec.lora:

@@ -17,7 +17,8 @@ Say = Callable[[str], None]
 def collected(messages: list[str]) -> Iterator[None]:
     """A context that collects what the runtime prints about the rows, such as how many rows it leaves out.
 
-    One sentence is not collected: how many rows were compared with their rendered text, because a scan compares none.
+    One sentence is not collected: how many rows were compared with their rendered text, because a scan compares no
+    rows.
     """
     printed = io.StringIO()
     try:

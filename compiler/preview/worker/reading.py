@@ -93,7 +93,7 @@ class Capture:
             return {}
         row, out = self.tokenized[0], dict[str, list[int]]()
         prompt: list[int] = next((row[name] for name in PROMPTS if name in row), [])
-        if "chosen_labels" in row:  # in orpo, the tokens of an answer already include those of the prompt
+        if "chosen_labels" in row:  # in orpo, the tokens of an answer already include the prompt's tokens
             prompt = []
         elif prompt and isinstance(row.get("prompt"), str):
             # before trl 1.0, DPO cuts the beginning of a prompt when it tokenizes

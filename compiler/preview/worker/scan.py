@@ -320,7 +320,7 @@ class Scan:
 
 def _numbers_by_shape(given: Any) -> list[int] | None:
     """The numbers of the rows of a mixture of shapes, in the order in which the trainer joins the tokenized shapes: all
-    rows of the first row's shape, then all rows of the next one. None if the rows are no such mixture.
+    rows of the first row's shape, then all rows of the next one. None if the rows are not a mixture of shapes.
     """
     if not {ROW, "kind"} <= {*given.column_names}:
         return None

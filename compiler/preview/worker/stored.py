@@ -28,8 +28,7 @@ def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:
     datasets.disable_progress_bars()
     try:
         rows = sources.reader(bundle, source, session.chosen.others)(bundle, source, source["split"], True)
-        # images and audio are not decoded; for a stream of JSON the columns are unknown, but such a stream has nothing
-        # to decode
+        # images and audio are not decoded; the columns of a JSON stream are unknown, but JSON has no images or audio
         if rows.features is not None and hasattr(rows, "decode"):
             rows = rows.decode(False)
         yield from rows.with_format("arrow").iter(BATCH)

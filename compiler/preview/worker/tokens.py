@@ -152,7 +152,7 @@ def opening(
 def _rendered(
     tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any]
 ) -> str | None:
-    """The turns as the template writes them; None if it refuses them."""
+    """The turns as the template writes them; None if the template refuses the turns."""
     tools = row.get("tools")
     tools = json.loads(tools) if isinstance(tools, str) and tools else tools
     options = {**({"chat_template": template} if template else {}), **(row.get("chat_template_kwargs") or {})}

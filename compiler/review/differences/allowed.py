@@ -1,8 +1,8 @@
 """Find the permissions that a spec newly gives: comments that silence warnings, and settings that turn off a check of
 the run or let foreign code run.
 
-A reviewer must see these, because nothing else of the run may change: `# xpc: allow XP410 the reason` only removes a
-warning.
+A reviewer must see these permissions, even if nothing else of the run changes: `# xpc: allow XP410 the reason` only
+removes a warning.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ SETTINGS: tuple[tuple[Path, object, str, str], ...] = (
     ("model.pickle", True, "pickled weights", "weights are read with torch's unpickler"),
     ("eval.allow_code_execution", True, "programs of the model", "the evaluation runs programs that the model writes"),
 )  # fmt: skip
-"""Settings that allow something. Each row has the setting, the value (or the item of the list) that does so, a few
-words for the first line of a comparison, and a sentence.
+"""Settings that give a permission. Each row has the setting, the value (or the list item) that gives the permission, a
+few words for the first line of a comparison, and a sentence.
 """
 
 
@@ -46,8 +46,8 @@ class Allowed:
 
 
 def newly_allowed(before: Iterable[CheckedSpec], after: Iterable[CheckedSpec]) -> tuple[Allowed, ...]:
-    """The permissions that the specs in `after` give and those in `before` do not. Several specs are the members of a
-    sweep.
+    """The permissions that the specs in `after` give, and the specs in `before` do not give. For a sweep, both have one
+    spec for each member.
     """
     was, now = _counts(before), _counts(after)
     return tuple(one for key, (count, one) in now.items() if count > was.get(key, (0, None))[0])

@@ -52,7 +52,7 @@ def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 
 def decides(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes], tables: Collection[str]) -> bool:
-    """Whether the change of this file changes the run. `tables` are those JSON and YAML files in which a value has
+    """Whether the change of this file changes the run. `tables` are the JSON and YAML files in which a value has
     changed.
 
     False for a list of packages, because packages are compared elsewhere. A changed JSON file or accelerate.yaml

@@ -32,7 +32,7 @@ def image_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> It
 
 
 def entries(data: bytes) -> dict[str, Entry]:
-    """The images in a list, by path. A malformed line is skipped; only an edit by hand can make one."""
+    """The images in a list, by path. Malformed lines, which only an edit by hand can cause, are skipped."""
     out: dict[str, Entry] = {}
     for line in data.splitlines():
         try:

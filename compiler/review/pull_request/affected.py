@@ -56,7 +56,7 @@ def _uncopied(spec: Spec, workspace: Workspace) -> Iterator[str]:
     """
     for model in local_models(spec):
         paths = [os.path.join(model, name) for name in workspace.listed(model)]
-        yield from {*paths, *map(os.path.dirname, paths)}  # the folder may be a link to one with deleted files
+        yield from {*paths, *map(os.path.dirname, paths)}  # a link may lead to a folder whose files were deleted
     for source in pictured(spec):
         folder = image_folder(source)
         yield from (os.path.join(folder, path) for path in image_paths(source, workspace) or ())

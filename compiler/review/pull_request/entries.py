@@ -304,8 +304,8 @@ def _totals(
 
 
 def _row(was: Operand, now: Operand, before: list[Forecast] | None, after: list[Forecast] | None, why: Cause) -> str:
-    """The line of a spec within a group. All specs of a group have the same changed settings, so the line says only
-    what these do to this spec: the changes of steps, memory, GPU-hours, cost and warnings.
+    """The line of a spec within a group. All specs of a group have the same changed settings, so the line lists only
+    their effects on this spec: the changes of steps, memory, GPU-hours, cost and warnings.
     """
     changed: list[Change] = []
     if before and after:

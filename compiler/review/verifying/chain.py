@@ -118,9 +118,7 @@ def _unreadable(error: OSError) -> None:
 
 
 def _commit(folder: str) -> Iterator[Line]:
-    """Lines about the commit: its hash, and the tracked files below the folder whose contents are not those of the
-    commit.
-    """
+    """Lines about the commit: its hash, and the tracked files below the folder that differ from the commit."""
     location = repository.find(folder)
     commit = None if location is None else location.commit("HEAD")
     listed = None
@@ -152,7 +150,7 @@ def _commit(folder: str) -> Iterator[Line]:
 
 
 def _stored(commit: repository.Commit, names: Sequence[str]) -> set[str]:
-    """The files in the working tree for which the commit has Git LFS pointers, and whose contents are those of the
+    """The files in the working tree for which the commit has Git LFS pointers, and whose contents agree with these
     pointers.
     """
     location, out = commit.repository, set[str]()
@@ -182,7 +180,7 @@ def _spec(path: str, quick: bool) -> Iterator[Line]:
     from xpc.compiler.pipeline import check_text
 
     data, name, workspace = read_spec(path)
-    workspace.allow_oom = True  # a run that does not fit in its GPUs also counts as one that compiles
+    workspace.allow_oom = True  # a run that does not fit in its GPUs also counts as compiling
     checked = check_text(data, name, workspace)
     errors = [one for one in checked.problems if one.severity == ERROR]
     if {one.code for one in errors if one.code < FIRST_RULE} == {NO_RUN}:

@@ -104,8 +104,8 @@ def _held(folder: str, name: str) -> bytes | None:
 
 
 def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str, str]:
-    """The digests of all files that the spec reads. For the specs that it extends, these are the digests in the
-    manifest, because the bundle has no copies of those specs.
+    """The digests of all files that the spec reads. The digests of extended specs come from the manifest, because the
+    bundle has no copies of these specs.
     """
     bases = {
         name: digest.removeprefix("sha256:")

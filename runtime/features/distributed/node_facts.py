@@ -14,7 +14,7 @@ from ...core.bundle import DECISIVE, manifest_digests
 from ...core.feature import Bundle
 
 SHOWN = 3
-"""A finding names at most this many files, and counts all further ones."""
+"""A finding names at most this many files; further files are only counted."""
 
 
 def local_facts(bundle: Bundle) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class NodeRendezvous(Feature):
 
 
 def meet(bundle: Bundle, rendezvous: Rendezvous, check: Callable[[], list[str]]) -> None:
-    """Run each node's own checks (`check`), then the common ones. Raises RunError on every node.
+    """Run each node's own checks (`check`), then the checks that concern all nodes. Raises RunError on every node.
 
     Node 0's error has all findings. The error of another node says that it stops because of a finding, or why it did
     not connect.
@@ -122,7 +122,7 @@ def _other(bundle: Bundle, rendezvous: Rendezvous, mine: Node, check: Callable[[
 
 
 def _end(error: RunError) -> NoReturn:
-    """Raise the error, marked as one that this node prints itself."""
+    """Raise the error, and mark it as an error that this node prints itself."""
     error.local = True
     node_all_reduce.end(error)
 

@@ -17,7 +17,7 @@ from ...core.metrics_file import METRICS, events, replace, written
 from ...library_internals.transformers_evaluation import evaluate_now
 
 REPORTED = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
-"""Metrics of the last evaluation whose names end with one of these texts are in summary.json, for each set."""
+"""Endings of the names of metrics. Such metrics of the last evaluation are in summary.json, for each set."""
 
 
 class Interrupted(Exception):
@@ -30,7 +30,9 @@ class EvaluatingTrainer(FaultTolerant):
     prefix = "eval"
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
-        """Evaluate as trl does. With several sets, this is called for each, so record the prefix of the current set."""
+        """Evaluate as trl does. With several sets, trl calls this method for each set, so it records the prefix of the
+        current set.
+        """
         before, self.prefix = self.prefix, metric_key_prefix
         try:
             with progress.phase("evaluating"):
@@ -124,7 +126,7 @@ def random_states() -> tuple[Any, Any, Any, Any]:
 
 
 def restore_random_states(python: Any, array: Any, cpu: Any, cuda: Any) -> None:
-    """Set the states of the random generators to those that ``random_states`` returned."""
+    """Set the states of the random generators to the states that ``random_states`` returned."""
     import torch
 
     random.setstate(python)

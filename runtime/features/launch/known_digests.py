@@ -29,7 +29,7 @@ def stamp(path: str) -> str:
 
 
 def recall(path: str) -> str | None:
-    """The remembered SHA-256 of a file, in hex; None if none is remembered, or the file has changed."""
+    """The remembered SHA-256 of a file, in hex. None if no digest is remembered, or if the file has changed since."""
     try:
         entry: Any = private_entries.read(_folder(), _name(path))
         same = entry["stamp"] == stamp(path) and KIND in entry["facts"] and isinstance(entry["sha256"], str)

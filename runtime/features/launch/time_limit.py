@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 
 class TooSlow(BaseException):
-    """Raised when a call exceeds its time limit. The called function may catch Exception, so this is not one."""
+    """Raised when a call exceeds its time limit. TooSlow is no Exception, because the called function may catch every
+    Exception.
+    """
 
 
 @contextmanager

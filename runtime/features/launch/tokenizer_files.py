@@ -24,7 +24,7 @@ TEXTS = ("text", "prompt", "completion", "chosen", "rejected")
 
 def files_of(bundle: Bundle) -> str:
     """The folder with the model's files: a local folder, or the model's files in the cache of the hub. "" if the cache
-    has none.
+    does not have them.
     """
     place = bundle.model_path
     if bundle.model["id"] is None or os.path.isdir(place):
@@ -194,7 +194,7 @@ def notes(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Any) -> 
 
 
 def embeddings(folder: str) -> int | None:
-    """The number of embeddings that config.json states; None if it states none."""
+    """The number of embeddings that config.json states; None if config.json states no number."""
     config = _json(folder, "config.json")
     text = config.get("text_config")
     number = config.get("vocab_size", text.get("vocab_size") if isinstance(text, dict) else None)
@@ -222,7 +222,7 @@ def stored_embeddings(folder: str) -> tuple[str, int] | None:
 
 
 def _json(folder: str, name: str) -> dict[str, Any]:
-    """The JSON object in a file of the model. Empty if there is none."""
+    """The JSON object in a file of the model. Empty if the file does not exist or has no JSON object."""
     try:
         with open(os.path.join(folder, name), encoding="utf-8") as handle:
             found = json.load(handle)

@@ -120,4 +120,6 @@ RUNS: dict[str, tuple[Callable[[], str | None], Callable[[str], None]]] = {
     "swanlab": (_swanlab, _continue_swanlab),
     "clearml": (_clearml, _continue_clearml),
 }
-"""For each tracker: a function that returns the id of the open run, and one that makes transformers continue a run."""
+"""For each tracker: a function that returns the id of the open run, and a function that makes transformers continue a
+run.
+"""

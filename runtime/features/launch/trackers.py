@@ -59,7 +59,9 @@ class Trackers(Feature):
 
 
 def _swanlab_key(environ: Mapping[str, str]) -> bool:
-    """Whether SwanLab has a key, or needs none, because ``swanlab offline`` wrote ``settings`` to its log folder."""
+    """Whether SwanLab has a key or needs no key. It needs no key if ``swanlab offline`` has written ``settings`` to its
+    log folder.
+    """
     login = os.path.join(environ.get("SWANLAB_SAVE_DIR", "~/.swanlab"), ".netrc")
     mode = os.path.join(environ.get("SWANLAB_LOG_DIR", "swanlog"), "settings")
     return bool(environ.get("SWANLAB_API_KEY")) or any(os.path.exists(os.path.expanduser(one)) for one in (login, mode))

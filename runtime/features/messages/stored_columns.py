@@ -100,7 +100,7 @@ def rewarded(method: str, shape: str) -> bool:
 
 
 def _reversed(chosen: object, rejected: object) -> bool:
-    """Whether the score of the chosen answer is lower than that of the rejected one."""
+    """Whether the chosen answer has a lower score than the rejected answer."""
     return isinstance(chosen, int | float) and isinstance(rejected, int | float) and chosen < rejected
 
 

@@ -22,7 +22,8 @@ class AnswerEnds(Feature):
         self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
         """Let trl render each answer only up to its end token. If trl always appends an end token, leave out the
-        rendered one."""
+        rendered end token.
+        """
         # trl 1.0 has no such function for DPO and KTO, and needs no correction there
         render = getattr(module, "maybe_apply_chat_template", None)
         return replaced(module, {"maybe_apply_chat_template": partial(_rendered, render, bundle.method == "dpo")})

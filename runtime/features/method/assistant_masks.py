@@ -60,7 +60,7 @@ class AssistantMasks(Feature):
 
 
 def unanswered(rows: Any) -> tuple[list[int], list[int]]:
-    """The numbers of two kinds of rows: those without a turn of the assistant, and those with only empty answers."""
+    """Row numbers of two kinds: rows without a turn of the assistant, and rows with only empty answers."""
     import pyarrow.compute as compute
 
     column = rows.with_format(None).data.column("messages")

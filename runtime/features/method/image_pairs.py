@@ -29,7 +29,7 @@ def to_row(
 
     A prompt may be a text or a conversation, and an answer a text or messages that begin with the assistant's. A prompt
     without `<image>` gets all images before its first question. Answers have no images, because TRL's collator reads
-    those of the prompt only. Raises RunError with the row's number (from 0) for any other row.
+    only the prompt's images. Raises RunError with the row's number (from 0) for any other row.
     """
     if source["shape"] != SHAPE:
         return prompts.to_row(source, row, index, system, **how)

@@ -170,8 +170,9 @@ class OnPolicyTrainer:
 
     @contextmanager
     def _generating(self) -> Any:
-        """A context in which the student can generate: its weights are unsharded, and it is in evaluation mode, in
-        which it uses its cache."""
+        """A context in which the student can generate: its weights are unsharded, and it is in evaluation mode, which
+        allows the KV cache.
+        """
         from trl.models.utils import unwrap_model_for_generation
 
         with unwrap_model_for_generation(self.model_wrapped, self.accelerator) as student:

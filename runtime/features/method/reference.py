@@ -74,9 +74,9 @@ class _Classes:
 def _untrained(prepare: Callable[..., Any]) -> Callable[..., Any]:
     """Replaces trl's ``prepare_deepspeed`` for a reference model: without optimizer, schedule and optimizer offload.
 
-    trl 1.16 itself omits these. trl 0.18 gives the reference the complete deepspeed.json: under bf16 DeepSpeed 0.16.8
-    then creates an optimizer without weights (GRPO under ZeRO-1 and 2: "torch.cat(): expected a non-empty list of
-    Tensors"), or one with float32 copies of every weight of the reference.
+    trl 1.16 itself omits all three. trl 0.18 gives the reference the complete deepspeed.json: under bf16 DeepSpeed
+    0.16.8 then creates an optimizer without weights (GRPO under ZeRO-1 and 2: "torch.cat(): expected a non-empty list
+    of Tensors"), or one with float32 copies of every weight of the reference.
     """
 
     def prepared(model: Any, accelerator: Any) -> Any:

@@ -126,7 +126,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _question(prompt: Any) -> str:
-    """The end of a prompt in quotes; of messages, the content of the last one."""
+    """The end of a prompt in quotes. For a prompt of messages, the end of the last message's content."""
     text = prompt[-1].get("content") if isinstance(prompt, list) and prompt else prompt
     return repr(str(text)[-200:])
 

@@ -47,8 +47,9 @@ def to_row(source: Mapping[str, Any], row: Mapping[str, Any], index: int) -> dic
 
 
 def _parts(source: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row's `input_ids`, labels and masks. They are in the columns that the source names, or in those with the
-    usual names."""
+    """The row's `input_ids`, labels and masks. The source names their columns; otherwise, the columns have the usual
+    names.
+    """
     first, *others = source["columns"]
     if not source.get("only"):
         others = [one for one in ("labels", *MASKS) if one in row]
@@ -131,7 +132,9 @@ class TokenRows(Feature):
         self, bundle: Bundle, source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
     ) -> Any:  # fmt: skip
-        """The types of the columns. They are those of rows that the trainer tokenizes, so that both can be joined."""
+        """The types of the columns. Rows that the trainer tokenizes have the same types, so that both kinds of rows can
+        be joined.
+        """
         from datasets import Features, List, Value
 
         made = make(stored[0], 0) if len(stored) else {}

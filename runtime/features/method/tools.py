@@ -166,7 +166,7 @@ def template_problem(tokenizer: Any) -> str | None:
 
 def first_rollout(instance: Any, row: Mapping[str, Any]) -> Any:
     """Try an environment with a row: call `reset`, and `get_reward` if the environment has this method. Returns what
-    `reset` adds to the prompt. Raises RunError if this is of a wrong type.
+    `reset` adds to the prompt. Raises RunError if the returned value has a wrong type.
     """
     observed = instance.reset(**deepcopy(dict(row)))
     content = row["prompt"][-1]["content"] if isinstance(row.get("prompt"), list) else ""

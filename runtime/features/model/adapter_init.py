@@ -269,8 +269,8 @@ def initialize_from_rows(bundle: Bundle, trainer: Any) -> None:
             model(**{name: value for name, value in batch.items() if name != "labels"}, use_cache=False)
 
     with warnings.catch_warnings():
-        # a batch may have a plain number, such as the longest packed document: peft warns about it, and uses it as it
-        # is
+        # a batch may contain a plain number, such as the length of the longest packed document; peft warns about it and
+        # leaves it unchanged
         warnings.filterwarnings("ignore", "input of type <class 'int'> could not be moved")
         found = get_eva_state_dict(
             model, batches, config, forward, prepare_model_inputs_fn=lambda batch, _: _trained(batch).nonzero(),
@@ -282,8 +282,9 @@ def initialize_from_rows(bundle: Bundle, trainer: Any) -> None:
 
 
 def batched(rows: list[Any], collate: Callable[[list[Any]], dict[str, Any]], micro: int, rank: int) -> list[Any]:
-    """Batches of at least ``micro`` rows. Each batch has at least ``rank`` trained tokens, because peft skips smaller
-    ones."""
+    """Batches of at least ``micro`` rows. Each batch has at least ``rank`` trained tokens, because peft skips batches
+    with fewer trained tokens.
+    """
     batches: list[Any] = []
     kept: list[Any] = []
     for row in rows:

@@ -143,7 +143,7 @@ def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, ob
             limited = plan.get("within") or any(word.isdecimal() for word in inside)
             found = "adapted in the experts of every layer" if other or limited else "adapted"
         yield f"the target `{name}`", "adapted", found
-    # with all-linear, peft also lists routers that this model does not have; these are not compared
+    # with all-linear, peft also lists routers that this model does not have; such routers are not compared
     for name in (*(plan.get("parameters") or ()), *(renamed if listed else ())):
         yield f"the parameter `{name}`", "adapted", "adapted" if _matches(name, stacks) else "not in the model"
     for name in plan["modules_to_save"] or ():
@@ -158,7 +158,7 @@ def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, ob
 
 
 def _matches(name: str, places: Iterable[str]) -> bool:
-    """Whether a target is one of these full names, or the end of one. `a.*.b` matches any `b` inside of `a`."""
+    """Whether a target is one of these full names, or the end of a full name. `a.*.b` matches any `b` inside of `a`."""
     pattern = re.compile(rf"(?:.*\.)?{re.escape(name).replace(re.escape('.*.'), r'[.](?:.*[.])?')}")
     return any(pattern.fullmatch(one) for one in places)
 

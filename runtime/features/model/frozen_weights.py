@@ -60,7 +60,7 @@ def freeze(bundle: Bundle, model: Any) -> None:
     for weight in weights:
         weight.requires_grad_(id(weight) in trained)
     if _reentrant(bundle):
-        # with reentrant checkpointing, a layer gets no gradient if its input, here frozen embeddings, needs none
+        # with reentrant checkpointing, a layer gets no gradient if its input needs none, as with frozen embeddings
         model.enable_input_require_grads()
     size = sum(_size(weight) for weight in weights)
     say(f"{sum(_size(weight) for weight in weights if weight.requires_grad):,} of {size:,} weights are trained")

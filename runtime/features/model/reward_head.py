@@ -8,8 +8,8 @@ from ...core.feature import Bundle, Feature
 from ...core.token_counts import TokenCounts
 
 SCORES = {"score.weight", "lm_head.weight"}
-"""The weights that transformers' report about a new score head may name: those of the score head and of the language
-model's head.
+"""Names of weights that transformers may report as new in a reward model: the score head, and the language model's
+head.
 """
 PADDING = "Please note that with a fast tokenizer, using the `__call__` method is faster"
 """A warning of transformers 4.52 about the collator of trl's RewardTrainer, which pads tokenized rows."""

@@ -21,7 +21,9 @@ class Rope(Feature):
         options["config"] = config
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Raise the tokenizer's limit to the scaled context: it truncates longer rows, and vLLM refuses them."""
+        """Raise the tokenizer's limit to the scaled context. Otherwise the tokenizer would truncate longer rows, and
+        vLLM would refuse them.
+        """
         lengthen(tokenizer, trainer.model.config.max_position_embeddings, bundle.model["rope"])
 
     def base_settings(self, bundle: Bundle, trainer: Any) -> dict[str, Any]:
@@ -40,8 +42,8 @@ class Rope(Feature):
 
 
 def lengthen(tokenizer: Any, context: int, rope: Mapping[str, Any]) -> None:
-    """Raise ``model_max_length`` to the scaled context, unless it is below the original context. ``context`` is that of
-    the configuration; except for dynamic scaling, `scale` has already multiplied it.
+    """Raise ``model_max_length`` to the scaled context, unless it is below the original context. ``context`` is the
+    context in the configuration, which `scale` has already multiplied (except for dynamic scaling).
     """
     scaled = int(context * rope["factor"]) if rope["rope_type"] == "dynamic" else context
     if scaled / rope["factor"] <= tokenizer.model_max_length < scaled:

@@ -99,8 +99,8 @@ class Idle(Feature):
 
 def sample(model: Any) -> list[Any]:
     """Up to 2**20 elements of the trained weights (more, if there are over 1,024 tensors), on the CPU: of each tensor,
-    elements at equal distances. Of a sharded weight, these are elements of this process's shard. A weight that
-    DeepSpeed has moved to a disk has none.
+    elements at equal distances. For a sharded weight, the elements come from this process's shard. Weights that
+    DeepSpeed has moved to a disk are left out.
     """
     shards = [getattr(one, "ds_tensor", one) for one in model.parameters() if one.requires_grad]
     here = [one for one in shards if getattr(getattr(one, "status", None), "name", "AVAILABLE") == "AVAILABLE"]

@@ -10,7 +10,7 @@ from ...core.fault_tolerance import FaultTolerant
 from ...core.feature import Bundle, Feature
 
 HEADS = ("lm_head", "embed_out", "score")
-"""Names of output layers; `score` is that of a reward model."""
+"""Names of output layers. `score` is the output layer of a reward model."""
 
 
 class Muon(Feature):
@@ -45,7 +45,7 @@ class MuonTrainer(FaultTolerant):
 
     def create_optimizer(self, *args: Any) -> Any:
         """Muon and AdamW as one optimizer with three groups: hidden matrices; other weights with weight decay; norms
-        and biases without weight decay. The logged learning rate is that of the matrices. Raises RunError.
+        and biases without weight decay. The logged learning rate is the rate of the matrices. Raises RunError.
         """
         if self.optimizer is not None:
             return self.optimizer

@@ -30,8 +30,9 @@ class MuonWithAdamW(torch.optim.Optimizer):  # type: ignore[misc]  # mypy reads 
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: Any = None) -> Any:
-        """Make a step of Muon and of AdamW. Both get the groups and the state anew each time, because loading a
-        checkpoint replaces these."""
+        """Make a step of Muon and of AdamW. Each step passes the groups and the state to both optimizers again, because
+        loading a checkpoint replaces groups and state.
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -19,7 +19,7 @@ def to_row(
     text: str = "text",
     **_: object,
 ) -> dict[str, Any]:
-    """Convert one stored row to trl's: its ``messages``, or its text under trl's name of the text column.
+    """Convert one stored row to the form that trl reads: ``messages``, or a text in trl's text column.
 
     The system prompt is added to every conversation without one. For a row in another format, raises RunError with the
     row's number (from 0).

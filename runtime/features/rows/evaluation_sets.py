@@ -17,7 +17,7 @@ class Sets(dict[str, Any]):
 
     @property
     def column_names(self) -> list[str]:
-        """The columns of the first set, which are those of all sets."""
+        """The columns of the first set. All sets have the same columns."""
         return list(next(iter(self.values())).column_names)
 
 

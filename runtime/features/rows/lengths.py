@@ -110,7 +110,7 @@ def _with_length(row: Mapping[str, Any], tokenizer: Any) -> dict[str, int]:
 
 
 def _kept(rows: Any, fits: Callable[..., bool], limits: Mapping[str, Any], use: str, none: str, why: str) -> Any:
-    """The rows that fit into the limits. Prints how many do not; raises RunError if none does."""
+    """The rows that fit into the limits. Prints how many rows do not fit. Raises RunError if no row fits."""
     kept = rows.filter(fits, fn_kwargs=limits, desc=None)
     if len(kept) == 0:
         raise RunError(f"{none}: there are no rows to {use}")

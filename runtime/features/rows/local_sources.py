@@ -88,7 +88,7 @@ def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, l
 
 
 def path_of(bundle: Bundle, path: str, bundled: str | None = None) -> str:
-    """The path of a file or folder of the spec: that of the bundle's copy or else the original. Raises RunError."""
+    """The path of a file or folder of the spec: the bundle's copy or, without a copy, the original. Raises RunError."""
     return local_files.find(bundle.folder, path) if bundled is None else bundle.inside(bundled)
 
 

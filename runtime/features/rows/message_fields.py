@@ -170,8 +170,8 @@ def _packed(value: Any, where: str) -> Any:
 
 
 def _without_nulls(value: Any) -> Any:
-    """The column, with the keys of messages that are null removed. In a Parquet file, every message has all keys of the
-    file, and null for those that it lacks.
+    """The column without keys whose value is null. In a Parquet file, every message has all keys of the file, with null
+    for keys that the message itself lacks.
     """
     if isinstance(value, list):
         return [_without_nulls(turn) if isinstance(turn, dict) else turn for turn in value]

@@ -13,7 +13,7 @@ from .pair_counts import PairTokenCounts
 
 PAIR, FULL_LENGTHS, HAS_ANSWERS = ("chosen_input_ids", "rejected_input_ids"), "full_lengths", "has_answers"
 MASKED = -100
-"""The label of a token without a loss. trl masks prompts, so in a pair without an answer every label is this one."""
+"""The label of a token without a loss. trl masks prompts, so a pair without an answer has only this label."""
 
 
 class Measured:
@@ -32,7 +32,7 @@ class Measured:
         def noted(prompt: str, answer: str) -> Any:
             tokenized = build(prompt, answer)
             first, last = tokenized["prompt_input_ids"], tokenized["input_ids"]
-            # trl adds a begin token to a sequence that has none, and likewise an end token
+            # trl adds a begin token and an end token to a sequence that lacks them
             begins = tokens.bos_token_id is None or first[:1] == [tokens.bos_token_id]
             ends = last[-1:] == [tokens.eos_token_id]
             lengths.append(len(first) + len(last) + (not begins) + (not ends))

@@ -61,10 +61,10 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
 def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
     """The stored columns that the trainer does not get.
 
-    Reward functions get every column of their source, or only those that the source names. trl looks at one of the
-    first four reserved columns to decide whether a row is a conversation, and each process may look at another one
-    (data_utils.is_conversational iterates over a set). So rows with a prompt lose these four. A reward model's trainer
-    also reads ``margin``.
+    Reward functions get every column of their source, or only those that the source names. trl decides by one of the
+    first four reserved columns whether a row is a conversation, and each process may use another of these columns
+    (data_utils.is_conversational iterates over a set). So the four columns are dropped from rows with a prompt. A
+    reward model's trainer also reads ``margin``.
     """
     if source["shape"] != "prompt":
         margin = method == "reward" and (not source.get("only") or "margin" in source["columns"])

@@ -29,7 +29,8 @@ class WeightsOnly(Feature):
 
     def no_checkpoint_found(self, bundle: Bundle, folder: str) -> None:
         """Raise RunError if a folder has checkpoints with only weights, because a run from the first step would replace
-        these."""
+        these checkpoints.
+        """
         if any(weights_complete(path) for _, path in steps(folder)):
             raise RunError(
                 f"{folder} has checkpoints of weights only, from which training cannot resume; "

@@ -276,7 +276,7 @@ def as_command(requested: dict[str, Any], files: list[int]) -> str:
     os.closerange(3, 1 << 16)  # this also closes the server's own files
     os.environ.clear()
     os.environ.update(requested["environ"])
-    # huggingface_hub reads the environment only when it is imported, so it is imported again
+    # huggingface_hub reads the environment variables only during its import, so import it again
     importlib.reload(sys.modules["huggingface_hub.constants"])
     sys.executable, sys.argv = requested["python"], requested["words"]
     sys.path[0] = os.path.dirname(sys.argv[0])

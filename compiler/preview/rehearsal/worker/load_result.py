@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 ZERO = ("lora_B", "oft_", "vera_lambda_b", "hada_w2_b", "miss_block")
-"""Texts in the names of those adapter weights that are 0 before training, in peft 0.21, 0.18 and 0.17."""
+"""Parts of the names of adapter weights that are 0 before training, in peft 0.21, 0.18 and 0.17."""
 
 
 def loaded(question: dict[str, Any]) -> tuple[Any, Any]:
@@ -34,8 +34,8 @@ def loaded(question: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def changed(question: dict[str, Any], model: Any) -> bool:
-    """Whether training has changed any weight. Of a new adapter, only weights that start as 0 are compared: one of them
-    must no longer be 0.
+    """Whether training has changed any weight. For a new adapter, training has changed the weights if at least one of
+    the weights that start as 0 is not 0 now.
     """
     import torch
 

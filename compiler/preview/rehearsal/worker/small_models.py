@@ -63,7 +63,7 @@ OWN: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Sizes for families that have other names for the sizes in SIZES, or that use these names for something else."""
 KINDS = (bool, str, float)
-"""The types of those values that the small model copies from the large model's configuration: switches, names, and
+"""The types of the values that the small model copies from the large model's configuration: switches, names, and
 scales. Integers are not copied, because they are sizes.
 """
 NOT_KEPT = ("_name_or_path", "dtype", "model_type", "torch_dtype", "transformers_version")
@@ -76,7 +76,7 @@ def names_of(maker: Any) -> set[str]:
 
 
 def sizes_of(maker: Any, model_type: str, sizes: dict[str, Any]) -> dict[str, Any]:
-    """The sizes that a family's configuration class accepts. A size with two names is passed under only one of them."""
+    """The sizes that a family's configuration class accepts. A size with two names is passed under one name only."""
     known, mapped = names_of(maker), getattr(maker, "attribute_map", {})
     chosen = {name: value for name, value in sizes.items() if name in known} | OWN.get(model_type, {})
     return {name: value for name, value in chosen.items() if mapped.get(name, name) == name or name not in sizes
@@ -106,7 +106,9 @@ def small_config(model_type: str, own: dict[str, Any], **values: Any) -> Any:
 
 
 def _layers(maker: Any) -> int:
-    """The number of layers: two, or one period of the family's pattern of layer types if this is more than two."""
+    """The number of layers: two, or one period of the family's pattern of layer types if a period has more than two
+    layers.
+    """
     kinds = list(getattr(maker(), "layer_types", None) or [])
     for period in range(1, MOST_LAYERS + 1):
         if kinds and all(kind == kinds[at % period] for at, kind in enumerate(kinds)):

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 
 PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 SPACES = ("pid", "mnt", "net", "uts")
-"""The Linux namespaces that the fork joins. They are those of this process, because a test may run this process in
-namespaces of its own.
+"""The Linux namespaces that the fork joins. The fork joins this process's namespaces, because a test may run this
+process in separate namespaces.
 """
 
 
@@ -58,9 +58,8 @@ def passed_on(server: socket.socket, number: int) -> None:
 
 
 def end_with_launcher() -> None:
-    """Ask the kernel to kill this process when its parent ends. A bundle's program asks for the same
-    (runtime/core/signals.py). In a fork, this has no effect, because the fork's parent is the server and not the
-    launcher.
+    """Ask the kernel to kill this process when its parent ends. A bundle's program makes the same request
+    (runtime/core/signals.py), but the request has no effect in a fork, whose parent is the server and not the launcher.
     """
     import ctypes
 
