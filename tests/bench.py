@@ -149,9 +149,7 @@ def diff_sweeps(members: int) -> None:
 
 
 def diff_folders(members: int) -> None:
-    """Write two sweeps to disk, compare them byte by byte, and print the time of the comparison, without that of
-    the writing.
-    """
+    """Write two sweeps to disk, compare them byte by byte, and print the time of the comparison alone."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.join(folder, name) for name in ("before", "after")]
         for path, old in zip(paths, (b"\0", b"gbs = 528"), strict=True):

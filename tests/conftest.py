@@ -110,7 +110,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Add the test's seconds to those of its file."""
+    """Add the seconds of the test to the seconds of its file."""
     _seconds[report.nodeid.partition("::")[0]] += report.duration
 
 
@@ -123,9 +123,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def in_turn(items: list[pytest.Item], seconds: Mapping[str, float]) -> list[pytest.Item]:
     """Sort the slow tests into the order in which they start: after each file whose tests mostly wait come two files
-    whose tests compute. Of each kind, files without a record of their ``seconds`` come first, then those that took
-    longest; otherwise, one process would run the longest of them while the others have nothing left to do. The proofs
-    come last, one by one.
+    whose tests compute. Of each kind, files without a record of their ``seconds`` come first, then the files that took
+    longest. If a long file started late, one process would still run it while all others had nothing left to do. The
+    proofs come last, one by one.
     """
     waiting, computing, proofs = list[Path](), list[Path](), list[pytest.Item]()
     of: dict[Path, list[pytest.Item]] = {}

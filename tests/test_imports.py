@@ -37,8 +37,8 @@ SLOW = ("attrs", "typing", "inspect", "dataclasses", "hashlib")
 
 @cache
 def modules(folder):
-    """Every module of a package folder, with two sets of dotted names: those that it imports at its top, and those that
-    it imports inside functions.
+    """Every module of a package folder, with two sets of dotted names: the modules that it imports at its top, and the
+    modules that it imports inside functions.
     """
     out = []
     for where, _, names in os.walk(os.path.join(REPOSITORY, folder)):

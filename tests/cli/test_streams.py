@@ -122,8 +122,8 @@ def test_full_disk_under_standard_output(command: str, folder: str) -> None:
 @pytest.mark.parametrize(("command", "status"), [("check a.xp", 0), ("check nope.xp", 2), ("import a.yaml", 0)])
 @pytest.mark.parametrize("to", ["&-", "/dev/full"])
 def test_standard_error_that_nobody_reads(command: str, status: int, to: str, folder: str) -> None:
-    """If standard error is closed or full, the exit status is the usual one, and the error message does not appear on
-    standard output instead.
+    """If standard error is closed or full, the exit status is the same as otherwise, and the error message does not
+    appear on standard output instead.
     """
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full here")

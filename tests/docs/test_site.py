@@ -89,8 +89,8 @@ def answers(found: str, wanted: list[str]) -> bool:
 
 @in_browser
 def test_the_search_answers_questions(site, tmp_path):
-    """The first search result is a page, and below it stands the page's best section. This section must be one of the
-    expected ones.
+    """The first search result is a page, with the page's best section below it. This section must be one of the
+    expected sections.
     """
     wanted = questions()
     assert len(wanted) > 1000

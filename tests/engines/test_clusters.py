@@ -1,9 +1,9 @@
 """The files that `launch k8s` and `launch sky` add have the form that the engines' own schemas require.
 
-Kubeflow's types are those of `kubeflow-trainer-api` (TrainJob, and the JobSet and pods in it), which the dev extra
-pins. These types drop unknown fields silently. So the tests convert each file to the types and back, and compare the
-result with the file: a missing field was unknown. SkyPilot's schemas are in `sky_schema.json`, which names their
-version (tests/engines/write_sky_schema.py).
+Kubeflow's types (TrainJob, and the JobSet and pods in it) come from `kubeflow-trainer-api`, which the dev extra pins.
+These types drop unknown fields silently. So the tests convert each file to the types and back, and compare the result
+with the file: a missing field was unknown. SkyPilot's schemas are in `sky_schema.json`, which names their version
+(tests/engines/write_sky_schema.py).
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ def test_only_the_engine_in_question_is_imported(engine, tmp_path):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_only_adds_files(engine):
-    """A bundle with a launch engine has every file of the bundle without one. All but four of these files, such as
-    README.md, are equal.
+    """A bundle with a launch engine has every file of the same bundle without an engine. At most four of these files
+    differ, for example README.md.
     """
     reported = {"README.md", "model_card.md", "spec.xp", "bundle.toml"}
     plain, files = compiled(spec()), compiled(spec(LAUNCH[engine]))

@@ -121,7 +121,7 @@ JOB_OF_SLURM = {
 
 
 def submitted(bundle: Path) -> subprocess.CompletedProcess[str]:
-    """Run job.sbatch as Slurm would on the first node. The command srun is replaced by one that only records its
+    """Run job.sbatch as Slurm would on the first node. The command srun is replaced by a script that only records its
     arguments.
     """
     tools = bundle.parent / "tools"

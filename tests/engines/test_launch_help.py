@@ -28,8 +28,8 @@ SPECS = {
 READ = re.compile(r"\$\{([A-Z][A-Z_]+):[-?]")
 """Matches a reference to an environment variable in a script."""
 NOT_SAID = {"BASH_VERSION", "HOME", "XDG_CACHE_HOME", "PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS"}
-"""Variables that `--help` need not list: those of the shell and the system, the older name of a listed variable, and a
-variable that is only checked on GPUs.
+"""Variables that `--help` need not list: variables of the shell and the system, the older name of a listed variable,
+and a variable that is only checked on GPUs.
 """
 
 
@@ -72,8 +72,8 @@ def test_help_says_what_a_script_takes_and_reads(tmp_path: Path, name: str) -> N
 
 
 def test_what_is_said_is_what_the_run_reads(tmp_path: Path) -> None:
-    """`--help` lists the variables for several nodes only if the run has several nodes, and those for a vLLM server
-    only if the run uses one.
+    """`--help` lists the variables for several nodes only if the run has several nodes, and the variables for a vLLM
+    server only if the run uses a vLLM server.
     """
     one = helped(written(tmp_path / "1", spec())["launch.sh"], "--help")
     assert "MASTER_PORT          a free port of node 0 (found if unset)" in one

@@ -1,5 +1,5 @@
-"""Tests of the bundle's script `ray_job.py` without Ray. The numbers (nodes, GPUs) are those that the compiler writes
-into ray.json.
+"""Tests of the bundle's script `ray_job.py` without Ray. The numbers (nodes, GPUs) come from the ray.json that the
+compiler writes.
 
 tests/launch/test_ray_trains.py runs the same script on a Ray cluster of two nodes.
 """

@@ -34,7 +34,9 @@ def job(text: str, name: str = "t.xp") -> str:
 
 
 def header(text: str) -> dict[str, str]:
-    """The options of the `#SBATCH` lines as a mapping from name to value; the value is "" for an option without one."""
+    """The options of the `#SBATCH` lines as a mapping from name to value; the value is "" for an option without a
+    value.
+    """
     lines = [line.removeprefix("#SBATCH --") for line in job(text).splitlines() if line.startswith("#SBATCH")]
     return {name: value for name, _, value in (line.partition("=") for line in lines)}
 

@@ -1,5 +1,5 @@
-"""Evidence for each rule: its proofs, and an example, which is the lines in which the rejected spec of the rule's test
-case differs from the accepted one.
+"""Evidence for each rule: its proofs, and an example. The example has the lines in which the rejected spec of the
+rule's test case differs from the accepted spec.
 
 python tests/evidence/evidence.py writes compiler/explain/evidence.json, which `xpc explain CODE` prints
 

@@ -26,8 +26,8 @@ TRAINS = {
     "within=": "org/model on infinity-instruct",
     "max_pixels=": 'qwen2.5-vl-3b-instruct on "pictured.jsonl"',
 }
-"""The model and the data of the spec in which an example is tested: those of the first key that the example contains.
-If the example contains no key, the rows are conversations.
+"""The model and the data of the spec in which an example is tested, by a word of the example. The first word that the
+example contains counts; if it contains none of the words, the rows are conversations.
 """
 FILES = {
     "eval.jsonl": json.dumps({"messages": [{"role": who, "content": "a"} for who in ("user", "assistant")]}) + "\n",

@@ -1,7 +1,7 @@
 """Save and load an adapter of a small FSDP model by accelerate's own functions, on CPU processes of gloo.
 
 ``python adapter_states.py fsdp1|fsdp2 FULL_STATE_DICT|SHARDED_STATE_DICT FOLDER`` is started once per process.
-FOLDER/lost gets the number of trained weights whose values after the load differ from the saved ones.
+FOLDER/lost gets the number of trained weights whose loaded values differ from the saved values.
 """
 
 from __future__ import annotations

@@ -120,8 +120,8 @@ class Going:
                 signalled(pid, number)
 
     def wait(self, seconds: float = HANGS) -> list[int | None]:
-        """Wait until the processes have ended; return the exit status of each rank, or that of the launcher. Fail if a
-        process outlives its launcher.
+        """Wait until the processes have ended; return the exit status of each rank or, for a launched run, of the
+        launcher. Fail if a process outlives its launcher.
         """
         status = list(self.runs.ask({"wait": self.pids, "seconds": seconds})["status"])
         end = time.monotonic() + HANGS
@@ -245,12 +245,12 @@ class Runs:
     def disturbed(
         self, bundle: str, folder: str, wanted: int, start: Callable[[str, str], Going] | None = None
     ) -> Iterator[tuple[Going, Counter[str]]]:
-        """Start runs until the test has made `wanted` disturbances. Each yield is a started run, and a counter to which
-        the test adds each disturbance that it makes.
+        """Start runs until the test has made `wanted` disturbances. Each yield is a pair: a started run, and a counter
+        that the test increases with each disturbance.
 
         After each yield, the function waits until all processes have ended, and starts the run again by the same
-        command. When a run finishes, its result must equal that of an undisturbed run: bit-identical weights, each
-        event once, the same steps and samples.
+        command. When a run finishes, its result must equal the result of an undisturbed run: bit-identical weights,
+        each event once, the same steps and samples.
         """
         expected, hit, starts, number = self.alone(bundle), Counter[str](), 0, 0
         while hit.total() < wanted:

@@ -163,7 +163,7 @@ class Losses:
 
 
 class Trainer(fault_tolerance.FaultTolerant, Losses):
-    """A stand-in for a trainer that the runtime derives from one of TRL's."""
+    """A stand-in for the trainer, which the runtime derives from a trainer of TRL."""
 
 
 @pytest.mark.parametrize(("losses", "word"), [((1.0, float("inf")), "infinite"), ((float("nan"), 1.0), "nan")])

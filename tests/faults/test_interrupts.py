@@ -136,8 +136,8 @@ def test_ctrl_c_counts_while_a_library_runs_a_program_of_its_own(runs: Callable[
 def hears(pid: int) -> bool:
     """Whether a process runs launcher.py and has a handler for SIGTERM. launcher.py sets this handler last.
 
-    A forked process has a handler for SIGTERM even before it runs launcher.py: that of the process from which it was
-    forked. Such a process does not count.
+    A forked process inherits its parent's handler for SIGTERM even before it runs launcher.py. Such a process does not
+    count.
     """
     caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.M)
     return (

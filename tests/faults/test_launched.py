@@ -29,7 +29,7 @@ LONG = {"steps": 2000, "every": 1, "save": "every=never"}
 
 class Launched:
     """A started launch.sh and its working folder. Unless ``python`` names another interpreter, its processes are forks
-    of a warm one.
+    of a warm interpreter.
     """
 
     def __init__(self, here: Runs, bundle: str, cwd: str, python: str = "") -> None:
@@ -94,8 +94,8 @@ def test_signal_to_any_process_saves_and_exits_75(runs: Callable[[str], Runs], t
 def test_a_process_that_is_killed_is_tried_again(
     runs: Callable[[str], Runs], tmp_path: object, chance: random.Random
 ) -> None:
-    """If a process is killed, the same launch.sh starts the run again, without a user. The result equals that of an
-    undisturbed run.
+    """If a process is killed, the same launch.sh starts the run again, without a user. The result equals the result of
+    an undisturbed run.
     """
     here = runs(DEFAULT)
     bundle = here.compiled(text(strategy="zero2"), "again")

@@ -31,8 +31,8 @@ BOUND = 1e-4
 
 
 def chained(here: Runs, source: Callable[[int], str], worlds: list[int], folder: str, name: str) -> None:
-    """Run the same bundle with several numbers of processes in turn: kill the first run, stop each next one, and let
-    the last one finish. Compare its result with that of an undisturbed run with the first number of processes.
+    """Run the same bundle with several numbers of processes in turn: kill the first run, stop each following run, and
+    let the last run finish. Compare its result with an undisturbed run with the first number of processes.
     """
     still(here)
     bundles = [here.compiled(source(world), f"{name}-{world}") for world in worlds]

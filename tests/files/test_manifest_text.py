@@ -30,7 +30,9 @@ def toml(data: bytes) -> dict[str, dict[str, object]] | None:
 
 
 def agrees(data: bytes) -> bool:
-    """Whether the fast reader accepts this manifest. If it does, its result must equal that of a TOML parser."""
+    """Whether the fast reader accepts this manifest. If the reader accepts it, the result must equal the result of a
+    TOML parser.
+    """
     found = tables(data)
     assert found is None or found == toml(data), data
     return found is not None

@@ -1,4 +1,4 @@
-"""Words for fuzzed specs: hostile ones and ordinary ones."""
+"""Words for fuzzed specs: hostile words and ordinary words."""
 
 from __future__ import annotations
 

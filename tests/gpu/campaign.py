@@ -29,7 +29,7 @@ from attrs import frozen
 
 Reading = dict[str, Any]
 UNFINISHED = 75
-"""The exit status if measurements are left; the same command then continues with the remaining ones."""
+"""The exit status if measurements are left. The same command then continues with them."""
 CLOSE = 1e-3
 """Largest relative difference between the losses of runs that compute the same."""
 
@@ -94,8 +94,8 @@ class Readings:
 
 
 def unequal(found: dict[str, Reading]) -> Iterator[str]:
-    """Runs of one group should have equal losses. Yield a sentence for each run whose losses differ by more than CLOSE
-    from those of the group's first run.
+    """Yield a sentence for each run whose losses differ by more than CLOSE from the losses of the first run in its
+    group. All runs of a group should have equal losses.
     """
     first: dict[str, Reading] = {}
     for one in found.values():

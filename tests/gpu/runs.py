@@ -52,8 +52,8 @@ class Case:
     micro: int | None = None
 
     def spec(self, hardware: str, precision: str, micro: int, seq: int, steps: int, every: str) -> str:
-        """The text of the run's spec. `micro` is the campaign's micro-batch: if the case states none of its own,
-        `micro` is divided by the case's number of GPUs.
+        """The text of the run's spec. `micro` is the campaign's micro-batch: if the case states no micro-batch, `micro`
+        is divided by the case's number of GPUs.
         """
         at_once = micro // self.cards if self.micro is None else self.micro
         batch = f" micro={at_once}" if at_once else ""
@@ -130,7 +130,7 @@ def bundle(case: Case, location: Machine, steps: int = 6, every: str = "never") 
 
 def command(made: str) -> list[str]:
     """The training command that launch.sh would run, as `--dry-run` prints it. The campaign runs this command itself,
-    because launch.sh first checks the versions, and refuses others than the pinned ones.
+    because launch.sh refuses versions other than the pinned versions.
     """
     return shlex.split(output([os.path.join(made, "launch.sh"), "--dry-run"], PYTHON=sys.executable))
 
@@ -189,8 +189,8 @@ def killed(location: Machine) -> dict[str, Any]:
 
 
 def preflight(location: Machine) -> dict[str, Any]:
-    """Run a bundle's preflight; return its output. The output also names installed versions that are not the pinned
-    ones.
+    """Run a bundle's preflight; return its output. The output also names installed versions that differ from the pinned
+    versions.
     """
     made = bundle(CASES[0], location)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHON": sys.executable}

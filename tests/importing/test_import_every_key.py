@@ -96,8 +96,8 @@ def test_every_argument_of_the_class(target, method):
 
 
 def _stated(text: str, target: str, method: str, name: str, value: object) -> dict[str, object]:
-    """The arguments whose values in the bundle are not those of the imported file, each with both values. Empty if
-    there are none, or if a rule refuses the spec.
+    """The arguments whose values differ between the bundle and the imported file, each with both values. Empty if no
+    argument differs, or if a rule refuses the spec.
     """
     found = imported(text, *HARDWARE, "--target", target, "--method", method)
     if found.errors:

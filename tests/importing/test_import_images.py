@@ -69,7 +69,7 @@ def test_rows_with_images_are_imported(
     found, out, err = run(written(tmp_path, about, row, stage=stage), "--hardware", "1 x a100-80gb", capsys=capsys)
     assert found == 0, err
     assert columns in out
-    # the file names no template: the model's own one is used, which also places the images
+    # the file names no template: the model's own template is used, which also places the images
     assert "max_pixels = 589824" in out
     assert "chat_template" not in out  # the model's own template, which also places the images
     assert ("assistant_only" in out) == (stage == "sft")

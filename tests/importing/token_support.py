@@ -1,5 +1,5 @@
 """The tokens and loss mask on which a bundle trains, read from the batches of the bundle's own trainer. The bundle is
-that of an imported case of oracles/token_cases.py.
+compiled from an imported case of oracles/token_cases.py.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def weights(folder: str) -> None:
 
 
 def _row(trainer: Any, row: Any) -> dict[str, Any]:
-    """A row of the trainer in the form of the recorded rows. Of a preference pair, both answers are in it, each with
-    the prompt before it.
+    """A row of the trainer in the form of the recorded rows. For a preference pair, it has both answers, each with the
+    prompt before it.
     """
     if "chosen_ids" in row:
         return {one: answer(row.get("prompt_ids", []), row[f"{one}_ids"]) for one in ("chosen", "rejected")}

@@ -144,7 +144,7 @@ def repinned(bundle: str, runs: list[str]) -> None:
 
 
 def replaced(path: str, text: str) -> dict[str, str]:
-    """Replace the content of a file. Return a pair: the digest of the old content and that of the new content."""
+    """Replace the content of a file. Return a pair: the digests of the old and of the new content."""
     with open(path, "rb") as handle:
         old = sha256(handle.read()).hexdigest()
     with open(path, "w", encoding="utf-8") as handle:
@@ -201,7 +201,7 @@ def same(cwd: Path, alone: str) -> None:
 
 
 def moments(chance: random.Random) -> list[int]:
-    """Two random steps of a run, an early and a late one. At each of them, the test disturbs the run."""
+    """Two random steps of a run, an early step and a late step. The test disturbs the run at both."""
     return [chance.randint(1, 11), chance.randint(15, 25)]
 
 

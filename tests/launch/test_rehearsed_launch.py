@@ -1,5 +1,5 @@
-"""`launch.sh --rehearse` trains two steps, and tries a save and a resume. A run that follows a rehearsal equals a run
-without one.
+"""`launch.sh --rehearse` trains two steps, and tries a save and a resume. A run after a rehearsal equals a run without
+a rehearsal.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ def held(cluster: Cluster, folder: Path, *lines: str) -> dict[str, str]:
 
 
 def test_the_last_of_two_options_wins(cluster: Cluster, tmp_path: Path) -> None:
-    """If job.sbatch has an `#SBATCH` option twice, Slurm uses the last one, without a message. So a user's `--nodes`
-    could change the compiled number of nodes, and xpc refuses it (XP920).
+    """If job.sbatch has an `#SBATCH` option twice, Slurm uses the last occurrence, without a message. So a user's
+    `--nodes` could change the compiled number of nodes, and xpc refuses it (XP920).
     """
     assert held(cluster, tmp_path, "--nice=5")["NumNodes"].split("-")[0] == "2"
     assert held(cluster, tmp_path / "more", "--nodes=3")["NumNodes"].split("-")[0] == "3"
@@ -89,9 +89,7 @@ def test_exclusive_node_is_allocated_for_a_few_cores(cluster: Cluster, tmp_path:
 
 
 def test_without_pyxis_srun_knows_no_container(cluster: Cluster) -> None:
-    """srun has the container options only if the plugin pyxis is installed, which is not so on every cluster
-    (XP921).
-    """
+    """srun has the container options only if the plugin pyxis is installed, which some clusters lack (XP921)."""
     done = cluster.run("srun", "--container-image=ubuntu", "true")
     assert done.returncode != 0
     assert "unrecognized option '--container-image=ubuntu'" in done.stderr

@@ -23,8 +23,8 @@ WRONG_EFFECTS = ("Never", "noschedule", "")
 
 
 def takes(kind: str, text: str) -> bool:
-    """Whether `kubectl taint` or `kubectl label` accepts the argument. If it does, it tries to contact a server, and
-    finds none.
+    """Whether `kubectl taint` or `kubectl label` accepts the argument. After accepting it, kubectl tries to contact a
+    server and finds no server.
     """
     done = subprocess.run(
         ["kubectl", "--server=http://127.0.0.1:9", kind, "--", "nodes", "n", text],

@@ -1,5 +1,5 @@
-"""The setting `hub`: each of its forms becomes the right arguments on each stack, and a `hub` in a spec overrides that
-of its base.
+"""The setting `hub`: each of its forms becomes the right arguments on each stack, and `hub` in a spec overrides `hub`
+in its base.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The trainer in a bundle contains every module that the run imports, and none that the run does not use."""
+"""The trainer in a bundle contains every module that the run imports, and no other module."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def test_every_moment_is_called_and_used() -> None:
 
 
 def test_mypy_knows_the_functions_of_each_program() -> None:
-    """`bundle.program("result.py")` is untyped, so each use is the other branch of `if TYPE_CHECKING`, which imports
-    the module. stage.py is an exception: it imports the module that uses it.
+    """`bundle.program("result.py")` is untyped. So each use is in the `else` branch of `if TYPE_CHECKING`, whose first
+    branch imports the module for mypy. stage.py is an exception: it imports the module that uses it.
     """
     used, typed = list[str](), list[str]()
     for path in (RUNTIME / "core").glob("*.py"):
@@ -172,7 +172,7 @@ def test_features_act_in_this_order(moment: str) -> None:
 
 
 def test_every_method_of_a_feature_is_a_moment() -> None:
-    """A feature has no public method that is not one of Feature's, because nothing would call such a method."""
+    """All public methods of a feature are methods of the class Feature, because nothing would call any other method."""
     for one in FEATURES:
         public = {name for name, value in vars(type(one)).items() if callable(value) and not name.startswith("_")}
         assert public <= HOOKS, f"{type(one).__name__}: {public - HOOKS}"

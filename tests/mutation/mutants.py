@@ -142,7 +142,7 @@ class Map:
 
 def files(since: str | None = None) -> dict[str, list[str]]:
     """For each group in `GROUPS` (such as rules), the names of its source files; with `since`, a date as git reads it,
-    only of those that a commit has changed after it.
+    only the files that a commit has changed after this date.
     """
 
     def printed(*words: str) -> list[str]:
@@ -256,7 +256,7 @@ def noticed(folder: str, words: list[str]) -> str | None:
 
 def again(one: Mutation) -> Iterator[list[str]]:
     """The test commands for a mutant that survived an earlier run: first the tests that `LATER` lists for the mutant's
-    file (fast ones, then slow ones), then the complete fast tier.
+    file (fast tests, then slow tests), then the complete fast tier.
     """
     location = next(names for like, names in LATER.items() if fnmatch(one.file, like))
     yield fast("-x", *location)

@@ -56,9 +56,7 @@ class Finder:
         return sorted(found, key=lambda one: (one.start, one.end, one.new))
 
     def _walk(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The syntax nodes that can be mutated: those that Python runs, so neither annotations nor decorators nor base
-        classes.
-        """
+        """The syntax nodes that can be mutated: nodes that Python runs, but no annotation, decorator or base class."""
         yield node
         for name, value in ast.iter_fields(node):
             if name in ("annotation", "returns", "decorator_list", "bases"):
@@ -149,7 +147,7 @@ class Finder:
 
 
 def works(one: Mutation, source: bytes) -> bool:
-    """Whether a file with this mutation is valid Python, and its syntax tree differs from that of the unchanged
+    """Whether a file with this mutation is valid Python, and its syntax tree differs from the tree of the unchanged
     file.
     """
     try:

@@ -52,7 +52,9 @@ def test_a_copy_of_the_repository_has_the_recipes() -> None:
 
 @pytest.mark.slow
 def test_a_line_that_no_test_checks_survives(tmp_path: Path) -> None:
-    """The program runs in a small repository: the mutants of `larger` are noticed, those of `increased` are not."""
+    """The program runs in a small repository: the mutants of the function `larger` are noticed, the mutants of
+    `increased` are not.
+    """
     for name, text in {
         "grammar/numbers.py": SOURCE,
         "compiler/__init__.py": "",

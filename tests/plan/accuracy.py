@@ -46,7 +46,7 @@ def peak(row: Row) -> float | None:
 
 
 def exact(row: Row) -> bool:
-    """Whether the run was made with a Hugging Face trainer, and its peak is the one that torch's allocator reported."""
+    """Whether a Hugging Face trainer made the run, and torch's allocator reported the peak of the run."""
     return row["stack"].startswith("hf") and row["metric"] == "torch_allocated"
 
 
@@ -239,7 +239,7 @@ def _speed_groups() -> list[str]:
 
 
 def _other_chips() -> list[str]:
-    """The section about GPUs with another chip than that of an A100 or H100."""
+    """The section about GPUs with a chip other than the chips of A100 and H100."""
     known = table()
     both = known["other_chips"]["share"], known["other_chips"]["least"]
     alone = utilisation.other_chips_left_out(known)

@@ -54,8 +54,8 @@ COMPRESSED = (
     (160, 128, 8, 56, 24, 24, 16, 12), (192, 256, 6, 96, 56, 16, 32, 40), (96, 128, 2, 80, 72, 32, 16, 48),
     (160, 160, 10, 24, 16, 8, 20, 28), (128, 256, 16, 40, 80, 16, 24, 16), (64, 128, 8, 72, 40, 24, 8, 36),
 )  # fmt: skip
-"""Shapes for families with latent attention: hidden, intermediate, heads, the rank of queries, that of keys and values,
-the widths of a head with and without positions, and that of a value head.
+"""Shapes for families with latent attention: hidden, intermediate, heads, the rank of queries, the rank of keys and
+values, the widths of a head with and without positions, and the width of a value head.
 """
 MIXTURES = ("mixtral", "qwen3_moe", "gpt_oss")
 WINDOWED = (
@@ -114,7 +114,7 @@ def facts(family: str, shape: tuple[int, ...], periods: int = 1) -> ModelFacts |
 
 
 def shapes(family: str) -> tuple[tuple[int, ...], ...]:
-    """The shapes (hidden size, number of heads and other sizes) in which a family is measured: those that its
+    """The shapes (hidden size, number of heads and other sizes) in which a family is measured: the shapes that its
     configuration allows.
     """
     if family in LATENT:

@@ -2,8 +2,8 @@
 them.
 
 `metric` says how the peak was measured: the plan predicts "allocated", and the other metrics include more memory. With
-packing and flash attention, tokens attend only within their document: `attended` is the length of a document, if it is
-not that of the row.
+packing and flash attention, tokens attend only within their document: `attended` is the length of a document, if the
+row is longer.
 """
 
 from __future__ import annotations

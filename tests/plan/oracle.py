@@ -44,7 +44,7 @@ on a CPU cannot replace it.
 
 @contextmanager
 def cuda_dropout() -> Iterator[None]:
-    """Replace each dropout by one that saves as many bytes as CUDA's kernel does."""
+    """Replace each dropout by a function that saves as many bytes as CUDA's dropout kernel does."""
     real = torch.nn.functional.dropout
 
     def native(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
@@ -160,9 +160,9 @@ def modes(family: str) -> dict[str, dict[str, Any]]:
     `amp` computes in bf16 under autocast: full training of float32 weights, or float32 adapters on a bf16 base. `amp32`
     is the same with a float32 base. `wide` has a 4-bit base whose other weights are all float32; in `norms`, only the
     norms are. The mode `residual/norms` measures what recomputation keeps of a layer in `norms`. Flash attention is
-    measured only for families that do not have torch's own attention, or for which it saves other bytes than flash
-    attention. Adapters are measured with only one kind of attention: what another kind changes is known from full
-    training. The bytes of DoRA and rotations follow from those of LoRA (`adapters.py`), except for a float32 base. PEFT
+    measured only for families that do not have torch's own attention, or for which torch's own attention saves other
+    bytes. Adapters are measured with only one kind of attention: the effect of another kind is known from full
+    training. The bytes of DoRA and rotations follow from LoRA's bytes (`adapters.py`), except for a float32 base. PEFT
     merges adapters into stacks of experts, which costs bytes per layer and not per token (`Adapters.merged`).
     """
     capped = family in WITHOUT_SDPA
@@ -230,7 +230,7 @@ def measure(
 
 
 def growth(measured: list[int]) -> tuple[float, float]:
-    """How measured bytes grow with the length: the coefficient of the length, and that of its square. A constant part
+    """How measured bytes grow with the length: the coefficients of the length and of its square. A constant part
     (weights converted to another dtype) is dropped.
     """
     one, two, three = LENGTHS

@@ -71,8 +71,8 @@ def contradicts(row: Row) -> str:
 
 
 def facts(row: Row) -> ModelFacts:
-    """The sizes of a measured model. The parameters of one layer are those of the model without the embeddings, divided
-    by the number of layers.
+    """The sizes of a measured model. The parameters of one layer are the model's parameters without the embeddings,
+    divided by the number of layers.
     """
     tables = row["vocab"] * row["hidden"] * (1 if row["tie_embeddings"] else 2)
     return ModelFacts(
@@ -172,7 +172,7 @@ def lora(row: Row, sizes: ModelFacts) -> Adapters:
         params += row["lora_r"] * (sizes.hidden + sizes.vocab)
     sites = "all" if "mlp" in targets else "qkvo" if "o_proj" in targets or "k_proj" in targets else "qv"
     element = 4 if row["adapter_dtype"] == "fp32" else 2
-    # A fused kernel of fms computes dropout and adapter at once, and saves no activations for either.
+    # A fused kernel of fms computes dropout and adapter at once, and saves no activations of either of them.
     fused = "foak" in row["notes"]
     dropout, bits = 0.0 if fused else row["lora_dropout"], {"int8": 8}.get(row["quant"], 4) if row["quant"] else 0
     return Adapters(

@@ -68,7 +68,9 @@ class Run:
 
 
 def unplanned(row: Row) -> str:
-    """The reason why a row of throughput_points.jsonl (except llm-foundry's) has no prediction; "" if it has one."""
+    """The reason why a row of throughput_points.jsonl (except llm-foundry's) has no prediction; "" if it has a
+    prediction.
+    """
     if "fp8" in row["method"] + row["notes"]:
         return "fp8"
     if any(way in row["strategy"].split(" ", 1)[-1] for way in ("tp", "cp", "ep")):
@@ -117,7 +119,7 @@ def runs() -> list[Run]:
 
 def on_other_chips(known: dict[str, Any]) -> list[Run]:
     """The runs on GPUs that have another chip than A100 and H100. The runs on one such GPU are predicted from the runs
-    on the others, and count as one source.
+    on the other such GPUs, and count as one source.
     """
     return [
         Run(f"{row['group']} on {row['gpu']}", OTHER, time) for row, time in utilisation.other_chips_left_out(known)

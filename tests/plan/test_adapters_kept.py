@@ -1,5 +1,5 @@
-"""DoRA, rotations and 8-bit layers save more activations than LoRA. The tests compare the plan's bytes with those of
-real models.
+"""DoRA, rotations and 8-bit layers save more activations than LoRA. The tests compare the plan's bytes with the bytes
+of real models.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def planned(made: Load) -> float:
 
 
 def measured(family: str, shape: tuple[int, ...], kind: str, sites: str, base: str) -> tuple[float, float]:
-    """The measured bytes that a real layer keeps for the backward pass, as a pair: those that grow with the number of
-    tokens, and those that do not.
+    """The measured bytes that a real layer keeps for the backward pass, as a pair: the bytes that grow with the number
+    of tokens, and the bytes that do not grow.
     """
     oracle = pytest.importorskip("oracle")
     how = {"lora": (sites, 0.0, base != "bf16", kind), **oracle.BASES[base]}

@@ -43,7 +43,7 @@ def resolved(model: str, hardware: str, more: str, batch: str) -> tuple[CheckedS
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run[0]} {run[1]} {run[2]}")
 def test_nothing_that_fits_is_predicted_to_be_faster(run: tuple[str, str, str, str]) -> None:
     """The test plans every micro-batch, with and without recomputation, and both ZeRO-1 and ZeRO-2 if the compiler may
-    choose the strategy. No combination that fits has more predicted tokens per second than the chosen one.
+    choose the strategy. No combination that fits has more predicted tokens per second than the chosen combination.
     """
     spec, notes = resolved(*run)
     chosen = plan(spec)
@@ -112,8 +112,8 @@ def test_where_nothing_fits_the_strategy_that_needs_least_is_taken_if_it_may_do(
 
 
 def test_what_is_learned_is_that_of_the_spec() -> None:
-    """A spec that leaves settings open, and one that states the values which the compiler chose for them, compile to
-    the same run. So no choice affects the data.
+    """A spec that leaves settings open compiles to the same run as a spec that states the chosen values. So no choice
+    affects the data.
     """
     open_, _ = resolved("qwen2.5-3b", "8 x h100-80gb", "", "gbs=128 seq=4096")
     more = "zero1\nmemory(checkpointing = {})".format(str(open_.flag("memory.checkpointing")).lower())

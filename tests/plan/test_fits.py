@@ -136,8 +136,9 @@ def evaluated(text: str) -> float:
     ("more", "packing"), [("", ""), ("", " packing"), ("method dpo\n", "")], ids=["padded", "packed", "pairs"]
 )
 def test_what_an_evaluation_holds_grows_with_its_own_rows(more: str, packing: str) -> None:
-    """The memory of an evaluation depends on the evaluation's own micro-batch, and not on that of training, nor on
-    packing or pairs. With flash attention, no part of the memory grows with the square of the length.
+    """The memory of an evaluation depends on the evaluation's own micro-batch, and neither on the training's
+    micro-batch nor on packing or pairs. With flash attention, no part of the memory grows with the square of the
+    length.
     """
     more += "zero3\nmodel { attn = flash2 }\nmemory(checkpointing=false)\ndata(holdout=1%)\neval(every=100, micro="
     held = {
@@ -211,7 +212,7 @@ def test_the_check_says_what_the_plan_says(more: str, output: str) -> None:
 
 def test_a_micro_batch_that_nobody_wrote_is_one_that_fits() -> None:
     """Without recomputation, the micro-batch that is estimated first would need more than 80 % of the GPU's memory. So
-    the compiler looks for one with which the plan says `fits`.
+    the compiler looks for a micro-batch with which the plan says `fits`.
     """
     text = "xpc 1\ntrain qwen2.5-0.5b-instruct on smoltalk for 1 epochs\nhardware 8 x v100-32gb\n"
     text += "zero2\nmemory(checkpointing=false)\n"
@@ -374,8 +375,8 @@ def test_states_of_adapters_are_those_of_their_own_parameters(
 
 
 def test_a_faster_change_says_what_the_plan_then_chooses() -> None:
-    """After a change, the compiler chooses the settings again that the spec leaves open. The text and the JSON output
-    list those whose value has changed.
+    """After a change, the compiler chooses again the settings that the spec leaves open. The text and the JSON output
+    list the settings whose value has changed.
     """
     text = written(model="qwen2.5-0.5b-instruct", hardware="1 x h100-80gb", batch="gbs=64 seq=2048")
     spec = spec_of(text)

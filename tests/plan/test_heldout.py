@@ -33,8 +33,8 @@ def test_exact_peaks_of_others_are_within_the_bounds() -> None:
 
 
 def test_other_models_of_a_trainer_are_within_the_bounds() -> None:
-    """Four models of three families, one of them a mixture of experts. None of the plan's formulas was fitted to
-    them.
+    """The plan is within its bounds for four models of three families, one of them a mixture of experts. No formula of
+    the plan was fitted to these models.
     """
     rows = [row for row in heldout.memory_rows() if row["group"] == "fms_models"]
     found = [abs(one) for row in rows if (one := heldout.memory_error(row)) is not None]
@@ -202,8 +202,8 @@ def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:
 
 
 def test_cards_of_other_chips_are_predicted_from_the_others() -> None:
-    """The speed of each GPU with another chip is predicted from the runs on the others. A prediction from the peak
-    FLOPS alone would be more than twice too fast for two of the five GPUs.
+    """The speed of each GPU with another chip is predicted from the runs on the other such GPUs. A prediction from the
+    peak FLOPS alone would be more than twice too fast for two of the five GPUs.
     """
     known = table()
     alone = [time for _, time in utilisation.other_chips_left_out(known)]
@@ -226,7 +226,7 @@ def test_a_card_with_the_peak_of_a_measured_chip_is_as_fast(card: str, like: str
 
 
 def test_what_a_strategy_sends() -> None:
-    """The bytes that a strategy sends per process and micro-batch are those of ZeRO's paper.
+    """The bytes that a strategy sends per process and micro-batch are the numbers in ZeRO's paper.
 
     Without accumulation, DDP, ZeRO-1 and ZeRO-2 send the same number of bytes, and ZeRO-3 sends half as many again.
     With accumulation, ZeRO-2 reduces in every micro-batch, DDP and ZeRO-1 once per step.

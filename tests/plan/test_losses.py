@@ -1,4 +1,4 @@
-"""The bytes that the plan counts for logits and loss are those of the tensors that exist while the real loss is
+"""The bytes that the plan counts for logits and loss are the bytes of the tensors that exist while the real loss is
 computed.
 """
 

@@ -1,4 +1,4 @@
-"""The bytes that autograd saves in real models are those that the plan computes from its table of coefficients."""
+"""The bytes that autograd saves in real models are the bytes that the plan computes from its coefficients."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_family_without_coefficients_on_a_stack_is_unknown_there() -> None:
     """The plan predicts the memory of a model on a stack exactly if the model's family was measured with this stack's
     libraries.
 
-    The families that were not measured for a stack are those that its transformers does not have.
+    Only families that a stack's transformers does not have were not measured for the stack.
     """
     models = [find_model(name) for name in model_names()]
     known = {one.model_type: one for one in models if one is not None}

@@ -1,6 +1,4 @@
-"""For a run in fp8, the plan states an upper bound of the memory, which is that of bf16. It states no speed and no
-utilisation.
-"""
+"""For a run in fp8, the plan states the memory of a bf16 run as an upper bound, and no speed and no utilisation."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def excluded() -> list[tuple[Row, float]]:
 
 
 def measured(row: Row) -> float:
-    """The tokens/s per GPU in the notes of a row of memory_points.jsonl, 0 if the notes have none."""
+    """The tokens/s per GPU in the notes of a row of memory_points.jsonl, 0 if the notes have no number."""
     return float(row["notes"].partition("tok/s/gpu=")[2].partition(";")[0] or 0)
 
 
@@ -269,8 +269,8 @@ def table() -> dict[str, object]:
 def seed(known: list[float]) -> list[float]:
     """The weights for V100 in fp32, from one published run with recomputation: 310 tokens/s per GPU with Qwen2.5-3B.
 
-    The weights of communication and of memory reads are those fitted to A100 runs. The rest of the measured time is
-    that of the matrix products, and gives their weight.
+    The weights of communication and of memory reads are the weights fitted to A100 runs. The rest of the measured time
+    is spent in matrix products, and determines their weight.
     """
     gpu = find_gpu("v100-32gb")
     assert gpu is not None

@@ -28,8 +28,8 @@ FIRST = (
 )  # fmt: skip
 
 MOST = 0.05
-"""A mode is left out, and its plan is `unknown`, if no sum of sizes explains its bytes to this relative error. For
-example, autocast copies the experts to which a few tokens happen to be routed.
+"""If no sum of sizes explains the bytes of a mode up to this relative error, the mode is left out, and its plan is
+`unknown`. For example, autocast copies the experts to which a few tokens happen to be routed.
 """
 
 
@@ -54,7 +54,7 @@ def write(
 
 
 def before_now(stack: str, family: str, versions: dict[str, str]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """Read two mappings from the coefficients file: a family's measured rows by mode, and the errors of those rows that
+    """Read two mappings from the coefficients file: a family's measured rows by mode, and the errors of the rows that
     fit the measurement only roughly. Both are empty if other library versions were measured.
     """
     path = coefficients.table_of(stack)

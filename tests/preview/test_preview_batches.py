@@ -151,7 +151,7 @@ DATA = {
 
 
 ALIKE = ("cpo", "rloo")
-"""Methods whose rows TRL prepares as those of orpo and grpo."""
+"""Methods whose rows TRL prepares in the same way as for orpo and grpo."""
 
 
 @pytest.mark.parametrize(("target", "method"), nightly_but(MADE, lambda one: one[0] == DEFAULT and one[1] not in ALIKE))

@@ -112,8 +112,8 @@ THINKING = [ASK, {"role": "assistant", "content": "<think>One.</think>2"}, {"rol
 def test_turns_are_told_apart_if_a_template_writes_the_last_one_differently(
     warm: Warm, name: str, messages: list[dict[str, Any]], answers: dict[int, list[str]]
 ) -> None:
-    """Qwen3's template writes an empty block of reasoning only into the last answer, and no reasoning of earlier ones:
-    no conversation that is rendered up to such an answer is a part of the whole one.
+    """Qwen3's template writes an empty block of reasoning only into the last answer, and leaves out the reasoning of
+    earlier answers. So the conversation rendered up to an answer is no prefix of the complete rendered conversation.
     """
     row = {"tools": [TOOL], "messages": messages} if name == "calling" else {"messages": messages}
     more = ("chat_template = qwen3", "method sft(assistant_only)", "data(omit=[reasoning])")

@@ -1,4 +1,4 @@
-"""`xpc preview --rows` checks the rows that `xpc check` does not read: those of Parquet files and of the hub."""
+"""`xpc preview --rows` checks the rows that `xpc check` does not read: rows of Parquet files and of the hub."""
 
 from __future__ import annotations
 

@@ -60,9 +60,7 @@ def plain(value: Any) -> Any:
 
 @functools.cache
 def _parser() -> Any:
-    """The argument parser of accelerate's launcher. Making it is slow, and all bundles can use the same, so it is
-    cached.
-    """
+    """The argument parser of accelerate's launcher. Making the parser is slow, so it is made once for all bundles."""
     from accelerate.commands import launch
 
     return launch.launch_command_parser()
@@ -329,7 +327,7 @@ def _remember_yaml() -> None:
 
 
 def many(folders: list[str]) -> dict[str, list[str]]:
-    """The problems of many bundles, by folder: those of a brief inspection, exceptions, and log records."""
+    """The problems of many bundles, by folder: problems that a brief inspection finds, exceptions and log records."""
     import importlib.metadata
 
     import deepspeed  # noqa: F401

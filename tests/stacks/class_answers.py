@@ -85,7 +85,7 @@ def packed() -> float:
 
 
 def liger() -> list[Any]:
-    """The installed version of Liger, or none, and the models that it patches."""
+    """The installed version of Liger (None if it is not installed), and the models that it patches."""
     try:
         version = metadata.version("liger-kernel")
     except metadata.PackageNotFoundError:

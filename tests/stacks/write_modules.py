@@ -116,7 +116,9 @@ def _names(found: object) -> object:
 
 
 def modules(family: str) -> dict[str, str]:
-    """The family's modules, with the letters l and o for those that can have a LoRA and an OFT adapter."""
+    """The family's modules. The letter l marks modules that can have a LoRA adapter, and o modules that can have an OFT
+    adapter.
+    """
     found: dict[str, str] = {}
     renamed = converted(family)
     for build in models(family):

@@ -55,7 +55,9 @@ OTHER_SETTING = {
 
 
 def valued(name: str) -> str:
-    """The schema may have several settings with this name. Return a legal value of the first one."""
+    """A legal value of a setting with this name. If the schema has several settings with the name, a value of the
+    first.
+    """
     rows = [row for row in schema.TABLE if row.name == name] or [schema.SOURCE_SETTINGS.get(name)]
     return "true" if rows[0] is None or rows[0].kind in (FLAG, BLOCK) else example(rows[0])
 
@@ -76,16 +78,14 @@ def is_legal(name: str, clause: str | None) -> bool:
 
 
 def first_suggestion(name: str, clause: str | None) -> str:
-    """The first text in backticks that the help for a name says to write; the complete help if there is none."""
+    """The first text in backticks that the help for a name says to write; the complete help if no such text exists."""
     found = unknown_name(unknown(name, clause))
     first = re.search(r"`([^`]*)`", found.help.partition("write ")[2]) if "write " in found.help else None
     return first[1] if first else found.help
 
 
 def misleading(name: str, clause: str | None) -> str:
-    """Return the first suggestion if it is wrong, that is, if it is not the setting in its right place. Otherwise
-    return "".
-    """
+    """The first suggestion, if it is not the setting in its right place; otherwise ""."""
     if is_legal(name, clause) or clause == name:
         return ""
     first = first_suggestion(name, clause)

@@ -95,9 +95,7 @@ def suggested(text: str, clause: str | None, found: Diagnostic) -> set[str]:
 
 
 def missed(written: str, right: tuple[str, ...]) -> str:
-    """Return the first suggestion if it is wrong, that is, if it is not among the correct answers. Otherwise return
-    "".
-    """
+    """The first suggestion, if it is not among the correct answers; otherwise ""."""
     for text, start, clause in texts(written):
         found = first_error(text, start)
         if found is None:

@@ -290,7 +290,7 @@ def missed(tool: str, typed: str, right: tuple[str, ...]) -> str:
 
 
 def misled(tool: str, typed: str, right: tuple[str, ...]) -> str:
-    """Return an edit that compiles and states something else than was intended; "" if there is none."""
+    """An edit that compiles and states something other than intended; "" if no edit does."""
     if tool == "pages":
         after = after_all_edits(f"{typed}\n")
         harmless = after == f"{typed}\n" or errors(after) or not missed(tool, typed, right)

@@ -163,8 +163,8 @@ def edited(text: str, problem: Diagnostic) -> str:
 def xpc(
     *arguments: str, cwd: str | None = None, stdin: bytes = b"", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run an `xpc` command inside this process. Its streams, working directory and environment variables are separate
-    from those of the test.
+    """Run an `xpc` command inside this process. The command has its own streams, working directory and environment
+    variables.
     """
     kept = sys.stdin, sys.stdout, sys.stderr, os.getcwd(), dict(os.environ)
     out, err = io.BytesIO(), io.BytesIO()

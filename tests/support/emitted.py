@@ -57,8 +57,8 @@ def one(
     name: str, *lines: str, on: str = "8 x h100-80gb", strategy: str = "ddp", precision: str = "bf16",
     batch: str = "gbs=128 micro=4", train: str = "qwen2.5-3b on infinity-instruct for 3 epochs", target: str = DEFAULT,
 ) -> Emitted:  # fmt: skip
-    """A complete spec with the additional lines `more`. Every other parameter replaces the value in one of the usual
-    lines.
+    """A complete spec with the additional lines `more`. Each other parameter replaces the value in one of the spec's
+    usual lines.
     """
     head = ["xpc 1", f"train {train}", f"hardware {on}", f"strategy {strategy}", f"precision {precision}"]
     return Emitted(name, "\n".join([*head, f"batch {batch}", f"target {target}", *lines]) + "\n", target)

@@ -40,7 +40,7 @@ MEMORY = 4 << 30
 
 
 def refusal(found: Exception) -> str:
-    """The exception as text, "ValueError: ...". A ValueError that is none of the known refusals (`REFUSALS`) is raised
+    """The exception as text, "ValueError: ...". An unexpected ValueError, whose message is not in `REFUSALS`, is raised
     again.
     """
     if isinstance(found, ValueError) and not any(words in str(found) for words in REFUSALS):

@@ -22,7 +22,7 @@ OTHERS = tuple(name for name in STACKS if name != DEFAULT)
 
 
 def stack_of(name: str) -> Stack:
-    """The stack with this name; fails if there is none."""
+    """The stack with this name. Fails if no stack has this name."""
     found = load(name)
     assert found is not None, name
     return found
@@ -35,8 +35,8 @@ def methods_of(stack: str) -> tuple[str, ...]:
 
 
 def sharded(stack: str, strategy: str, method: str = "sft") -> str:
-    """Return the strategy. If the compiler refuses it because this stack trains wrongly with it (XP488, XP127), return
-    `zero1`.
+    """Return the strategy, or `zero1` if the compiler refuses the strategy because the stack trains wrongly with it
+    (XP488, XP127).
     """
     known = stack_of(stack)
     wrong = {
@@ -47,14 +47,14 @@ def sharded(stack: str, strategy: str, method: str = "sft") -> str:
 
 
 def python_of(stack: str) -> str | None:
-    """The path of an interpreter that has the TRL version of the stack; None if there is none on this machine."""
+    """The path of an interpreter that has the stack's TRL version; None if this machine has no such interpreter."""
     known, python = load(stack), _named(stack)
     assert known is not None
     return python if python is not None and _trl(python) == known.pins["trl"] else None
 
 
 def interpreter(stack: str) -> str:
-    """The path of the stack's interpreter. Without one, the calling test is skipped."""
+    """The path of the stack's interpreter. Skips the calling test if the stack has no interpreter."""
     python = python_of(stack)
     if python is None:
         pytest.skip(f"no environment holds the versions of {stack}; `make {environment(stack)}/ready` installs them")
@@ -62,8 +62,8 @@ def interpreter(stack: str) -> str:
 
 
 def with_trackers(stack: str) -> str:
-    """An interpreter that has the packages of the stack, and also MLflow, SwanLab and ClearML. Without one, the test is
-    skipped.
+    """An interpreter that has the packages of the stack, and also MLflow, SwanLab and ClearML. Skips the test if there
+    is no such interpreter.
     """
     python = os.path.join(ROOT, ".venv-trackers", stack, "bin", "python")
     if not os.path.exists(os.path.join(ROOT, ".venv-trackers", "ready")):

@@ -1,5 +1,5 @@
-"""Compare the rows of `launch.sh --prepare` with those of `Dataset.map`. `python mapped_rows.py BUNDLE...` runs in the
-folder with the bundles' model and data.
+"""Compare the rows of `launch.sh --prepare` with the rows of `Dataset.map`. `python mapped_rows.py BUNDLE...` runs in
+the folder with the bundles' model and data.
 
 Prints one line of JSON for each call of `Dataset.map` or `Dataset.filter` whose function gets single rows. The line has
 the name of the function, whether the function was called in batches, whether a function of Arrow columns replaced it,

@@ -109,9 +109,9 @@ class Small:
     @property
     def nightly(self) -> bool:
         """Whether `make test` leaves this run to `make slow`. On the default stack, `make test` includes every method
-        without adapters, and those of `ADAPTED` with them. On the oldest stack, it includes every method in one process
-        without adapters; on the stacks between, only sft and grpo. Of runs with adapters, it includes only those of
-        sft on these stacks: what adapters do to the other methods is tested on the default stack.
+        without adapters, and the methods in `ADAPTED` with adapters. On the oldest stack, it includes every method in
+        one process without adapters; on the stacks between, only sft and grpo. On all of these older stacks, it
+        includes runs with adapters only for sft, because the default stack tests adapters with the other methods.
         """
         both, alone = self.method in ("sft", "grpo"), self.world == 1 and not self.adapter
         if self.target == DEFAULT:
@@ -259,8 +259,7 @@ class Warm:
         """Run a spec. Then resume the run from its first checkpoint, in a copy of its output folder. Return both, the
         first run and the resumed one.
 
-        Fails if one of the runs prints a line that is not one of the run's own (`OWN_LINE`), such as a warning of a
-        library.
+        Fails if one of the runs prints a line that does not match `OWN_LINE`, such as a warning of a library.
         """
         first = self.train(text, name, target, cwd, world)
         whole = os.path.join(cwd, "whole")

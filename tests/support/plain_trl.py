@@ -2,7 +2,7 @@
 plain_trl.py trainer_args.json`.
 
 It trains `model` on `rows.jsonl` in the working directory, and writes the losses to `out/metrics.jsonl`. Benchmarks
-compare a bundle's speed with that of this script.
+compare a bundle's speed with the speed of this script.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Two processes share a sequence by DeepSpeed's sequence parallelism (Ulysses). Compare their logits with those of a
-single process.
+"""Two processes share a sequence by DeepSpeed's sequence parallelism (Ulysses). Compare their logits with the logits of
+a single process.
 
 test_stack_families.py runs this program. It reads a JSON list of `model_type`s from stdin, and prints a JSON object:
 for each family, the largest error of a logit of its tiny model, or the exception as text ("ValueError: ...").

@@ -164,7 +164,7 @@ class Cluster:
         self._end(name)
 
     def notice(self, name: str) -> None:
-        """Make Slurm notice at once that a node is lost: it ends the node's jobs, and requeues those that allow it."""
+        """Make Slurm notice at once that a node is lost: it ends the node's jobs and requeues jobs that allow it."""
         self.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=lost")
 
     def run(self, *words: str, cwd: str | None = None, seconds: float = HUNG) -> subprocess.CompletedProcess[str]:

@@ -32,8 +32,8 @@ def has(target: str, package: str) -> bool:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """The environment variables for a launch. They are those of this process, but with offline mode, one thread per
-    process, and without variables of an outer launch such as RANK. Then ``variables`` are added.
+    """The environment variables for a launch. They are the variables of this process without the variables of an outer
+    launch, such as RANK, and with offline mode, one thread per process, and ``variables``.
     """
     kept = {
         k: v for k, v in os.environ.items() if not k.startswith(("ACCELERATE_", "FSDP_", "MASTER_", "RANK", "WORLD"))

@@ -18,7 +18,9 @@ def nodes(path: str) -> tuple[ast.AST, ...]:
 
 @cache
 def imports(path: str) -> tuple[ast.Import | ast.ImportFrom, ...]:
-    """Every import statement of a file, also those inside functions. Expressions contain none, and are not searched."""
+    """Every import statement of a file, also those inside functions. Expressions are not searched, because they contain
+    no imports.
+    """
     with open(path, encoding="utf-8") as handle:
         waiting: list[ast.AST] = [ast.parse(handle.read())]
     found = []

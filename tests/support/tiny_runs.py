@@ -61,6 +61,6 @@ STRATEGIES = {
 }
 """Runs with each strategy that works on a CPU, by name: (hardware, strategy, target)."""
 COLD = ("ddp", *(f"{other}-{sharded(other, 'zero2')}" for other in OTHERS))
-"""The names of those runs of `STRATEGIES` whose launch.sh starts new interpreters. All other runs use forks of a warm
+"""The names of the runs in `STRATEGIES` whose launch.sh starts new interpreters. All other runs use forks of a warm
 interpreter, which has already imported the libraries.
 """

@@ -26,7 +26,9 @@ Cut = tuple[int, int, str]
 
 
 def way_out(help: str | None) -> str | None:
-    """The first solution in a help text that can be typed, such as "write `zero3` instead"; None if there is none."""
+    """The first solution in a help text that can be typed, such as "write `zero3` instead"; None if nothing can be
+    typed.
+    """
     for part in re.split(r";|,? or (?=[^`]*(?:`[^`]*`[^`]*)*$)", help or ""):
         match = re.search(r"\bwrite (?:it as )?`([^`]+)`", part)
         if match is not None:

@@ -8,8 +8,8 @@ from typing import Any
 
 
 def whole_lines(path: str | os.PathLike[str]) -> list[str]:
-    """The lines of a file that end with a line break, without this break. A last line without one is left out. Empty if
-    there is no file.
+    """The lines of a file that end with a line break, without the line breaks. An incomplete last line is left out.
+    Empty if there is no file.
     """
     try:
         with open(path, encoding="utf-8", errors="replace") as handle:

@@ -1,4 +1,4 @@
-"""The import knows the keys that axolotl 0.19 adds to those of 0.18."""
+"""The import knows the keys that axolotl 0.19 has and axolotl 0.18 does not have."""
 
 from __future__ import annotations
 

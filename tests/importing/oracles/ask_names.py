@@ -1,5 +1,5 @@
-"""Record the keys that axolotl accepts in a file and in a dataset's entry. They are read from axolotl's classes and
-from those of its plugins.
+"""Record the keys that axolotl accepts in a file and in a dataset's entry. The keys are read from the classes of
+axolotl and of its plugins.
 
     python ask_names.py OUT.txt
 

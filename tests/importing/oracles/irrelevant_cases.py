@@ -1,8 +1,8 @@
 """For each key that an import of axolotl or LLaMA-Factory calls irrelevant: a value with which the key is tested.
 
 `ask_irrelevant.py` gives the tool two files, one with the key at this value and one without the key, and records which
-of the tool's arguments differ: none, or only those about reporting or the machine. If the tool reads the key only
-together with other keys, `NEEDED` lists the other keys, and both files have them.
+of the tool's arguments differ: no arguments, or only arguments about reporting or the machine. If the tool reads the
+key only together with other keys, `NEEDED` lists the other keys, and both files have them.
 """
 
 from __future__ import annotations

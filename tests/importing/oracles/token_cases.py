@@ -1,8 +1,8 @@
 """Files for axolotl and LLaMA-Factory, each with a few data rows. Every row format that a tool can tokenize has a case.
 
-A case states the rows, the family of the tokenizer, and the file's keys in addition to those that all files of the tool
-have. The model is in `model/` next to the file, the rows are in `rows.jsonl` (for LLaMA-Factory in `data/`, next to its
-dataset_info.json).
+A case states the rows, the family of the tokenizer, and the file's keys in addition to the keys that all files of the
+tool have. The model is in `model/` next to the file, the rows are in `rows.jsonl` (for LLaMA-Factory in `data/`, next
+to its dataset_info.json).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 every environment.
 
 As in a real byte-level BPE, tokens are bytes and some merged pairs of bytes. Some of these pairs join the last
-character of a text with the first one that the chat template writes after it. So encoding text and template separately
-can give other tokens than encoding them together.
+character of a text with the first character that the chat template writes after the text. So encoding text and template
+separately can give other tokens than encoding them together.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ def own(node: ast.ClassDef) -> dict[str, Any]:
 
 
 def fields(found: Classes, name: str) -> dict[str, Any]:
-    """The fields of a class and its bases. If a wheel has several classes of this name, the one with the most fields is
-    used: the others only warn that the class has moved.
+    """The fields of a class and its bases. If a wheel has several classes of this name, the class with the most fields
+    is used, because the others only warn that the class has moved.
     """
     if name not in found:
         return {}

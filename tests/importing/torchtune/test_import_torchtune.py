@@ -159,8 +159,8 @@ def _checkpointing(stated: dict[str, Any]) -> bool:
 
 
 def _rates(stated: dict[str, Any]) -> list[float]:
-    """The learning rates of transformers' schedule, as shares of `lr`. The steps are those at which torchtune's
-    learning rates were recorded.
+    """The learning rates of transformers' schedule, as shares of `lr`. The steps are the same as in the record of
+    torchtune's learning rates.
     """
     if stated["lr_scheduler_type"].startswith("constant"):
         return [1.0] * len(HEAD["at"])

@@ -71,7 +71,7 @@ def answers(stack: str, requested: list[tuple[str, str]]) -> dict[str, dict[str,
 
 
 def differing(theirs: dict[str, Any], found: Imported, stack: str) -> dict[str, tuple[Any, Any]]:
-    """The arguments whose values in the bundle are not those of TRL's parser. Arguments in MACHINE, STATED, UNSAID or
+    """The arguments whose values differ between the bundle and TRL's parser. Arguments in MACHINE, STATED, UNSAID or
     DATED are left out, for the reasons given there.
     """
     out = {}

@@ -23,7 +23,7 @@ BEFORE = ("launch", "config", "deepspeed")
 
 DECIDED = frozenset({"XP210", "XP401", "XP444", "XP510"})
 """Codes of rules that may refuse a spec although the libraries raise no exception for it. Such a refusal is not counted
-as a suspected false one.
+as a suspected false refusal.
 
 - XP210: a batch that is never full cannot be tested, because the rows here are tiny
 - XP401: FSDP's own activation checkpointing may work

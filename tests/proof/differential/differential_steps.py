@@ -73,7 +73,7 @@ def trainable(spec: Spec) -> bool:
 
 
 def chosen(drawn: Iterable[Candidate], number: int, seed: str) -> list[Candidate]:
-    """Choose specs: one of each kind in turn, so that rare kinds are trained as often as frequent ones."""
+    """Choose specs of each kind in turn, so that rare kinds are trained as often as frequent kinds."""
     kinds: dict[tuple[str, ...], list[Candidate]] = defaultdict(list)
     for one in drawn:
         kinds[one.kind].append(one)

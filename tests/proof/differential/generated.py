@@ -1,4 +1,4 @@
-"""The building blocks of random specs: values, with a higher weight for those that people often write, and the files
+"""The building blocks of random specs: values (with a higher weight for values that people often write), and the files
 that specs name.
 """
 

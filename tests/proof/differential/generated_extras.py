@@ -1,4 +1,4 @@
-"""Random `extra` blocks. The arguments are those that `extra` accepts, and each value has the type of its argument.
+"""Random `extra` blocks. Each block has arguments that `extra` accepts, and each value has the type of its argument.
 
 Half of the numbers are usual ones. The other half tests limits: zero, negative numbers, the limits in the stack's
 record, numbers beyond these limits, fractions, and very large numbers.

@@ -122,7 +122,9 @@ def test_the_page_is_the_report() -> None:
 
 
 TARGETS = {"first and last": (DEFAULT, OTHERS[0]), "between": OTHERS[1:]}
-"""The stacks of the generated specs. A stack between the default one and the oldest has the code of one of the two."""
+"""The stacks of the generated specs. Stacks between the default stack and the oldest stack form a group of their own,
+because their code is the code of one of the two.
+"""
 
 
 @pytest.mark.slow

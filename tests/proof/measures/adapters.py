@@ -33,8 +33,8 @@ def packed(run: Any) -> dict[str, Any]:
 
 
 def packed_step(run: Any) -> dict[str, Any]:
-    """Train one step of the bundle's adapters on a base of 4 or 8 bits. The adapters' dtype and the precision are those
-    of the bundle.
+    """Train one step of the bundle's adapters on a base of 4 or 8 bits. The adapters' dtype and the precision come from
+    the bundle.
     """
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
@@ -129,8 +129,8 @@ def unpacked(run: Any) -> dict[str, Any]:
 
 
 def experts(run: Any) -> dict[str, Any]:
-    """Whether 4-bit quantization packs all weights of the MLPs, those of dense layers and those of experts. The router
-    does not count.
+    """Whether 4-bit quantization packs all weights of the MLPs, in dense layers and in experts. The router does not
+    count.
     """
     import torch
 
@@ -140,8 +140,8 @@ def experts(run: Any) -> dict[str, Any]:
 
 
 def merged(run: Any) -> dict[str, Any]:
-    """Let transformers merge two quantization configurations: the one in the base's config.json, and the bundle's.
-    Raises any exception of transformers.
+    """Let transformers merge two quantization configurations: from the base's config.json and from the bundle. Raises
+    any exception of transformers.
     """
     from transformers import BitsAndBytesConfig
     from transformers.quantizers.auto import AutoHfQuantizer
@@ -232,7 +232,9 @@ def stepped(run: Any) -> dict[str, Any]:
 
 
 def left(run: Any) -> dict[str, Any]:
-    """Run the training with only those weights trainable that `freeze` names; return whether it has changed any."""
+    """Run the training with only the weights trainable that `freeze` names. Return whether the training has changed any
+    weight.
+    """
     from xpc.runtime.features.model.frozen_weights import _layers
 
     plan, model = run.plan["freeze"], run.trainer.model
@@ -306,7 +308,7 @@ def folded(run: Any) -> dict[str, Any]:
 
 
 def patterns(run: Any) -> dict[str, Any]:
-    """Compile the regular expressions of `freeze`. Raises the exception of `re` if one is wrong."""
+    """Compile the regular expressions of `freeze`. Raises the exception of `re` for an invalid expression."""
     import re
 
     return {"read": len([re.compile(one) for one in run.plan["freeze"]["parameters"] or []])}

@@ -13,8 +13,8 @@ CONTEXT = 32768
 
 
 def soft_cap(run: Any) -> dict[str, Any]:
-    """The largest difference between the logits of the bundle's attention and those of eager attention, for a model
-    with a small soft cap.
+    """The largest difference between a logit with the bundle's attention and the same logit with eager attention, for a
+    model with a small soft cap.
     """
     import torch
 

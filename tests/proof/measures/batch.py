@@ -7,8 +7,8 @@ from typing import Any
 
 
 def product(run: Any) -> dict[str, Any]:
-    """Return two numbers of sequences per optimizer step: the one that follows from the trainer's arguments, and the
-    one in the spec.
+    """Return two numbers of sequences per optimizer step: the number that follows from the trainer's arguments, and the
+    number in the spec.
     """
     args = run.args
     trained = args.per_device_train_batch_size * args.gradient_accumulation_steps * run.plan["run"]["world_size"]

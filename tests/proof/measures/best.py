@@ -37,7 +37,7 @@ def patient(run: Any) -> dict[str, Any]:
 
 
 def evaluated(run: Any) -> dict[str, Any]:
-    """Return how many evaluations a run makes, and which checkpoint it loads at the end as the best one."""
+    """Return how many evaluations a run makes, and which checkpoint it loads at the end as its best checkpoint."""
     run.trainer.train()
     state = run.trainer.state
     return {"evaluations": sum("eval_loss" in one for one in state.log_history), "best": state.best_model_checkpoint}

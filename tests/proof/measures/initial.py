@@ -11,7 +11,7 @@ import tiny_models
 
 
 def base_kept(run: Any) -> dict[str, Any]:
-    """Whether the base weights inside the trainer's model are still the published ones."""
+    """Whether the base weights inside the trainer's model still equal the published weights."""
     from transformers import AutoModelForCausalLM
 
     published = AutoModelForCausalLM.from_pretrained(tiny_models.model(run.family)).state_dict()

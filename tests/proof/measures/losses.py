@@ -100,8 +100,8 @@ def moved(run: Any) -> dict[str, Any]:
 
 
 def hidden(run: Any) -> dict[str, Any]:
-    """Train a step of two micro-batches whose second loss is replaced by nan. Return whether the logged loss hides
-    this, that is, is a number.
+    """Train a step of two micro-batches whose second loss is replaced by nan. Return whether the logged loss is
+    nevertheless a number, so that the nan stays hidden.
     """
     import math
 
@@ -120,9 +120,7 @@ def hidden(run: Any) -> dict[str, Any]:
 
 
 def averaged(run: Any) -> dict[str, Any]:
-    """Compare the log-probabilities that dpo computes for the first batch with those that it computes if sigmoid is its
-    only loss. Return whether they differ.
-    """
+    """Return whether the log-probabilities that dpo computes for the first batch change if sigmoid is its only loss."""
     trainer = run.trainer
     batch = _first(trainer)
     several = _chosen(trainer, batch)["chosen_logps"]

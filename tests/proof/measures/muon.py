@@ -31,7 +31,7 @@ def trained(run: Any) -> dict[str, Any]:
 
 def moved(run: Any) -> dict[str, Any]:
     """How long Muon's first step is, as two ratios. `share` compares it with the step at Muon's original scale.
-    `uneven` compares the steps of tall matrices with those of wide ones.
+    `uneven` compares the steps of tall matrices with the steps of wide matrices.
 
     The norm of an orthogonal update is sqrt(the shorter side); the original scale of a tall matrix is sqrt(rows /
     columns). With torch's `match_rms_adamw`, the updates of a matrix and of its transpose have equal norms.

@@ -6,8 +6,8 @@ from typing import Any
 
 
 def checkpointing(run: Any) -> dict[str, Any]:
-    """Two values of one argument: the one that the bundle states under its older name, and the one that the built
-    arguments have.
+    """Two values of one argument: the value that the bundle states under the argument's older name, and the value in
+    the built arguments.
     """
     return {
         "asked": run.plan["arguments"].get("gradient_checkpointing"),

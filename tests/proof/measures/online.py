@@ -11,8 +11,8 @@ import tiny_models
 
 
 def rewarded(run: Any) -> dict[str, Any]:
-    """Build the trainer with stand-ins for the bundle's reward functions, as many as the bundle has (which may be
-    none).
+    """Build the trainer with stand-ins for the bundle's reward functions, one for each function. The bundle may have no
+    reward functions.
     """
     functions = [tiny_models.reward(i) for i, _ in enumerate(run.plan["method"]["rewards"])]
     made = run.maker(model=run.model, args=run.args, train_dataset=run.rows, processing_class=run.tokenizer,
@@ -142,8 +142,8 @@ def own(run: Any) -> dict[str, Any]:
 def called(run: Any) -> dict[str, Any]:
     """Build the trainer with the bundle's tools and environment, and render a prompt.
 
-    The result has three numbers of tools: those that the prompt describes, those that the model can call, and those to
-    which a limit applies.
+    The result has three numbers of tools: the tools that the prompt describes, the tools that the model can call, and
+    the tools to which a limit applies.
     """
     from trl.chat_template_utils import qwen2_5_chat_template
 
@@ -177,8 +177,8 @@ def _text(run: Any, name: str) -> str:
 
 
 def remembered(run: Any) -> dict[str, Any]:
-    """Whether a completion in a training batch equals the one that the model generates outside of training. If the
-    bundle uses checkpointing, it is on.
+    """Whether a completion in a training batch equals the completion that the model generates outside of training.
+    Checkpointing is on if the bundle uses it.
     """
     import torch
     from families import completed
@@ -232,8 +232,8 @@ def clipped(run: Any) -> dict[str, Any]:
 
 
 def reproduced(run: Any) -> dict[str, Any]:
-    """Whether the old probabilities of a round's tokens equal those of the first step, which the same weights compute.
-    The adapters have an effect, because their second matrices are not 0.
+    """Whether the old probabilities of a round's tokens equal the probabilities in the first step, which the same
+    weights compute. The second matrices of the adapters are not 0, so that the adapters have an effect.
     """
     import torch
 

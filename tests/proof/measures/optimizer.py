@@ -8,7 +8,7 @@ from typing import Any
 
 
 def _weights(trainer: Any) -> Any:
-    """All trained weights of this process as one vector. If the model is sharded, these are the process's shards."""
+    """All trained weights of this process as one vector. For a sharded model, the vector has the process's shards."""
     import torch
 
     parts = [part.detach() for part in trainer.model_wrapped.parameters() if part.requires_grad]
@@ -31,7 +31,7 @@ def copies(run: Any) -> dict[str, Any]:
 
 
 def early(run: Any) -> dict[str, Any]:
-    """Whether the optimizer changes weights too early, that is, in a micro-batch before the last one of a step."""
+    """Whether the optimizer changes weights before the last micro-batch of a step, which is too early."""
     import torch
 
     trainer, moved = run.trainer, []

@@ -43,7 +43,7 @@ class HubFiles(LocalServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one request. The paths are those of the hub's public API."""
+    """Answers one request. Requests have the same paths as in the hub's public API."""
 
     of: HubFiles
     protocol_version = "HTTP/1.1"

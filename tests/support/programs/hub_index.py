@@ -48,9 +48,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @define
 class Served(LocalServer):
-    """The server. Paths `/api/...` are those of the hub; `/simple/...` and `/wheels/...` are those of the package
-    index.
-    """
+    """The server. The hub answers at the paths `/api/...`, the package index at `/simple/...` and `/wheels/...`."""
 
     repositories: dict[tuple[str, str], Repository] = field(factory=dict)
     packages: dict[tuple[str, str], tuple[str, ...]] = field(factory=dict)

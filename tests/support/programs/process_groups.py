@@ -1,5 +1,5 @@
-"""Run a test program in several processes. Their environment variables are those that a launcher sets for one process
-group.
+"""Run a test program in several processes. The processes get the environment variables that a launcher sets for one
+process group.
 """
 
 from __future__ import annotations
