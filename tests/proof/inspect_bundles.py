@@ -228,8 +228,8 @@ def sharded(variables: dict[str, str]) -> dict[str, Any]:
 
 
 def rates(args: Any, steps: int = TOTAL) -> list[float]:
-    """Learning rates of a run of TOTAL steps: the one before the first step, and the one after each of the first
-    `steps` steps. A schedule that depends on a metric has only the one before the first step.
+    """Learning rates of a run of TOTAL steps: the rate before the first step, and the rate after each of the first
+    `steps` steps. For a schedule that depends on a metric, only the rate before the first step.
     """
     import torch
     from transformers import get_scheduler
@@ -247,8 +247,8 @@ def rates(args: Any, steps: int = TOTAL) -> list[float]:
 
 
 def _counts(one: warnings.WarningMessage) -> bool:
-    """Whether the bundle is the cause of a warning. It is not for warnings about pydantic models, which DeepSpeed 0.16
-    causes itself, nor for torch's warnings about its own scripts.
+    """Whether a warning counts as a problem of the bundle. Two kinds of warnings do not count: warnings about pydantic
+    models, which DeepSpeed 0.16 causes itself, and torch's warnings about its own scripts.
     """
     own = one.category.__module__.startswith("pydantic") or "torch.jit." in str(one.message)
     return issubclass(one.category, STRICT) and not own
@@ -268,7 +268,7 @@ def same(name: str, stated: Any, seen: Any) -> bool:
     """Whether an argument of the built object has the value that the bundle states. The class may have converted the
     value to another type.
     """
-    one = name == "loss_type" and stated == [seen]  # DPO of trl 0.24 replaces a list with one loss by the loss itself
+    one = name == "loss_type" and stated == [seen]  # DPO of trl 0.24 replaces a list that has one loss by this loss
     return bool(seen == stated or one or (name in SPELLINGS and SPELLINGS[name].get(stated) == seen))
 
 
@@ -333,7 +333,7 @@ def many(folders: list[str]) -> dict[str, list[str]]:
     import deepspeed  # noqa: F401
     from small_run import listening
 
-    # without the cache, a quarter of the time is spent in version()
+    # without the cache, version() would take a quarter of the time
     importlib.metadata.version = functools.cache(importlib.metadata.version)
     _remember_yaml()
     answers: dict[str, list[str]] = {}

@@ -21,7 +21,7 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     for the GPU, or have the nearest value with which a CPU can run.
     """
     values, run, more = plan["arguments"], plan["run"], dict[str, Any]()
-    # a single worker: each one imports the stack's libraries, which takes seconds
+    # only one worker, because each worker imports the stack's libraries, which takes seconds
     for name, most in (("dataloader_num_workers", 1), ("dataloader_prefetch_factor", 4)):
         if isinstance(values.get(name), int):
             more[name] = min(values[name], most)
@@ -36,7 +36,7 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     if values.get("use_transformers_continuous_batching"):
         _little_memory()
     if run["gpu"] is None:
-        if values.get("use_vllm"):  # this test has neither a vLLM server nor the package
+        if values.get("use_vllm"):  # this test has no vLLM server, and the vLLM package is not installed
             more["use_vllm"] = False
         values.update(more)
         return {}
@@ -51,8 +51,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
         # False.
         module.is_torch_bf16_gpu_available = lambda *_: True
     shards = run["distributed_type"] in ("DEEPSPEED", "FSDP") and not job["zero"] and "fsdp" not in job["keep"]
-    # On a GPU, DeepSpeed and FSDP convert float16 weights, or train a float32 copy. Without either, the weights are
-    # converted here.
+    # On a GPU, DeepSpeed and FSDP convert float16 weights, or train a float32 copy. Without DeepSpeed and FSDP, the
+    # weights are converted here.
     if shards and plan["model"]["dtype"] == "float16":
         plan["model"] = {**plan["model"], "dtype": "bfloat16" if values.get("bf16") else "float32"}
     lora = plan.get("lora") or {}

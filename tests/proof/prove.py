@@ -142,7 +142,7 @@ class Proof:
 
 
 def aimed(text: str, target: str) -> str:
-    """A spec's text with its `target` replaced by another one."""
+    """A spec's text whose `target` is replaced by this target."""
     kept = [line for line in text.splitlines() if not line.startswith("target ")]
     return "\n".join([*kept, f"target {target}"]) + "\n"
 
@@ -242,7 +242,7 @@ def holds(proof: Proof, measured: Mapping[str, Any]) -> bool:
 
 
 def failure(proof: Proof, illegal: Mapping[str, Any], legal: Mapping[str, Any]) -> str:
-    """Given the answers for both specs, why the proof does not hold; "" if it holds."""
+    """Given the answers for both specs, the reason why the proof does not hold; "" if it holds."""
     raised, legally = illegal["raised"], legal["raised"]
     if proof.raises:
         if raised is None:

@@ -1,5 +1,5 @@
-"""The program that runs proofs in a target's interpreter. It reads jobs from standard input and prints answers, a line
-of JSON for each.
+"""The program that runs proofs in a target's interpreter. It reads jobs from standard input and prints answers, one
+line of JSON for each job.
 
 The libraries are imported once, and each job runs in a fork. So a job cannot change the state of a library
 (accelerate's state, a process group, a patched function) for the next job, and a job that hangs or crashes does not
@@ -71,7 +71,9 @@ class Child:
         self.pipe = read
 
     def answer(self, ended: str = "") -> dict[str, Any]:
-        """The answer that the forked process has sent. If it has sent none, an answer with the reason."""
+        """The answer that the forked process has sent. If the process has sent no answer, an answer that states the
+        reason.
+        """
         os.close(self.pipe)
         if ended:
             os.killpg(self.pid, signal.SIGKILL)

@@ -162,8 +162,8 @@ class Watch:
         return []
 
     def _kinds(self) -> list[str]:
-        """Check the dtypes of weights: the base has that of `model.dtype`, and the adapters that of the bundle. If
-        the precision is bf16 or fp16, DeepSpeed converts both to it.
+        """Check the dtypes of weights: the base has the dtype `model.dtype`, and the adapters have the dtype that the
+        bundle states. If the precision is bf16 or fp16, DeepSpeed converts base and adapters to it.
         """
         values, seen = self.run.stated, {}
         base = self.plan["model"]["dtype"]
@@ -171,8 +171,8 @@ class Watch:
         half = {"bfloat16"} if values["bf16"] else {"float16"} if values["fp16"] else set()
         lora = self.plan.get("lora") or {}
         zeroed = zero and self.run.job.get("unpacked") and self.plan["run"]["zero_stage"] == 3
-        # Here the quantized base is replaced by one that is not packed. Under ZeRO-3, such weights are loaded in the
-        # dtype of the precision (XP573), which is not so for packed weights.
+        # Here the quantized base is replaced by a base that is not packed. Under ZeRO-3, weights that are not packed
+        # are loaded in the dtype of the precision (XP573); packed weights are not.
         if zeroed:
             base = "float32" if not half else next(iter(half))
         quantized, stated = lora.get("bits"), lora.get("adapter_dtype")
@@ -221,8 +221,8 @@ class Watch:
                 for one in sorted(seen - allowed)]  # fmt: skip
 
     def _set(self) -> list[str]:
-        """Check which weights are trained. Depending on the bundle, these are all weights, only the adapters, or only
-        what `freeze` leaves trainable.
+        """Check which weights are trained. The bundle says whether all weights are trained, only the adapters, or only
+        the weights that `freeze` leaves trainable.
         """
         out, names = [], list(self.before)
         now = {name for name, one in self.trainer.model.named_parameters() if one.requires_grad}
@@ -279,7 +279,7 @@ class Watch:
         return [f"the processes hold other weights after the step, by {apart:.1e}"] if apart > 1e-6 else []
 
     def _arguments(self) -> list[str]:
-        """Compare the trainer's arguments, attention and cache with those that the bundle states."""
+        """Compare the trainer's arguments, attention and cache with the values that the bundle states."""
         out = []
         for name, stated in self.plan["arguments"].items():
             if self.trainer.args.world_size == 1 and name == "average_tokens_across_devices":

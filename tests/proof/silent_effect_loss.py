@@ -4,7 +4,7 @@ and compare.
 For supervised training, the expected loss is the mean cross-entropy of the answer tokens: with
 `average_tokens_across_devices` over all tokens of the step, otherwise over the tokens of each process. For other
 methods, the expected loss is the mean of the losses that the trainer computes for the single micro-batches. The
-expected gradient is that of the expected loss.
+expected gradient is the gradient of the expected loss.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ BY_ROWS = ("dpo", "kto", "orpo", "reward")
 
 
 class Scale:
-    """Two sums over the micro-batches of a step: the loss and gradient that the step should have, and those that it
-    has.
+    """Two sums over the micro-batches of a step: the loss and gradient that the step should have, and its actual loss
+    and gradient.
     """
 
     def __init__(self, run: Any, trainer: Any) -> None:
@@ -83,7 +83,7 @@ class Scale:
         row = {name: value for name, value in given.items() if name in names}
         logits = self.trainer.model(**row, use_cache=False).logits[:, :-1].float()
         labels = given["labels"][:, 1:]
-        # transformers 4 counts all tokens of a row, also the first one, which no token predicts
+        # transformers 4 counts all tokens of a row, and so also the row's first token, which no token predicts
         # (Trainer.get_batch_samples)
         counted = given["labels"] if self.run.job["all_tokens"] else labels
         if "shift_labels" in given:

@@ -52,8 +52,8 @@ class Meaning:
         return [*self.found, *self.groups(), *self.rates(), *self.saved()]
 
     def labels(self, inputs: Mapping[str, Any]) -> None:
-        """Check which tokens of the first micro-batch have a loss. For plain texts these are all tokens, for prompts
-        only those of the completions.
+        """Check which tokens of the first micro-batch have a loss: all tokens of plain texts, and only the completions
+        of prompts.
         """
         if self.method != "sft" or "labels" not in inputs:
             return
@@ -177,8 +177,8 @@ def _undecayed(name: str) -> bool:
 
 
 def _digest(weights: Any) -> tuple[tuple[int, ...], float, float]:
-    """The shape of a weight, and two sums of its values. If a save gives the weight another name, it can be found by
-    these.
+    """The shape of a weight, and two sums of its values. If a save gives the weight another name, the weight can be
+    found by its shape and these sums.
     """
     numbers = weights.double().flatten()
     return tuple(weights.shape), float(numbers.sum()), float((numbers * numbers).sum())

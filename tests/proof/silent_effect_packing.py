@@ -34,7 +34,9 @@ def problems(run: Any, trainer: Any) -> list[str]:
 
 
 def _first(rows: Any) -> Any:
-    """The first of several evaluation sets; the trainer treats all of them in the same way."""
+    """The first of several evaluation sets. The other sets are not tested, because the trainer treats all sets in the
+    same way.
+    """
     return next(iter(rows.values())) if isinstance(rows, dict) else rows
 
 

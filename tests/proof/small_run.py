@@ -94,7 +94,7 @@ class SmallRun:
 
     @property
     def sharded(self) -> bool:
-        """Whether this run on CPUs uses FSDP over gloo, because its spec is one for GPUs that use FSDP."""
+        """Whether this run on CPUs uses FSDP over gloo, because its spec uses FSDP on GPUs."""
         return bool(self.job["on_cpu"] and "fsdp" in self.job["keep"])
 
     @cached_property
@@ -107,7 +107,7 @@ class SmallRun:
 
     @cached_property
     def model(self) -> Any:
-        """The tiny model of the family, with the bundle's dtype and attention."""
+        """The tiny model of the job's family, with the bundle's dtype and attention."""
         # The model's files are written before the arguments are built: DeepSpeed's arguments switch zero.Init on, and
         # a model under zero.Init has no weights to save.
         tiny_models.model(self.family)
@@ -155,7 +155,7 @@ class SmallRun:
 
     @cached_property
     def held(self) -> Any:
-        """The evaluation rows, or None if the bundle has none."""
+        """The evaluation rows; None if the bundle has no evaluation rows."""
         data = self.plan["data"]
         sets = data.get("evaluation")
         if sets:
@@ -238,7 +238,7 @@ class SmallRun:
 def without_empty_groups(create: Any) -> Any:
     """Wrap a trainer's ``create_optimizer`` as a bundle's own program does (features/optimizer/empty_groups.py).
 
-    Without this, DeepSpeed 0.16 removes a parameter group without weights from the optimizer, but not from the
+    Without the wrapper, DeepSpeed 0.16 removes a parameter group without weights from the optimizer, but not from the
     schedule.
     """
 
@@ -265,8 +265,8 @@ def stopping(steps: int) -> Any:
 
 
 def _sharded_group(values: dict[str, Any]) -> None:
-    """A process group on the CPU that accelerate takes for one of GPUs. With a group of CPUs, accelerate would silently
-    not use FSDP.
+    """A process group on the CPU that accelerate takes for a group of GPUs. With a group of CPUs, accelerate would
+    silently not use FSDP.
     """
     import torch
     from accelerate import PartialState
@@ -319,7 +319,7 @@ def listening() -> Iterator[list[str]]:
 
 
 def way(job: dict[str, Any]) -> tuple[str, ...]:
-    """The stages that a job runs, in order; the last one is the stage that the job names."""
+    """The stages that a job runs, in order. The last of them is the stage that the job names."""
     if job["at"] == "launch":
         return ("launch",)
     ways = {"deepspeed": ("config", "deepspeed")}
@@ -327,7 +327,9 @@ def way(job: dict[str, Any]) -> tuple[str, ...]:
 
 
 def play(job: dict[str, Any]) -> dict[str, Any]:
-    """Run every stage up to the one that the job names, and then its measurement. The first exception ends the job."""
+    """Run every stage up to the stage that the job names, and then the job's measurement. The first exception ends the
+    job.
+    """
     import torch
 
     torch.set_num_threads(1)
@@ -399,15 +401,16 @@ PATIENCE = 3
 
 
 def ranks(job: dict[str, Any]) -> dict[str, Any]:
-    """Run the job in as many processes as it requests; this process is rank 0. Return the answer of rank 0, or that of
-    another rank that fails.
+    """Run the job in as many processes as it requests; this process is rank 0. Return the answer of a rank that fails;
+    if no rank fails, the answer of rank 0.
     """
     if "folders" in job:
         return {"looked": inspect_bundles.many(job["folders"])}
     world = job["processes"]
     if "load" in way(job) and (world > 1 or job["group"]):
         with contextlib.suppress(Exception):  # The stage that loads the model reports the exception.
-            # This call saves the tiny model's weights. A call under zero.Init, or in a second process, would save none.
+            # This call saves the tiny model's weights. Under zero.Init, or in a second process, it would save no
+            # weights.
             tiny_models.model(job["family"])
     if world == 1 and not job["group"]:
         return play(job)

@@ -146,7 +146,7 @@ def test_other_arguments_are_refused(bundles: Mapping[str, str], words: list[str
 
 @pytest.mark.parametrize("variables", [{"MASTER_PORT": "1; touch x"}, {"MASTER_PORT": ""}, {"MASTER_PORT": "-1"}])
 def test_a_port_that_is_no_number_is_refused(bundles: Mapping[str, str], variables: dict[str, str]) -> None:
-    if variables["MASTER_PORT"] == "":  # an empty variable counts as one that is not set
+    if variables["MASTER_PORT"] == "":  # an empty variable counts as a variable that is not set
         assert launch(bundles["ddp"], "--dry-run", **variables).returncode == 0
         return
     done = launch(bundles["ddp"], "--dry-run", **variables)

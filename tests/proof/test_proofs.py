@@ -51,7 +51,7 @@ def test_titles_are_unique() -> None:
     assert sorted(set(titles)) == sorted(titles)
 
 
-@pytest.mark.slow  # most of the texts are those of the rules' cases (tests/rules/core/test_rules.py)
+@pytest.mark.slow  # most of the texts are the texts of the rules' cases (tests/rules/core/test_rules.py)
 @pytest.mark.parametrize("code", sorted({one.code for one in PROOFS}))
 def test_the_code_answers_the_text(code: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     for proof in (one for one in PROOFS if one.code == code):

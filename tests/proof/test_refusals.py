@@ -1,7 +1,7 @@
 """A run that cannot work stops with one clear sentence and status 1, without a traceback. Where possible, it stops
 before a model or data are loaded.
 
-The first run, and those with other launchers, use new interpreters. All other runs are forks of a warm interpreter.
+The first run, and the runs with other launchers, use new interpreters. All other runs are forks of a warm interpreter.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ class Specimen:
 
     @property
     def nightly(self) -> bool:
-        """Whether only `make slow` takes the step. True on stacks other than the default one, and for the library's own
-        trainer, which changes only with the pinned version.
+        """Whether only `make slow` takes the step. `make slow` alone takes steps on stacks other than the default
+        stack, and steps of the library's own trainer, which changes only with the pinned version.
         """
         return self.target != DEFAULT or self.library
 

@@ -27,7 +27,7 @@ from xpc.compiler.stacks import DEFAULT, STACKS, load
 
 pytestmark = pytest.mark.slow
 IN_STACK = ("wandb", "trackio", "tensorboard")
-"""The trackers in the stacks' environments; trackio is missing in some older ones."""
+"""The trackers in the stacks' environments. Some older environments do not have trackio."""
 ADDED = ("mlflow", "swanlab", "clearml")
 """The trackers in `.venv-trackers`, which `make slow` installs; their tests are nightly."""
 OFFLINE = {
@@ -82,8 +82,8 @@ def read(path: str) -> bytes:
 
 
 def both(runs: tuple[Trained, Trained], name: str = "loss") -> list[tuple[int, float]]:
-    """Return two lists of (step, value) that a tracker gets: those of the first start, and those that the resumed run
-    sends a second time.
+    """Return two lists of (step, value) that a tracker gets: the values of the first start, and the values that the
+    resumed run sends a second time.
     """
     first, again = ([(one["step"], one[name]) for one in run.events if name in one] for run in runs)
     return [*first, *(one for one in again if one[0] > KEPT)]

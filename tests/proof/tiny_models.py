@@ -23,7 +23,7 @@ SIZES: dict[str, Any] = {
     **small_models.SIZES, **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers"), 2),
     **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len"), 512), "vocab_size": VOCABULARY,
 }  # fmt: skip
-"""Sizes for the configurations of families. A family gets only those sizes that its configuration class knows."""
+"""Sizes for the configurations of families. A family gets only the sizes that its configuration class knows."""
 
 TEMPORARY = tempfile.gettempdir()
 """The machine's temporary folder. It is read once, because small_run.py changes it for runs of several processes."""
@@ -37,8 +37,8 @@ def _location() -> str:
 
 
 def _once(name: str, make: Callable[[str], object]) -> str:
-    """A folder whose content is made only once on a machine. If two processes make the content at the same time, that
-    of the first one to finish is used.
+    """A folder whose content is made only once on a machine. If two processes make the content at the same time, the
+    content of the process that finishes first is used.
     """
     folder = os.path.join(_location(), name)
     if not os.path.isdir(folder):

@@ -49,8 +49,8 @@ def attends(run: Any, batches: str = "get_train_dataloader") -> dict[str, Any]:
     """Whether documents of the trainer's first batch attend to each other.
 
     The documents are texts that end with the end token. The measurement replaces the tokens of the first document; if
-    the logits of a later one change, it attends to the first one. The weights are larger than usual initial weights.
-    Otherwise, a recurrent state would fade within one token.
+    the logits of a later document change, this document attends to the first one. The weights are larger than usual
+    initial weights: with usual ones, a recurrent state would fade within one token.
     """
     import torch
 

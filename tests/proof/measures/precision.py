@@ -34,7 +34,7 @@ def amp(run: Any) -> dict[str, Any]:
 
 
 def mixed(run: Any) -> dict[str, Any]:
-    """Two names of a precision: the one that the launcher exports to the processes, and the one in the trainer's
+    """The precision twice: the name that the launcher exports to the processes, and the name in the trainer's
     arguments.
     """
     import inspect_bundles

@@ -82,8 +82,8 @@ def raw(run: Any) -> dict[str, Any]:
 def tokenized(run: Any) -> dict[str, Any]:
     """Pass the last row of tokens through the trainer's collator and the model.
 
-    The result says whether the labels are those in the file, whether the labels equal the row's token ids, and how many
-    tokens have no loss.
+    The result says whether the labels equal the labels in the file, whether the labels equal the row's token ids, and
+    how many tokens have no loss.
     """
     stored = _raw(run)
     trainer = _trainer(run, stored)
@@ -96,7 +96,7 @@ def tokenized(run: Any) -> dict[str, Any]:
 
 
 def built(run: Any) -> dict[str, Any]:
-    """Convert the bundle's rows as in a run; return the number of training rows and that of evaluation rows. Raises any
+    """Convert the bundle's rows as in a run; return the numbers of training rows and evaluation rows. Raises any
     exception of the conversion.
     """
     train, evaluation = _own(run)
@@ -166,8 +166,8 @@ def repeated(run: Any) -> dict[str, Any]:
 
 
 def gradient(run: Any) -> dict[str, Any]:
-    """Whether the first batch of the bundle's rows has a gradient. If two equal terms cancel except for a rounding
-    error, it has none.
+    """Whether the first batch of the bundle's rows has a gradient. A gradient that is only the rounding error of two
+    terms that cancel does not count.
     """
     from measures import losses
 
@@ -186,8 +186,8 @@ def evaluated(run: Any) -> dict[str, Any]:
 
 
 def evaluated_masked(run: Any) -> dict[str, Any]:
-    """Whether some tokens of the training rows have no loss, and whether some tokens of the evaluation rows have
-    none.
+    """Return two booleans: whether some tokens of the training rows have no loss, and whether some tokens of the
+    evaluation rows have no loss.
     """
     run.__dict__["rows"], run.__dict__["held"] = _own(run)
     out = {}

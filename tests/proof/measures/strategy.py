@@ -225,7 +225,7 @@ def waits(run: Any) -> dict[str, Any]:
 
 
 def group(run: Any) -> dict[str, Any]:
-    """Make a process group with a single rank. Its backend is the one in the trainer's arguments. Raises any exception
+    """Make a process group with a single rank. Its backend is stated in the trainer's arguments. Raises any exception
     of accelerate.
     """
     from accelerate import PartialState
@@ -237,8 +237,8 @@ def group(run: Any) -> dict[str, Any]:
 
 
 def spread(run: Any) -> dict[str, Any]:
-    """How much the trained weights of the processes differ at most after the run. If gradients were averaged over the
-    processes, the result is 0.
+    """How much the trained weights of any two processes differ at most after the run. The difference is 0 if gradients
+    were averaged over the processes.
     """
     import torch.distributed as dist
 

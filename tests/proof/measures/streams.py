@@ -1,4 +1,4 @@
-"""Functions with which proofs measure streamed rows. The rows are the tiny ones with which proofs train, read as a
+"""Functions with which proofs measure streamed rows. The rows are the tiny rows with which proofs train, read as a
 stream.
 """
 
@@ -44,7 +44,7 @@ def _loader(run: Any) -> Any:
 
 
 def saves(run: Any) -> dict[str, Any]:
-    """Whether a run over a stream makes exactly one save, counting those during the run and at its end."""
+    """Whether a run over a stream makes exactly one save, counting the saves during the run and at its end."""
     from transformers import DefaultFlowCallback, TrainerControl, TrainerState
 
     args, many = run.args, run.args.max_steps

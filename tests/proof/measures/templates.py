@@ -41,8 +41,8 @@ def trainer(run: Any) -> dict[str, Any]:
 
 
 def pieces(run: Any) -> dict[str, Any]:
-    """Tokenize each control token of the template, such as `<|im_end|>`. Return the largest number of ids that one of
-    them becomes. It should be 1.
+    """Tokenize each control token of the template, such as `<|im_end|>`. Return the largest number of ids of a control
+    token, which should be 1.
     """
     found = re.findall(r"<\|[^|]+\|>", _template(run) or "")
     return {"most": max(len(run.tokenizer(one, add_special_tokens=False)["input_ids"]) for one in found)}

@@ -22,7 +22,7 @@ def mesh(run: Any) -> dict[str, Any]:
 
 @contextmanager
 def _group(size: int) -> Iterator[Any]:
-    """DeepSpeed's module, changed so that this process takes itself for one of a group of several."""
+    """Yield DeepSpeed's module, changed so that this process seems to belong to a group of this many processes."""
     import deepspeed.runtime.sequence_parallel.parallel_state_sp as mpu
     from deepspeed.runtime.sequence_parallel import ulysses_sp
 

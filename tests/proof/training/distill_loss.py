@@ -26,7 +26,7 @@ args = arguments.build_arguments(seen)
 made, tokenizer = run._trainer(seen, args)
 made.create_optimizer_and_scheduler(num_training_steps=2)
 student, teacher = made.model.train(), made.teacher_model
-# larger weights: with random small ones, all tokens are nearly equally likely, and rounding would dominate
+# larger weights: with small random weights, all tokens are nearly equally likely, and rounding would dominate
 for model in (student, teacher):
     model.get_submodule("model.norm").weight.data *= 10
 torch.manual_seed(3)

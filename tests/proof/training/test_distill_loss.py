@@ -40,8 +40,8 @@ def log_softmax(row: list[float], temperature: float) -> list[float]:
 
 
 def divergence(student: list[float], teacher: list[float], beta: float) -> float:
-    """The generalized Jensen-Shannon divergence (Agarwal et al. 2024, arXiv:2306.13649, equation 1). For beta 0 and 1
-    it is one of the two Kullback-Leibler divergences.
+    """The generalized Jensen-Shannon divergence (Agarwal et al. 2024, arXiv:2306.13649, equation 1). For beta 0 and
+    beta 1, it is one of the two Kullback-Leibler divergences.
     """
 
     def kl(p: list[float], q: list[float]) -> float:

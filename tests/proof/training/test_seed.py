@@ -92,7 +92,7 @@ OUTPUT: dict[str, Callable[[Bundle, str | None], bool]] = {
     "--model_name_or_path": lambda b, v: b["payload"]["model"]["id"] == v,
     "--dataset_name": lambda b, v: b["payload"]["data"]["sources"][0]["id"] == v,
     "--dataset_config": lambda b, v: b["payload"]["data"]["sources"][0]["config"] == v,
-    # A bundle always trains, so nothing in it corresponds to `--do_train`. The test checks that the evaluation is off.
+    # A bundle always trains, so it has no value for `--do_train`. The test checks that the evaluation is off.
     "--do_train": lambda b, v: b["payload"]["data"]["eval_split"] is None,
     "--learning_rate": lambda b, v: argument(b, "learning_rate") == float(v or 0),
     "--lr_scheduler_type": lambda b, v: argument(b, "lr_scheduler_type") == v,
@@ -147,7 +147,7 @@ def test_a_flag_that_the_bundle_does_not_say_is_noticed(seed: Bundle) -> None:
 
 
 def literal(bundle: Bundle) -> dict[str, Any]:
-    """The published DeepSpeed file as a nested mapping. Each value "auto" is replaced by the one that transformers
+    """The published DeepSpeed file as a nested mapping. Each value "auto" is replaced by the value that transformers
     would fill in (HfTrainerDeepSpeedConfig).
     """
     a = bundle["payload"]["arguments"]

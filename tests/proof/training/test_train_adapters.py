@@ -72,7 +72,8 @@ class Kind:
     @property
     def resumes(self) -> bool:
         """Whether the run is also resumed from its first checkpoint. Of the runs in `make test` with the same trained
-        weights and stack, only the most sharded one is resumed; likewise of the runs that only `make slow` trains.
+        weights and stack, only the most sharded run is resumed. The runs that only `make slow` trains are chosen in the
+        same way.
         """
         same = [one for one in RUNS if (one.what, one.target, one.nightly) == (self.what, self.target, self.nightly)]
         return self.strategy == max(one.strategy for one in same)
@@ -134,7 +135,7 @@ Runs = Callable[[Kind], list[Trained]]
 
 @pytest.fixture(scope="module")
 def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """Like the fixture `each_once`, with two more base models: one with an untied head, and a mixture of experts."""
+    """Like the fixture `each_once`, with two more base models: a model with an untied head, and a mixture of experts."""
     from safetensors.numpy import load_file, save_file
 
     experts = os.path.join(ground, "experts")
@@ -309,7 +310,7 @@ CONTINUED = (LOST, Kind("saved", DEFAULT, "zero3"), *map(Kind, PREFIXES))
 
 @pytest.mark.parametrize(
     "kind",
-    # PEFT loads the weights of LoHa and MiSS as it loads those of VeRA
+    # PEFT loads the weights of LoHa and MiSS in the same way as the weights of VeRA
     nightly_but(CONTINUED, lambda one: one.what in ("saved", "vera")),
     ids=lambda one: one.name,
 )

@@ -1,5 +1,5 @@
-"""If the value that the libraries really use is not the one in the bundle, the run stops before its first step and
-prints both values.
+"""If the libraries really use another value than the bundle states, the run stops before its first step and prints both
+values.
 
 Runs whose values are as stated are trained by other test files of this folder.
 """

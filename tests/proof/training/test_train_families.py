@@ -1,5 +1,5 @@
 """Real trainers train model families that only the newest transformers has. The training changes the saved weights, and
-they can be loaded again.
+the saved weights can be loaded.
 """
 
 from __future__ import annotations

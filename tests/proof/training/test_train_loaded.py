@@ -1,5 +1,5 @@
-"""The final folder of a run loads with plain transformers and peft of each stack. The loaded weights are those of the
-last checkpoint.
+"""The final folder of a run loads with plain transformers and peft of each stack. The loaded weights are the weights of
+the last checkpoint.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ NIGHTLY = (
     ("rloo", "pissa", "one"),
 )
 """Runs that only the nightly tests make, because other runs are nearly the same: `olora` differs from `pissa` only at
-the start, ZeRO-2 keeps the weights as one process does, and the references of rloo are those of grpo.
+the start, ZeRO-2 keeps the weights as one process does, and rloo has the same references as grpo.
 """
 
 

@@ -61,8 +61,8 @@ def test_a_staged_run_is_the_run_with_the_hub(ground: str, tmp_path: Path, targe
     with ExitStack() as stack, HubFiles() as hub:
         model = hub.push("models", "me/tiny", {**files(os.path.join(ground, "tiny")), "pytorch_model.bin": b"pickled"})
         data = hub.push("datasets", "me/rows", rows)
-        # The spec pins the commits that are the newest ones now. Two more pushes make newer ones, which the run must
-        # not use.
+        # The spec pins the commits that are now the newest. Two more pushes make newer commits, which the run must not
+        # use.
         hub.push("models", "me/tiny", files(os.path.join(ground, "teacher")))
         hub.push("datasets", "me/rows", {**rows, "train.jsonl": rows["test.jsonl"]})
         text = spec(BODY.format(rows=data), data="corpus", target=target).replace('"tiny"', f"me/tiny@{model}")
@@ -70,7 +70,7 @@ def test_a_staged_run_is_the_run_with_the_hub(ground: str, tmp_path: Path, targe
         bundle = compiled(text, ground, str(tmp_path / "run.bundle"), f"staged-{target}.xp")
         script, home = os.path.join(bundle, "launch.sh"), {"HF_HOME": str(tmp_path / "home"), **hub.environment}
         # The libraries read the address of the hub when they are imported, so the runs that use the hub share a warm
-        # interpreter of their own. The run without a network is a new process in a namespace that has none.
+        # interpreter of their own. The run without a network is a new process in a namespace without a network.
         warm = stack.enter_context(Forks(interpreter(target), environment(CUDA_VISIBLE_DEVICES="", **home)))
         online = started(script, cwd=tmp_path / "online", python=warm.python, **home)
         assert online.returncode == 0, online.stderr[-3000:]

@@ -19,8 +19,8 @@ ROUTED = {"train": "mixtral-8x7b-v0.1 on ultrafeedback-binarized for 1 epochs", 
 CP = "parallelism_config.parallelism_config_"
 FSDP = "fsdp_config.fsdp_"
 NORM = 4.0
-"""A threshold between two norms of the tiny model's first gradient: that of its mean over two processes (2.83), and
-that of its sum (5.67).
+"""A threshold between two norms of the tiny model's first gradient: the norm of its mean over two processes (2.83), and
+the norm of its sum (5.67).
 """
 
 

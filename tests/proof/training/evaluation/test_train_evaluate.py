@@ -1,7 +1,7 @@
 """evaluate.sh runs a user's task file with the pinned evaluation harness and without a network. It evaluates a fully
 trained model, and an adapter on its base.
 
-One evaluation starts a new interpreter; all other evaluations, and the training, run in forks of a warm one.
+One evaluation starts a new interpreter; all other evaluations, and the training, run in forks of a warm interpreter.
 """
 
 from __future__ import annotations

@@ -103,8 +103,8 @@ print(json.dumps({"loss": float(made.sum()) / (len(made) + first * len(losses))}
 def test_the_loss_is_that_of_the_final_weights(
     held: Warm, tmp_path: object, target: str, loss: str, strategy: str
 ) -> None:
-    """After the last step, each process evaluates one batch. The loss must be the one that a plain loop computes with
-    the saved weights.
+    """After the last step, each process evaluates one batch. The loss must equal the loss that a plain loop computes
+    with the saved weights.
     """
     more = ["method sft(assistant_only)"] if loss == "answers" else []
     sets = SETS.format("messages").replace("near-messages", "even")

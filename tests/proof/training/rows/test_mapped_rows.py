@@ -65,7 +65,7 @@ def calls(warm: Warm, target: str, name: str, texts: dict[str, str]) -> list[dic
 
 
 def check(found: list[dict[str, Any]]) -> None:
-    """Check that every call was made in batches, and that its result is that of `Dataset.map`."""
+    """Check that every call was made in batches, and that it gave the same result as `Dataset.map`."""
     for call in found:
         assert call["batched"], call
         assert call["types"], call

@@ -1,5 +1,5 @@
 """Streamed rows in the real trainers of every stack: each pass over the data has every row exactly once, and a run that
-is killed and resumed ends bit-identical to an undisturbed one.
+is killed and resumed ends bit-identical to an undisturbed run.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def test_a_run_that_was_killed_ends_bit_for_bit_the_same(
 
 
 def test_two_processes_train_on_the_rows_of_one(warm: Warm, tmp_path: Any) -> None:
-    """With two processes, a step has the same rows as with one. Its loss differs only by rounding, because the sum has
-    another order.
+    """With two processes, a step has the same rows as with one process. Its loss differs only by rounding, because the
+    sum has another order.
     """
     put(warm.location, FILES)
     found = []

@@ -289,7 +289,7 @@ def test_dpo_prefers_answers_about_images(location: Path) -> None:
     assert "12 rows with 12 images" in printed
     assert printed.count("the vision tower is frozen") == 1
     found = batch(location, "pairs.bundle", PAIR_BATCH)
-    # first the sequences with the chosen answers, then those with the rejected ones
+    # first the sequences with the chosen answers, then the sequences with the rejected answers
     assert found["images"] == [6, 16, 0, 22] * 2
     assert found["pixels"] == [4 * sum(found["images"]), 3 * 2 * 14 * 14]
     assert found["grid"] == [[1, 4, 6], [1, 8, 8], [1, 4, 6], [1, 8, 8]] * 2

@@ -1,5 +1,5 @@
 """On every stack, a mixture whose sources have shares trains on the right rows, and a resumed run continues with the
-right ones.
+right rows.
 """
 
 from __future__ import annotations
