@@ -1,9 +1,9 @@
 """`make resolve`: take each different requirements file that bundles have, ask uv whether pip could install it, and
 write docs/requirements.md.
 
-The sets are those of the golden bundles and of the specs in specs/. For each stack, two more sets contain all optional
-packages, one of them also vLLM. If these can be installed, so can every smaller set. Each set is resolved for Linux on
-x86-64 and several Pythons; nothing is installed.
+The files of the golden bundles and of the specs in specs/ are sets of packages. For each stack, there are two more
+sets, with all optional packages, one of them also with vLLM. If these two can be installed, so can every smaller set.
+Each set is resolved for Linux on x86-64 and several Pythons; nothing is installed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FLASH_ATTN = """
 name = "flash-attn"
 requires-dist = ["torch", "einops"]
 """
-"""flash-attn reports its requirements only if torch and CUDA are installed, so this states them (setup.py of 2.8.3)."""
+"""Requirements from flash-attn's setup.py (2.8.3). pip gets them from flash-attn only if torch and CUDA are installed."""
 HEAD = """\
 # Requirements that resolve together
 
@@ -60,8 +60,8 @@ def additions(stack: stacks.Stack, pins: Mapping[str, str]) -> str:
 
 
 def sets() -> dict[tuple[str, str], str]:
-    """Each different set of requirements, as the text of a requirements file for uv. The key is the pair of the stack's
-    name and the packages that the set has beyond those of every bundle of the stack.
+    """Each different set of requirements, as the text of a requirements file for uv. The key is a pair: the stack's
+    name, and the packages of the set that not every bundle of the stack has.
     """
     found = {}
     for name, text in emitted():

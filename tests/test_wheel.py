@@ -103,7 +103,7 @@ MORE = {
     "accelerate.yaml": (*MODEL, "--data", "capybara"),
     "deepspeed.json": (*MODEL, "--data", "capybara"),
 }
-"""What the files do not state, as options of `xpc import`."""
+"""Options of `xpc import` for what the files do not state."""
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +111,8 @@ def installed(tmp_path_factory):
     """The path of `xpc` in an environment that has only the wheel and the packages on which the wheel depends."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    # The wheel is built from the files in the working tree, whatever is staged: with files that git does not track yet,
-    # and without deleted ones.
+    # The wheel is built from the files in the working tree, whether they are staged or not. It contains files that git
+    # does not track yet, and no deleted files.
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
     for name in map(os.fsdecode, filter(None, names)):

@@ -401,8 +401,8 @@ PATIENCE = 3
 
 
 def ranks(job: dict[str, Any]) -> dict[str, Any]:
-    """Run the job in as many processes as it requests; this process is rank 0. Return the answer of a rank that fails;
-    if no rank fails, the answer of rank 0.
+    """Run the job in as many processes as it requests; this process is rank 0. Return the answer of rank 0. If only
+    another rank failed, the answer has the exception of that rank.
     """
     if "folders" in job:
         return {"looked": inspect_bundles.many(job["folders"])}

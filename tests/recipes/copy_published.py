@@ -2,9 +2,9 @@
 
     python tests/recipes/copy_published.py ../shared/published
 
-A copy has the names and values of a recipe. Of a chat template it has only the SHA-256, not the text. To test our own
-template against the published one, `renderings.json` has digests of conversations that the published one has rendered
-(test_templates.py).
+A copy has the names and values of a recipe. Of a chat template, a copy has only the SHA-256, not the text. To test our
+own template against a published template, `renderings.json` has digests of conversations that the published template
+has rendered (test_templates.py).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ TEMPLATES = {
     "open-r1": ("open-r1/recipes/OpenR1-Distill-7B/sft/config_distill.yaml", True, False),
     "deepseek-r1-think": ("open-r1/recipes/DeepSeek-R1-Distill-Qwen-1.5B/grpo/config_demo.yaml", False, True),
 }
-"""For each of our templates: the file of the published template, whether it supports tools, and whether it accepts
-calls without content.
+"""For each of our templates: the file of the published template, whether the published template supports tools, and
+whether it accepts calls without content.
 """
 
 

@@ -57,7 +57,8 @@ def published(recipe: str) -> dict[str, Any]:
     """The values that the recipe states: its own keys, `launch:` keys, and the keys of its `accelerate:` and
     `deepspeed:` files.
 
-    The numbers of machines and processes come from the launch command, because its values override those in the files.
+    The numbers of machines and processes come from the launch command, because its values override the values in the
+    files.
     """
     entry = RECIPES[recipe]
     files = family(entry["family"])
@@ -92,7 +93,7 @@ def spec_text(recipe: str) -> str:
 
 
 def spec_for(recipe: str, target: str) -> str:
-    """The text of a recipe's spec, with its `target` replaced by another one."""
+    """The text of a recipe's spec, with this `target` in place of the recipe's own."""
     return re.sub(r"^target \S+$", f"target {target}", spec_text(recipe), flags=re.MULTILINE)
 
 
@@ -156,7 +157,7 @@ def _plain_mixture(value: Any) -> Any:
 
 def _template(found: View) -> Any:
     """The digest of the published chat template that the bundle's template replaces, or NOTHING. Recipes use templates
-    of specs/templates instead of published ones; test_templates.py shows that both render the same.
+    of specs/templates instead of published templates; test_templates.py shows that both render the same.
     """
     inside = found["files"][found["tokenizer"]["chat_template"]]
     for digest, name in TEMPLATES.items():
@@ -213,8 +214,8 @@ def bundle_value(key: str, found: View, target: str) -> Any:
 
 
 def _location(entry: Mapping[str, Any], target: str, otherwise: str) -> str:
-    """Where a target's bundle has the value of a published key, such as "arguments.max_length". This is the entry for
-    the target's version of trl (such as `at-trl>=1`) if there is one, otherwise the entry `at`.
+    """The path at which a target's bundle has the value of a published key, such as "arguments.max_length". It is
+    stated by the entry for the target's version of trl (such as `at-trl>=1`); without such an entry, by the entry `at`.
     """
     for name, path in entry.items():
         if name.startswith("at-trl") and _has_trl(target, name.removeprefix("at-trl")):
@@ -230,8 +231,8 @@ def _has_trl(target: str, versions: str) -> bool:
 
 
 def same(key: str, wanted: Any, stated: Any) -> bool:
-    """Whether two values mean the same. Numbers are compared as numbers; a word of a command line is first converted to
-    a value.
+    """Whether two values mean the same. Numbers are compared as numbers. A word of a command line is converted to a
+    value before it is compared.
     """
     if key == "dataset_mixture":
         wanted = _plain_mixture(wanted)
@@ -266,8 +267,8 @@ def decided(keys: Mapping[str, Any], target: str) -> set[str]:
 
 
 def defaults(recipe: str) -> dict[str, Any]:
-    """The defaults in the library versions for which the recipe was written. Their names are those of these
-    versions.
+    """The defaults in the library versions for which the recipe was written. Arguments have the names that they have in
+    these versions.
     """
     entry = RECIPES[recipe]
     name = entry["defaults"]
@@ -284,7 +285,7 @@ def defaults(recipe: str) -> dict[str, Any]:
 def unlike(
     recipe: str, target: str, found: View | None = None, keys: Mapping[str, Any] | None = None
 ) -> dict[str, tuple[Any, Any]]:
-    """For each key whose value in the bundle is not the published one: the published value and the bundle's value.
+    """For each key whose value in the bundle is not the published value, both values.
 
     `found` replaces the recipe's bundle, and `keys` replaces the published values. A key `unset:NAME` stands for an
     argument that the recipe does not set. Its published value is the argument's default in the recipe's library

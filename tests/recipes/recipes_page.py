@@ -71,8 +71,8 @@ def name(key: str) -> str:
 
 
 def common() -> dict[str, str]:
-    """The differences that more than half of the recipes have, as a mapping from key to reason. The reason must be the
-    same in each of them.
+    """The differences that more than half of the recipes have, as a mapping from key to reason. All these recipes must
+    state the same reason.
     """
     seen = Counter((key, why) for recipe in RECIPES for key, why in reasons(recipe, DEFAULT).items())
     return {key: why for (key, why), times in sorted(seen.items()) if times > len(RECIPES) // 2}
@@ -85,8 +85,8 @@ def reasons(recipe: str, target: str) -> dict[str, str]:
 
 
 def targets(recipe: str) -> list[str]:
-    """The stacks on which the page compares a recipe: the recipe's own stack and the default one. A stack that refuses
-    the recipe is left out.
+    """The stacks on which the page compares a recipe: the recipe's own stack and the default stack. A stack that
+    refuses the recipe is left out.
     """
     wanted = dict.fromkeys((native_of(recipe), DEFAULT))
     return [one for one in wanted if one not in RECIPES[recipe].get("refused", ())]

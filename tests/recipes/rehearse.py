@@ -1,9 +1,9 @@
-"""`make rehearse`: rehearse each recipe of specs/ on its own stack and on the default, and keep the results.
+"""`make rehearse`: rehearse each recipe of specs/ on its own stack and on the default stack, and keep the results.
 
     python tests/recipes/rehearse.py tests/recipes/rehearsals.json [RECIPE ...]
 
-A result has the date, the stages that were run, those that could not be run, and the findings. docs/recipes.md shows
-these results. A recipe takes 15 to 60 seconds on two idle cores.
+A result has the date, the stages that were run, the stages that could not be run, and the findings. docs/recipes.md
+shows these results. A recipe takes 15 to 60 seconds on two idle cores.
 """
 
 from __future__ import annotations

@@ -86,8 +86,8 @@ def cases(tools: bool, calls_without_content: bool) -> list[tuple[str, list[dict
 
 
 def render(template: str, turns: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    """Render a conversation; return the text, and the spans of it that are inside a `generation` block (begin and end,
-    in characters).
+    """Render a conversation; return the text, and the spans that are inside a `generation` block (begin and end, in
+    characters of the text).
     """
     from transformers.utils import chat_template_utils as chat
 

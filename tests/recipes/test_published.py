@@ -1,5 +1,5 @@
 """For every published recipe, our bundle has the recipe's value of each argument, both on the recipe's own stack and on
-the newest one.
+the newest stack.
 
 `recipe_support.py` and the tables next to it say which values are compared.
 """

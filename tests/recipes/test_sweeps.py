@@ -1,5 +1,5 @@
-"""The handbook's script for the alignment scan starts many runs. Each of them is a member of our sweep, with the same
-arguments.
+"""The handbook's script for the alignment scan starts many runs. Each of these runs is a member of our sweep, with the
+same arguments.
 
 The script starts the file of each model with `--beta`, `--loss_type`, `--output_dir` and `--hub_model_revision`. Our
 sweep differs from the script in two things. The script's third loss, `kto_pair`, is not a loss of DPO in trl 0.18 or

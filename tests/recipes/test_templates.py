@@ -1,4 +1,4 @@
-"""The chat templates in `specs/templates` render what the published ones render, and mark the same answers for the
+"""The chat templates in `specs/templates` render what the published templates render, and mark the same answers for the
 loss.
 
 `renderings.json` has the conversations rendered by the published templates (copy_published.py). Vicuna has no published

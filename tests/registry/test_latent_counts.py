@@ -1,5 +1,5 @@
 """Models with latent attention (MLA): the registry counts the parameters of the model that each stack's transformers
-builds on the meta device, and those of its adapters.
+builds on the meta device, and the parameters of the model's adapters.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def test_latent_attention_has_the_parameters_that_are_counted(stack: str, tmp_pa
     for (family, keys), (whole, trained) in zip(given, real, strict=True):
         facts = facts_from_config({"model_type": family, **keys}, family, family)
         assert not isinstance(facts, str), facts
-        if isinstance(whole, str):  # the stack lacks the family; transformers 4.52 always has a rank for queries
+        if isinstance(whole, str):
+            # the stack lacks the family; or it has transformers 4.52, in which queries always have a low rank
             assert known.lacks_family(family) or keys["q_lora_rank"] is None, (family, whole)
             continue
         assert facts.params == whole, (family, keys)

@@ -1,5 +1,5 @@
-"""For each model, the registry's number of parameters is that of the model which transformers builds on the meta
-device.
+"""For each model, the registry's number of parameters equals the number in the model that transformers builds on the
+meta device.
 """
 
 import pytest
@@ -9,7 +9,7 @@ from xpc.compiler.registry.types import IMAGE_FAMILIES
 
 pytestmark = pytest.mark.slow
 
-# The tests import the libraries themselves, so that the fast tier, which only collects this file, does not.
+# The tests themselves import the libraries. So the fast tier, which only collects this file, does not import them.
 
 MODELS = build.read("models.toml")
 
@@ -29,8 +29,8 @@ def real_parameters(config):
 
 @pytest.fixture(scope="module")
 def counts():
-    """The number of parameters for each different configuration. Many models have the same configuration, so each is
-    counted only once.
+    """The number of parameters for each different configuration. Each configuration is counted only once, because many
+    models have the same one.
     """
     return {}
 

@@ -13,7 +13,7 @@ from xpc.grammar.source import Source, Span
 
 pytestmark = pytest.mark.slow
 
-# Any code point, including surrogates; those that are dangerous in a terminal are frequent.
+# Any code point, including surrogates. Code points that are dangerous in a terminal are frequent.
 TEXT = st.text(
     st.characters(exclude_categories=()) | st.sampled_from("\n\r\t\0\x1b\x7f\x85\x9b\u202e\u2066\u2028\ud800 %:,{"),
     max_size=40,
@@ -56,7 +56,7 @@ def test_there_is_always_a_caret_and_it_never_passes_the_line(label: Label) -> N
     lines = render([Diagnostic("XP000", "x", "error", "m", label)], "full").split("\n")
     marks = lines[4][lines[4].index("|") + 2 :].split("^")
     assert len(marks) >= 2
-    # A tab or a wide character can take several columns, and an escaped character takes one for each letter of its
-    # escape. Spaces at the end of a line are not visible, but the carets below can mark them.
+    # A tab or a wide character can take several columns, and an escaped character takes one column for each letter of
+    # its escape. Spaces at the end of a line are not visible, but the carets below can mark them.
     blank = sum(label.source.text.count(one) for one in " \t")
     assert len(lines[4]) <= 2 * len(lines[3]) + len(label.text) * 8 + 8 + 4 * blank

@@ -1,5 +1,5 @@
-"""Output folders of runs for the tests: a run that is active, one that died, and one that has finished. A real bundle
-is next to them.
+"""Output folders of runs for the tests: an active run, a run that died, and a finished run. A real bundle is next to
+the folders.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def events(steps: int = STEPS, start: float = 4.0) -> list[dict[str, Any]]:
 
 
 def measured(bundle: Path, steps: Sequence[int] = (0,), end: int = STEPS) -> list[dict[str, Any]]:
-    """The lines of measured.jsonl for a run with several starts; `steps` has the first step of each, such as (0, 40). A
-    start has two lines: one about the start, and one with its measurements up to the step `end`.
+    """The lines of measured.jsonl for a run with several starts; `steps` has the first step of each start, such as (0,
+    40). A start has two lines: a line about the start, and a line with its measurements up to the step `end`.
     """
     versions = pins(str(bundle / "requirements.txt"))
     lines: list[dict[str, Any]] = []

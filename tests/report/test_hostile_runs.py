@@ -1,5 +1,5 @@
-"""The output folder of a run may come from a stranger. No text in it can become markup or a command, a pipe in it does
-not block the report, and a symbolic link in it is not followed.
+"""The output folder of a run may come from a stranger. No text in the folder can become markup or a command, a pipe in
+the folder does not block the report, and a symbolic link in the folder is not followed.
 """
 
 from __future__ import annotations

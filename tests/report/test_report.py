@@ -146,7 +146,7 @@ def test_a_run_that_was_stopped_is_not_one_that_died(location: Path) -> None:
     found = rows("out/x")
     assert found["status"]["ran"] == "stopped on request"
     assert found["status"]["why"].startswith("it was stopped after step 6; checkpoint-6 is the newest one")
-    # the last step before the stop need not be a logged one
+    # the last step before the stop need not be a logged step
     (out / "checkpoint-7").mkdir()
     (out / "measured.jsonl").write_text("\n".join([*measured, json.dumps(last | {"step": 7})]) + "\n")
     found = rows("out/x")

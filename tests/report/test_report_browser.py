@@ -49,7 +49,7 @@ def page(location: Path, runs: int) -> str:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_in_a_browser(tmp_path: Path, runs: int, dark: bool) -> None:
     """The browser reports no error, the page is never wider than its window, the curves are large enough on a phone,
-    and every value is shown. On a phone, the table of two runs fits, too; that of three runs scrolls in its frame.
+    and every value is shown. On a phone, the table of two runs fits, too; the table of three runs scrolls in its frame.
     """
     found = in_frames(SCRIPT, page(tmp_path, runs), tmp_path, dark)
     assert found["errors"] == []

@@ -1,5 +1,5 @@
-"""Numbers that the compiler decides if a spec does not state them, and their limits: a stated number is used, and one
-outside of the limits is refused.
+"""Numbers that the compiler decides if a spec does not state them, and their limits: a stated number is used, and a
+number outside of the limits is refused.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""If the stated global batch is not divisible by micro-batch and processes, the error suggests one that is."""
+"""If the global batch is not divisible by micro-batch and processes, the error suggests a global batch that is."""
 
 from __future__ import annotations
 

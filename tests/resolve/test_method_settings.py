@@ -1,6 +1,4 @@
-"""Adapters and the settings of single methods: which settings, arguments under `extra` and row shapes each of them
-accepts.
-"""
+"""Adapters and the settings of single methods: which settings, arguments under `extra` and row shapes are accepted."""
 
 from __future__ import annotations
 

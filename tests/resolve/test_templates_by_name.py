@@ -114,7 +114,7 @@ def test_a_local_vocabulary_is_read(tmp_path):
     tokens = '{"added_tokens": [{"content": "<|im_start|>"}, {"content": "<|im_end|>"}]}'
     location = put(tmp_path, {"tiny/config.json": json.dumps(CONFIG), "tiny/tokenizer.json": tokens})
     on_tiny = {"train": trained('"tiny" on infinity-instruct'), "batch": "gbs=128 micro=16 seq=512"}
-    # Zephyr writes roles as ordinary words in angle brackets. They are not tokens, so none can be missing.
+    # Zephyr writes roles as ordinary words in angle brackets. These words are not tokens, so no token can be missing.
     for name, new in (("chatml", False), ("llama3", True), ("gemma3", True), ("zephyr", False)):
         assert ("XP560" in codes(checked(spec(f"model(chat_template={name})", **on_tiny), location))) == new, name
 

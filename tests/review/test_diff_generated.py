@@ -39,7 +39,7 @@ ALSO = {
                              "gradient_checkpointing_kwargs"},
     "data.shuffle": {"train_sampling_strategy", "shuffle_dataset"},
 }  # fmt: skip
-"""Arguments that change with a setting in addition to those in the setting's row of the schema."""
+"""Arguments that change with a setting although the setting's row of the schema does not list them."""
 
 
 def stating(path, value):

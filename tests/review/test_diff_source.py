@@ -49,7 +49,7 @@ def test_each_line_is_next_to_its_setting(spec, capsys) -> None:
 
 @pytest.mark.parametrize("options", [("--format", "json"), ("--format", "markdown"), ("--price", "2.5")])
 def test_options_for_two_specs_are_refused(options: tuple[str, str], spec, capsys) -> None:
-    """Otherwise a program that asks for JSON would read a table of text."""
+    """The options are refused, because a program that asks for JSON would otherwise read a table of text."""
     assert main(["diff", "r.yaml", "r.xp", *options]) == 2
     out, error = capsys.readouterr()
     assert (out, error) == ("", "xpc: r.yaml is not a spec, and is compared as text, without --format and --price\n")

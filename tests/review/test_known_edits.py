@@ -1,4 +1,4 @@
-"""Each test makes one edit of a bundle, a sweep or a lock, for which the right verdict of `xpc diff` is known: `same
+"""Each test makes one edit of a bundle, a sweep or a lock. The right verdict of `xpc diff` on this edit is known: `same
 run`, `same settings, other code or packages`, or `differs`.
 
 Each edit is compared in both directions.

@@ -234,8 +234,8 @@ def test_the_job_summary_is_used_if_github_does_not_answer(api):
     ],
 )
 def test_the_job_summary_is_used_if_the_answer_is_none_of_github(api, monkeypatch, answer, why):
-    """If GitHub's API gives an answer that is not GitHub's, such as a proxy's page, the comment's text is written into
-    the job summary.
+    """If a request to GitHub's API is not answered by GitHub, but for example with a proxy's page, the comment's text
+    is written into the job summary.
     """
     kind, environment = api
     monkeypatch.setattr(kind, "do_GET", lambda self: self.wfile.write(answer))
@@ -354,8 +354,8 @@ TRAINED = 'xpc 1\n\nextends "house.xp"\n\ntrain qwen2.5-0.5b-instruct on alpaca 
 
 @pytest.fixture
 def house(tmp_path, monkeypatch):
-    """A repository with specs that take everything from a base (even the `train` line), a sweep that extends the same
-    base, and a committed bundle.
+    """A repository with specs that take everything from a base (even the `train` line), with a sweep that extends the
+    same base, and with a committed bundle.
     """
     monkeypatch.chdir(tmp_path)
     os.makedirs(tmp_path / "base")
@@ -471,8 +471,8 @@ def test_renames_new_specs_and_totals(house):
 
 
 def test_a_new_sweep_shows_the_memory_of_its_largest_run(house):
-    """Before a fix, the line showed the memory of the first run, and said `fits` of a sweep of which most runs do not
-    fit.
+    """Before a fix, the line showed the memory of the first run, and said `fits` of a sweep whose other runs mostly do
+    not fit.
     """
     write(
         house,
@@ -486,8 +486,8 @@ def test_a_new_sweep_shows_the_memory_of_its_largest_run(house):
 
 
 def test_the_hours_of_a_sweep_that_is_too_large_are_unknown(house, monkeypatch):
-    """Before a fix, a sweep that grew from 4 to 1,002 runs was shown as `-1.5 GPU-hours`: the sum of the new runs was
-    0.
+    """Before a fix, a sweep that grew from 4 to 1,002 runs was shown as `-1.5 GPU-hours`, because the hours of the new
+    runs were added up to 0.
     """
     monkeypatch.setitem(entries.__globals__, "SUMMED", 2)
     write(house, "specs/sweep.xp", 'xpc 1\n\nextends "../base/trained.xp"\n\nsweep { lr = [1e-6, 2e-6, 3e-6] }\n')

@@ -171,7 +171,7 @@ def test_diff_says_which_image_differs(location: Path) -> None:
     put(location, {"photos/cow.png": b"oom" * 99})
     text, status = compared("main:x.xp", "x.xp")
     assert (status, text.startswith("1 image changed; photos/cow.png is the first that differs: sha256 ")) == (1, True)
-    assert "data.sources was [" not in text  # only this key differs
+    assert "data.sources was [" not in text  # the two differ only in this key
     assert run(location, "compile", "x.xp", "-o", "y.bundle")[0] == 0
     git(".", "checkout", "-q", "photos")
     assert run(location, "compile", "x.xp")[0] == 0
@@ -278,7 +278,7 @@ def test_a_file_of_rows_that_is_not_copied(location: Path, monkeypatch: pytest.M
 def test_compile_and_verify_say_which_images_have_no_digest(
     name: str, location: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compiling reads neither the rows of Parquet files nor those of JSON and CSV files that are not copied. compile
+    """Compiling reads neither the rows of Parquet files nor the rows of JSON and CSV files that are not copied. compile
     and verify say that the images in such rows have no digest.
     """
     from xpc.compiler.data import contents

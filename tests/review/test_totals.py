@@ -1,4 +1,4 @@
-"""If `xpc diff` compares two sweeps, it adds up GPU-hours and disk space over the members of each."""
+"""If `xpc diff` compares two sweeps, it adds up the GPU-hours and the disk space of all members of each sweep."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def summed(root: str, one: str, other: str) -> dict[str, tuple[float, float]]:
 
 
 def test_a_member_that_does_not_fit_is_counted(tmp_path: Path) -> None:
-    """Before a fix, the first line was about the memory of the first member, which fits, and said nothing of the
-    others.
+    """Before a fix, the first line was about the memory of the first member, which fits, and said nothing of the other
+    members.
     """
     before = ONE.replace("micro=4 ", "").replace("gbs=128", "gbs=256") + "memory(checkpointing = false)\n"
     before += "sweep { micro = [1, 4, 8] }\n"

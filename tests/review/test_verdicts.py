@@ -240,7 +240,7 @@ OF_RUN: Sequence[Edit] = (
 def nothing_wrong(
     edits: Sequence[Edit], kind: str, one: str, folder: str, location: Callable[[random.Random], str]
 ) -> None:
-    """Apply random edits to copies of a folder. After each one, compare the original with the copy in both directions.
+    """Apply random edits to copies of a folder. After each edit, compare the original with the copy in both directions.
     Both verdicts must be the verdict that the edit function returns.
     """
     draw = random.Random(f"{kind} 32")
@@ -375,7 +375,9 @@ def test_strange_files_of_a_bundle_are_not_read(kind, tmp_path):
 
 
 def test_numbers_that_json_does_not_have_are_texts(tmp_path):
-    """An edited bundle may have NaN and Infinity, which Python's json module reads and writes, and others refuse."""
+    """An edited bundle may have NaN and Infinity, which Python's json module reads and writes, and other JSON parsers
+    refuse.
+    """
     root = put(tmp_path, {"t.xp": SPEC, "chat.jinja": MARKED, "rows.jsonl": ROW * 40})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0
     bundle = os.path.join(root, "t.bundle")

@@ -75,7 +75,7 @@ def test_a_bundle_that_was_moved_with_base_template_and_data(bundle):
 
 
 def edited(folder, name, old, new, seal=False, table="bundle.toml"):
-    """Edit a file of a bundle. With `seal`, the digest of this file and that of bundle.toml are updated."""
+    """Edit a file of a bundle. With `seal`, the digests of this file and of bundle.toml are updated."""
     path = os.path.join(str(folder), name)
     with open(path, "rb") as handle:
         before = handle.read()

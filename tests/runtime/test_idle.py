@@ -106,7 +106,7 @@ def test_a_run_that_learns_is_not_reported(tmp_path: Path) -> None:
 def test_weights_that_stay_the_same_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], rate: float
 ) -> None:
-    """In bf16, a step of 1e-12 is rounded away. If the weights changed in the first window, no later one is checked."""
+    """In bf16, a step of 1e-12 is rounded away. After a change in the first window, later windows are not checked."""
     import torch
 
     model = torch.nn.Linear(64, 64, dtype=torch.bfloat16)

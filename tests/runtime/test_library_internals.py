@@ -52,7 +52,7 @@ def private(path: Path) -> set[str]:
 
 OUTSIDE = {"batched_calls.py": {"_tokenizer"}}
 """The private names that a file outside of library_internals/ touches. ``batched_calls.py`` is run by its path, so it
-cannot import from there. Instead, it compares its results with those of the public functions while it runs.
+cannot import from there. Instead, it compares its results with the results of the public functions while it runs.
 """
 
 
@@ -136,8 +136,8 @@ READ = (
     "_attn_implementation",
     "_tokenizer",
 )
-"""Attributes of libraries that the runtime reads. An attribute has no source code that could be compared, so its digest
-is that of a function next to it.
+"""Attributes of libraries that the runtime reads. An attribute has no source code that could be compared, so the digest
+of a function next to it is compared instead.
 """
 
 

@@ -47,7 +47,7 @@ def test_phases_have_their_seconds_and_their_peaks(monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 def test_a_peak_of_a_phase_is_not_that_of_an_earlier_one() -> None:
     """On Linux, the peak of memory is reset at the beginning of a phase. So 256 MiB that were freed before the phase do
-    not count for it.
+    not count for the phase.
     """
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("this system has no clear_refs: peaks only grow")
@@ -241,8 +241,8 @@ def test_the_lines_of_use_are_python() -> None:
 
 
 def test_the_lines_of_use_load_adapters_with_their_tokenizer(tmp_path: Path) -> None:
-    """The printed Python lines load the tokenizer from the adapter's folder, because the base's may have another chat
-    template. They also set the scaling of positions that the base's configuration lacks.
+    """The printed Python lines load the tokenizer from the adapter's folder, because the base's tokenizer may have
+    another chat template. They also set the scaling of positions that the base's configuration lacks.
     """
     named = '{"peft_type": "LORA", "base_model_name_or_path": "a/b", "revision": "c"}'
     (tmp_path / "adapter_config.json").write_text(named)
@@ -360,7 +360,7 @@ def test_each_of_several_reward_functions_has_a_curve() -> None:
     names = {f"rewards/{'long' * 5}{number}/mean": number for number in range(8)}
     found = parsed_picture([{"step": step, **names} for step in (1, 2)])
     texts = [one for one in found.iter("{http://www.w3.org/2000/svg}text") if (one.text or "").startswith("long")]
-    # the legend is broken into lines, none of which is wider than the panel
+    # the legend is broken into lines, and no line is wider than the panel
     assert len({one.get("y") for one in texts}) == 4
     assert all(float(one.get("x") or 0) + 6 * len(one.text or "") <= picture.WIDTH for one in texts)
     functions = {key: value for key, value in REWARDED[0].items() if "accuracy" not in key}

@@ -70,7 +70,7 @@ def test_a_local_file_is_found_in_order(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("XPC_DATA_ROOT", str(root))
     with pytest.raises(RunError, match=r"tried .*root.*here"):
         local_files.find(bundle.folder, "d.jsonl")
-    # the list is ordered: each folder is preferred to those before it
+    # the list is ordered: each folder is preferred to the folders before it
     for folder in (here, tmp_path, root):
         (folder / "d.jsonl").write_text("")
         assert local_files.find(bundle.folder, "d.jsonl") == str(folder / "d.jsonl")
@@ -248,7 +248,7 @@ def test_weights_that_training_cannot_go_on_from_are_not_trained_over(tmp_path: 
 
 @pytest.mark.parametrize("kept", [0, 1, 4096, -1])
 def test_a_marker_that_a_kill_cut_off_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
-    """A truncated marker file counts as a missing one. A kill can truncate it between two pages, because its line with
+    """A truncated marker file counts as a missing file. A kill can truncate it between two pages, because its line with
     the settings is several pages long.
     """
     monkeypatch.setattr(output_folder, "LOCK_SECONDS", 0)

@@ -109,7 +109,7 @@ def test_a_damaged_marker_is_nobodys_folder(tmp_path: Path, monkeypatch: pytest.
     (out / "metrics.jsonl").write_bytes(b"")
     with pytest.raises(RunError, match="contains no run of a bundle"):
         output_folder.begin(bundle)
-    # Only the line that says "finishing" is damaged, so the folder still belongs to this run.
+    # Only the line `finishing` is damaged, so the folder still belongs to this run.
     (out / output_folder.MARKER).write_bytes(json.dumps({"bundle": bundle.digest}).encode() + b"\n" + content)
     assert output_folder.begin(bundle)[0] is None
 

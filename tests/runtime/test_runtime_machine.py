@@ -65,7 +65,8 @@ def test_why_torch_sees_no_gpu(
             raise raised
 
     torch = SimpleNamespace(cuda=SimpleNamespace(init=init), __version__="2.13.0")
-    monkeypatch.setitem(sys.modules, "torch", torch)  # importing the real one takes longer than all tests of this file
+    # Importing the real module takes longer than all tests of this file.
+    monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -91,7 +92,7 @@ def test_an_older_python_is_reported_of_before_anything_is_imported(tmp_path: Pa
 @pytest.mark.parametrize(
     ("built", "gpu", "runs"),
     [
-        (["sm_75", "sm_80", "sm_90"], (7, 0), False),  # a V100 with a torch that has no kernels for it
+        (["sm_75", "sm_80", "sm_90"], (7, 0), False),  # a V100, and a torch that has no kernels for V100
         (["sm_70", "sm_80"], (7, 0), True),
         (["sm_80"], (8, 6), True),
         (["sm_86"], (8, 0), False),

@@ -259,7 +259,7 @@ def test_the_digest_covers_the_runtime_and_what_the_manifest_names(bundle: Bundl
     files = node_facts.contents(bundle)
     assert files["data/rows.jsonl"] == "sha256:2"
     assert "bundle.toml" in files
-    # this node's bundle has no README.md
+    # this node's bundle lacks README.md
     assert "README.md" not in files
 
 
@@ -334,7 +334,7 @@ def test_the_file_that_shows_a_shared_folder(bundle: Bundle, tmp_path: Path, mon
     [
         ({"trying": "gloo", "error": "no route"}, "gloo does not connect the nodes (no route); set GLOO_SOCKET_IFNAME"),
         ({"trying": "nccl", "error": "refused"}, "nccl does not connect the nodes (refused); set NCCL_SOCKET_IFNAME"),
-        # gloo is the first backend that a node tries, so a message about a node that has tried none names gloo.
+        # gloo is the first backend that a node tries. So a message about a node that has tried no backend names gloo.
         ({"error": "no port"}, "gloo does not connect the nodes (no port); set GLOO_SOCKET_IFNAME"),
     ],
 )

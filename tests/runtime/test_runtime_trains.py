@@ -98,7 +98,9 @@ SHARDED = [(target, world, zero) for world, zero in ((1, 0), (2, 0), (2, 1), (2,
 
 
 def by_day(one: tuple[str, int, int]) -> bool:
-    """Whether `make test` trains this case: on the default stack, any; on the oldest stack, ZeRO stages 0 and 3."""
+    """Whether `make test` trains this case. It trains all cases on the default stack, and those with ZeRO stage 0 or 3
+    on the oldest stack.
+    """
     return one[0] == DEFAULT or (one[0] == OTHERS[0] and one[2] in (0, 3))
 
 
@@ -247,7 +249,9 @@ print(json.dumps([tokenizer.eos_token, seen]))
 
 
 def alpaca(instruction: str, more: str) -> str:
-    """The prompts that Stanford's Alpaca makes of rows, computed here a second time to compare with the runtime's."""
+    """The prompts that Stanford's Alpaca makes of rows. They are computed here a second time, to compare them with the
+    runtime's prompts.
+    """
     if more:
         return (
             "Below is an instruction that describes a task, paired with an input that provides further context. "
@@ -336,8 +340,8 @@ def test_the_final_save_of_sharded_fsdp_is_whole(tmp_path: Path, stacks: Stacks,
 
 
 def without_warnings(text: str) -> str:
-    """The text without Python's warnings, and without the line of source after each. In a shared interpreter, warnings
-    are not hidden.
+    """The text without Python's warnings, and without the line of source code that follows each warning. In a shared
+    interpreter, warnings are not hidden.
     """
     return re.sub(r"^\S+\.py:\d+: \w*Warning: .*\n(  .*\n)?", "", text, flags=re.M)
 

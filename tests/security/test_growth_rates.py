@@ -51,7 +51,8 @@ def test_eight_times_the_size_takes_eight_times_as_long(name: str) -> None:
             # nothing to compare: inputs of this size are refused, or are too fast to measure
             return
     ratio = seconds(make(8 * size), 5) / max(seconds(make(size), 5), 1e-4)
-    if ratio >= MOST:  # try larger inputs: beyond a limit, such as that of nesting, the time does not grow any more
+    if ratio >= MOST:
+        # Try larger inputs: beyond a limit, such as the limit of nesting, the time does not grow any more.
         size *= 8
         ratio = seconds(make(8 * size), 5) / seconds(make(size), 5)
     assert ratio < MOST, f"{name}: {size:,} -> {8 * size:,} takes {ratio:.1f} times as long"

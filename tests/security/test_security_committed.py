@@ -31,7 +31,7 @@ ALLOWED = ("open of /", "os.scandir of /")
 """Allowed findings for links in a model: its files may be anywhere, because only their digests are compared."""
 REFUSED = ("open of /dev/zero ", "open of {above}/secret ")
 """Allowed findings of the audit hook for links in a bundle: when xpc opens a link, the hook reports the link's target,
-although xpc then refuses the file and reads nothing of it.
+although xpc then refuses the target and reads nothing of it.
 """
 
 
@@ -53,8 +53,8 @@ def other_version(root: Path) -> None:
 
 
 def copied(name: str) -> Callable[[Path], None]:
-    """Copy an honest bundle to another name. In the copy, the spec is edited, but the digest of the spec is still the
-    old one.
+    """Copy an honest bundle to another name. In the copy, the spec is edited, but the digest of the spec is not
+    updated.
     """
 
     def make(root: Path) -> None:

@@ -92,7 +92,7 @@ def test_data_of_a_hidden_folder_is_reported(specs: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/proc/kmsg"), reason="no /proc/kmsg on this system to be blocked by")
 def test_data_that_never_comes_is_not_waited_for(tmp_path: Path) -> None:
-    """/proc/kmsg says that it is a regular file, but a read of it blocks. The compiler does not wait for it."""
+    """/proc/kmsg says that it is a regular file, but reading it blocks. The compiler does not wait for its data."""
     endings = ("jsonl", "csv", "txt", "json")
     for ending in endings:
         (tmp_path / f"rows.{ending}").symlink_to("/proc/kmsg")
@@ -121,7 +121,7 @@ def test_an_old_bundle_that_was_made_strange_is_not_read_for_ever(kind: str, tmp
 
 
 def evil_bundle(folder: Path, bundled: str) -> None:
-    """A bundle in whose trainer_args.json the path of the copied data is a hostile one."""
+    """A bundle whose trainer_args.json has a hostile path for the copied data."""
     put(folder / "in", {"rows.jsonl": ROW})
     files = compiled(spec(train='qwen2.5-3b on "rows.jsonl" for 3 epochs'), str(folder / "in"))
     reported = json.loads(files["trainer_args.json"])

@@ -32,8 +32,8 @@ SPEC = 'xpc 1\n\nextends "../house.xp"\n\ntrain qwen2.5-0.5b-instruct on alpaca 
 ROW = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n'
 CODE = f"open({MARK!r}, 'w').write('{MARK}')\n"
 SECONDS = 300
-"""The limit of CPU seconds for all steps of one pull request. The slowest takes 6 on an idle machine, and what these
-tests guard against takes hours.
+"""The limit of CPU seconds for all steps of one pull request. The slowest pull request takes 6 CPU seconds on an idle
+machine. An attack against which these tests guard takes hours.
 """
 
 
@@ -76,8 +76,8 @@ def random_lines(letters: int, alphabet: str, seed: int = 1) -> str:
 
 
 def shuffled(root: Path) -> None:
-    """New specs whose comments are those of the old specs in another order. Comparing every new spec with every old one
-    would take minutes.
+    """New specs whose comments are the comments of the old specs in another order. Comparing every new spec with every
+    old spec would take minutes.
     """
     for number in range(12):
         text = (root / f"specs/long{number}.xp").read_text()

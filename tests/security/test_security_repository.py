@@ -295,7 +295,7 @@ def test_what_a_partial_clone_lacks_is_a_sentence(tmp_path: Path) -> None:
     git(full, "commit", "-qam", "without the base")
     git(tmp_path, "clone", "-q", "--filter=blob:none", f"file://{full}", "later")
     git(tmp_path / "later", "show", "HEAD~1:a.xp")
-    # the rows in the working tree are read here, not those of the commit
+    # the rows are read from the working tree here, not from the commit
     put(tmp_path / "later", {"base.xp": "xpc 1\nseed 8\n"})
     done = xpc("diff", "HEAD~1:a.xp", "a.xp", cwd=str(tmp_path / "later"))
     assert (done.returncode, b"base.xp is not in this clone" in done.stderr) == (2, True), done.stderr

@@ -26,8 +26,8 @@ MARK, SECRET = "zq7pwned", "zq7secret"
 CODE = f"open({MARK!r}, 'w').write('{MARK}')\n"
 EVIL_NAME = "\x1b[2J\u202e::error::\n##[stop-commands]x"
 SECONDS = 400
-"""The limit of CPU seconds for all commands on one pull request. The slowest takes 60 on an idle machine; the same work
-takes twice as many on cores that are shared, which once ended two of these tests at a limit of 90.
+"""The limit of CPU seconds for all commands on one pull request. The slowest pull request takes 60 CPU seconds on an
+idle machine, and up to 120 on shared cores. With a limit of 90, two of these tests once failed.
 """
 TALK = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
 ROW = json.dumps({"messages": TALK}) + "\n"
@@ -169,7 +169,9 @@ EVIL: dict[str, Callable[[Path], None]] = {
 
 
 DAILY = {"nothing", "10,001 files of rows", *list(EVIL)[::2]} - {"an image 200,000 times"}
-"""The pull requests that `make test` tries: the honest one, and every second hostile one. `make slow` tries all."""
+"""The pull requests that `make test` tries: the honest pull request, and every second hostile one. `make slow` tries
+all.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +222,7 @@ def assert_harmless(found: dict[str, object], root: Path) -> dict[str, object]:
 
 
 def assert_no_commands(printed: str) -> None:
-    """The printed lines contain no command of GitHub's runner but the annotations that xpc writes."""
+    """Check that no printed line is a command of GitHub's runner, except the annotations that xpc writes."""
     for line in printed.splitlines():
         assert "##[" not in line
         own = line.startswith(("::error ", "::warning ", "::notice ")) or line.count("::") == 1  # ` ::: base.xp:3:7`

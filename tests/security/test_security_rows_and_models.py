@@ -155,8 +155,8 @@ EVIL: dict[str, Callable[[Path], None]] = {
 }  # fmt: skip
 
 DAILY = {"500 sources", "a base with a long path", *list(EVIL)[::7]} - {"a sweep of 1,000"}
-"""The pull requests that `make test` tries: those whose time was quadratic, and every seventh. The others are in `make
-slow`.
+"""The pull requests that `make test` tries: the pull requests whose time was once quadratic, and every seventh of the
+list. `make slow` tries the others.
 """
 
 

@@ -1,5 +1,5 @@
 """The bundle, a template, the weights, the rows or the working directory of a run may come from a stranger. The run
-executes no code from them.
+executes no code from any of these.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def test_nothing_that_is_planted_comes_out(name: str, home: Path, outputs: Mappi
 
 
 def test_no_remembered_survey_has_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No cached result about a data file contains a secret, neither one of the environment nor one of a file."""
+    """No cached result about a data file contains a secret, neither from the environment nor from a file."""
     monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
     environment = {**PLANTED, "HOME": str(home), "XPC_CACHE": "", "XDG_CACHE_HOME": str(home / "xdg")}
     assert xpc("check", "local.xp", cwd=str(home / "planted-folder" / "specs"), env=environment).returncode == 0

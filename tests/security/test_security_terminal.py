@@ -1,5 +1,5 @@
-"""A spec, a file name or a row may contain escape sequences, or characters that reorder a line. None of them reaches a
-terminal.
+"""A spec, a file name or a row may contain escape sequences, or characters that reorder a line. No such character
+reaches a terminal.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The tables of each stack agree with the real classes of its libraries. For this, the tests use an environment that
 has the stack's versions.
 
-The default target is tested in this environment, any other in the interpreter that XPC_PYTHON_TRL_0_18 (and so on)
-names.
+The default target is tested in this environment. Any other target is tested in the interpreter that an environment
+variable names, such as XPC_PYTHON_TRL_0_18.
 """
 
 import json

@@ -23,7 +23,9 @@ COPY = "trl-9.9"
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a copy of the package `xpc`, whose default stack is `COPY`, a copy of the real one."""
+    """A folder with a copy of the package `xpc`. The default stack of this package is `COPY`, a copy of the real
+    default stack.
+    """
     location = tmp_path_factory.mktemp("copy")
     package = location / "xpc"
     for part in ("grammar", "compiler", "runtime"):
@@ -63,7 +65,7 @@ def test_no_case_fails(package: Path, file: str) -> None:
 
 
 def run(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in the root of the repository. It imports xpc from ``package`` instead of the installed one."""
+    """Run Python in the root of the repository. It imports xpc from ``package``, and not the installed xpc."""
     environment = {**os.environ, "PYTHONPATH": str(package), "XPC_CACHE": "off"}
     return subprocess.run(
         [sys.executable, *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False

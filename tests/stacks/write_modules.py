@@ -44,7 +44,7 @@ FORMS: dict[str, list[dict[str, Any]]] = {
 
 
 def families() -> list[str]:
-    """The families of the registry, and mixtures of experts with a conversion."""
+    """The families of the registry, and the mixtures of experts that PEFT converts."""
     with open(os.path.join(ROOT, "compiler", "registry", "families.toml"), "rb") as file:
         return sorted({*tomllib.load(file)["names"], *MIXTURES})
 

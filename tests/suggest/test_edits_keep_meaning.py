@@ -21,7 +21,9 @@ ROWS = [
 
 
 def typos(name: str) -> list[str]:
-    """Typos of a name: letters swapped, one missing, one doubled, other separators, other cases."""
+    """Typos of a name: letters are swapped, one letter is missing or doubled, or the name has other separators or
+    another case.
+    """
     middle = len(name) // 2
     swapped = name[: middle - 1] + name[middle] + name[middle - 1] + name[middle + 1 :]
     others = (swapped, name[:-1], name + name[-1], name[:middle] + name[middle + 1 :], name.title())

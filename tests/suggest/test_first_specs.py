@@ -1,5 +1,5 @@
-"""Specs that newcomers wrote first (first_specs.toml). After the edits that the first check suggests, a second check
-has no error.
+"""The first specs that newcomers wrote (first_specs.toml). After the edits that the first check suggests, a second
+check has no error.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Lists without brackets, values of several words, and numbers in another notation. The edit writes each in the
-language's form.
+"""Lists without brackets, values of several words, and numbers in another notation. The edit writes each of these
+values in the language's form.
 """
 
 from __future__ import annotations

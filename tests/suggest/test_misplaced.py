@@ -55,8 +55,8 @@ OTHER_SETTING = {
 
 
 def valued(name: str) -> str:
-    """A legal value of a setting with this name. If the schema has several settings with the name, a value of the
-    first.
+    """A legal value of a setting with this name. If the schema has several settings with this name, the value is legal
+    for the first of them.
     """
     rows = [row for row in schema.TABLE if row.name == name] or [schema.SOURCE_SETTINGS.get(name)]
     return "true" if rows[0] is None or rows[0].kind in (FLAG, BLOCK) else example(rows[0])

@@ -36,7 +36,9 @@ def letters(*words: str) -> str:
 
 
 def stated_names() -> Iterator[tuple[str, str]]:
-    """What a spec can say, as a name in the file would write it, and the path of the setting or choice."""
+    """Yield pairs for everything that a spec can say: the name as no_equivalent.txt would write it, and the path of its
+    setting or choice.
+    """
     for path, row in BY_PATH.items():
         yield letters(path), path
         for name in row.args:

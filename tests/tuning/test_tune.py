@@ -1,5 +1,6 @@
-"""`xpc tune` writes probes: short runs that train the same as the spec, with other settings of speed. It reads their
-measurements, shows the changes to the spec as a diff, and stores the measurements for `xpc plan`.
+"""`xpc tune` writes probes: short runs that train the same as the spec, with other settings that affect the speed. The
+command reads the measurements of the probes, shows the changes to the spec as a diff, and stores the measurements for
+`xpc plan`.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ Runs = Callable[[Kind], list[Trained]]
 
 @pytest.fixture(scope="module")
 def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """Like the fixture `each_once`, with two more base models: a model with an untied head, and a mixture of experts."""
+    """Like the fixture `each_once`, with two more base models: a model with an untied head and a mixture of experts."""
     from safetensors.numpy import load_file, save_file
 
     experts = os.path.join(ground, "experts")

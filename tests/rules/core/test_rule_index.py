@@ -44,7 +44,9 @@ again.
 
 
 def allowed(module):
-    """Whether the rules of a module may assume that its `WHEN` is true. The rules of launch engines always may."""
+    """Whether the rules of a module may assume that its `WHEN` is true. The rules of launch engines may always assume
+    it.
+    """
     return module in PRECONDITION or module.startswith("engines.")
 
 

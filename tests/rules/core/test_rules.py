@@ -1,4 +1,4 @@
-"""Each rule has a case of two specs. The rule rejects the first one, and accepts the second one, which is the most
+"""Each rule has a case of two specs. The rule rejects the first spec, and accepts the second spec, which is the most
 similar legal spec.
 """
 
@@ -21,8 +21,8 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic
 
 FIRST = {case.code: case for case in reversed(CASES)}
 EACH = [pytest.param(case, id=case.title, marks=() if FIRST[case.code] is case else pytest.mark.slow) for case in CASES]
-"""The fast tier runs the first case of each code, and `make test` all cases. tests/pipeline/test_goldens.py compares
-the messages of the others.
+"""The fast tier runs the first case of each code, and `make test` all cases. For the cases that the fast tier does not
+run, tests/pipeline/test_goldens.py compares the messages.
 """
 
 
@@ -46,8 +46,8 @@ def test_every_table_is_read():
 
 
 def test_cases_are_in_the_folder_of_their_rule():
-    """Cases of a rule of compiler/rules/saving/ are in tests/rules/saving/, those of an engine's rule in tests/engines;
-    diagnostics that no rule reports have no such folder.
+    """Cases of a rule in compiler/rules/saving/ are in tests/rules/saving/, and cases of an engine's rule are in
+    tests/engines. Diagnostics that no rule reports have no such folder.
     """
     modules = {rule.code: rule.check.__module__.split(".compiler.")[1].split(".") for rule in every()}
     folders = {code: "/".join(parts[: 2 if parts[0] == "rules" else 1]) for code, parts in modules.items()}

@@ -1,5 +1,5 @@
-"""For each range of usual values, the rule XP586 reports a number far outside. It reports nothing in the published
-recipes.
+"""For each range of usual values, the rule XP586 reports a number far outside of the range. The rule reports nothing in
+the published recipes.
 """
 
 from __future__ import annotations

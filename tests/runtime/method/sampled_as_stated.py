@@ -1,5 +1,5 @@
-"""The model's generation_config.json has sampling values, and the caller of `generate` passes others. Print the values
-with which `generate` really samples.
+"""The model's generation_config.json has sampling values, and the caller of `generate` passes other values. Print the
+values with which `generate` really samples.
 
 python sampled_as_stated.py FOLDER    # prints JSON: the values without and with the runtime's correction
 """

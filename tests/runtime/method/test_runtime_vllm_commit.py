@@ -1,5 +1,5 @@
-"""If vLLM runs inside the training process, each stack's trl creates it in another way. On every stack, vLLM loads the
-commit of the model that the bundle pins.
+"""If vLLM runs inside the training process, each stack's trl creates vLLM in another way. On every stack, vLLM loads
+the commit of the model that the bundle pins.
 """
 
 import sys
@@ -16,8 +16,8 @@ def bundle(**model):
 
 
 def modules(own):
-    """Return two modules: the one of a trainer, and the one in which the trainer looks up vLLM's class. Before trl
-    1.16, these are the same module.
+    """Return two modules: the module of a trainer, and the module in which the trainer looks up vLLM's class. Before
+    trl 1.16, these are the same module.
     """
     made = []
     trainer, other = ModuleType("trainer"), ModuleType("generation_of_a_test")

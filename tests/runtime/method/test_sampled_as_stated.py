@@ -1,5 +1,5 @@
 """Completions are sampled with the values that the bundle states, even if the model's generation_config.json has other
-ones.
+values.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def test_a_models_own_values_do_not_replace_what_is_stated(stack, tmp_path):
 
 
 def test_without_the_runtime_an_older_stack_samples_otherwise(tmp_path):
-    """Without the runtime, trl 0.18 samples with the temperature of the model's own files, not with the stated one. If
-    this test fails, the defect is gone, and the correction in the runtime can be removed.
+    """Without the runtime, trl 0.18 samples with the temperature of the model's own files, not with the stated
+    temperature. If this test fails, the defect is gone, and the correction in the runtime can be removed.
     """
     command = [shared("trl-0.18").python, SCRIPT, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

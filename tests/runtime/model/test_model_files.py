@@ -112,8 +112,8 @@ def test_unchanged_files_are_read_once(location: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 def test_the_entries_are_those_of_the_compiler(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiler and launch share one cache of digests. So a launch after `compile` computes no digest again, and neither
-    does `verify --quick` after a launch.
+    """Compiler and launch share one cache of digests. So a launch after `compile` computes no digest again, and `verify
+    --quick` after a launch computes no digest again.
     """
     monkeypatch.setattr(file_memory, "SETTLED", -1.0)
     monkeypatch.setattr(known_digests, "SETTLED", -1.0)
@@ -184,7 +184,7 @@ def test_a_model_of_links(location: Path, tmp_path: Path) -> None:
     for name in ("parts/a.safetensors", "parts/b/c.json", "parts/again/f.safetensors"):
         assert f"models/tiny/{name}" in stated
     assert "models/tiny/parts/b/d/e.json" not in stated  # Only two levels of folders are searched.
-    assert not [one for one in stated if "itself" in one]  # This link has the model's own files again.
+    assert not [one for one in stated if "itself" in one]  # This link leads back to the model's own files.
     put(tmp_path / "other", {"f.safetensors": b"v"})
     assert "models/tiny/parts/again/f.safetensors has sha256 " in found()[0]
     assert xpc("verify", "x.bundle").returncode == 1

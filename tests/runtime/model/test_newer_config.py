@@ -90,8 +90,8 @@ for line in sys.stdin:
 @pytest.mark.parametrize("name", nightly_but(OLDER, lambda name: name == OLDER[0]))
 def test_the_rule_knows_the_positions_of_every_class(name: str, tmp_path: Path) -> None:
     """For every model family, transformers 5 saves a config.json, and an older transformers loads it. XP568 reads the
-    family's defaults from the stack's table, while the run has those of the loaded class. `ignored` must find the same
-    settings with both.
+    family's defaults from the stack's table, while the run has the defaults of the loaded class. `ignored` must find
+    the same settings with both.
     """
     saved = printed(stacks.DEFAULT, tmp_path, SAVE)
     loaded = printed(name, tmp_path, LOAD, given=saved)

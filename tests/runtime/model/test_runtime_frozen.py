@@ -24,7 +24,7 @@ def model(tied: bool = False) -> Model:
 
 
 def trained(made: Model | None = None, method: str = "sft", arguments: Any = None, **plan: Any) -> set[str]:
-    """Freeze a model by this plan; return the names of the weights that remain trainable."""
+    """Freeze a model as this plan states; return the names of the weights that remain trainable."""
     made = made or model()
     empty = dict.fromkeys(("last", "first", "layer_modules", "modules", "parameters"))
     bundle = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""The runtime changes a model's configuration to scaled rotary positions, in the form of transformers 5 or in that of
+"""The runtime changes a model's configuration to scaled rotary positions, in the form of transformers 5 or of
 transformers 4.
 """
 

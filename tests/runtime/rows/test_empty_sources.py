@@ -33,7 +33,8 @@ def test_every_source_without_rows_for_the_evaluation_is_found(monkeypatch: pyte
     monkeypatch.setattr(data_sources, "load", load)
     found = mixture.Mixture().before_rows(bundle(eval_split="test"), None)
     assert found == ["a.jsonl has no split test", "b.jsonl has no rows in test"]
-    assert read == [("a.jsonl", "test", 1), ("b.jsonl", "test", 1)]  # one row of each was read, to see if it has any
+    # One row of each source was read, to see if the source has any row.
+    assert read == [("a.jsonl", "test", 1), ("b.jsonl", "test", 1)]
     assert mixture.Mixture().before_rows(bundle(), None) == []
 
 

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.slow
 
 
 def mixed(first: int, second: int, share: float, **more: Any) -> tuple[list[str], list[str] | None]:
-    """Mix sources with the given `shuffle`, `holdout` and `exhausted`. Return the ids of the training rows, and those
-    of the holdout.
+    """Mix sources with the given `shuffle`, `holdout` and `exhausted`. Return the ids of the training rows, and the ids
+    of the holdout rows.
     """
     parts = [
         datasets.Dataset.from_dict({"id": [f"{name}{i}" for i in range(rows)]})

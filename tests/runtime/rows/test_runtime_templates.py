@@ -35,8 +35,8 @@ class Words:
         return {"input_ids": (text.replace(" ", "_ ") if self.merges else text).split(" ")}
 
     def apply_chat_template(self, messages: list[dict[str, str]], add_generation_prompt: bool = False, **_: Any) -> str:
-        """Each turn is `SPEAKER: CONTENT`. The generation prompt is `assistant:`, without a control token for the
-        turn's begin.
+        """Render each turn as `SPEAKER: CONTENT`. The generation prompt is `assistant:`, without a control token for
+        the turn's begin.
         """
         output = [f"{message.get('role', 'user')}: {message['content']}" for message in messages]
         return " ".join([*output, "assistant:"] if add_generation_prompt else output)
@@ -66,8 +66,8 @@ def test_marks_that_nobody_can_put_in():
 
 @pytest.mark.slow  # builds a tokenizer
 def test_marks_around_other_turns(tmp_path: Path):
-    """A template is reported if its marks enclose the questions of a row, or no turn of it. A template whose marks
-    enclose the answers is not reported, and neither is one without marks, because TRL may add them.
+    """A template is reported if its marks enclose the questions of a row, or enclose no turn. Templates without marks
+    are not reported, because TRL may add marks, and neither are templates whose marks enclose the answers.
     """
     import tiny
     import trl.chat_template_utils
@@ -96,7 +96,7 @@ def test_marks_around_other_turns(tmp_path: Path):
 @pytest.mark.slow  # imports transformers
 def test_marks_after_an_answer_that_ends_with_a_space():
     """If a tokenizer has no token for a space, transformers before 5.24 marks everything after an answer that ends with
-    a space, and nothing after one that begins with a space. Both stop a run.
+    a space, and nothing after an answer that begins with a space. Both stop a run.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -122,7 +122,7 @@ def test_prompts_and_answers_that_part():
     answer = {"role": "assistant", "content": "four"}
     turns = {"prompt": [{"content": "two and two"}], "chosen": [answer]}
     assert not prompts._boundary_moves(turns, Words())
-    # The prompt's text ends with `assistant:`, but before a turn of a tool, the template does not write this.
+    # The prompt's text ends with `assistant:`. The template does not write this text before a turn of a tool.
     assert prompts._boundary_moves({**turns, "chosen": [{**answer, "role": "tool"}]}, Words())
     assert not prompts._boundary_moves({"messages": []}, Words())
 

@@ -67,8 +67,8 @@ def test_a_source_that_is_too_small_is_named() -> None:
 
 
 def test_a_holdout_of_no_row_is_refused() -> None:
-    """A holdout without rows is refused. Only `rows = 0` can cause one: a share that is less than one row is rounded up
-    to one.
+    """A holdout without rows is refused. Only `rows = 0` can cause such a holdout: a share that is less than one row is
+    rounded up to one row.
     """
     assert of([10, 50], [0.7, 0.3], fraction=0.001)[1] == [1, 0]
     with pytest.raises(RunError, match="the holdout has no rows"):
