@@ -1,6 +1,6 @@
-# Two commands for a newcomer: `make demo` and `make test`. Everything they install stays in .venv and in .venv-*, one
-# environment a stack: .venv has the default's, .venv-0.18 that of the stack trl-0.18; .venv-trackers has
-# one more for each, .venv-vision has torchvision, and .venv-torchao has torchao.
+# Start with `make demo` and `make test`. They install packages only into .venv and .venv-*. Each stack (pinned versions of
+# the training libraries) has an environment: the default stack .venv, the stack trl-0.18 .venv-0.18, and so on.
+# .venv-trackers has another environment for each stack, .venv-vision has torchvision, and .venv-torchao has torchao.
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,14 +10,14 @@ STACKS := $(notdir $(patsubst %/policy.toml,%,$(wildcard compiler/stacks/*/polic
 OTHERS := $(patsubst trl-%,$(VENV)-%,$(filter-out $(DEFAULT),$(STACKS)))
 DEMO := demo
 MYPY_ROOT := .mypy_root
-# What the plugin of the language server imports is for its slow tests alone.
+# Only slow tests need the pytest plugin for the language server, so the fast tests do not import it.
 FAST := $(BIN)/python -m pytest -m "not slow" -p no:pytest-lsp -n auto --dist worksteal
-# Each policy.toml in its stack's table, where there is one by now.
+# Copy each policy.toml into its stack's table (stack.json). A new stack has no table yet, and is skipped.
 FOLD = @for table in compiler/stacks/*/stack.json; do \
   $(BIN)/python compiler/stacks/generate.py "$$(basename "$$(dirname "$$table")")" --fold || exit 1; done
 
 unexport PYTHON
-# Tests start xpc some hundred times: without bytecode each start compiles it anew.
+# Tests start xpc several hundred times. Without stored bytecode, Python would compile xpc at every start.
 unexport PYTHONDONTWRITEBYTECODE
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
@@ -27,23 +27,23 @@ export TOKENIZERS_PARALLELISM ?= false
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/demo ## compile specs/quickstart.xp, train it here with ZeRO-2 on two CPU processes, show what it learned
+demo: $(VENV)/demo ## compile specs/quickstart.xp, train it on this machine with ZeRO-2 in two CPU processes, and show what it learned
 	@specs/quickstart/demo.sh "$(CURDIR)/$(BIN)" "$(CURDIR)/$(DEMO)"
 
-test: $(VENV)/ready $(OTHERS:=/ready) $(VENV)-vision/ready $(VENV)-torchao/ready ## every test but those of make slow, every stack, real training on the CPU (under half an hour)
+test: $(VENV)/ready $(OTHERS:=/ready) $(VENV)-vision/ready $(VENV)-torchao/ready ## run all tests except the tests of `make slow`: every stack, with real training on the CPU (less than half an hour)
 	$(FAST)
 	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile
 
-rehearse: $(VENV)/ready $(OTHERS:=/ready) ## rehearse each recipe of specs/ on its own stack and on the default (an hour); docs/recipes.md shows the results
+rehearse: $(VENV)/ready $(OTHERS:=/ready) ## rehearse each recipe of specs/ on its own stack and on the default stack (an hour); docs/recipes.md shows the results
 	$(BIN)/python tests/recipes/rehearse.py tests/recipes/rehearsals.json
 
-slow: $(VENV)/ready $(OTHERS:=/ready) $(VENV)-trackers/ready ## the tests that take minutes each, which make test leaves out
+slow: $(VENV)/ready $(OTHERS:=/ready) $(VENV)-trackers/ready ## run the tests that take minutes each; `make test` leaves them out
 	$(BIN)/python -m pytest -m nightly -n 2 --dist loadfile
 
-test-fast: $(VENV)/ready ## the tests for daily work (about a minute)
+test-fast: $(VENV)/ready ## run the tests for daily work (about a minute)
 	$(FAST)
 
-check: $(VENV)/ready ## linter, formatters and strict types
+check: $(VENV)/ready ## run the linter, the formatters and the strict type check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/xpc fmt --check specs
@@ -54,7 +54,7 @@ check: $(VENV)/ready ## linter, formatters and strict types
 TRL_PARSERS = 0.12 0.14 0.22
 
 .PHONY: oracles oracles-trl
-oracles: $(VENV)-axolotl/ready $(VENV)-llamafactory/ready $(VENV)-torchtune/ready oracles-trl ## ask axolotl, LLaMA-Factory, torchtune and older parsers of TRL anew what they do with ../shared/published, their own files and rows of every format
+oracles: $(VENV)-axolotl/ready $(VENV)-llamafactory/ready $(VENV)-torchtune/ready oracles-trl ## run axolotl, LLaMA-Factory, torchtune and older TRL parsers on published configurations (../shared/published), their own files and rows of every format; record their results for the tests of `xpc import`
 	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_names.py compiler/importing/axolotl/names.txt
 	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_axolotl.py ../shared/published tests/importing/oracles/axolotl.jsonl
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_llamafactory.py ../shared/published \
@@ -74,7 +74,8 @@ oracles-trl: $(VENV)-0.18/ready $(TRL_PARSERS:%=$(VENV)-trl-%/ready)
 		PYTHONPATH=$(VENV)-trl-$$version $(VENV)-0.18/bin/python tests/importing/oracles/ask_trl_versions.py $$version || exit 1; \
 	done > tests/importing/oracles/trl_versions.jsonl
 
-# The configuration classes of a release with the transformers of its time, over the torch of the oldest stack.
+# A folder with the configuration classes of a TRL release and a transformers of the same time. It is used together with
+# the torch of the oldest stack.
 $(VENV)-trl-%/ready: tests/importing/oracles/trl-%.txt
 	$(PYTHON) -m pip install --quiet --no-deps --target $(@D) -r $<
 	touch $@
@@ -90,7 +91,7 @@ $(VENV)-axolotl/ready: tests/importing/oracles/axolotl.txt
 	$(@D)/bin/pip install --quiet --no-deps axolotl==0.18.0
 	touch $@
 
-# torchaudio and torchvision of PyPI do not fit a torch for the CPU: transformers stops importing beside them.
+# PyPI's torchaudio and torchvision do not work with a torch for the CPU: with them, the import of transformers fails.
 $(VENV)-llamafactory/ready: tests/importing/oracles/llamafactory.txt
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install --quiet -r $<
@@ -98,14 +99,14 @@ $(VENV)-llamafactory/ready: tests/importing/oracles/llamafactory.txt
 	echo '__version__ = "0"' > $$(echo $(@D)/lib/python*/site-packages)/torchaudio.py
 	touch $@
 
-bench-run: $(VENV)/ready ## a bundle beside the plain TRL script: time to the first step, to the end, losses
+bench-run: $(VENV)/ready ## compare a bundle with a plain TRL script: time to the first step, time to the end, and losses
 	$(BIN)/python tests/bench_run.py
 
-bench: $(VENV)/ready ## start-up and throughput as medians of whole processes, and the preparation of rows next to trl's
+bench: $(VENV)/ready ## measure start-up time and throughput (medians over processes), and the preparation of rows compared with TRL
 	$(BIN)/python tests/bench.py
 	$(BIN)/python tests/bench_prepare.py
 
-docs: $(VENV)/ready ## write the generated pages and pictures of docs/, the type of the paths of settings and the index of the rules anew
+docs: $(VENV)/ready ## regenerate the generated pages and pictures of docs/, the types of setting paths, and the index of the rules
 	$(FOLD)
 	$(BIN)/python -m xpc.compiler.language.build
 	$(BIN)/python -m xpc.compiler.rules.core.build
@@ -119,25 +120,25 @@ docs: $(VENV)/ready ## write the generated pages and pictures of docs/, the type
 	$(BIN)/python editors/textmate.py
 	$(BIN)/python docs/pictures.py
 
-site: $(VENV)/ready ## the pages of docs/ as a site, in site/; a broken link fails it
+site: $(VENV)/ready ## build the pages of docs/ as a website in site/; a broken link is an error
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[site]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-golden: $(VENV)/ready ## write the golden files anew; read the difference before committing it
+golden: $(VENV)/ready ## regenerate the golden files; read the difference before you commit it
 	$(FOLD)
 	$(BIN)/python -m xpc.compiler.language.build
 	$(BIN)/python -m xpc.compiler.rules.core.build
 	$(BIN)/python tests/golden_bundles.py
 	$(BIN)/python tests/golden_diagnostics.py
 
-tables: $(VENV)/ready ## write the generated tables anew: parser, registry, the default stack, names of tasks
+tables: $(VENV)/ready ## regenerate the tables: parser, registry, the default stack, names of evaluation tasks
 	$(BIN)/python -m xpc.grammar.build
 	$(BIN)/python -m xpc.compiler.registry.build
 	$(BIN)/python compiler/stacks/generate.py $(DEFAULT)
 	$(BIN)/python compiler/stacks/harness_names.py
 
 .PHONY: coefficients
-coefficients: $(VENV)/ready $(OTHERS:=/ready) ## measure what autograd keeps in a layer of each model family on each stack, for xpc plan (FAMILIES=qwen3, STACKS=trl-0.24 for some)
+coefficients: $(VENV)/ready $(OTHERS:=/ready) ## measure the bytes that autograd saves in a layer of each model family on each stack, for `xpc plan` (to measure only some: FAMILIES=qwen3, STACKS=trl-0.24)
 	@mkdir -p $(MYPY_ROOT)/xpc
 	@for package in grammar compiler runtime; do ln -sfn ../../$$package $(MYPY_ROOT)/xpc/$$package; done
 	for stack in $(STACKS); do \
@@ -146,7 +147,7 @@ coefficients: $(VENV)/ready $(OTHERS:=/ready) ## measure what autograd keeps in 
 	done
 
 .PHONY: modules
-modules: $(VENV)/ready $(OTHERS:=/ready) ## write the modules of each family and what adapters they can have, with the libraries of each stack (STACKS=trl-0.24 for some)
+modules: $(VENV)/ready $(OTHERS:=/ready) ## list the modules of each model family, and the adapters that each module can have, with each stack's libraries (for only some: STACKS=trl-0.24)
 	for stack in $(STACKS); do \
 		env=$(VENV)$${stack#trl}; [ $$stack = $(DEFAULT) ] && env=$(VENV); \
 		$$env/bin/python tests/stacks/write_modules.py $$stack || exit 1; \
@@ -156,29 +157,29 @@ format: $(VENV)/ready ## format the sources
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-gpu: $(VENV)/ready ## what only a GPU can show, in pieces of at most 8 minutes; goes on where it was stopped; writes gpu-readings/
+gpu: $(VENV)/ready ## make the measurements that need a GPU, in pieces of at most 8 minutes; a later call continues an interrupted one; writes gpu-readings/
 	$(BIN)/python tests/gpu/campaign.py --out gpu-readings
 
-fuzz: $(VENV)/ready ## 100,000 hostile inputs through the whole compiler
+fuzz: $(VENV)/ready ## pass 100,000 hostile inputs through the complete compiler
 	$(BIN)/python tests/fuzz/fuzz.py --inputs 100000 --jobs 2
 
-differential: $(VENV)/ready $(OTHERS:=/ready) ## 20,000 random specs against the libraries, 600 of them for a step; writes differential/
+differential: $(VENV)/ready $(OTHERS:=/ready) ## try 20,000 random specs in the libraries, and train a step of 600 of them; writes differential/
 	$(BIN)/python tests/proof/differential/differential.py --accepted 20000 --steps 600 --out differential
 
-soak: $(VENV)/ready $(OTHERS:=/ready) ## fresh random draws for MINUTES=60: faults, damage, properties, fuzz, differential; writes soak/
+soak: $(VENV)/ready $(OTHERS:=/ready) ## run the randomized tests with new seeds for MINUTES=60: faults, properties, growth rates, fuzzer, differential test; writes soak/
 	$(BIN)/python tests/soak.py --minutes $(or $(MINUTES),60) --out soak
 
-resolve: $(VENV)/ready ## does every emitted set of requirements have a solution? writes docs/requirements.md; asks PyPI
+resolve: $(VENV)/ready ## check with PyPI that every requirements file of a bundle can be installed; writes docs/requirements.md
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/python tests/resolve.py
 
-mutants: $(VENV)/ready ## breaks PLACES=400 random lines, with SINCE=10.days of files changed since then, and runs the tests that cover each; goes on where it was stopped
+mutants: $(VENV)/ready ## break PLACES=400 random lines one by one, and run the tests that cover each line; SINCE=10.days breaks only lines in files changed since then; a later call continues an interrupted one
 	$(BIN)/python tests/mutation/mutants.py --places $(or $(PLACES),400) --seed $(or $(SEED),1) $(if $(SINCE),--since $(SINCE)) --out mutants
 
-clean: ## remove what the targets above made
+clean: ## remove the environments, the demo's output, the built website and other build output
 	rm -rf $(VENV) $(OTHERS) $(VENV)-trackers $(VENV)-vision $(VENV)-torchao $(DEMO) $(MYPY_ROOT) build site *.egg-info specs/quickstart/model
 
-# What the demo needs, without the packages of the tests.
+# The packages that the demo needs, without the packages that only tests need.
 $(VENV)/demo: pyproject.toml
 	@test -e $(VENV)/ready || { $(PYTHON) -m venv $(VENV) && \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train]'; }
@@ -189,8 +190,8 @@ $(VENV)/ready: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,dev]'
 	@touch $@
 
-# Another stack is installed from the requirements.txt of a bundle that is compiled for it. One that is only a policy yet
-# gets its table first.
+# A stack other than the default is installed from the requirements.txt of a bundle that is compiled for the stack. For a
+# new stack, which has only its policy.toml, this target first generates stack.json.
 $(VENV)-%/ready: tests/support/stack.xp compiler/stacks/trl-%/policy.toml | $(VENV)/ready
 	$(PYTHON) -m venv $(@D)
 	test -e compiler/stacks/trl-$*/stack.json || { \
@@ -202,8 +203,8 @@ $(VENV)-%/ready: tests/support/stack.xp compiler/stacks/trl-%/policy.toml | $(VE
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $(@D)/stack.bundle/requirements.txt
 	@touch $@
 
-# Folders, not environments: tests of images put one on PYTHONPATH (tests/support/tiny_vision.py), tests of fp8 the other
-# (tests/support/float8.py).
+# These two are folders, not environments. Tests of images put .venv-vision on PYTHONPATH (tests/support/tiny_vision.py),
+# and tests of fp8 put .venv-torchao there (tests/support/float8.py).
 $(VENV)-vision/ready: compiler/stacks/$(DEFAULT)/policy.toml | $(VENV)/ready
 	rm -rf $(@D)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(@D) "$$(sed -n 's/^\(torchvision\) = "\(.*\)"/\1==\2/p' $<)"
@@ -215,7 +216,8 @@ $(VENV)-torchao/ready: compiler/stacks/$(DEFAULT)/policy.toml | $(VENV)/ready
 	@touch $@
 
 # MLflow, SwanLab and ClearML need other versions of protobuf and pyarrow than a stack's environment has. So each stack
-# has another environment for them, which contains only what they need and takes the rest from the stack's.
+# has another environment for them, which contains only the packages that they need, and takes all other packages from the
+# stack's environment.
 $(VENV)-trackers/ready: $(wildcard compiler/stacks/*/policy.toml) | $(VENV)/ready $(OTHERS:=/ready)
 	set -e; for stack in $(STACKS); do \
 	  place=$(@D)/$$stack; base=$(VENV)$${stack#trl}; [ $$stack != $(DEFAULT) ] || base=$(VENV); \

@@ -35,7 +35,7 @@ FLASH_ATTN = """
 name = "flash-attn"
 requires-dist = ["torch", "einops"]
 """
-"""Requirements from flash-attn's setup.py (2.8.3). pip gets them from flash-attn only if torch and CUDA are installed."""
+"""The requirements of flash-attn 2.8.3 (its setup.py). flash-attn reports them only if torch and CUDA are installed."""
 HEAD = """\
 # Requirements that resolve together
 

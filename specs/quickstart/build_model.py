@@ -134,7 +134,7 @@ def state(folder: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build the model. Return 0 if its folder holds it at the end, 2 if the folder exists and holds something else."""
+    """Build the model. Return 0 if its folder contains it at the end, 2 if the folder exists and has other contents."""
     parser = argparse.ArgumentParser(description="Build the quickstart's tiny model.")
     parser.add_argument("out", nargs="?", default=os.path.join(HERE, "model"))
     parser.add_argument("--force", action="store_true", help="build it again where it is already there")

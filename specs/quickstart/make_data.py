@@ -3,9 +3,10 @@
     Write 347 in words.                              three hundred forty-seven
     Which number is three hundred forty-seven?       347
 
-A rule with a thousand cases, to distinguish learning from memorizing: `data.jsonl` (the training set) and
-`heldout.jsonl` (the demo's questions before and after training) share no question, and no held-out number appears in
-the training set, in either direction. Run it to write both files again; a test checks that they match.
+The task is a rule with a thousand cases, so that learning can be distinguished from memorizing. `data.jsonl` (the
+training set) and `heldout.jsonl` (the demo's questions before and after training) share no question, and no held-out
+number appears in the training set, in either direction. This script writes both files again; a test checks that it
+writes the same files.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def in_words(number: int) -> str:
 
 
 def conversations(number: int) -> list[list[Message]]:
-    """The two conversations about a number: one asks for its words, the other for its digits."""
+    """The two conversations about a number: the first asks for its words, the second for its digits."""
     pairs = [(f"Write {number} in words.", in_words(number)), (f"Which number is {in_words(number)}?", str(number))]
     return [[{"role": "user", "content": q}, {"role": "assistant", "content": a}] for q, a in pairs]
 
@@ -48,7 +49,8 @@ def conversations(number: int) -> list[list[Message]]:
 def make() -> tuple[list[list[Message]], list[list[Message]]]:
     """The training and the held-out conversations, the same on every machine.
 
-    All numbers below 20 are trained on, because nothing else tells what 13 is called; the rest are drawn.
+    All numbers below 20 are in the training set, because no other number shows what 13 is called. The other numbers of
+    the training set are drawn at random.
     """
     draw = random.Random(SEED)
     numbers = list(range(20, 1000))

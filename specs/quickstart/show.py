@@ -2,8 +2,8 @@
 
     python specs/quickstart/show.py OUT [--model FOLDER] [--heldout FILE]
 
-Asks the initial model (default: the `model` folder next to this script) and the trained one in OUT the held-out
-questions, with greedy decoding. Exit status: 0 shown; 2 the run has not finished.
+The held-out questions are put to the initial model (default: the `model` folder next to this script) and to the trained
+model in OUT, with greedy decoding. The exit status is 0 if the answers were shown, 2 if the run has not finished.
 """
 
 from __future__ import annotations
@@ -86,6 +86,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)  # the libraries' remarks on missing accelerators
+    logging.disable(logging.WARNING)  # hides the libraries' warnings about a missing GPU
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     sys.exit(main())

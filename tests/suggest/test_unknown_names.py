@@ -1,8 +1,8 @@
 """For names and values of other tools, messages suggest the intended setting and value, or say that there is none.
 
-Each list was written before its first run, and all but the last were also committed before it; after that, wrong
-answers were corrected. The table has the share of correct answers at the first run, and the edits that meant something
-else. (Where two shares stand, the second counts by the answers as they were first written.)
+Each list was written before its first run. All lists but the last were also committed before their first run. After the
+first run, wrong answers were corrected. The table has the share of correct answers at the first run, and how many edits
+meant something else. If there are two shares, the second one counts only the answers as they were first written.
 
     01          42 %
       2nd half  95.8 % of 239 (only counted, after the first half was corrected)
@@ -41,13 +41,13 @@ else. (Where two shares stand, the second counts by the answers as they were fir
     31          82.6 % of 230 (72.2 %)   1
     32          86.2 % of 94 (84.0 %)    none
     33          88.1 % of 101 (85.1 %)   none
-    34          76.5 % of 149            1       (the edits of one round, compared with the whole spec that is right)
+    34          76.5 % of 149            1       (the edits of one round, compared with the complete correct spec)
     35          75.8 % of 99             none    (as 34)
     36          90.0 % of 60             none    (as 34)
 
-`swept` is not such a list: its names were written after their helps had been corrected.
+`swept` is not in the table: its names were written after their helps had been corrected.
 
-The lists from 20 on came after typing mistakes of every tool's names were recognized.
+The lists from 20 on were written after the compiler recognized typing mistakes in the names of every tool.
 """
 
 from __future__ import annotations
