@@ -18,7 +18,7 @@ if not __package__:
 from .core import arguments, output_folder, progress
 from .core import bundle as bundles
 from .core.errors import RunError, rank, say, stop
-from .core.feature import Bundle
+from .core.feature import Bundle, Model
 from .core.metrics_file import replace
 from .enabled import FEATURES
 from .features.launch.verified_files import verified
@@ -157,7 +157,7 @@ def _next_to(folder: str, files: Any) -> Any:
     return {key: _next_to(folder, one) for key, one in files.items()} if isinstance(files, dict) else files
 
 
-def _bits(model: Any) -> int | None:
+def _bits(model: Model) -> int | None:
     """The bits of the loaded weights according to transformers; None if they are not quantized."""
     loaded = {bits: getattr(model.model, f"is_loaded_in_{bits}bit", False) for bits in (4, 8)}
     return next((bits for bits, is_so in loaded.items() if is_so), None)

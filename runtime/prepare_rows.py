@@ -26,7 +26,7 @@ if not __package__:
     sys.pycache_prefix = _kept
 
 if TYPE_CHECKING:
-    from .core.feature import Bundle, Feature
+    from .core.feature import Bundle, Feature, Model, Tokenizer
     from .core.token_counts import TokenCounts
 
 INDEX = "prepared.json"
@@ -102,7 +102,7 @@ def concerns_rows(feature: "Feature") -> bool:
     return not (set(parts) & set(ELSEWHERE) or parts[-1] in MODELS)
 
 
-def tiny_model(bundle: "Bundle", tokenizer: Any) -> Any:
+def tiny_model(bundle: "Bundle", tokenizer: "Tokenizer") -> Any:
     """The smallest model that trl's constructors accept: one layer of width 8 over the tokenizer's vocabulary.
 
     The preparation needs only the class and the configuration of the model.
@@ -134,7 +134,9 @@ def stub_feature() -> "Feature":
     class StubFeature(Feature):
         """Hooks for the preparation of rows, which needs neither real rewards nor the real teacher."""
 
-        def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+        def trainer_options(
+            self, bundle: Bundle, model: "Model", load: Callable[[], Any], options: dict[str, Any]
+        ) -> None:
             """Add stand-ins for the rewards and the teacher to the arguments of the trainer's constructor."""
             plan = bundle.plan["method"]
             if plan["rewarded"]:
@@ -148,7 +150,7 @@ def stub_feature() -> "Feature":
     return StubFeature()
 
 
-def _no_reward(prompts: Sequence[Any], **_: Any) -> list[float]:
+def _no_reward(prompts: Sequence[Any], **_: object) -> list[float]:
     return [0.0] * len(prompts)
 
 
@@ -267,7 +269,7 @@ def _counts(given: int, counted: "TokenCounts", lengths: Any, prepared: Any) -> 
     return found
 
 
-def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: Any) -> Mapped:
+def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: "Tokenizer") -> Mapped:
     """A replacement of ``Dataset.map`` that writes each result to the folder, and adds each call to ``calls``."""
     from runpy import run_path
 

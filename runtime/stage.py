@@ -29,7 +29,7 @@ if not __package__:
 from .core import arguments, data_sources, progress
 from .core import bundle as bundles
 from .core.errors import RunError, findings, first_line, say, stop
-from .core.feature import Bundle
+from .core.feature import Bundle, Source
 from .core.metrics_file import replace
 from .enabled import FEATURES
 
@@ -105,13 +105,13 @@ def _needs(bundle: Bundle) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _name(source: Mapping[str, Any], split: str) -> str:
+def _name(source: Source, split: str) -> str:
     """The name of a hub source's rows in staged.json. The name contains everything that determines the rows."""
     config, part = (f":{source[one]}" if source[one] else "" for one in ("config", "slice"))
     return f"{source['id']}{config}[{split}{part}]@{source['revision'] or 'main'}"
 
 
-def rows(source: Mapping[str, Any], split: str, streaming: bool) -> Any:
+def rows(source: Source, split: str, streaming: bool) -> Any:
     """The rows of a hub source in $XPC_STAGED. A run with this variable calls this function. Raises RunError."""
     from datasets import load_dataset
 
@@ -183,7 +183,7 @@ def _fetch(bundle: Bundle, place: str) -> None:
     replace(os.path.join(place, INDEX), [json.dumps({**_index(place), **fetched}, indent=1)])
 
 
-def _model(place: str, bundle: Bundle, model: Any) -> dict[str, Any]:
+def _model(place: str, bundle: Bundle, model: Mapping[str, Any]) -> dict[str, Any]:
     """Fetch a model with its tokenizer into a hub cache, where an interrupted download can continue."""
     from huggingface_hub import snapshot_download
 
@@ -212,20 +212,20 @@ def _texts(found: Any) -> list[str]:
     return [found] if isinstance(found, str) else []
 
 
-def _rows(place: str, bundle: Bundle, name: str, source: Mapping[str, Any], split: str) -> dict[str, Any]:
+def _rows(place: str, bundle: Bundle, name: str, source: Source, split: str) -> dict[str, Any]:
     """Fetch the rows of a source as the run would read them from the hub. A complete folder gets its final name."""
     from huggingface_hub import HfApi, hf_hub_download
 
-    commit = str(HfApi().dataset_info(source["id"], revision=source["revision"]).sha)
+    commit = str(HfApi().dataset_info(str(source["id"]), revision=source["revision"]).sha)
     which = sha256(name.encode()).hexdigest()[:8]
-    folder = os.path.join(place, "rows", f"{source['id'].replace('/', '--')}-{commit[:12]}-{which}")
+    folder = os.path.join(place, "rows", f"{str(source['id']).replace('/', '--')}-{commit[:12]}-{which}")
     if not os.path.isdir(folder):
         shutil.rmtree(folder + ".part", ignore_errors=True)
         os.makedirs(folder + ".part")
         data_sources.load(bundle, source, split).to_parquet(os.path.join(folder + ".part", "rows.parquet"))
         os.rename(folder + ".part", folder)
     with suppress(Exception):  # a dataset without a card has no licence
-        hf_hub_download(source["id"], "README.md", repo_type="dataset", revision=source["revision"],
+        hf_hub_download(str(source["id"]), "README.md", repo_type="dataset", revision=source["revision"],
                         cache_dir=os.path.join(place, "hub"))  # fmt: skip
     return {"commit": commit, "files": _files(place, folder)}
 

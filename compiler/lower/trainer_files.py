@@ -30,7 +30,7 @@ NEXT_TO_TRAINER = (
 """Files that a bundle has next to `trainer/`, and not in it: some work before a run (they fetch files, rehearse the run
 or prepare rows), the others after it (they plot a run or compute its result).
 """
-ELSEWHERE = ("core/payload.py", "core/payload_data.py", "core/conditions.py")
+ELSEWHERE = ("core/payload.py", "core/payload_data.py", "core/library_types.py", "core/conditions.py")
 """Files of runtime/ that no bundle contains: types for type checkers, and conditions.py for the compiler."""
 CHOSEN = ("features", "library_internals")
 """Folders of runtime/ that a bundle contains only in part: only the files that another file of the bundle imports."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..library_internals import torch_distributed
 from .errors import RunError, first_line
-from .feature import Bundle
+from .feature import Arguments, Bundle
 
 SINGLE = {"NO": "one process", "MULTI_GPU": "plain data parallel (DDP)", "MULTI_CPU": "plain data parallel on the CPU"}
 
@@ -65,7 +65,7 @@ def load_class(dotted: str) -> Any:
         raise RunError(f"this stack has no {dotted}: {first_line(error)}") from error
 
 
-def check_state(bundle: Bundle, args: Any) -> None:
+def check_state(bundle: Bundle, args: Arguments) -> None:
     """Compare accelerate's state with the plan: accelerate can fall back to DDP or to one process without saying so.
 
     Raises RunError.

@@ -6,7 +6,7 @@ from typing import Any
 
 from . import data_sources, row_comparison
 from .errors import RunError, rank, say
-from .feature import Bundle
+from .feature import Bundle, Source
 from .rows import name
 
 SYSTEM = "system"
@@ -29,7 +29,7 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
     return sets
 
 
-def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str | None = None) -> Any:
+def mapped(bundle: Bundle, tokenizer: Any, source: Source, split: str | None = None) -> Any:
     """The rows of a source in trl's form. Raises RunError if the chat template drops a turn."""
     stored, row_format = data_sources.load(bundle, source, split), bundle.row_format()
     data_sources.check_columns(row_format, source, list(stored.column_names))
@@ -60,7 +60,7 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
     return part
 
 
-def row_maker(bundle: Bundle, source: Mapping[str, Any], chat: bool) -> Callable[[Any, int], dict[str, Any]]:
+def row_maker(bundle: Bundle, source: Source, chat: bool) -> Callable[[Any, int], dict[str, Any]]:
     """Return the function that converts a stored row, with its number, to trl's row. ``chat`` is true if the tokenizer
     has a chat template.
     """
@@ -71,13 +71,13 @@ def row_maker(bundle: Bundle, source: Mapping[str, Any], chat: bool) -> Callable
         "system": bundle.data.get("system"), "text": bundle.arguments.get("dataset_text_field") or "text",
         "method": bundle.method, "chat": chat,
     }  # fmt: skip
-    return partial(_row, convert, dict(source), how)
+    return partial(_row, convert, source.copy(), how)
 
 
 def _row(
-    convert: Callable[..., dict[str, Any]], source: Mapping[str, Any], how: dict[str, Any], row: Mapping[str, Any],
+    convert: Callable[..., dict[str, Any]], source: Source, how: dict[str, Any], row: Mapping[str, Any],
     index: int,
 ) -> dict[str, Any]:  # fmt: skip
     """Convert a stored row to trl's form. A text in its column `system` becomes the system prompt."""
-    system = row.get(SYSTEM) if not source.get("only") or SYSTEM in source["columns"] else None
+    system = row.get(SYSTEM) if not source.get("only") or SYSTEM in (source["columns"] or ()) else None
     return convert(source, row, index, **how | ({"system": system} if system and isinstance(system, str) else {}))

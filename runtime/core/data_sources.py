@@ -1,16 +1,16 @@
 """Load the stored rows of a source, and check their columns."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
 from .errors import RunError, first_line
-from .feature import Bundle, Feature
+from .feature import Bundle, Feature, Source
 from .rows import KEPT, RowFormat, name
 
 
-def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, first: int | None = None) -> Any:
+def load(bundle: Bundle, source: Source, split: str | None = None, first: int | None = None) -> Any:
     """The stored rows of a source, or with ``first`` only the first rows, as a list. Raises RunError."""
     try:
         found = reader(bundle, source, bundle.features)(bundle, source, split or source["split"], first is not None)
@@ -21,13 +21,13 @@ def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, fi
         raise RunError(unreadable(bundle, source, split, error)) from error
 
 
-def reader(bundle: Bundle, source: Mapping[str, Any], features: Iterable[Feature]) -> Callable[..., Any]:
+def reader(bundle: Bundle, source: Source, features: Iterable[Feature]) -> Callable[..., Any]:
     """The function that reads a source: from a feature, such as the one for local files, or for hub datasets."""
     found = (one.source_reader(bundle, source) for one in features)
     return next((one for one in found if one is not None), _of_hub)
 
 
-def _of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
+def _of_hub(bundle: Bundle, source: Source, split: str, streaming: bool) -> Any:
     from datasets import load_dataset
 
     if os.environ.get("XPC_STAGED"):  # for machines without a network, stage.py has put the rows into this folder
@@ -36,7 +36,7 @@ def _of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bo
     return load_dataset(source["id"], source["config"], split=split, revision=source["revision"], streaming=streaming)
 
 
-def unreadable(bundle: Bundle, source: Mapping[str, Any], split: str | None, error: BaseException) -> str:
+def unreadable(bundle: Bundle, source: Source, split: str | None, error: BaseException) -> str:
     """Explain why rows cannot be read. For JSON Lines files, the explanation names the first bad row."""
     part, why = split or source["split"], first_line(error.__cause__ or error)
     for feature in bundle.features:
@@ -44,7 +44,7 @@ def unreadable(bundle: Bundle, source: Mapping[str, Any], split: str | None, err
     return f"cannot read {name(source)} ({part}): {why}"
 
 
-def check_columns(row_format: RowFormat, source: Mapping[str, Any], present: Sequence[str]) -> None:
+def check_columns(row_format: RowFormat, source: Source, present: Sequence[str]) -> None:
     """Raise RunError if the dataset lacks a column that the row format or the source names."""
     used = [source["context"]] if source.get("context") and not source.get("wording") else []
     used += [one for one in source["columns"] or () if one not in KEPT]

@@ -16,7 +16,18 @@ from .rows import FORMAT, RowFormat
 from .token_counts import TokenCounts
 
 if TYPE_CHECKING:
-    from .payload import Payload, Source  # only for types: bundles do not contain this module
+    # only for types: bundles do not contain these modules
+    from .library_types import Arguments as Arguments
+    from .library_types import Control as Control
+    from .library_types import Model as Model
+    from .library_types import Rows as Rows
+    from .library_types import State as State
+    from .library_types import Tokenizer as Tokenizer
+    from .library_types import Trainer as Trainer
+    from .payload import Payload
+    from .payload_data import Source as Source
+else:
+    Arguments = Control = Model = Rows = Source = State = Tokenizer = Trainer = object
 
 
 class Feature:
@@ -69,7 +80,7 @@ class Feature:
         """In the preflight, in one process per node: return findings about the links between the node's GPUs."""
         return []
 
-    def before_rows(self, bundle: "Bundle", tokenizer: Any) -> list[str]:
+    def before_rows(self, bundle: "Bundle", tokenizer: Tokenizer | None) -> list[str]:
         """In the preflight, before rows are read: return findings. ``tokenizer`` is None if it could not be loaded."""
         return []
 
@@ -78,11 +89,11 @@ class Feature:
         source."""
         return []
 
-    def check_first_row(self, bundle: "Bundle", source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
+    def check_first_row(self, bundle: "Bundle", source: str, row: Mapping[str, Any], tokenizer: Tokenizer) -> list[str]:
         """In the preflight, once per source: return findings about its first row, converted for the trainer."""
         return []
 
-    def first_rows_note(self, bundle: "Bundle", rows: list[dict[str, Any]], tokenizer: Any) -> str:
+    def first_rows_note(self, bundle: "Bundle", rows: list[dict[str, Any]], tokenizer: Tokenizer) -> str:
         """Return a note that the preflight appends to its line about a source's first rows, such as "; their images
         add 64 tokens". Called once per source."""
         return ""
@@ -131,17 +142,17 @@ class Feature:
 
     # Hooks for tokenizer, rows and model
 
-    def tokenizer_loaded(self, bundle: "Bundle", tokenizer: Any) -> None:
+    def tokenizer_loaded(self, bundle: "Bundle", tokenizer: Tokenizer) -> None:
         """After the tokenizer is loaded: change it as the bundle states. Raises RunError."""
 
-    def source_reader(self, bundle: "Bundle", source: Mapping[str, Any]) -> Callable[..., Any] | None:
+    def source_reader(self, bundle: "Bundle", source: Source) -> Callable[..., Any] | None:
         """The function that reads the stored rows of a source, or None for a source of the hub.
 
         Its arguments are the bundle, the source, a split name, and whether rows are streamed. It raises RunError.
         """
         return None
 
-    def source_unreadable(self, bundle: "Bundle", reason: str, source: Mapping[str, Any], split: str) -> str:
+    def source_unreadable(self, bundle: "Bundle", reason: str, source: Source, split: str) -> str:
         """Called if a source cannot be read: return a better reason than the library's, or ``reason``."""
         return reason
 
@@ -154,7 +165,7 @@ class Feature:
         return convert
 
     def row_types(
-        self, bundle: "Bundle", source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
+        self, bundle: "Bundle", source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
     ) -> Any:  # fmt: skip
         """Return the types of the columns that ``make`` returns, or None to infer them from the values. The rows
@@ -162,12 +173,12 @@ class Feature:
         """
         return None
 
-    def source_mapped(self, bundle: "Bundle", source: Mapping[str, Any], rows: Any) -> Any:
+    def source_mapped(self, bundle: "Bundle", source: Source, rows: Rows) -> Any:
         """Called after the rows of a source are converted: return these rows, or other rows to use instead."""
         return rows
 
     def rows_mapped(
-        self, bundle: "Bundle", sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
+        self, bundle: "Bundle", sets: tuple[Any, Any], parts: list[Rows], load: Callable[..., Any], tokenizer: Tokenizer
     ) -> tuple[Any, Any]:
         """After all sources are converted: return the training set and the evaluation set.
 
@@ -184,7 +195,7 @@ class Feature:
         """The class that counts tokens while the trainer tokenizes: a subclass of TokenCounts, or ``kind`` itself."""
         return kind
 
-    def tokens_counted(self, bundle: "Bundle", counts: TokenCounts, prepared: Any) -> None:
+    def tokens_counted(self, bundle: "Bundle", counts: TokenCounts, prepared: Rows) -> None:
         """Called after the trainer has tokenized its rows, ``prepared``: correct ``counts``, the counts of tokens."""
 
     def local_model(self, bundle: "Bundle", model: Mapping[str, Any], place: str) -> str:
@@ -201,39 +212,39 @@ class Feature:
         """The transformers class that loads the model: ``kind``, or another class that this feature needs."""
         return kind
 
-    def model_loaded(self, bundle: "Bundle", model: Any, tokenizer: Any) -> None:
+    def model_loaded(self, bundle: "Bundle", model: Model, tokenizer: Tokenizer) -> None:
         """Called after a model is loaded (the trained one or a reference model), before the trainer is made."""
 
     # Hooks around the trainer's constructor
 
-    def trainer_options(self, bundle: "Bundle", model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: "Bundle", model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Before the trainer is made: add arguments of its constructor to ``options``; ``load`` loads the model again.
 
         Raises RunError.
         """
 
     def making_trainer(
-        self, bundle: "Bundle", model: Any, module: Any, load: Callable[[], Any]
+        self, bundle: "Bundle", model: Model, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
         """A context manager around the trainer's constructor; ``module`` is trl's module of the trainer."""
         return nullcontext()
 
-    def trainer_made(self, bundle: "Bundle", trainer: Any, tokenizer: Any) -> None:
+    def trainer_made(self, bundle: "Bundle", trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Called after the trainer is constructed, to change it. Raises RunError."""
 
-    def made(self, bundle: "Bundle", trainer: Any) -> Iterable[tuple[str, object, object]]:
+    def made(self, bundle: "Bundle", trainer: Trainer) -> Iterable[tuple[str, object, object]]:
         """Called after the trainer is constructed: return (what, the bundle's value, the trainer's value) tuples.
 
         A tuple whose two values differ stops the run.
         """
         return ()
 
-    def before_training(self, bundle: "Bundle", trainer: Any) -> None:
+    def before_training(self, bundle: "Bundle", trainer: Trainer) -> None:
         """Called after the rows of the trainer are counted, before it trains or loads a checkpoint. Raises RunError."""
 
     # Hooks during training
 
-    def before_first_step(self, bundle: "Bundle", trainer: Any) -> None:
+    def before_first_step(self, bundle: "Bundle", trainer: Trainer) -> None:
         """Called before the first step of this start, after the model is wrapped for its strategy. Raises RunError."""
 
     def log_line(self, bundle: "Bundle", event: Mapping[str, Any]) -> str:
@@ -246,20 +257,20 @@ class Feature:
 
     # Hooks after training
 
-    def before_final_save(self, bundle: "Bundle", trainer: Any) -> None:
+    def before_final_save(self, bundle: "Bundle", trainer: Trainer) -> None:
         """Called before the final model is saved."""
 
-    def final_saved(self, bundle: "Bundle", trainer: Any, tokenizer: Any) -> None:
+    def final_saved(self, bundle: "Bundle", trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Called after the final model is saved."""
 
-    def base_settings(self, bundle: "Bundle", trainer: Any) -> dict[str, Any]:
+    def base_settings(self, bundle: "Bundle", trainer: Trainer) -> dict[str, Any]:
         """Settings of the base model's configuration that this run changed. The code that loads the saved adapter must
         set them, too.
         """
         return {}
 
     def last_evaluation(
-        self, bundle: "Bundle", metrics_path: str, state: Any
+        self, bundle: "Bundle", metrics_path: str, state: State
     ) -> tuple[dict[str, Any] | None, str] | None:
         """For the summary: return the last evaluation and its lines for the terminal; None for a run without
         evaluations.
@@ -269,7 +280,7 @@ class Feature:
     def finished_before(self, bundle: "Bundle") -> None:
         """Called in one process if a launch finds that an earlier launch has finished the run. Raises RunError."""
 
-    def run_ended(self, bundle: "Bundle", trainer: Any, stopped: bool) -> None:
+    def run_ended(self, bundle: "Bundle", trainer: Trainer, stopped: bool) -> None:
         """Called at the end, after everything is saved; ``stopped`` is true for a stop on request. Raises RunError."""
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from . import data_sources, row_comparison, truncation
 from .data import row_maker
 from .errors import RunError, say
-from .feature import Bundle
+from .feature import Bundle, Source, Tokenizer
 from .rows import name as name_of
 
 ROWS = ("id", "path", "config", "split", "slice", "revision", "shape", "columns")
@@ -31,7 +31,7 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
     return found
 
 
-def _source(bundle: Bundle, source: Mapping[str, Any], tokenizer: Any) -> list[str]:
+def _source(bundle: Bundle, source: Source, tokenizer: Tokenizer | None) -> list[str]:
     name, row_format = name_of(source), bundle.row_format()
     first = data_sources.load(bundle, source, first=row_comparison.FIRST)
     if not first:
@@ -50,7 +50,7 @@ def _source(bundle: Bundle, source: Mapping[str, Any], tokenizer: Any) -> list[s
     return problems + _tokens(bundle, source, read, tokenizer)
 
 
-def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]], tokenizer: Any) -> list[str]:
+def _tokens(bundle: Bundle, source: Source, read: list[dict[str, Any]], tokenizer: Tokenizer) -> list[str]:
     name, lengths, ends, most = name_of(source), [], 0, truncation.limit(bundle)
     prompts_only, conversations = source["shape"] == "prompt", bundle.row_format().conversations
     for row in read:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..library_internals.transformers_trainer import attention
 from .errors import RunError
-from .feature import Bundle
+from .feature import Bundle, Model, Trainer
 
 Row = tuple[str, object, object]
 """A tuple: what is compared, the value that the bundle states, and the value of the built object."""
@@ -21,7 +21,7 @@ OTHER_TASKS = ("Classification", "QuestionAnswering", "MultipleChoice")
 PRECISION_VARIABLE = "ACCELERATE_MIXED_PRECISION"
 
 
-def loaded(model: Any, info: Mapping[str, Any], place: str, scores: bool = False) -> Any:
+def loaded(model: Model, info: Mapping[str, Any], place: str, scores: bool = False) -> Any:
     """Return the model that was loaded from ``place``. Raises RunError if the checkpoint lacks some of its weights.
 
     ``info`` is transformers' loading info. With ``scores`` (a reward model), the head may be new: it is trained.
@@ -44,12 +44,12 @@ def loaded(model: Any, info: Mapping[str, Any], place: str, scores: bool = False
     return model
 
 
-def trained(model: Any) -> set[str]:
+def trained(model: Model) -> set[str]:
     """The names of the trained weights, which are those that require a gradient."""
     return {name for name, weight in model.named_parameters() if weight.requires_grad}
 
 
-def check(bundle: Bundle, trainer: Any, stated: set[str]) -> None:
+def check(bundle: Bundle, trainer: Trainer, stated: set[str]) -> None:
     """Compare the trainer with the bundle. ``stated`` are the names of the weights that should be trained.
 
     Raises RunError with both values of each difference.
@@ -62,7 +62,7 @@ def check(bundle: Bundle, trainer: Any, stated: set[str]) -> None:
         raise RunError(f"the libraries did not build the run as stated: {'; '.join(wrong)}{hint}")
 
 
-def compared(bundle: Bundle, trainer: Any, stated: set[str]) -> Iterator[Row]:
+def compared(bundle: Bundle, trainer: Trainer, stated: set[str]) -> Iterator[Row]:
     """All rows (see `Row`) to compare: first the rows for every run, then the rows of the run's features."""
     plan, run, args = bundle.arguments, bundle.run, trainer.args
     accelerator, model = trainer.accelerator, trainer.model

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from . import machine, signals
-from .feature import Bundle
+from .feature import Bundle, Trainer
 
 MEASURED = "measured.jsonl"
 SAVING = ("writing checkpoint", "writing the final model")
@@ -113,7 +113,7 @@ def saved(folder: str, names: Iterable[str]) -> None:
     Measured.saved_bytes += sum(os.path.getsize(os.path.join(folder, name)) for name in names)
 
 
-def started(bundle: Bundle, trainer: Any, step: int) -> dict[str, Any]:
+def started(bundle: Bundle, trainer: Trainer, step: int) -> dict[str, Any]:
     """The line of measured.jsonl for the start of training: time, step, device, versions and counts of the rows."""
     import torch
 

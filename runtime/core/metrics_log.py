@@ -17,7 +17,7 @@ from . import checkpoints, machine, measurements, progress, signals
 from .checkpoint_integrity import final_files
 from .errors import put, say
 from .fault_tolerance import writing
-from .feature import Bundle
+from .feature import Arguments, Bundle, Control, State, Trainer
 from .metrics_file import METRICS, events, number, replace, trim, written
 
 SUMMARY = "summary.json"
@@ -50,7 +50,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             done["unlogged"] = self.trainer.unlogged()
         return {"args": {}, "attributes": done}
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_begin(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Record the first step of this start, and drop the events of later steps from the metrics file."""
         self.first_step = state.global_step
         done = {}
@@ -73,7 +73,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         signals.StopRequest.training = True
         self.started = self.last_time = time.monotonic()
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_step_begin(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """At the first step, check the wrapped model. At each step, record the learning rate: DeepSpeed's schedule
         steps before the log, so the logged rate would be one step ahead.
         """
@@ -84,11 +84,11 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             measurements.Measured.training = True
         self.lr = float(self.trainer.optimizer.param_groups[0]["lr"])
 
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_pre_optimizer_step(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Measure the memory of the forward and backward passes."""
         measurements.peak("forward and backward")
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_step_end(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Make the trainer log the last step, even if `track.every` skips it, because a short run would log no loss."""
         if state.global_step >= state.max_steps > 0:
             control.should_log = True
@@ -98,11 +98,11 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         if (state.global_step - self.first_step).bit_count() == 1:  # the 1st, 2nd, 4th, 8th ... step
             measurements.exchange()
 
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_epoch_end(self, args: Arguments, state: State, control: Control, **_: object) -> None:
         """Tell the trainer that an epoch has ended. The trainer then logs, evaluates, and saves the last step."""
         self.trainer.epoch_ended = True
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+    def on_log(self, args: Any, state: State, control: Control, logs: dict[str, Any] | None = None, **_: Any) -> None:
         """Write one event and print its line. A failed write ends the run, because the event would be missing."""
         if logs and "loss" in logs:
             self.trainer.window = None  # the next logged loss is the mean over the steps after this event
@@ -151,7 +151,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         return "  ".join(words)
 
 
-def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None) -> None:
+def finish(bundle: Bundle, trainer: Trainer, seconds: float, started_at: str | None) -> None:
     """Write summary.json from metrics.jsonl, the trainer's state and the token counts, and print it."""
     if TYPE_CHECKING:
         from .. import result

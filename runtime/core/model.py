@@ -6,7 +6,7 @@ from typing import Any
 from . import made
 from .checkpoint_integrity import set_default_mode
 from .errors import RunError, first_line
-from .feature import Bundle
+from .feature import Bundle, Model, Tokenizer, Trainer
 
 
 def load_tokenizer(bundle: Bundle) -> Any:
@@ -24,7 +24,7 @@ def load_tokenizer(bundle: Bundle) -> Any:
     return tokenizer
 
 
-def load_model(bundle: Bundle, tokenizer: Any) -> Any:
+def load_model(bundle: Bundle, tokenizer: Tokenizer) -> Any:
     """The model object in the dtype that the bundle states. trl gets this object and not the model's name, because each
     version of trl would choose the dtype itself.
 
@@ -62,7 +62,7 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
     return model
 
 
-def align_tokens(model: Any, tokenizer: Any) -> None:
+def align_tokens(model: Model, tokenizer: Tokenizer) -> None:
     """Give the model the tokenizer's end and padding tokens. Other end tokens stay (Llama 3 has three)."""
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     model.config.eos_token_id = eos
@@ -77,7 +77,7 @@ def align_tokens(model: Any, tokenizer: Any) -> None:
     generation.pad_token_id = pad
 
 
-def save_final(bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+def save_final(bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
     """Save weights, configuration and tokenizer to output_dir. Raises RunError if no weights were written."""
     output_dir = trainer.args.output_dir
     for feature in bundle.features:

@@ -1,10 +1,13 @@
 """Convert stored conversations with the keys `from` and `value` to the form that trl reads."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import RunError
 from .row_names import ROLES
+
+if TYPE_CHECKING:
+    from .payload_data import Source
 
 FIELDS = "fields"
 """A key of a converted message. Its value is JSON text with all keys of the stored message except role and content."""
@@ -16,9 +19,9 @@ other columns, and because all rows of a mixture must have the same columns."""
 class RowFormat(NamedTuple):
     """The functions that convert the stored rows of a run's sources for trl."""
 
-    columns: Callable[[Mapping[str, Any], Sequence[str]], dict[str, str]]
+    columns: "Callable[[Source, Sequence[str]], dict[str, str]]"
     """A function of a source and the dataset's columns: a column for each part of a row, `{"prompt": "question"}`."""
-    dropped: Callable[[Mapping[str, Any], Sequence[str], str], list[str]]
+    dropped: "Callable[[Source, Sequence[str], str], list[str]]"
     """A function of a source, its columns and the method: the stored columns that the trainer does not get."""
     conversations: Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
     """A function of a converted row. It returns the conversations that the chat template renders."""
@@ -27,18 +30,18 @@ class RowFormat(NamedTuple):
     """
 
 
-def name(source: Mapping[str, Any]) -> str:
+def name(source: "Source") -> str:
     """The name of a source in printed messages: its hub id, or its path."""
     return str(source["id"] or source["path"])
 
 
-def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
+def columns(source: "Source", present: Sequence[str]) -> dict[str, str]:
     """The column with conversations, as `{"conversations": "turns"}`; ``present`` are the dataset's columns."""
     used = [one for one in source["columns"] or () if one not in KEPT]
     return {source["shape"]: used[0] if used else source["shape"]}
 
 
-def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
+def dropped(source: "Source", present: Sequence[str], method: str) -> list[str]:
     """The stored columns that the trainer does not get: all of them. What the chat template reads was copied into
     messages.
     """
@@ -51,7 +54,7 @@ def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
 
 
 def to_row(
-    source: Mapping[str, Any], row: Mapping[str, Any], index: int, system: str | None = None, **_: object
+    source: "Source", row: Mapping[str, Any], index: int, system: str | None = None, **_: object
 ) -> dict[str, Any]:
     """Convert one stored row to trl's ``messages``.
 

@@ -12,7 +12,7 @@ from ..enabled import FEATURES, trainer_class
 from . import arguments, checkpoint_integrity, measurements, output_folder, preflight, progress, signals
 from . import bundle as bundles
 from .errors import RunError, first_line, rank, say, stop
-from .feature import Bundle
+from .feature import Arguments, Bundle, Trainer
 
 PEER_ENDED = ("closed by peer", "reset by peer")
 """Parts of gloo's messages when another process of the group has ended."""
@@ -115,7 +115,7 @@ def _prepared_rows(bundle: Bundle) -> AbstractContextManager[None]:
     return prepare_rows.reading(bundle)
 
 
-def _stopped(bundle: Bundle, trainer: Any) -> int:
+def _stopped(bundle: Bundle, trainer: Trainer) -> int:
     """End a run that was asked to stop. Every process has already written its part of the checkpoint."""
     resumes = bundle.run["resume"] == "auto"
     then = "the same command resumes from it" if resumes else "this bundle does not resume (`resume = never`)"
@@ -163,7 +163,7 @@ def _first_then_all(make: Callable[[], Any]) -> Any:
         raise
 
 
-def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
+def _trainer(bundle: Bundle, args: Arguments) -> tuple[Any, Any]:
     """Build trl's trainer with its model, tokenizer and data."""
     from jinja2 import TemplateError
     from transformers import set_seed
@@ -211,7 +211,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     return trainer, tokenizer
 
 
-def _leave(bundle: Bundle, trainer: Any, stopped: bool) -> None:
+def _leave(bundle: Bundle, trainer: Trainer, stopped: bool) -> None:
     """End the process group. Otherwise torch warns, and the exit of one process may make another one fail."""
     progress.now("ending the run")
     trainer.accelerator.wait_for_everyone()

@@ -7,13 +7,13 @@ from typing import Any
 
 from . import made
 from .arguments import load_class
-from .feature import Bundle
+from .feature import Bundle, Model
 
 Maker = Callable[[], Any]
 """A function that makes the trainer's class, or loads the model."""
 
 
-def build(bundle: Bundle, kind: Maker, model: Any, load: Maker, **options: Any) -> tuple[Any, set[str]]:
+def build(bundle: Bundle, kind: Maker, model: Model, load: Maker, **options: Any) -> tuple[Any, set[str]]:
     """Return a pair: the trainer of ``model``, and the names of the weights that it should train (``made.check``).
 
     ``kind()`` returns the trainer's class; trl's class for "trl.DPOConfig" is "trl.DPOTrainer". ``load()`` loads the

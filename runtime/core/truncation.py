@@ -6,11 +6,10 @@ trl's trainers tokenize in their constructors with ``Dataset.map``. The rows are
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from ..library_internals.datasets_rows import map_replaced
 from .errors import RunError, say
-from .feature import Bundle
+from .feature import Bundle, Rows
 from .token_counts import TokenCounts
 
 
@@ -33,7 +32,7 @@ def watching(bundle: Bundle) -> Iterator[TokenCounts]:
         yield counted
 
 
-def settle(bundle: Bundle, counted: TokenCounts, given: int, prepared: Any) -> None:
+def settle(bundle: Bundle, counted: TokenCounts, given: int, prepared: Rows) -> None:
     """Report the numbers of truncated and of dropped rows. ``given`` is the number of rows that the trainer got. Raises
     RunError if no row has a token to learn."""
     counted.left_out = max(0, given - len(prepared))

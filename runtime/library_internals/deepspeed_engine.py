@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..core.feature import Bundle, Feature
+from ..core.feature import Bundle, Feature, Model
 
 
 class DeepSpeedEngine(Feature):
@@ -21,7 +21,7 @@ class DeepSpeedEngine(Feature):
         if bundle.plan["method"]["generates"]:
             keep_numbers_of_modules()
 
-    def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Correct peft's wrapper before adapters are added together with fully trained modules, such as a score
         head."""
         saves_modules = bundle.lora and (bundle.plan["method"]["scores"] or bundle.lora["modules_to_save"])

@@ -42,7 +42,7 @@ class DeepSpeedShards(Feature):
         DeepSpeedEngine.load_checkpoint = load_checkpoint
 
 
-def load(engine: Any, model: Any, *files: Any) -> None:
+def load(engine: Any, model: dict[str, Any], *files: Any) -> None:
     """Load a checkpoint as DeepSpeed's method does (runtime/engine.py), but with a new shard that is built from the old
     shards."""
     optimizer, flat_groups = engine.optimizer, engine.zero_optimization_stage() < 3

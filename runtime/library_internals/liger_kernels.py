@@ -1,14 +1,12 @@
 """Apply Liger's kernels to the layers of a loaded model. Liger's public functions change the classes of a family."""
 
-from typing import Any
-
-from ..core.feature import Bundle, Feature
+from ..core.feature import Bundle, Feature, Model, Tokenizer
 
 
 class Liger(Feature):
     """Hooks for a run with Liger's kernels in the layers of the model."""
 
-    def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
+    def model_loaded(self, bundle: Bundle, model: Model, tokenizer: Tokenizer) -> None:
         """Apply Liger's layer kernels (norm, rope, gated MLP) to the model. Liger's fused loss is not used, because trl
         1.16 has its own.
         """

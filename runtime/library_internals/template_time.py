@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import RunError
-from ..core.feature import Bundle, Feature
+from ..core.feature import Bundle, Feature, Tokenizer
 
 SECONDS = 60.0
 """The limit in CPU seconds for one call. A conversation takes milliseconds, a batch of 1,000 takes two seconds."""
@@ -16,7 +16,7 @@ class TemplateTime(Feature):
     """Hooks for a run whose rows go through a chat template. The limit holds in this process and in forks that
     tokenize."""
 
-    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Tokenizer) -> None:
         """Set the time limit: a row for which the template does not end stops the run."""
         from transformers import tokenization_utils_base as base
 

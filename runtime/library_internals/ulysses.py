@@ -5,7 +5,7 @@ import warnings
 from typing import Any
 
 from ..core.errors import RunError
-from ..core.feature import Bundle, Feature
+from ..core.feature import Bundle, Feature, Model, Trainer
 
 
 class Ulysses(Feature):
@@ -15,7 +15,7 @@ class Ulysses(Feature):
         """Filter torch's warning about a collective that transformers calls by its old name in each step."""
         warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\.integrations\.deepspeed")
 
-    def before_training(self, bundle: Bundle, trainer: Any) -> None:
+    def before_training(self, bundle: Bundle, trainer: Trainer) -> None:
         """Correct the loader and the loss of transformers' trainer. Raises RunError unless accelerate splits a sequence
         over as many processes as the bundle states.
         """
@@ -39,7 +39,7 @@ def _gradient() -> None:
 
     compute = trainer.deepspeed_sp_compute_loss
 
-    def computed(accelerator: Any, model: Any, inputs: Any, return_outputs: bool, pc: Any) -> Any:
+    def computed(accelerator: Any, model: Model, inputs: Any, return_outputs: bool, pc: Any) -> Any:
         loss, outputs = compute(accelerator, model, inputs, True, pc)
         if model.zero_optimization_stage() != 3 or not model.zero_reduce_scatter():
             share = loss / pc.sp_size

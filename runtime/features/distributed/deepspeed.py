@@ -9,12 +9,11 @@ from collections.abc import MutableMapping
 from contextlib import redirect_stdout
 from importlib.util import find_spec
 from io import StringIO
-from typing import Any
 
 from ...core.checkpoint_integrity import RECORD
 from ...core.checkpoints import archive_complete, schedule
 from ...core.errors import RunError, first_line
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Trainer
 
 ACCUMULATION = "Gradient accumulation steps mismatch: GradientAccumulationPlugin has 1, "
 """A harmless warning of accelerate.accelerator: the Trainer leaves accumulation to DeepSpeed and passes 1 to
@@ -61,7 +60,7 @@ class DeepSpeed(Feature):
         module = r"deepspeed\.|torch\.distributed\.c10d_logger"
         warnings.filterwarnings("ignore", category=FutureWarning, module=module)
 
-    def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
+    def before_first_step(self, bundle: Bundle, trainer: Trainer) -> None:
         """Check that the model is wrapped in ZeRO of the planned stage. Raises RunError."""
         stage, model = bundle.run["zero_stage"], trainer.model_wrapped
         if not hasattr(model, "zero_optimization_stage") or model.zero_optimization_stage() != stage:

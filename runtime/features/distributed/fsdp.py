@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...core.checkpoints import archive_complete, schedule
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Trainer
 from ..saving.transformers_checkpoints import TransformersCheckpoints
 
 WRAPS = {
@@ -44,7 +44,7 @@ class Fsdp(Feature):
                     return f"{os.path.basename(place)} is cut off"
         return None
 
-    def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
+    def made(self, bundle: Bundle, trainer: Trainer) -> Iterator[tuple[str, object, object]]:
         """Compare accelerate's plugin with accelerate.yaml, because environment variables (``FSDP_...``) may override
         the file."""
         plugin = getattr(trainer.accelerator.state, "fsdp_plugin", None)
@@ -56,7 +56,7 @@ class Fsdp(Feature):
             if name in stated:
                 yield f"{name} of accelerate", stated[name], value
 
-    def before_final_save(self, bundle: Bundle, trainer: Any) -> None:
+    def before_final_save(self, bundle: Bundle, trainer: Trainer) -> None:
         """Save the complete weights in one piece, not in shards."""
         use_full_state_dict(trainer.accelerator.state.fsdp_plugin)
 

@@ -12,7 +12,7 @@ from typing import Any
 from ...core import progress, signals
 from ...core.errors import rank
 from ...core.fault_tolerance import FaultTolerant
-from ...core.feature import Bundle, Feature
+from ...core.feature import Arguments, Bundle, Feature, State, Trainer
 from ...core.metrics_file import METRICS, events, replace, written
 from ...library_internals.transformers_evaluation import evaluate_now
 
@@ -136,7 +136,7 @@ def restore_random_states(python: Any, array: Any, cpu: Any, cuda: Any) -> None:
         torch.cuda.set_rng_state(cuda)
 
 
-def due(args: Any, state: Any) -> bool:
+def due(args: Arguments, state: State) -> bool:
     """Whether an evaluation is due at the step that the run resumes from (as DefaultFlowCallback of transformers)."""
     kind = getattr(args.eval_strategy, "value", args.eval_strategy)
     if not 0 < state.global_step < state.max_steps:
@@ -176,7 +176,7 @@ def evaluated(path: str, step: int, sets: int = 1) -> bool:
 class Evaluation(Feature):
     """Hooks for a run that evaluates while it trains."""
 
-    def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
+    def before_first_step(self, bundle: Bundle, trainer: Trainer) -> None:
         """If an evaluation is due at the step from which the run resumes, and its results are missing, run it. Process
         0 decides, because only its metrics file is complete.
         """
@@ -197,7 +197,7 @@ class Evaluation(Feature):
                 return f"eval loss {event[key]:.4f}{name and f'  ({name})'}"
         return ""
 
-    def last_evaluation(self, bundle: Bundle, path: str, state: Any) -> tuple[dict[str, Any] | None, str]:
+    def last_evaluation(self, bundle: Bundle, path: str, state: State) -> tuple[dict[str, Any] | None, str]:
         """The last evaluation for summary.json, and its line for the terminal.
 
         If the weights of the best evaluation are saved, a second line describes this evaluation. Raises OSError.

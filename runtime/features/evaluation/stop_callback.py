@@ -35,11 +35,11 @@ class StopCallback(TrainerCallback):  # type: ignore[misc]  # transformers has n
     def __init__(self, patience: int) -> None:
         self.patience = patience
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: object) -> None:
         """Stop at once if training resumes from the checkpoint at which the run stopped early."""
         self._stop_if_due(args, state, control)
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: object) -> None:
         """Stop the run if there was no improvement. All processes call this with the same metrics."""
         if self._stop_if_due(args, state, control):
             say(f"step {state.global_step} is the last: {self.patience} evaluations did not improve {_metric(args)}")

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from ...core.errors import RunError, rank, say
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Tokenizer, Trainer
 
 CONTROL = re.compile(r"<\|[^|<>{}'\"\s]+\|>|<(?:start|end)_of_turn>")
 """Matches a control token in a chat template, such as `<|im_end|>`."""
@@ -46,7 +46,7 @@ def _in_cache(model: str, revision: str) -> str:
     return next((os.path.dirname(one) for one in found if isinstance(one, str)), "")
 
 
-def differs(folder: str, tokenizer: Any, texts: Sequence[str]) -> str:
+def differs(folder: str, tokenizer: Tokenizer, texts: Sequence[str]) -> str:
     """A sentence about the parts of the loaded tokenizer that split texts differently from tokenizer.json; "" if there
     are none.
     """
@@ -82,7 +82,7 @@ def _tokenizer(path: str) -> Any:
     return found
 
 
-def _changed(tokenizer: Any, ours: Sequence[int], theirs: Sequence[int]) -> str:
+def _changed(tokenizer: Tokenizer, ours: Sequence[int], theirs: Sequence[int]) -> str:
     """The first tokens that are not the same, as in `'1', '9' instead of '19'`."""
     pairs = enumerate(zip(ours, theirs, strict=False))
     start = next((at for at, (one, other) in pairs if one != other), min(len(ours), len(theirs)))
@@ -114,7 +114,7 @@ def _chooses_ends(folder: str) -> bool:
     return any(_json(folder, "tokenizer_config.json").get(f"add_{one}_token") is not None for one in ("bos", "eos"))
 
 
-def lacking(tokenizer: Any, texts: Sequence[str]) -> str:
+def lacking(tokenizer: Tokenizer, texts: Sequence[str]) -> str:
     """A sentence about control tokens of the chat template that the tokenizer splits into pieces, or ""."""
     found = CONTROL.findall(str(tokenizer.chat_template)) if tokenizer.chat_template else []
     vocabulary = tokenizer.get_vocab()
@@ -129,7 +129,7 @@ def lacking(tokenizer: Any, texts: Sequence[str]) -> str:
     )
 
 
-def ends(bundle: Bundle, folder: str, tokenizer: Any, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def ends(bundle: Bundle, folder: str, tokenizer: Tokenizer, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Sentences about end tokens in generation_config.json that would end answers early, or that no row teaches."""
     if bundle.model["id"] is not None and not os.path.isfile(os.path.join(folder, "generation_config.json")):
         return  # the cache may lack a file that the hub has
@@ -168,7 +168,7 @@ def _answers(row: Mapping[str, Any]) -> list[str]:
     return [one for one in texts if isinstance(one, str)]
 
 
-def rendered(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[str]:
+def rendered(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Tokenizer) -> list[str]:
     """The texts of rows as the trainer tokenizes them. A conversation that the template refuses is left out."""
     texts = []
     for row in rows:
@@ -181,7 +181,7 @@ def rendered(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Any) 
     return texts
 
 
-def notes(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Any) -> Iterator[tuple[str, str]]:
+def notes(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
     """A pair for each finding about these rows: the kind of the finding (parts, lacking or ends), and its text."""
     if hasattr(getattr(tokenizer, "apply_chat_template", None), "processor"):  # images change the texts
         return
@@ -231,7 +231,7 @@ def _json(folder: str, name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def beyond(bundle: Bundle, tokenizer: Any) -> int | None:
+def beyond(bundle: Bundle, tokenizer: Tokenizer) -> int | None:
     """The number of the model's embeddings if the tokenizer has more tokens and the run adds no embeddings; otherwise
     None.
     """
@@ -240,7 +240,7 @@ def beyond(bundle: Bundle, tokenizer: Any) -> int | None:
     return many if many is not None and max(tokenizer.get_vocab().values(), default=0) >= many else None
 
 
-def without(bundle: Bundle, tokenizer: Any, ids: Sequence[int], most: int) -> str:
+def without(bundle: Bundle, tokenizer: Tokenizer, ids: Sequence[int], most: int) -> str:
     """A phrase for error messages that names the token without an embedding among the token ids of a row."""
     name = tokenizer.convert_ids_to_tokens(max(ids))
     return f"the token {name!r} ({max(ids)}), which has no embedding: {bundle.base} has {most} embeddings"
@@ -253,7 +253,7 @@ VOCABULARIES = ("vocab", "merges", "spiece", "sentencepiece", "spm", "tekken")
 class TokenizerFiles(Feature):
     """Hooks that compare the files of the model with its tokenizer and the rows."""
 
-    def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
+    def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
         """Return findings about the number of embeddings. Print a sentence if the tokenizer has more tokens."""
         try:
             folder = files_of(bundle)
@@ -278,13 +278,13 @@ class TokenizerFiles(Feature):
                       for one, name in special if name in extra]  # fmt: skip
         return found
 
-    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:
+    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Tokenizer) -> str:
         """Print a sentence for each finding about the first rows of a source."""
         for _, what in notes(bundle, rows, tokenizer) if rank() == 0 else ():
             say(what)
         return ""
 
-    def before_training(self, bundle: Bundle, trainer: Any) -> None:
+    def before_training(self, bundle: Bundle, trainer: Trainer) -> None:
         """Raise RunError if a tokenized row has a token without an embedding."""
         tokenizer, rows = trainer.processing_class, trainer.train_dataset
         if not hasattr(tokenizer, "get_vocab") or (most := beyond(bundle, tokenizer)) is None:

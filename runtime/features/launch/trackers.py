@@ -3,9 +3,8 @@
 import os
 import re
 from collections.abc import Mapping, MutableMapping
-from typing import Any
 
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Trainer
 
 ONLINE = ("cloud", "online")
 """Values of SWANLAB_MODE with which SwanLab needs a key; the first is its default."""
@@ -51,7 +50,7 @@ class Trackers(Feature):
             )
         return found
 
-    def before_training(self, bundle: Bundle, trainer: Any) -> None:
+    def before_training(self, bundle: Bundle, trainer: Trainer) -> None:
         """Add the callback that continues the trackers' runs, before the trackers' own callbacks."""
         from .tracker_runs import TrackerRuns
 

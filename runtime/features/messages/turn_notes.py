@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ...core.errors import RunError, rank, say
-from ...core.feature import Bundle
+from ...core.feature import Bundle, Rows, Source, Tokenizer
 from ...core.row_comparison import sampled_rows
 from ...core.row_names import REASONING
 from ...core.rows import FIELDS, KEPT, name
@@ -70,7 +70,7 @@ def notes(
                 yield "turn", f"{place} is learned"
 
 
-def _unread(turns: list[dict[str, Any]], number: int, fields: Mapping[str, Any], tokenizer: Any) -> Iterator[str]:
+def _unread(turns: list[dict[str, Any]], number: int, fields: Mapping[str, Any], tokenizer: Tokenizer) -> Iterator[str]:
     """The keys of a turn whose values the chat template does not write: the rendered text is the same without them."""
     template = getattr(tokenizer, "chat_template", None)
     known = (*READ, *REASONING, *PASSED, *(["name"] if turns[number]["role"] == "tool" else []))
@@ -88,7 +88,7 @@ def _unread(turns: list[dict[str, Any]], number: int, fields: Mapping[str, Any],
         yield "a system prompt, in place of the row's column 'system'" if other else repr(key[:40])
 
 
-def _rendered(tokenizer: Any, turns: list[dict[str, Any]]) -> str:
+def _rendered(tokenizer: Tokenizer, turns: list[dict[str, Any]]) -> str:
     try:
         return str(tokenizer.apply_chat_template(turns, tokenize=False))
     except Exception:  # a template may raise any exception
@@ -112,7 +112,7 @@ def doubled(row: Mapping[str, Any]) -> tuple[int, str] | None:
     return None
 
 
-def check(bundle: Bundle, source: Mapping[str, Any], rows: Any, doubles: bool, tokenizer: Any = None) -> None:
+def check(bundle: Bundle, source: Source, rows: Rows, doubles: bool, tokenizer: Any = None) -> None:
     """Print the notes on a sample of the rows. Raises RunError for a turn whose reasoning would be learned twice.
 
     Such a turn has reasoning both in a key and in its content, the chat template writes both (``doubles``), and the

@@ -4,11 +4,11 @@
 compiler reads neither hub datasets nor Parquet files.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.errors import RunError, rank, say
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Rows, Source
 from ...core.row_comparison import FIRST, SPREAD
 from ...core.rows import name
 from .stored_columns import (
@@ -28,7 +28,7 @@ from .stored_columns import (
 SHAPES = ("messages", "conversations", *PROMPTED)
 
 
-def counted(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> tuple[dict[str, int], dict[str, int], int]:
+def counted(bundle: Bundle, source: Source, stored: Rows) -> tuple[dict[str, int], dict[str, int], int]:
     """Return three values: how many of the compared rows have each kind of problem in `WORDS`, the first row of each
     kind, and the number of compared rows. Columns that cannot have a problem are not loaded.
     """
@@ -55,7 +55,7 @@ def counted(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> tuple[dic
     return counts, first, len(sampled)
 
 
-def check(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> None:
+def check(bundle: Bundle, source: Source, stored: Rows) -> None:
     """Print a sentence for each kind of column that is not read. Raises RunError if the question of every compared
     preference pair is in such a column.
     """
@@ -78,7 +78,7 @@ class UnreadColumns(Feature):
     """Checks stored rows for columns that the trainer will not read, before these columns are dropped."""
 
     def row_types(
-        self, bundle: Bundle, source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
+        self, bundle: Bundle, source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
     ) -> Any:  # fmt: skip
         """Check the columns of a source. Returns None, because other features decide the types of the columns."""

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Model
 from ...library_internals.trl_modules import replaced
 
 ANSWERS = ("chosen", "rejected", "completion")
@@ -19,7 +19,7 @@ class AnswerEnds(Feature):
     """Hooks for a run with DPO, KTO, ORPO or CPO, which compare answers."""
 
     def making_trainer(
-        self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
+        self, bundle: Bundle, model: Model, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
         """Let trl render each answer only up to its end token. If trl always appends an end token, leave out the
         rendered end token.

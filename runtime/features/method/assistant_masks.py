@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.errors import RunError
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Rows, Source, Tokenizer
 from ...core.rows import name as name_of
 
 UNMARKED = "the chat template has no {% generation %} marks, which assistant_only needs, and trl does not know it; "
@@ -25,11 +25,11 @@ class AssistantMasks(Feature):
 
     tokenizer: Any = None
 
-    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Tokenizer) -> None:
         """Remember the tokenizer, which renders rows with empty answers later."""
         self.tokenizer = tokenizer
 
-    def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
+    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Any:
         """Raise RunError for a row without a token to learn. trl refuses such a row after the model is loaded, and does
         not name it."""
         alone, empty = unanswered(rows) if "messages" in rows.column_names else ([], [])
@@ -49,17 +49,17 @@ class AssistantMasks(Feature):
                 )
         return rows
 
-    def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
+    def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
         """Check that the chat template marks the assistant's tokens."""
         return missing(tokenizer) if tokenizer is not None and tokenizer.chat_template else []
 
-    def check_first_row(self, bundle: Bundle, name: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
+    def check_first_row(self, bundle: Bundle, name: str, row: Mapping[str, Any], tokenizer: Tokenizer) -> list[str]:
         """Check that the template's marks enclose the answers of a row, and not its questions."""
         why = wrong_marks(bundle.row_format().conversations(dict(row)), tokenizer)
         return [] if why is None else [f"{name}: {why}"]
 
 
-def unanswered(rows: Any) -> tuple[list[int], list[int]]:
+def unanswered(rows: Rows) -> tuple[list[int], list[int]]:
     """Row numbers of two kinds: rows without a turn of the assistant, and rows with only empty answers."""
     import pyarrow.compute as compute
 
@@ -77,7 +77,7 @@ def unanswered(rows: Any) -> tuple[list[int], list[int]]:
     )
 
 
-def missing(tokenizer: Any) -> list[str]:
+def missing(tokenizer: Tokenizer) -> list[str]:
     """The finding for a chat template that does not mark the answers. trl itself raises an error only after the model
     is loaded."""
     if _has_marks(tokenizer):
@@ -92,14 +92,14 @@ def missing(tokenizer: Any) -> list[str]:
     return []
 
 
-def _has_marks(tokenizer: Any) -> bool:
+def _has_marks(tokenizer: Tokenizer) -> bool:
     template = tokenizer.chat_template
     return bool(
-        re.search(r"\{%-?\s*generation\s*-?%\}", template["default"] if isinstance(template, dict) else template)
+        re.search(r"\{%-?\s*generation\s*-?%\}", template["default"] if isinstance(template, dict) else str(template))
     )
 
 
-def wrong_marks(conversations: Sequence[Sequence[Mapping[str, Any]]], tokenizer: Any) -> str | None:
+def wrong_marks(conversations: Sequence[Sequence[Mapping[str, Any]]], tokenizer: Tokenizer) -> str | None:
     """Describe how the template's {% generation %} marks contradict `assistant_only`: they enclose a question, or
     nothing. None if the marks are right, or if the template has none, because trl then adds them. Only questions of at
     least `LONG` characters that no answer repeats are compared.

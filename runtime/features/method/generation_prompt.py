@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from ...core.errors import say
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Tokenizer
 
 MARK = "zQ0qZ"
 PROBE = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": MARK}]
@@ -15,7 +15,7 @@ the row's answer begins with.
 """
 
 
-def wrong(tokenizer: Any) -> tuple[str, bool]:
+def wrong(tokenizer: Tokenizer) -> tuple[str, bool]:
     """Return a pair: a text that says how the end of rendered prompts is wrong, and whether the template writes no
     generation prompt at all. The text is "" if the end is right, or if the template refuses the test conversation.
     """
@@ -50,9 +50,9 @@ def wrong(tokenizer: Any) -> tuple[str, bool]:
 class GenerationPrompt(Feature):
     """Stops a run that generates answers if its rendered prompts end without the assistant's header."""
 
-    def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
+    def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
         """Return a finding if the template has no generation prompt. Print a note if answers do not begin with it."""
-        what, missing = wrong(tokenizer) if getattr(tokenizer, "chat_template", None) else ("", False)
+        what, missing = wrong(tokenizer) if tokenizer is not None and tokenizer.chat_template else ("", False)
         if missing:
             return [what + "; write `{% if add_generation_prompt %}` and the beginning of an answer at its end"]
         if what:

@@ -5,7 +5,7 @@ from typing import Any
 
 from ...core import rows
 from ...core.errors import RunError
-from ...core.feature import Bundle
+from ...core.feature import Bundle, Source
 from ...core.rows import RowFormat, name, with_system
 from ..rows import prompts
 from ..rows.images import PLACE, Images, images_of, placed, plain, refuse_kept
@@ -15,16 +15,14 @@ PARTS = ("prompt", "chosen", "rejected", "images")
 """The columns of this format, in the order in which a source of the spec lists the dataset's columns for them."""
 
 
-def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
+def columns(source: Source, present: Sequence[str]) -> dict[str, str]:
     """The dataset's column for each part of a pair: `{"prompt": "question", ...}`; ``present`` are all its columns."""
     if source["shape"] != SHAPE:
         return prompts.columns(source, present)
     return dict(zip(PARTS, source["columns"] or PARTS, strict=True))
 
 
-def to_row(
-    source: Mapping[str, Any], row: Mapping[str, Any], index: int, system: str | None = None, **how: Any
-) -> dict[str, Any]:
+def to_row(source: Source, row: Mapping[str, Any], index: int, system: str | None = None, **how: Any) -> dict[str, Any]:
     """Convert a stored row to ``prompt`` (messages with `<image>` at each image's place), both answers, and ``images``.
 
     A prompt may be a text or a conversation, and an answer a text or messages that begin with the assistant's. A prompt

@@ -1,14 +1,12 @@
 """For methods of trl 0.18 whose loss is a mean over one micro-batch: divide the loss by the gradient accumulation."""
 
-from typing import Any
-
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Tokenizer, Trainer
 
 
 class LossDivision(Feature):
     """Hooks that make the loss of an optimizer step the mean over its micro-batches."""
 
-    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+    def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Make transformers divide the loss by the gradient accumulation.
 
         trl 0.18 does this in the constructors of its other trainers. Without this hook, transformers takes the loss as

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ...core.feature import Bundle, Feature
+from ...core.feature import Arguments, Bundle, Feature, Model, Tokenizer, Trainer
 
 IGNORED = -100
 """The label of a token that torch's losses ignore."""
@@ -18,7 +18,7 @@ IGNORED = -100
 class OnPolicy(Feature):
     """On-policy distillation: the student is trained on completions that it has just generated."""
 
-    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+    def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Change settings of trl's trainer that its constructor has made (`OnPolicyTrainer.settle`)."""
         trainer.settle(tokenizer)
 
@@ -28,7 +28,7 @@ class Prompts:
     run trains on these in some batches.
     """
 
-    def __init__(self, tokenizer: Any, completions: bool) -> None:
+    def __init__(self, tokenizer: Tokenizer, completions: bool) -> None:
         self.tokenizer, self.completions = tokenizer, completions
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -94,16 +94,16 @@ class OnPolicyTrainer:
     sampling, evaluates on the rows' completions, and masks every padding token, even the end token of an answer.
     """
 
-    args: Any
+    args: Arguments
     accelerator: Any
-    model: Any
+    model: Model
     model_wrapped: Any
     generation_config: Any
     waiting: Sequence[Mapping[str, Any]] = ()
     written: list[Mapping[str, Any]]
     tokens: Any
 
-    def settle(self, tokenizer: Any) -> None:
+    def settle(self, tokenizer: Tokenizer) -> None:
         """Change settings of the trainer. Called once, after the trainer's construction."""
         self.share, self.lmbda = float(self.args.lmbda), -1.0  # disables trl's own generation
         self.data_collator = Prompts(tokenizer, self.share < 1)
@@ -119,7 +119,7 @@ class OnPolicyTrainer:
         )
 
     def compute_loss(
-        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+        self, model: Model, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The loss, averaged over the tokens of the step; in an evaluation, averaged over the tokens of the batch."""
         loss, outputs = super().compute_loss(model, inputs, return_outputs=True)  # type: ignore[misc]
@@ -136,7 +136,7 @@ class OnPolicyTrainer:
         self.waiting = list(batches)
         return batches, 0
 
-    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+    def training_step(self, model: Model, inputs: Any, num_items_in_batch: Any = None) -> Any:
         """Run trl's step. Before the first micro-batch of a step, the student generates all completions of the step."""
         if self.waiting:
             self.written, self.waiting = [self._completed(batch) for batch in self.waiting], []
@@ -146,7 +146,7 @@ class OnPolicyTrainer:
         inputs.update(self.written.pop(0))
         return super().training_step(model, inputs, self.tokens)  # type: ignore[misc]
 
-    def prediction_step(self, model: Any, inputs: Any, *rest: Any, **kwargs: Any) -> Any:
+    def prediction_step(self, model: Model, inputs: Any, *rest: Any, **kwargs: Any) -> Any:
         """Run trl's step on completions that the student has just generated."""
         return super().prediction_step(model, self._completed(inputs), *rest, **kwargs)  # type: ignore[misc]
 

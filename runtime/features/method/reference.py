@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import Any
 
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Model
 from ...library_internals.trl_modules import replaced
 from ..rows.evaluation_sets import joined_sets
 
@@ -13,13 +13,13 @@ from ..rows.evaluation_sets import joined_sets
 class Reference(Feature):
     """Hooks for a run with a reference model."""
 
-    def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """For methods whose trainer takes a ``ref_model``: load the reference model and pass it to the trainer."""
         if is_given(bundle):
             options["ref_model"] = load()
 
     def making_trainer(
-        self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
+        self, bundle: Bundle, model: Model, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
         """For trainers that load the reference model themselves: make them load it as the bundle states."""
         return loaded_by(bundle, module, load, model)
@@ -79,7 +79,7 @@ def _untrained(prepare: Callable[..., Any]) -> Callable[..., Any]:
     of Tensors"), or one with float32 copies of every weight of the reference.
     """
 
-    def prepared(model: Any, accelerator: Any) -> Any:
+    def prepared(model: Model, accelerator: Any) -> Any:
         plugin = accelerator.state.deepspeed_plugin
         full_config = plugin.deepspeed_config
         plugin.deepspeed_config = {

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from ...core.errors import RunError, rank
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Model, Tokenizer
 from ..launch.verified_files import changed
 from . import reward_calls
 
@@ -28,7 +28,7 @@ TAGS = ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")
 class Rewards(Feature):
     """Hooks for a run with reward functions."""
 
-    def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
+    def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
         """Check that the reward functions can be loaded. The bars of models that they load go to a terminal only."""
         from ...library_internals import progress_bars  # needs tqdm, which the environment of a vLLM server may lack
 
@@ -47,7 +47,7 @@ class Rewards(Feature):
             return []
         return [one for one in found if one]
 
-    def check_first_row(self, bundle: Bundle, source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
+    def check_first_row(self, bundle: Bundle, source: str, row: Mapping[str, Any], tokenizer: Tokenizer) -> list[str]:
         """Call each function once with this row. Report an exception, a result that trl cannot use, or a slow call."""
         try:
             loaded = _loaded(bundle)
@@ -60,7 +60,7 @@ class Rewards(Feature):
         found = [reward_calls.first_call(one, values, size, f"row 0 of {source}") for one in callable_ones]
         return [one for one in found if one]
 
-    def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Pass the reward functions to the trainer, in the order of ``reward_weights``."""
         options["reward_funcs"] = [reward_calls.checked(one) for one in functions(bundle)]
         ignore_token_types(options["processing_class"], model)
@@ -108,23 +108,23 @@ def accuracy_reward(completions: list[Any], solution: list[str], **given: Any) -
     return verified(texts(completions), solution, **logs)
 
 
-def format_reward(completions: list[Any], **_: Any) -> list[float]:
+def format_reward(completions: list[Any], **_: object) -> list[float]:
     """1 if a text consists of thoughts in think tags and then an answer in answer tags, otherwise 0."""
     expected = re.compile(r"^<think>\n.*?\n</think>\n<answer>\n.*?\n</answer>$", re.DOTALL | re.MULTILINE)
     return [float(bool(expected.match(text))) for text in texts(completions)]
 
 
-def tag_count_reward(completions: list[Any], **_: Any) -> list[float]:
+def tag_count_reward(completions: list[Any], **_: object) -> list[float]:
     """A quarter for each of the four tags that is in the text exactly once, with its line breaks."""
     return [sum(0.25 for tag in TAGS if text.count(tag) == 1) for text in texts(completions)]
 
 
-def reasoning_steps_reward(completions: list[Any], **_: Any) -> list[float]:
+def reasoning_steps_reward(completions: list[Any], **_: object) -> list[float]:
     """The number of words that begin a reasoning step, such as "First," or "Step 1:", divided by 3; at most 1."""
     return [min(1.0, len(re.findall(STEPS, text)) / 3) for text in texts(completions)]
 
 
-def len_reward(completions: list[Any], solution: list[str], **_: Any) -> list[float]:
+def len_reward(completions: list[Any], solution: list[str], **_: object) -> list[float]:
     """From 0.5 for the shortest completion to -0.5 for the longest; a wrong completion never gets more than 0 (Kimi
     k1.5).
 
@@ -153,7 +153,7 @@ def cosine(
     For wrong answers, the reward rises from ``max_value_wrong`` to ``min_value_wrong``.
     """
 
-    def cosine_scaled_reward(completions: list[Any], solution: list[str], **_: Any) -> list[float | None]:
+    def cosine_scaled_reward(completions: list[Any], solution: list[str], **_: object) -> list[float | None]:
         answers = texts(completions)
         out: list[float | None] = []
         for text, right in zip(answers, verified(answers, solution), strict=True):
@@ -170,7 +170,7 @@ def cosine(
 def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Function:
     """The share of repeated n-grams of ``ngram_size`` words, times the penalty (arXiv 2502.03373, C.2)."""
 
-    def repetition_penalty_reward(completions: list[Any], **_: Any) -> list[float]:
+    def repetition_penalty_reward(completions: list[Any], **_: object) -> list[float]:
         out = []
         for text in texts(completions):
             words = text.lower().split()
@@ -185,7 +185,7 @@ def soft_overlong_punishment(max_completion_len: int = 16384, soft_punish_cache:
     """0 for short completions. Within the last ``soft_punish_cache`` tokens before ``max_completion_len``, the reward
     falls to -1 (DAPO, eq. 13)."""
 
-    def soft_overlong_punishment_reward(completion_ids: list[list[int]], **_: Any) -> list[float]:
+    def soft_overlong_punishment_reward(completion_ids: list[list[int]], **_: object) -> list[float]:
         out = []
         for ids in completion_ids:
             over = len(ids) - (max_completion_len - soft_punish_cache)
@@ -228,7 +228,7 @@ SANDBOXED = ("binary_code", "cf_code", "code", "ioi_code")
 """Open-R1's rewards that run generated programs on an external service."""
 
 
-def ignore_token_types(tokenizer: Any, model: Any) -> None:
+def ignore_token_types(tokenizer: Tokenizer, model: Model) -> None:
     """If the model does not use `token_type_ids`, remove them from the tokenizer's outputs, because trl 0.24 passes
     them on to `generate`."""
     if "token_type_ids" not in signature(type(model).forward).parameters:

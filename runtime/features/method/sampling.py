@@ -8,7 +8,7 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Model
 from ...library_internals.trl_modules import replaced
 
 
@@ -20,12 +20,12 @@ class Sampling(Feature):
         if values.get("use_vllm") and os.environ.get("XPC_VLLM_HOST"):
             values["vllm_server_host"] = os.environ["XPC_VLLM_HOST"]
 
-    def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Make `generate` sample with the parameters in the bundle (`sample_as_stated`)."""
         sample_as_stated(model)
 
     def making_trainer(
-        self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
+        self, bundle: Bundle, model: Model, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
         """Make vLLM load the model at the commit that the bundle pins."""
         return vllm_at_commit(bundle, module)
@@ -46,7 +46,7 @@ def vllm_at_commit(bundle: Bundle, module: Any) -> AbstractContextManager[None]:
     return replaced(module, {"LLM": partial(llm, revision=revision, tokenizer_revision=revision)})
 
 
-def sample_as_stated(model: Any) -> None:
+def sample_as_stated(model: Model) -> None:
     """Make ``generate`` sample with the trainer's parameters.
 
     transformers 4.50 to 4.57 replaces values that equal the defaults (temperature 1.0, top_p 1.0) by those of the

@@ -5,18 +5,18 @@ from typing import Any
 
 from ...core import made
 from ...core.errors import RunError
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Model, Tokenizer
 
 
 class Teacher(Feature):
     """Hooks for a run that learns from a frozen teacher."""
 
-    def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
+    def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
         """Check that teacher and student have the same vocabulary."""
         why = None if tokenizer is None else other_tokens(bundle, tokenizer)
         return [] if why is None else [why]
 
-    def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Load the teacher and pass it to the trainer."""
         options["teacher_model"] = teacher(bundle)
 
@@ -48,7 +48,7 @@ def teacher(bundle: Bundle) -> Any:
     return model.requires_grad_(False).eval()
 
 
-def other_tokens(bundle: Bundle, tokenizer: Any) -> str | None:
+def other_tokens(bundle: Bundle, tokenizer: Tokenizer) -> str | None:
     """Describe how the teacher's vocabulary differs from the student's. None if the two are equal."""
     from transformers import AutoTokenizer
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from ...core.errors import RunError
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Rows, Source
 from ...core.rows import name
 from ...core.token_counts import TokenCounts, lengths_of
 from ...library_internals.datasets_rows import rearranged
@@ -20,7 +20,7 @@ UNLEARNED = -100
 """The label of a token without loss."""
 
 
-def to_row(source: Mapping[str, Any], row: Mapping[str, Any], index: int) -> dict[str, Any]:
+def to_row(source: Source, row: Mapping[str, Any], index: int) -> dict[str, Any]:
     """Convert a stored row to trl's ``input_ids`` and ``labels`` (or ``completion_mask``), without its padding.
 
     A token is learned unless its label is -100 or, in a row without labels, one of its masks is 0. For a row in another
@@ -46,11 +46,11 @@ def to_row(source: Mapping[str, Any], row: Mapping[str, Any], index: int) -> dic
     return _learned(source["tokens"], ids[begin:end], labels[begin:end], where)
 
 
-def _parts(source: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+def _parts(source: Source, row: Mapping[str, Any]) -> dict[str, Any]:
     """The row's `input_ids`, labels and masks. The source names their columns; otherwise, the columns have the usual
     names.
     """
-    first, *others = source["columns"]
+    first, *others = list(source["columns"] or ())
     if not source.get("only"):
         others = [one for one in ("labels", *MASKS) if one in row]
     return {"input_ids": row[first], **{one if one in MASKS else "labels": row[one] for one in others}}
@@ -95,7 +95,7 @@ def _learned(column: str, ids: list[int], labels: list[int], where: str) -> dict
 
 
 def _convert(
-    convert: Callable[..., dict[str, Any]], source: Mapping[str, Any], row: Mapping[str, Any], index: int, **how: Any
+    convert: Callable[..., dict[str, Any]], source: Source, row: Mapping[str, Any], index: int, **how: Any
 ) -> dict[str, Any]:
     return to_row(source, row, index) if source["shape"] == "tokens" else convert(source, row, index, **how)
 
@@ -103,14 +103,14 @@ def _convert(
 class GivenTokens(TokenCounts):
     """Counts the tokens of rows that are already tokenized, before the trainer truncates or packs these rows."""
 
-    def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
+    def mapped(self, real: Callable[..., Any], rows: Rows, *args: Any, **kwargs: Any) -> Any:
         """Called in place of ``Dataset.map`` while the trainer prepares its rows: count the tokens of rows before they
         are packed."""
         if not self.has_counts and "input_ids" in rows.column_names:
             self.given(rows)
         return super().mapped(real, rows, *args, **kwargs)
 
-    def given(self, rows: Any) -> None:
+    def given(self, rows: Rows) -> None:
         """Count the rows of token ids that the trainer gets."""
         import numpy
 
@@ -129,7 +129,7 @@ class TokenRows(Feature):
         return partial(_convert, convert)
 
     def row_types(
-        self, bundle: Bundle, source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
+        self, bundle: Bundle, source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
     ) -> Any:  # fmt: skip
         """The types of the columns. Rows that the trainer tokenizes have the same types, so that both kinds of rows can
@@ -142,7 +142,7 @@ class TokenRows(Feature):
             return None
         return Features({one: List(Value("int32" if one == "input_ids" else "int64")) for one in made})
 
-    def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
+    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Any:
         """Check that all ids and labels are in the model's vocabulary. Raises RunError with the row."""
         if source["shape"] == "tokens":
             size = _vocabulary(bundle)
@@ -158,7 +158,7 @@ class TokenRows(Feature):
         """The counter for rows that the trainer does not tokenize."""
         return GivenTokens
 
-    def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Any) -> None:
+    def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Rows) -> None:
         """Count the rows if the trainer has neither truncated nor packed them."""
         if isinstance(counted, GivenTokens) and not counted.has_counts:
             counted.given(prepared)

@@ -17,7 +17,7 @@ from types import new_class
 from typing import Any
 
 from ...core.errors import RunError, first_line, say
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Model, Tokenizer, Trainer
 from ..launch.time_limit import TooSlow, time_limit
 from . import tool_calls
 from .rewards import of_file
@@ -35,7 +35,7 @@ START, SCORE = "reset", "get_reward"
 class Tools(Feature):
     """Hooks for a run whose model calls tools."""
 
-    def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
+    def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
         """Load the files. Describe each tool as the prompt would, and check that trl can use the chat template."""
         try:
             tools, environment = loaded(bundle)
@@ -51,7 +51,7 @@ class Tools(Feature):
             found.append(why)
         return found
 
-    def check_first_row(self, bundle: Bundle, source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
+    def check_first_row(self, bundle: Bundle, source: str, row: Mapping[str, Any], tokenizer: Tokenizer) -> list[str]:
         """Start the environment with the first row of a source, and read its reward."""
         try:
             _, environment = loaded(bundle)
@@ -61,7 +61,7 @@ class Tools(Feature):
             return [f"{error}, with row 0 of {source}"]
         return []
 
-    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:
+    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Tokenizer) -> str:
         """A note on the tokens that the descriptions of the tools add to each prompt."""
         try:
             tools, environment = loaded(bundle)
@@ -71,13 +71,13 @@ class Tools(Feature):
             return ""
         return f"; the descriptions of the tools add {added:,} tokens to each" if added else ""
 
-    def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Pass the tool functions and the environment class to trl, and the tokenizer's parser of tool calls."""
         tools, environment = loaded(bundle)
         tool_calls.add_parser(options["processing_class"])
         options.update(tools=tools or None, environment_factory=environment)
 
-    def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
+    def made(self, bundle: Bundle, trainer: Trainer) -> Iterator[tuple[str, object, object]]:
         """Compare the tools of the trainer with those of the bundle."""
         tools, environment = loaded(bundle)
         names = [*(one.__name__ for one in tools), *method_names(environment)]
@@ -118,7 +118,7 @@ def method_names(environment: type | None) -> list[str]:
     return [name for name, _ in found if name not in (START, SCORE) and not name.startswith("_")]
 
 
-def _tokens(tokenizer: Any, tools: list[Function] | None) -> int:
+def _tokens(tokenizer: Tokenizer, tools: list[Function] | None) -> int:
     """The number of tokens of a short prompt that describes these tools."""
     turns = [{"role": "user", "content": "?"}]
     text = tokenizer.apply_chat_template(turns, tools=tools, tokenize=False, add_generation_prompt=True)
@@ -147,7 +147,7 @@ def schema_problem(tool: Function) -> str | None:
     return None
 
 
-def template_problem(tokenizer: Any) -> str | None:
+def template_problem(tokenizer: Tokenizer) -> str | None:
     """The reason why trl cannot train on tool calls with this tokenizer's chat template, as a sentence, or None."""
     from trl import chat_template_utils as templates
 

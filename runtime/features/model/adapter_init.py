@@ -17,7 +17,7 @@ from typing import Any
 
 from ...core.errors import RunError, say
 from ...core.fault_tolerance import FaultTolerant
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Model, Tokenizer, Trainer
 from .adapters import ADAPTER, REFERENCE, add_reference
 from .loftq import initialize_from_rounding
 
@@ -31,7 +31,7 @@ A, B = f".lora_A.{ADAPTER}.weight", f".lora_B.{ADAPTER}.weight"
 class AdapterInit(Feature):
     """Hooks for a run with `lora(init = ...)`."""
 
-    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+    def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Pass the bundle to the trainer, which initializes the adapters when training starts. If the method compares
         with the base, also add the frozen adapter of the reference, without dropout, which is initialized at the same
         time. It is not saved: every start of the run makes it again.
@@ -42,7 +42,7 @@ class AdapterInit(Feature):
             config.lora_dropout = 0.0
             add_reference(trainer.model, config)
 
-    def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
+    def made(self, bundle: Bundle, trainer: Trainer) -> Iterator[tuple[str, object, object]]:
         """Check that the reference model has its own frozen adapter. Without this adapter, the changed base would be
         the reference.
         """
@@ -53,7 +53,7 @@ class AdapterInitTrainer(FaultTolerant):
     """Trainer methods for a run with `lora(init = ...)`."""
 
     bundle: Bundle
-    model: Any
+    model: Model
 
     def train(self, resume_from_checkpoint: str | None = None, **options: Any) -> Any:
         """Initialize the adapters, or restore the base of the checkpoint, before the model is wrapped; then train."""
@@ -87,7 +87,7 @@ class AdapterInitTrainer(FaultTolerant):
             self.model.save_pretrained = partial(self.model.save_pretrained, selected_adapters=[ADAPTER])
 
 
-def adapted_layers(model: Any) -> Iterator[tuple[str, Any]]:
+def adapted_layers(model: Model) -> Iterator[tuple[str, Any]]:
     """The adapted linear layers, by their full names in the PeftModel."""
     for name, module in model.named_modules():
         if ADAPTER in (getattr(module, "lora_A", None) or ()):
@@ -174,7 +174,7 @@ def gathered(weight: Any) -> AbstractContextManager[Any]:
     return deepspeed.zero.GatheredParameters(weight, modifier_rank=0)  # type: ignore[no-any-return]
 
 
-def convert(model: Any, start: Mapping[str, Any]) -> None:
+def convert(model: Model, start: Mapping[str, Any]) -> None:
     """Make the model save its adapter in the form for the published base, and load this form. ``start`` has the initial
     matrices by name."""
     save = model.save_pretrained
@@ -209,7 +209,7 @@ def doubled(state: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-def _load(model: Any, folder: str, *args: Any, **options: Any) -> Any:
+def _load(model: Model, folder: str, *args: Any, **options: Any) -> Any:
     """Load an adapter that this run has saved, without the half that subtracts the initial adapter. peft's
     ``load_adapter`` would load both halves.
     """

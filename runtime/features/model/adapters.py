@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from typing import Any
 
 from ...core.fault_tolerance import FaultTolerant
-from ...core.feature import Bundle, Feature
+from ...core.feature import Arguments, Bundle, Feature, Model, Tokenizer, Trainer
 from ...library_internals.adapter_loading import LoadingHook
 
 ADAPTER = "default"
@@ -20,7 +20,7 @@ finds none.
 """
 
 
-def add_reference(model: Any, config: Any) -> None:
+def add_reference(model: Model, config: Any) -> None:
     """Add the frozen adapter "ref", which trl uses as the reference model."""
     model.add_adapter(REFERENCE, config)
     for name, weight in model.named_parameters():
@@ -45,11 +45,11 @@ class Adapters(Feature):
         quantized = quantization(bundle)
         options |= {} if quantized is None else {"quantization_config": quantized}
 
-    def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Add peft's configuration of the adapters to the arguments of the trainer."""
         options["peft_config"] = adapter(bundle)
 
-    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+    def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Set the learning rates of LoRA+, and correct the dtypes of trained weights over a quantized base."""
         plan = bundle.lora
         assert plan is not None
@@ -60,7 +60,7 @@ class Adapters(Feature):
         if bundle.plan["method"]["scores"] and plan["bits"] is not None:
             keep_scores(trainer.model, trainer.args)
 
-    def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
+    def made(self, bundle: Bundle, trainer: Trainer) -> Iterator[tuple[str, object, object]]:
         """Compare the adapted modules, their shape and dtype, and the trained weights with the bundle."""
         plan = bundle.lora
         assert plan is not None
@@ -115,7 +115,7 @@ def _inside_module(module: str, targets: Sequence[str]) -> str:
     return rf"(?:.*\.)?{re.escape(module)}\.(?:.*\.)?(?:{names})"
 
 
-def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, object]]:
+def built(plan: Mapping[str, Any], model: Model) -> Iterator[tuple[str, object, object]]:
     """Yield what the bundle states about adapters, and what peft made: ("the target `q_proj`", stated, made).
 
     They may differ: if one target matches, peft skips targets that match nothing. It rounds a block size that does not
@@ -163,7 +163,7 @@ def _matches(name: str, places: Iterable[str]) -> bool:
     return any(pattern.fullmatch(one) for one in places)
 
 
-def _weights(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, object]]:
+def _weights(plan: Mapping[str, Any], model: Model) -> Iterator[tuple[str, object, object]]:
     """Rows about the trained weights: only adapters and complete modules should be trained, in the bundle's dtype."""
     prefixes = (f".{model.base_model.prefix}", f".modules_to_save.{ADAPTER}.")
     for name, weight in model.named_parameters():
@@ -179,7 +179,7 @@ class AdapterTrainer(LoadingHook, FaultTolerant):
     """Trainer methods for a run with adapters."""
 
     rates: Mapping[str, Any] | None = None
-    model: Any
+    model: Model
 
     def create_optimizer(self, *args: Any) -> Any:
         """The optimizer, with the learning rates of LoRA+ if the bundle sets them."""
@@ -200,7 +200,7 @@ class AdapterTrainer(LoadingHook, FaultTolerant):
                 weight.data = weight.data.to(kinds[name])
 
 
-def keep_backward(model: Any) -> None:
+def keep_backward(model: Model) -> None:
     """Keep 4-bit weights on the CPU in their stored form, so that gradients still flow after an evaluation.
 
     On a CPU with AVX512-BF16, bitsandbytes packs a layer for inference at its first pass without gradients
@@ -212,7 +212,7 @@ def keep_backward(model: Any) -> None:
             module.support_avx512bf16_for_cpu = False
 
 
-def rates(optimizer: Any, model: Any, plan: Mapping[str, Any]) -> None:
+def rates(optimizer: Any, model: Model, plan: Mapping[str, Any]) -> None:
     """Split the optimizer's groups for LoRA+: B matrices and adapters on embeddings get their own learning rates.
 
     Other options of a group, such as weight decay, stay the same. Weights are selected by name, not by shape as in
@@ -257,7 +257,7 @@ def quantization(bundle: Bundle) -> Any:
     )
 
 
-def keep_scores(model: Any, args: Any) -> None:
+def keep_scores(model: Model, args: Arguments) -> None:
     """Give the score head of a reward model over a quantized base the dtype of the model's other weights.
 
     trl 1.16 makes every trained weight of such a model bfloat16. Adapters convert their inputs, but the score head does

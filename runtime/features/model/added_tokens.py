@@ -1,20 +1,18 @@
 """New tokens in the vocabulary, and their embeddings in the model."""
 
-from typing import Any
-
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Model, Tokenizer
 
 
 class AddedTokens(Feature):
     """Hooks for a run with new tokens in the vocabulary."""
 
-    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Tokenizer) -> None:
         """Add the bundle's tokens to the tokenizer."""
         from transformers import AddedToken
 
         tokenizer.add_tokens([AddedToken(one, normalized=False) for one in bundle.tokenizer["added"] or ()])
 
-    def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
+    def model_loaded(self, bundle: Bundle, model: Model, tokenizer: Tokenizer) -> None:
         """Resize the embeddings to the tokenizer. New rows are initialized from the seed of the run.
 
         A reference model that is loaded later gets the same new rows. If a model has more embeddings than tokens, some

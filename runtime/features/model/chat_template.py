@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.errors import RunError
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Tokenizer
 from ..launch.time_limit import TooSlow, time_limit
 from ..launch.verified_files import verified
 
@@ -21,7 +21,7 @@ PROBE = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": 
 class ChatTemplate(Feature):
     """Hooks for a run with a chat template in the bundle or in a local model."""
 
-    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Tokenizer) -> None:
         """Set the tokenizer's chat template. Raises RunError if it does not finish rendering a test conversation."""
         if name := bundle.tokenizer["chat_template"]:
             template = verified(bundle, name).decode("utf-8-sig")
@@ -29,7 +29,7 @@ class ChatTemplate(Feature):
         if isinstance(tokenizer.chat_template, str):
             _render(tokenizer, PROBE, "a conversation of two words")
 
-    def check_first_row(self, bundle: Bundle, source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
+    def check_first_row(self, bundle: Bundle, source: str, row: Mapping[str, Any], tokenizer: Tokenizer) -> list[str]:
         """Render the first row. Raises RunError if rendering does not end, for example because of an endless loop."""
         for messages in bundle.row_format().conversations(row) if tokenizer.chat_template else ():
             _render(tokenizer, messages, f"row 0 of {source}")
@@ -53,7 +53,7 @@ class ChatTemplate(Feature):
         return found
 
 
-def _render(tokenizer: Any, messages: Any, what: str) -> None:
+def _render(tokenizer: Tokenizer, messages: Any, what: str) -> None:
     """Render a conversation within the time limit. Only slowness is reported here; any other error of the template is
     reported when rows are rendered."""
     try:

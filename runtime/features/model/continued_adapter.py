@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core import bundle_integrity
 from ...core.errors import RunError, first_line, say
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Model, Tokenizer, Trainer
 from ...library_internals.trl_modules import replaced
 from ..launch import local_files
 from ..launch.verified_files import changed
@@ -43,7 +43,7 @@ class ContinuedAdapter(Feature):
         return []
 
     def making_trainer(
-        self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
+        self, bundle: Bundle, model: Model, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
         """Give the trainer's model the adapter's weights, and a frozen copy of these weights as the reference.
 
@@ -57,12 +57,12 @@ class ContinuedAdapter(Feature):
             module, {"get_peft_model": lambda *args, **kwargs: with_reference(bundle, make(*args, **kwargs))}
         )
 
-    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+    def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Load the weights of the earlier run's adapter into the trainer's adapter."""
         if not is_reference(bundle):
             load_weights(bundle, trainer.model)
 
-    def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
+    def made(self, bundle: Bundle, trainer: Trainer) -> Iterator[tuple[str, object, object]]:
         """Compare the trainer's reference model with the bundle: the base with this adapter, or the base alone."""
         names = {True: "the adapter", False: "the base"}
         yield "the reference", names[is_reference(bundle)], names[REFERENCE in trainer.model.peft_config]
@@ -74,7 +74,7 @@ def is_reference(bundle: Bundle) -> bool:
     return bool(bundle.lora["continued"].get("reference"))
 
 
-def with_reference(bundle: Bundle, model: Any) -> Any:
+def with_reference(bundle: Bundle, model: Model) -> Any:
     """Load the earlier run's weights into the model's adapter and into a frozen adapter "ref", which trl uses as the
     reference.
 
@@ -87,7 +87,7 @@ def with_reference(bundle: Bundle, model: Any) -> Any:
     return model
 
 
-def load_weights(bundle: Bundle, model: Any, adapter: str = ADAPTER) -> None:
+def load_weights(bundle: Bundle, model: Model, adapter: str = ADAPTER) -> None:
     """Load the weights of the other run's adapter into an adapter of the model. Raises RunError if they do not fit.
 
     The adapter keeps its dtypes, and the same weights stay trainable, as in a run with a new adapter.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 from ...core.errors import RunError
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Model, Trainer
 
 MULTIPLE = 16
 """accelerate replaces a layer only if both sizes of its matrix are multiples of this number."""
@@ -31,7 +31,7 @@ class Float8(Feature):
         # torchao warns about extensions that fp8 training does not use
         logging.getLogger("torchao").setLevel(logging.ERROR)
 
-    def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
+    def made(self, bundle: Bundle, trainer: Trainer) -> Iterator[tuple[str, object, object]]:
         """Compare accelerate's fp8 settings with the bundle, and keep the list of layers that will compute in fp8."""
         self.layers = replaceable(trainer.model)
         recipe = trainer.accelerator.ao_recipe_handler
@@ -46,7 +46,7 @@ class Float8(Feature):
                 f"{MULTIPLE}; write `precision bf16`"
             )
 
-    def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
+    def before_first_step(self, bundle: Bundle, trainer: Trainer) -> None:
         """Compare the layers that compute in fp8, and the dtype of their weights, with the bundle. Raises RunError."""
         from torchao.float8.float8_linear import Float8Linear
 
@@ -67,13 +67,13 @@ class Float8(Feature):
             )
 
 
-def named_modules(model: Any) -> Iterator[tuple[str, Any]]:
+def named_modules(model: Model) -> Iterator[tuple[str, Any]]:
     """The modules of a model by name, compiled or not."""
     for name, module in model.named_modules():
         yield name.replace(COMPILED, ""), module
 
 
-def replaceable(model: Any) -> set[str]:
+def replaceable(model: Model) -> set[str]:
     """The names of the layers that accelerate replaces: linear layers whose sizes are multiples of 16, except the first
     and the last.
     """

@@ -5,18 +5,18 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.errors import RunError, say
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Model
 
 
 class FrozenWeights(Feature):
     """Hooks for a run with frozen weights."""
 
-    def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Freeze the weights before the trainer creates the optimizer."""
         freeze(bundle, model)
 
 
-def freeze(bundle: Bundle, model: Any) -> None:
+def freeze(bundle: Bundle, model: Model) -> None:
     """Train only the named layers and modules of ``model``. Raises RunError if a name matches nothing.
 
     A name matches every module with this name in its path; a pattern matches the beginning of a parameter's full name.
@@ -66,7 +66,7 @@ def freeze(bundle: Bundle, model: Any) -> None:
     say(f"{sum(_size(weight) for weight in weights if weight.requires_grad):,} of {size:,} weights are trained")
 
 
-def _layers(model: Any) -> tuple[str, int]:
+def _layers(model: Model) -> tuple[str, int]:
     """Return a pair: the name prefix of the decoder's layers ("model.layers."), and their number. Raises RunError."""
     import torch
 

@@ -1,15 +1,13 @@
 """Check that Liger has kernels for a model family that was unknown when the spec was compiled."""
 
-from typing import Any
-
 from ...core.errors import first_line
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Tokenizer
 
 
 class LigerFamily(Feature):
     """Hooks for a model whose family was unknown when the spec was compiled."""
 
-    def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
+    def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
         """A finding if Liger has no kernels for the model's family, because Liger itself would only log this."""
         import transformers
 

@@ -12,11 +12,11 @@ from contextlib import ExitStack
 from typing import Any
 
 from ...core.errors import RunError, first_line
-from ...core.feature import Bundle
+from ...core.feature import Bundle, Model
 from .adapters import ADAPTER
 
 
-def initialize_from_rounding(bundle: Bundle, model: Any, layers: Mapping[str, Any]) -> None:
+def initialize_from_rounding(bundle: Bundle, model: Model, layers: Mapping[str, Any]) -> None:
     """Initialize the layers' adapters from the published weights, which are read one by one.
 
     Raises RunError for a layer whose published weight is not in the model's files, or has another shape.
@@ -51,7 +51,7 @@ def initialize_from_rounding(bundle: Bundle, model: Any, layers: Mapping[str, An
                     layer.lora_magnitude_vector[ADAPTER].weight.copy_(magnitude)
 
 
-def _reader(bundle: Bundle, model: Any, stack: ExitStack) -> Callable[[str], Any]:
+def _reader(bundle: Bundle, model: Model, stack: ExitStack) -> Callable[[str], Any]:
     """A function that reads the published weight of an adapted layer, by the layer's name in the PeftModel."""
     from safetensors import safe_open
     from transformers.utils import cached_file

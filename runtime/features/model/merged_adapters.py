@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 from ...core.checkpoint_integrity import set_default_mode
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Tokenizer, Trainer
 
 FOLDER = "merged"
 """The subfolder for the merged model. The output folder itself contains the adapters."""
@@ -17,7 +17,7 @@ FOLDER = "merged"
 class MergedAdapters(Feature):
     """Hooks for a run that saves a merged model next to the adapters."""
 
-    def final_saved(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+    def final_saved(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Merge on process 0, and save the model with its tokenizer and card. This modifies the trained model.
 
         Raises ValueError if a merged weight is not finite (peft's ``safe_merge``). A folder that an earlier,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...core.errors import RunError
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Tokenizer, Trainer
 
 DEFAULT = (None, "default")
 
@@ -20,18 +20,18 @@ class Rope(Feature):
         scale(config, bundle.model["rope"], bundle.model_path)
         options["config"] = config
 
-    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+    def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Raise the tokenizer's limit to the scaled context. Otherwise the tokenizer would truncate longer rows, and
         vLLM would refuse them.
         """
         lengthen(tokenizer, trainer.model.config.max_position_embeddings, bundle.model["rope"])
 
-    def base_settings(self, bundle: Bundle, trainer: Any) -> dict[str, Any]:
+    def base_settings(self, bundle: Bundle, trainer: Trainer) -> dict[str, Any]:
         """The scaling and the scaled context, as in the configuration of the trained model."""
         config = trainer.model.config
         return {name: getattr(config, name) for name in (*scaled_keys(config), "max_position_embeddings")}
 
-    def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
+    def made(self, bundle: Bundle, trainer: Trainer) -> Iterator[tuple[str, object, object]]:
         """Compare the scaling that the model's rotary embedding computes with the bundle's."""
         kinds = {
             str(module.rope_type)
@@ -41,7 +41,7 @@ class Rope(Feature):
         yield "scaling of positions", [bundle.model["rope"]["rope_type"]], sorted(kinds)
 
 
-def lengthen(tokenizer: Any, context: int, rope: Mapping[str, Any]) -> None:
+def lengthen(tokenizer: Tokenizer, context: int, rope: Mapping[str, Any]) -> None:
     """Raise ``model_max_length`` to the scaled context, unless it is below the original context. ``context`` is the
     context in the configuration, which `scale` has already multiplied (except for dynamic scaling).
     """

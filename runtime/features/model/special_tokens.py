@@ -1,15 +1,13 @@
 """Set the end and padding tokens that the bundle states."""
 
-from typing import Any
-
 from ...core.errors import RunError
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Tokenizer
 
 
 class SpecialTokens(Feature):
     """Hooks for a run whose bundle names end and padding tokens."""
 
-    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Tokenizer) -> None:
         """Set the tokenizer's end and padding tokens. Raises RunError for an unknown token."""
         vocabulary, tokens = tokenizer.get_vocab(), bundle.tokenizer
         for kind, stated in (("eos_token", tokens["eos_token"]), ("pad_token", tokens["pad_token"])):

@@ -4,15 +4,14 @@ With DeepSpeed, there is no such warning.
 
 import logging
 import re
-from typing import Any
 
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Trainer
 
 
 class TiedWeights(Feature):
     """Hooks for a model with tied weights: a checkpoint contains them once, and the model uses them twice."""
 
-    def before_training(self, bundle: Bundle, trainer: Any) -> None:
+    def before_training(self, bundle: Bundle, trainer: Trainer) -> None:
         """Filter transformers' warning about missing weights that are tied to a weight in the checkpoint."""
         places: dict[int, list[str]] = {}
         for name, weight in trainer.model.state_dict().items():

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...core.errors import RunError, first_line, rank, say
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Model, Rows, Source, Tokenizer, Trainer
 from ...core.rows import name
 from ..rows.images import SHAPE, parts, reopened
 
@@ -22,7 +22,7 @@ OUTSIDE = rf"(?:.*\.)?{FROZEN}\..*"
 class Renderer:
     """Replaces ``apply_chat_template`` of a tokenizer: each `<image>` in a text becomes a part of the type image."""
 
-    def __init__(self, tokenizer: Any, processor: Any) -> None:
+    def __init__(self, tokenizer: Tokenizer, processor: Any) -> None:
         self.tokenizer, self.processor = tokenizer, processor
 
     def __call__(self, conversation: Any, *given: Any, **options: Any) -> Any:
@@ -43,7 +43,7 @@ class Processor(Feature):
     def __init__(self) -> None:
         self.processor: Any = None
 
-    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Tokenizer) -> None:
         """Load the processor, whose chat template is used unless the bundle has one. Raises RunError."""
         from transformers import AutoProcessor
 
@@ -58,12 +58,12 @@ class Processor(Feature):
         tokenizer.chat_template = self.processor.chat_template or tokenizer.chat_template
         tokenizer.apply_chat_template = Renderer(tokenizer, self.processor)
 
-    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:
+    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Tokenizer) -> str:
         """A note on the tokens that the images of the first rows add."""
         added = [sum(image_tokens(self.processor, row[SHAPE])) - len(row[SHAPE]) for row in rows]
         return f"; their images add {', '.join(f'{one:,}' for one in added)} tokens" if any(added) else ""
 
-    def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
+    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Any:
         """Count the tokens of every row. Raises RunError for a row with more than `seq` tokens, because TRL does not
         cut such rows, and a cut could divide an image.
         """
@@ -85,7 +85,7 @@ class Vision(Feature):
 
         return AutoModelForImageTextToText
 
-    def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
+    def model_loaded(self, bundle: Bundle, model: Model, tokenizer: Tokenizer) -> None:
         """Freeze the part that reads images, and switch the cache of keys and values off for training."""
         model.config.get_text_config().use_cache = False
         frozen = [weight for path, weight in model.named_parameters() if within(path)]
@@ -96,7 +96,7 @@ class Vision(Feature):
             say(f"the vision tower is frozen: {total:,} weights ({FROZEN})")
         self.reported = True
 
-    def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
+    def trainer_options(self, bundle: Bundle, model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Pass the processor to the trainer in place of its tokenizer. The frozen vision part gets no adapters."""
         tokenizer = options["processing_class"]
         processor = tokenizer.apply_chat_template.processor
@@ -105,16 +105,16 @@ class Vision(Feature):
         if options.get("peft_config") is not None:
             options["peft_config"].exclude_modules = OUTSIDE
 
-    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+    def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Let the trainer open the images of a batch, and exclude their tokens from the loss."""
         trainer.data_collator = ImageCollator(trainer.data_collator, tokenizer.image_token_id)
 
-    def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
+    def made(self, bundle: Bundle, trainer: Trainer) -> Iterator[tuple[str, object, object]]:
         """A row (see `made.Row`) that compares the number of trained weights in the vision part with 0."""
         trained = [path for path, weight in trainer.model.named_parameters() if within(path) and weight.requires_grad]
         yield "the number of trained weights in the vision tower", 0, len(trained)
 
-    def final_saved(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+    def final_saved(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Save the processor next to the merged model. The trainer has saved it next to the adapters."""
         if bundle.lora is not None and bundle.lora.get("merge") and trainer.is_world_process_zero():
             trainer.processing_class.save_pretrained(os.path.join(trainer.args.output_dir, FOLDER))
@@ -148,7 +148,7 @@ def row_tokens(processor: Any, images: Sequence[int], conversation: Any) -> int:
     return len(processor.tokenizer(text, add_special_tokens=False)["input_ids"]) + sum(images) - len(images)
 
 
-def counted(processor: Any, most: int, label: str, rows: Any, conversations: Callable[[Any], list[Any]]) -> str:
+def counted(processor: Any, most: int, label: str, rows: Rows, conversations: Callable[[Any], list[Any]]) -> str:
     """A sentence with the numbers of images and tokens in these rows. For a pair, each answer counts together with the
     prompt.
 

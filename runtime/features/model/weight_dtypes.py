@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from ...core.errors import RunError
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Model, Tokenizer, Trainer
 from ...library_internals.trl_modules import replaced
 
 BF16 = "bfloat16"
@@ -25,7 +25,7 @@ BF16 = "bfloat16"
 class WeightDtypes(Feature):
     """Hooks that keep weights in the dtypes that the bundle states."""
 
-    def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
+    def model_loaded(self, bundle: Bundle, model: Model, tokenizer: Tokenizer) -> None:
         """In a run without bfloat16, convert weights that were loaded as bfloat16 to a wider dtype; no value changes.
 
         Packed weights stay packed; they are unpacked and multiplied in the run's precision.
@@ -48,14 +48,14 @@ class WeightDtypes(Feature):
                 tensor.data = tensor.data.to(wide)
 
     def making_trainer(
-        self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
+        self, bundle: Bundle, model: Model, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
         """Remember the trained weights that trl creates with peft, to restore them after trl has rounded them to
         bfloat16."""
         self.kept: dict[str, Any] = {}
         return unrounded(bundle, module, self.kept)
 
-    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+    def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Restore rounded weights. Raises RunError for a weight that is still bfloat16."""
         restore(trainer.model, self.kept)
         models = (trainer.model, getattr(trainer, "ref_model", None))
@@ -86,7 +86,7 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
         kept.update({name: weight.data for name, weight in model.named_parameters() if weight.requires_grad})
         return model
 
-    def prepared(model: Any, accelerator: Any) -> Any:
+    def prepared(model: Model, accelerator: Any) -> Any:
         restore(model, kept)  # here, before trl computes the reference's log-probabilities, ZeRO-3 shards the model
         return prepare(model, accelerator)
 
@@ -94,7 +94,7 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
         yield
 
 
-def restore(model: Any, kept: dict[str, Any]) -> None:
+def restore(model: Model, kept: dict[str, Any]) -> None:
     """Before the optimizer is created, give the trained weights the values that they had before trl rounded them to
     bfloat16.
     """

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.errors import RunError, say
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Model, Trainer
 
 WINDOW, FEWEST = 10, 3
 """The number of logged steps after the warm-up that are checked together. A shorter run is checked at its end if it has
@@ -29,7 +29,7 @@ class Idle(Feature):
         self.trainer: Any = None
         self.start: list[Any] = []
 
-    def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
+    def before_first_step(self, bundle: Bundle, trainer: Trainer) -> None:
         """Record at which step the warm-up ends, which step is the last one, and a sample of the trained weights.
 
         A resumed run is not compared with a sample: if it has only the last steps of a schedule, its weights may stay
@@ -97,7 +97,7 @@ class Idle(Feature):
         return all(one.get(name) == value for one in self.window)
 
 
-def sample(model: Any) -> list[Any]:
+def sample(model: Model) -> list[Any]:
     """Up to 2**20 elements of the trained weights (more, if there are over 1,024 tensors), on the CPU: of each tensor,
     elements at equal distances. For a sharded weight, the elements come from this process's shard. Weights that
     DeepSpeed has moved to a disk are left out.

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.errors import RunError, say
 from ...core.fault_tolerance import FaultTolerant
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Model, Tokenizer, Trainer
 
 HEADS = ("lm_head", "embed_out", "score")
 """Names of output layers. `score` is the output layer of a reward model."""
@@ -24,12 +24,12 @@ class Muon(Feature):
             return []
         return [f"torch compiles DeepSpeed's Muon when this run starts, and {names[0]} is not on PATH"]
 
-    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+    def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Pass the bundle's settings for Muon and AdamW to the trainer, which creates the optimizer later."""
         trainer.muon = bundle.plan["muon"]
         trainer.muon_shards = bundle.run["zero_stage"] > 0
 
-    def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
+    def before_first_step(self, bundle: Bundle, trainer: Trainer) -> None:
         """Print which weights Muon trains and which AdamW trains."""
         say(trainer.muon_line)
 
@@ -40,7 +40,7 @@ class MuonTrainer(FaultTolerant):
     muon: Mapping[str, Any]
     muon_shards: bool
     muon_line: str
-    model: Any
+    model: Model
     optimizer: Any
 
     def create_optimizer(self, *args: Any) -> Any:
@@ -73,7 +73,7 @@ class MuonTrainer(FaultTolerant):
         return self.optimizer
 
 
-def divided(model: Any) -> tuple[list[Any], list[tuple[str, Any]]]:
+def divided(model: Model) -> tuple[list[Any], list[tuple[str, Any]]]:
     """Return a pair: a model's trained hidden matrices, and its other trained weights by name. Raises RunError.
 
     Adapters on the embeddings or the head count as embeddings and head. Under ZeRO-3, ``ds_shape`` has a weight's
@@ -96,7 +96,7 @@ def divided(model: Any) -> tuple[list[Any], list[tuple[str, Any]]]:
     return matrices, others
 
 
-def _outer(model: Any) -> Iterator[Any]:
+def _outer(model: Model) -> Iterator[Any]:
     """The embeddings and the output layer of a model, with or without a wrapper of peft."""
     from torch.nn import Embedding
 

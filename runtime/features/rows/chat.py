@@ -7,12 +7,12 @@ from typing import Any
 
 from ...core import rows
 from ...core.errors import RunError
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Source
 from ...core.rows import RowFormat, columns, conversations, dropped, name, with_system
 
 
 def to_row(
-    source: Mapping[str, Any],
+    source: Source,
     row: Mapping[str, Any],
     index: int,
     system: str | None = None,

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from ...core.errors import say
-from ...core.feature import Bundle, Feature
+from ...core.feature import Arguments, Bundle, Feature, Rows
 from ...core.token_counts import lengths_of
 from ...library_internals.trl_preparation import PART, TOKENS, Prepared
 
@@ -19,7 +19,7 @@ from ...library_internals.trl_preparation import PART, TOKENS, Prepared
 class ChunkedTrainer(Prepared):
     """Trainer methods for a run that splits long texts."""
 
-    def prepare_rows(self, rows: Any, args: Any, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
+    def prepare_rows(self, rows: Rows, args: Arguments, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
         """Tokenize texts completely, split them, and let trl pack the pieces; other rows are prepared as usual."""
         if (args.dataset_text_field or "text") not in rows.column_names:
             return super().prepare_rows(rows, args, packing, name, prepare)
@@ -28,7 +28,7 @@ class ChunkedTrainer(Prepared):
         pieces, _ = self.split_texts(prepare(rows, untruncated, False, name), args, name)
         return prepare(pieces, args, packing, name)
 
-    def split_texts(self, rows: Any, args: Any, name: str) -> tuple[Any, Any]:
+    def split_texts(self, rows: Rows, args: Arguments, name: str) -> tuple[Any, Any]:
         """Return a pair: the pieces of tokenized texts, each with at most ``args.max_length`` tokens, and each text's
         number of pieces."""
         import numpy

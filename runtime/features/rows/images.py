@@ -15,7 +15,7 @@ from typing import Any
 
 from ...core import rows
 from ...core.errors import RunError, first_line, say
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Rows, Source, Tokenizer
 from ...core.rows import KEPT, RowFormat, from_value, name, with_system
 from ..launch import local_files
 from ..launch.verified_files import changed
@@ -34,16 +34,14 @@ NARROWEST = 200
 EMBEDDED = "data:image/"
 
 
-def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
+def columns(source: Source, present: Sequence[str]) -> dict[str, str]:
     """The names of the columns with the messages and the images. ``present`` are all columns of the dataset."""
     if source["shape"] != SHAPE:
         return rows.columns(source, present)
     return dict(zip(("messages", SHAPE), source["columns"] or ("messages", SHAPE), strict=True))
 
 
-def to_row(
-    source: Mapping[str, Any], row: Mapping[str, Any], index: int, system: str | None = None, **how: Any
-) -> dict[str, Any]:
+def to_row(source: Source, row: Mapping[str, Any], index: int, system: str | None = None, **how: Any) -> dict[str, Any]:
     """Convert one stored row: its messages, with `<image>` at the place of each image, and the stored images.
 
     If no text has `<image>`, the images stand before the user's first text, as in TRL. For a row in another format,
@@ -61,14 +59,14 @@ def to_row(
     return {"messages": placed(made, len(images), where), SHAPE: images}
 
 
-def refuse_kept(source: Mapping[str, Any], row: Mapping[str, Any], where: str) -> None:
+def refuse_kept(source: Source, row: Mapping[str, Any], where: str) -> None:
     """Raise RunError if a row has a column that the chat template would read in a run without images."""
     for column in () if source.get("only") else KEPT:
         if row.get(column):
             raise RunError(f"{where}: it has `{column}`, which is not rendered next to images; leave the column out")
 
 
-def images_of(stored: Any) -> list[Any]:
+def images_of(stored: Rows) -> list[Any]:
     """The stored images of a row, as a list. The row may also have a single image, or none."""
     return stored if isinstance(stored, list) else [] if stored is None else [stored]
 
@@ -127,7 +125,7 @@ def parts(text: str) -> list[dict[str, str]]:
 
 
 def _read(
-    folder: str, convert: Callable[..., dict[str, Any]], source: Mapping[str, Any], row: Mapping[str, Any], index: int,
+    folder: str, convert: Callable[..., dict[str, Any]], source: Source, row: Mapping[str, Any], index: int,
     **how: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Convert a row with ``convert``, and check its images. ``folder`` is the bundle's folder."""
@@ -160,7 +158,7 @@ def listed(folder: str, file: str | None, digest: str | None) -> Mapping[str, tu
     return {one["path"]: None if one["sha256"] is None else (one["bytes"], one["sha256"]) for one in found}
 
 
-def _root(folder: str, source: Mapping[str, Any]) -> str:
+def _root(folder: str, source: Source) -> str:
     """The folder that paths of images are relative to: the folder of the rows' file, or the data folder."""
     path = str(source["path"])
     return local_files.find(folder, path if source.get("files") else os.path.dirname(path) or ".")
@@ -303,7 +301,7 @@ class Images(Feature):
     talks: tuple[str, ...] = ("messages",)
     """The columns of a converted row that contain messages."""
 
-    def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
+    def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
         """Return a finding if the bundle's list of images was edited. Print a sentence about images without a digest:
         nobody would notice their changes."""
         found = []
@@ -331,7 +329,7 @@ class Images(Feature):
         return partial(_read, bundle.folder, convert)
 
     def row_types(
-        self, bundle: Bundle, source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
+        self, bundle: Bundle, source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
     ) -> Any:  # fmt: skip
         """The types of the columns, because the first row may have no image.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core.errors import RunError, say
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Rows, Source, Tokenizer
 from ...core.rows import name
 from . import kinds
 
@@ -26,7 +26,7 @@ class LengthLimits(Feature):
 
     tokenizer: Any = None
 
-    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Tokenizer) -> None:
         """Remember the tokenizer, which counts the tokens of each source's rows later.
 
         trl 0.24 shortens long prompts at the tokenizer's `truncation_side`. The default, "right", would remove the last
@@ -36,14 +36,14 @@ class LengthLimits(Feature):
         if bundle.method in ("grpo", "rloo") and bundle.arguments.get("max_prompt_length"):
             tokenizer.truncation_side = "left"
 
-    def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], part: Any) -> Any:
+    def source_mapped(self, bundle: Bundle, source: Source, part: Rows) -> Any:
         """In a mixture with shares, drop rows of a source before its share is drawn, so that the shares are exact."""
         if source.get("share") is None or self.tokenizer is None or len(part) == 0:
             return part
         return fitting(bundle, part, self.tokenizer, f"draw from {name(source)}")
 
     def rows_mapped(
-        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
+        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Rows], load: Callable[..., Any], tokenizer: Tokenizer
     ) -> tuple[Any, Any]:
         """The training set and the evaluation sets, without rows that are too short or too long."""
         train, evaluation = sets
@@ -65,7 +65,7 @@ class LengthLimits(Feature):
         return train, evaluation
 
 
-def fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
+def fitting(bundle: Bundle, rows: Rows, tokenizer: Tokenizer, use: str) -> Any:
     """The rows within `max_prompt`, `min_tokens` and `max_tokens`. Prints how many rows each limit drops."""
     longest, shortest = bundle.data.get("max_prompt"), bundle.data.get("min_tokens")
     most = bundle.data.get("max_tokens")
@@ -83,7 +83,7 @@ def fitting(bundle: Bundle, rows: Any, tokenizer: Any, use: str) -> Any:
     return rows
 
 
-def of_stream(bundle: Bundle, rows: Any, tokenizer: Any) -> Any:
+def of_stream(bundle: Bundle, rows: Rows, tokenizer: Tokenizer) -> Any:
     """The stream without the rows that are too short or too long."""
     shortest, longest = bundle.data.get("min_tokens"), bundle.data.get("max_tokens")
     how = {"tokenizer": tokenizer, "restore": None}
@@ -94,7 +94,7 @@ def of_stream(bundle: Bundle, rows: Any, tokenizer: Any) -> Any:
     return rows
 
 
-def cut_prompts(rows: Any, tokenizer: Any, limit: int) -> None:
+def cut_prompts(rows: Rows, tokenizer: Tokenizer, limit: int) -> None:
     """Print how many prompts have more than ``limit`` tokens. The trainer cuts these at their beginning."""
     counted = rows.map(_with_length, fn_kwargs={"tokenizer": tokenizer}, remove_columns=rows.column_names, desc=None)
     lengths = counted[:]["tokens"]
@@ -105,11 +105,11 @@ def cut_prompts(rows: Any, tokenizer: Any, limit: int) -> None:
         )
 
 
-def _with_length(row: Mapping[str, Any], tokenizer: Any) -> dict[str, int]:
+def _with_length(row: Mapping[str, Any], tokenizer: Tokenizer) -> dict[str, int]:
     return {"tokens": before_answer(row, tokenizer)}
 
 
-def _kept(rows: Any, fits: Callable[..., bool], limits: Mapping[str, Any], use: str, none: str, why: str) -> Any:
+def _kept(rows: Rows, fits: Callable[..., bool], limits: Mapping[str, Any], use: str, none: str, why: str) -> Any:
     """The rows that fit into the limits. Prints how many rows do not fit. Raises RunError if no row fits."""
     kept = rows.filter(fits, fn_kwargs=limits, desc=None)
     if len(kept) == 0:
@@ -119,17 +119,17 @@ def _kept(rows: Any, fits: Callable[..., bool], limits: Mapping[str, Any], use: 
     return kept
 
 
-def _prompt_fits(row: Mapping[str, Any], tokenizer: Any, limit: int) -> bool:
+def _prompt_fits(row: Mapping[str, Any], tokenizer: Tokenizer, limit: int) -> bool:
     return _prompt_length(row, row["prompt"], tokenizer) <= limit
 
 
-def _prompt_length(row: Mapping[str, Any], prompt: Any, tokenizer: Any) -> int:
+def _prompt_length(row: Mapping[str, Any], prompt: Any, tokenizer: Tokenizer) -> int:
     if isinstance(prompt, str):
         return len(tokenizer(prompt)["input_ids"])
     return _rendered(row, prompt, tokenizer, prompt[-1]["role"] != "assistant")
 
 
-def before_answer(row: Mapping[str, Any], tokenizer: Any) -> int:
+def before_answer(row: Mapping[str, Any], tokenizer: Tokenizer) -> int:
     """The number of tokens before the first answer of a row. 0 for a plain text, which is learned completely."""
     if "chosen" in row and not row.get("prompt"):
         from trl import extract_prompt
@@ -142,16 +142,16 @@ def before_answer(row: Mapping[str, Any], tokenizer: Any) -> int:
     return _prompt_length(row, prompt, tokenizer) if prompt else 0
 
 
-def _long_enough(row: Mapping[str, Any], tokenizer: Any, least: int, restore: Restore) -> bool:
+def _long_enough(row: Mapping[str, Any], tokenizer: Tokenizer, least: int, restore: Restore) -> bool:
     return min(of_row(restore(row) if restore else row, tokenizer, "")) >= least
 
 
-def _short_enough(row: Mapping[str, Any], tokenizer: Any, most: int, restore: Restore) -> bool:
+def _short_enough(row: Mapping[str, Any], tokenizer: Tokenizer, most: int, restore: Restore) -> bool:
     """Whether a row has at most ``most`` tokens, including the end token that the trainer appends to a text."""
     return max(of_row(restore(row) if restore else row, tokenizer, tokenizer.eos_token or "")) <= most
 
 
-def of_row(row: Mapping[str, Any], tokenizer: Any, end: str) -> list[int]:
+def of_row(row: Mapping[str, Any], tokenizer: Tokenizer, end: str) -> list[int]:
     """The numbers of tokens of a row, one for each of its answers. ``end`` is appended to a text that does not end with
     it."""
     if "messages" in row:
@@ -170,11 +170,11 @@ def of_row(row: Mapping[str, Any], tokenizer: Any, end: str) -> list[int]:
     return out
 
 
-def _tokens(text: str, tokenizer: Any, end: str) -> int:
+def _tokens(text: str, tokenizer: Tokenizer, end: str) -> int:
     return len(tokenizer(text if end and text.endswith(end) else text + end)["input_ids"])
 
 
-def _rendered(row: Mapping[str, Any], turns: Any, tokenizer: Any, open_end: bool) -> int:
+def _rendered(row: Mapping[str, Any], turns: Any, tokenizer: Tokenizer, open_end: bool) -> int:
     """The number of tokens of a conversation rendered by the chat template."""
     tools = row.get("tools")
     text = tokenizer.apply_chat_template(

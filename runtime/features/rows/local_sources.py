@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core import bundle_integrity
 from ...core.errors import RunError
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Source
 from ...library_internals.json_texts import keep_dates
 from ..launch import csv_texts, local_files
 from ..launch.verified_files import changed
@@ -19,11 +19,11 @@ BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parqu
 class LocalSources(Feature):
     """Hooks for a run with local data."""
 
-    def source_reader(self, bundle: Bundle, source: Mapping[str, Any]) -> Callable[..., Any] | None:
+    def source_reader(self, bundle: Bundle, source: Source) -> Callable[..., Any] | None:
         """The reader of a local source."""
         return _read if source["id"] is None else None
 
-    def source_unreadable(self, bundle: Bundle, reason: str, source: Mapping[str, Any], split: str) -> str:
+    def source_unreadable(self, bundle: Bundle, reason: str, source: Source, split: str) -> str:
         """The reason why a local source cannot be read: the first bad row of its JSON Lines files, or the first Parquet
         file with other types of columns. If there is neither, the library's ``reason``.
         """
@@ -39,7 +39,7 @@ class LocalSources(Feature):
         return reason
 
 
-def _read(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
+def _read(bundle: Bundle, source: Source, split: str, streaming: bool) -> Any:
     """The stored rows of a local source. Raises RunError and errors of the datasets library."""
     from datasets import Features, Value, load_dataset
 
@@ -68,19 +68,19 @@ def _has_text(row: Mapping[str, str]) -> bool:
     return bool(row["text"].strip())
 
 
-def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, list[str]]:
+def files(bundle: Bundle, source: Source, split: str) -> tuple[str, list[str]]:
     """Return a pair: the builder of the datasets library for a local source, and its data files. Raises RunError."""
     if source.get("files"):
         found = _stated(bundle, source, split)
     else:
-        place = path_of(bundle, source["path"], source.get("bundled"))
+        place = path_of(bundle, str(source["path"]), source.get("bundled"))
         found = [place]
         if os.path.isdir(place):
             listed = split_files.listed(place, tuple(BUILDERS))
             found = [os.path.join(place, one) for one in _of_split(place, listed, split)]
         else:
-            _check_digest(place, source.get("sha256"), source["path"])
-    place = source["path"]
+            _check_digest(place, source.get("sha256"), str(source["path"]))
+    place = str(source["path"])
     kinds = {BUILDERS.get(os.path.splitext(one)[1].lower()) for one in found}
     if len(kinds) != 1 or None in kinds:
         raise RunError(f"{place} has no data files of one kind (.jsonl, .json, .csv, .parquet or .txt)")
@@ -99,15 +99,15 @@ def _of_split(place: str, names: list[str], split: str) -> list[str]:
     return found
 
 
-def _stated(bundle: Bundle, source: Mapping[str, Any], split: str) -> list[str]:
+def _stated(bundle: Bundle, source: Source, split: str) -> list[str]:
     """The files of a folder that the bundle lists, after a check of their digests. A file that was added after
     compiling is not read.
     """
-    stated = {one["path"]: one for one in source["files"]}
+    stated = {one["path"]: one for one in source["files"] or ()}
     found = []
-    for inside in _of_split(source["path"], list(stated), split):
+    for inside in _of_split(str(source["path"]), list(stated), split):
         one = stated[inside]
-        path = path_of(bundle, os.path.join(source["path"], inside), one["bundled"])
+        path = path_of(bundle, os.path.join(str(source["path"]), inside), one["bundled"])
         _check_digest(path, one["sha256"], f"{source['path']}/{inside}")
         found.append(path)
     return found

@@ -1,9 +1,7 @@
 """For a run that learns only some tokens: count the rows in which no token is learned."""
 
-from typing import Any
-
 from ...core.errors import say
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Rows
 from ...core.token_counts import TokenCounts
 from ...library_internals.datasets_rows import rearranged
 
@@ -14,7 +12,7 @@ IGNORED = -100
 class LossMask(Feature):
     """Hooks for a run with a loss mask."""
 
-    def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Any) -> None:
+    def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Rows) -> None:
         """Count the rows in which every token is masked, because trl 0.18 does not drop these rows, and
         no version of trl drops packed ones."""
         import pyarrow.compute

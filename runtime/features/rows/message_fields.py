@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ...core.errors import RunError
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Rows, Source, Tokenizer
 from ...core.row_comparison import Loss, Markers, content
 from ...core.row_names import REASONING
 from ...core.rows import FIELDS, KEPT, name
@@ -40,7 +40,7 @@ class MessageFields(Feature):
 
     tokenizer: Any = None
 
-    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Tokenizer) -> None:
         """Give the chat template every message in the forms that it reads."""
         tokenizer.apply_chat_template = Renderer(tokenizer)
         self.tokenizer = tokenizer
@@ -55,13 +55,13 @@ class MessageFields(Feature):
             learned += ("prompt",)
         return partial(_read, convert, learned, "tool_calls" in bundle.data.get("omit", ()))
 
-    def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
+    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Any:
         """Report keys of turns that nothing reads, and learned turns that are not answers."""
         turn_notes.check(bundle, source, rows, doubles(self.tokenizer), self.tokenizer)
         return rows
 
     def row_types(
-        self, bundle: Bundle, source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
+        self, bundle: Bundle, source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
     ) -> Any:  # fmt: skip
         """The types of the columns: each message has three texts, whatever keys the stored messages have."""
@@ -79,7 +79,7 @@ class MessageFields(Feature):
         return Features(types)
 
 
-def _has_fields(stored: Any) -> bool:
+def _has_fields(stored: Rows) -> bool:
     """Whether messages may have keys besides role and content, or rows may have columns that the template reads."""
     for column, kind in stored.features.items():
         turn = getattr(kind, "feature", None)
@@ -97,7 +97,7 @@ def _read(
     convert: Callable[..., dict[str, Any]],
     learned: Sequence[str],
     any_arguments: bool,
-    source: Mapping[str, Any],
+    source: Source,
     row: Mapping[str, Any],
     index: int,
     **how: Any,
@@ -112,7 +112,7 @@ def _read(
     _check_learned(made, learned, where)
     if not any_arguments:
         _check_calls(made, where)
-    used = [one for one in KEPT if not source.get("only") or one in source["columns"]]
+    used = [one for one in KEPT if not source.get("only") or one in (source["columns"] or ())]
     if not any(isinstance(made.get(one), list) for one in CARRIERS):
         return made
     kept = {column: row[column] for column in used if row.get(column)}
@@ -205,7 +205,7 @@ def packed(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
     return message
 
 
-def _text(part: Any, where: str) -> str:
+def _text(part: Rows, where: str) -> str:
     if isinstance(part, str):
         return part
     if isinstance(part, dict) and part.get("type") in (None, "text") and isinstance(part.get("text"), str):
@@ -244,7 +244,7 @@ class Renderer:
     """Replaces ``apply_chat_template`` of a tokenizer. The chat template gets each message in a form that it can
     read."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
 
     def real(self) -> Callable[..., Any]:

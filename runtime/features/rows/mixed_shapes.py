@@ -1,11 +1,11 @@
 """A mixture of rows in several formats: each row is tokenized and masked according to its own format."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import copy
 from typing import Any
 
-from ...core.feature import Bundle, Feature
+from ...core.feature import Arguments, Bundle, Feature, Rows, Source
 from ...core.token_counts import TokenCounts, lengths_of
 from ...library_internals.datasets_rows import rearranged
 from ...library_internals.trl_modules import replaced
@@ -13,7 +13,7 @@ from ...library_internals.trl_preparation import PART, TOKENS, Prepared
 from .kinds import KIND
 
 
-def marked(source: Mapping[str, Any], part: Any) -> Any:
+def marked(source: Source, part: Rows) -> Any:
     """The mapped rows of a source, with their format in a column. The names of all other columns get the format as a
     prefix, so that two formats never share a column.
     """
@@ -34,7 +34,7 @@ class MixedShapesTrainer(Prepared):
         with replaced(module, {"is_conversational": lambda row: KIND in row or real(row)}):
             super().__init__(*args, **kwargs)
 
-    def prepare_rows(self, rows: Any, args: Any, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
+    def prepare_rows(self, rows: Rows, args: Arguments, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
         """Tokenize the rows of each shape separately, restore their order, and truncate or pack them as one dataset."""
         import datasets
         import numpy
@@ -63,13 +63,13 @@ class MixedShapesTrainer(Prepared):
         return prepare(joined, args, packing, name)
 
 
-def _of_kind(rows: Any, kind: str) -> Any:
+def _of_kind(rows: Rows, kind: str) -> Any:
     """The rows of the format ``kind`` with only this format's columns, under their original names."""
     names = {name: name[len(kind) + 1 :] for name in rows.column_names if name.startswith(f"{kind}/")}
     return rows.select_columns([KIND, *names]).rename_columns({KIND: PART, **names})
 
 
-def _learned(part: Any, missing: list[str]) -> Any:
+def _learned(part: Rows, missing: list[str]) -> Any:
     """The rows with the mask columns of all formats. A mask that the rows' own format lacks is 1 for every token."""
     if not missing:
         return part
@@ -79,7 +79,7 @@ def _learned(part: Any, missing: list[str]) -> Any:
 class MixedCounts(TokenCounts):
     """Counts the tokens of all rows of the mixture: after the formats are joined, before truncation and packing."""
 
-    def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
+    def mapped(self, real: Callable[..., Any], rows: Rows, *args: Any, **kwargs: Any) -> Any:
         """Replaces ``Dataset.map``: map the rows as usual. When tokenized rows of all formats are first mapped
         together, count their tokens."""
         import numpy
@@ -94,7 +94,7 @@ class MixedCounts(TokenCounts):
 class MixedShapes(Feature):
     """Hooks for a run whose rows have several formats."""
 
-    def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
+    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Any:
         """Add a column with the format to the rows of a source."""
         return marked(source, rows)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core import data_sources
 from ...core.errors import RunError, say
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Rows, Source, Tokenizer
 from ...core.rows import FIELDS, KEPT, name
 from .evaluation_sets import Sets
 
@@ -18,7 +18,7 @@ Load = Callable[..., Any]
 class Mixture(Feature):
     """Hooks for a run with several sources, shares, removal of duplicates, or evaluation rows."""
 
-    def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
+    def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
         """Check that each source has rows in the evaluation split."""
         found, split = [], bundle.data.get("eval_split")
         for source in bundle.data["sources"] if split else ():
@@ -30,13 +30,13 @@ class Mixture(Feature):
         return found
 
     def rows_mapped(
-        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Load, tokenizer: Any
+        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Rows], load: Load, tokenizer: Tokenizer
     ) -> tuple[Any, Any]:
         """Return a pair: the mixed rows of all sources, and the evaluation set, which is None, rows, or `Sets`."""
         return build(bundle, parts, load, mix)
 
 
-def build(bundle: Bundle, parts: list[Any], load: Load, mix: Callable[..., tuple[Any, Any]]) -> tuple[Any, Any]:
+def build(bundle: Bundle, parts: list[Rows], load: Load, mix: Callable[..., tuple[Any, Any]]) -> tuple[Any, Any]:
     """Return the training set, made from the converted rows of its sources, and the evaluation set."""
     data = bundle.data
     filtered = repeated if data.get("unique") else None
@@ -50,8 +50,8 @@ def build(bundle: Bundle, parts: list[Any], load: Load, mix: Callable[..., tuple
 
 
 def mix(
-    parts: list[Any],
-    plans: Sequence[Mapping[str, Any]],
+    parts: list[Rows],
+    plans: Sequence[Source],
     seed: int,
     shuffle: bool,
     holdout: Mapping[str, Any] | None,
@@ -81,7 +81,7 @@ def mix(
     return split["train"], split["test"]
 
 
-def joined(parts: list[Any]) -> Any:
+def joined(parts: list[Rows]) -> Any:
     """Concatenate the rows of all parts in order. Raises RunError if their columns have different types."""
     if len(parts) == 1:
         return parts[0]
@@ -108,7 +108,7 @@ def _different(parts: Sequence[Any]) -> str:
     return f"their columns are {columns}"
 
 
-def _one_type(parts: list[Any]) -> list[Any]:
+def _one_type(parts: list[Rows]) -> list[Any]:
     """Give all messages one type: if only some parts have messages with the key `FIELDS`, the messages of all parts get
     this key. A column for the chat template, such as `tools`, becomes JSON text if its types in the parts differ."""
     for column in KEPT:
@@ -126,7 +126,7 @@ def _one_type(parts: list[Any]) -> list[Any]:
     return out
 
 
-def _as_text(part: Any, column: str) -> Any:
+def _as_text(part: Rows, column: str) -> Any:
     from datasets import Value
 
     def text(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,14 +139,14 @@ def _as_text(part: Any, column: str) -> Any:
     return part.map(text, features=features, desc=None)
 
 
-def selected(part: Any, plan: Mapping[str, Any], seed: int, shuffle: bool) -> Any:
+def selected(part: Rows, plan: Source, seed: int, shuffle: bool) -> Any:
     """The rows that ``take`` selects from the first ``limit`` rows of a source."""
     most = plan.get("limit")
     first = part if most is None or most >= len(part) else part.select(range(most))
     return _take(first, plan.get("take"), seed, shuffle)
 
 
-def _take(part: Any, take: Mapping[str, Any] | None, seed: int, shuffle: bool) -> Any:
+def _take(part: Rows, take: Mapping[str, Any] | None, seed: int, shuffle: bool) -> Any:
     if take is None:
         return part
     count = int(take["rows"]) if "rows" in take else int(len(part) * take["fraction"])
@@ -180,7 +180,7 @@ def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> A
     return made if stated["named"] else next(iter(made.values()))
 
 
-def repeated(rows: Any, seen: set[bytes] | None = None) -> Any:
+def repeated(rows: Rows, seen: set[bytes] | None = None) -> Any:
     """The rows without duplicates (rows that are equal in every converted column). Prints how many are dropped.
 
     ``seen`` has the digests of other sources' rows, which also count as duplicates. The digests of these rows are added

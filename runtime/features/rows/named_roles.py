@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Source
 from ...core.rows import KEPT
 from ..messages.turn_names import with_roles
 
@@ -22,7 +22,7 @@ class NamedRoles(Feature):
 def _read(
     to_row: Read,
     roles: Mapping[str, str],
-    source: Mapping[str, Any],
+    source: Source,
     row: Mapping[str, Any],
     index: int,
     **how: Any,

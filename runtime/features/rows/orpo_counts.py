@@ -7,7 +7,7 @@ tokens: nan. The loss of the whole batch is then nan, too. The trainers of dpo, 
 from collections.abc import Callable
 from typing import Any
 
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Rows
 from ...core.token_counts import TokenCounts, lengths_of
 from .pair_counts import PairTokenCounts
 
@@ -59,7 +59,7 @@ class OrpoCounts(Feature):
 class OrpoTokenCounts(PairTokenCounts):
     """Counts the pairs while ORPO tokenizes them, and drops pairs with an answer that has no token left."""
 
-    def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
+    def mapped(self, real: Callable[..., Any], rows: Rows, *args: Any, **kwargs: Any) -> Any:
         """Called in place of ``Dataset.map`` while ORPO tokenizes: return only pairs in which both answers have a token
         left."""
         if getattr(args[0] if args else None, "__name__", "") != "tokenize_row":

@@ -5,7 +5,7 @@ from functools import cache, partial
 from typing import Any
 
 from ...core.errors import RunError
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Source
 from ...core.rows import RowFormat, name
 
 Read = Callable[..., dict[str, Any]]
@@ -28,7 +28,7 @@ def _read(
     row_format: RowFormat,
     template: str | None,
     column: str | None,
-    source: Mapping[str, Any],
+    source: Source,
     row: Mapping[str, Any],
     index: int,
     system: str | None = None,

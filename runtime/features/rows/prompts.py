@@ -5,7 +5,7 @@ from typing import Any
 
 from ...core import rows
 from ...core.errors import RunError
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Rows, Source, Tokenizer
 from ...core.row_comparison import sampled_rows
 from ...core.rows import KEPT, RowFormat, from_value, name, with_system
 from . import chat as chat_rows
@@ -31,7 +31,7 @@ ALPACA_WITH_INPUT = (
 """The prompts of Alpaca's rows, as in the column ``text`` of tatsu-lab/alpaca."""
 
 
-def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
+def columns(source: Source, present: Sequence[str]) -> dict[str, str]:
     """The dataset's column for each part of the format: `{"prompt": "question"}`; ``present`` are all its columns.
 
     A preference has a prompt if the source names three columns (the first is the prompt) or, without names, has a
@@ -58,7 +58,7 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
     return dict(zip(parts, given, strict=True))
 
 
-def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
+def dropped(source: Source, present: Sequence[str], method: str) -> list[str]:
     """The stored columns that the trainer does not get.
 
     Reward functions get every column of their source, or only those that the source names. trl decides by one of the
@@ -67,7 +67,7 @@ def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> l
     reward model's trainer also reads ``margin``.
     """
     if source["shape"] != "prompt":
-        margin = method == "reward" and (not source.get("only") or "margin" in source["columns"])
+        margin = method == "reward" and (not source.get("only") or "margin" in (source["columns"] or ()))
         return [one for one in rows.dropped(source, present, method) if one != "margin" or not margin]
     used = (source["columns"] or ())[1:] or present  # the first named column is the prompt
     prompt = columns(source, present)["prompt"]
@@ -84,7 +84,7 @@ def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
 
 
 def to_row(
-    source: Mapping[str, Any],
+    source: Source,
     row: Mapping[str, Any],
     index: int,
     system: str | None = None,
@@ -126,7 +126,7 @@ def _turn(value: Any, role: str) -> Any:
     return [{"role": speaker, "content": value}] if isinstance(value, str) and speaker is not None else value
 
 
-def _with_context(source: Mapping[str, Any], prompt: Any, context: Any, where: str) -> Any:
+def _with_context(source: Source, prompt: Any, context: Any, where: str) -> Any:
     """The prompt followed by the text of the context column: in Alpaca's format, or joined as LLaMA-Factory does."""
     if context is not None and not isinstance(context, str):
         raise RunError(f"{where}: the {source['context']} is {type(context).__name__}; it must be text")
@@ -237,7 +237,7 @@ def _turns(turns: Any, where: str) -> list[dict[str, Any]]:
     return messages(turns, where)
 
 
-def _boundary_moves(row: dict[str, Any], tokenizer: Any) -> bool:
+def _boundary_moves(row: dict[str, Any], tokenizer: Tokenizer) -> bool:
     """Whether the tokens of a prompt change if its completion follows. If they do, trl warns and cuts tokens."""
     prompt, answer = row.get("prompt"), row.get("completion", row.get("chosen"))
     if prompt is None or answer is None:
@@ -250,7 +250,7 @@ def _boundary_moves(row: dict[str, Any], tokenizer: Any) -> bool:
     return bool(both[: len(first)] != first)
 
 
-def _without_prompt(row: Mapping[str, Any], tokenizer: Any) -> str | None:
+def _without_prompt(row: Mapping[str, Any], tokenizer: Tokenizer) -> str | None:
     """The column of the first answer that is not rendered right after its prompt (trl 0.18 requires it), or None."""
     prompt = row.get("prompt")
     if not isinstance(prompt, list):
@@ -271,11 +271,11 @@ class PromptRows(Feature):
 
     tokenizer: Any = None
 
-    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Tokenizer) -> None:
         """Remember the tokenizer, which renders some rows of each source later."""
         self.tokenizer = tokenizer
 
-    def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
+    def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Any:
         """Raise RunError if trl would refuse a row because its text does not begin with its prompt."""
         if bundle.stack.get("prompts_begin_rows") and getattr(self.tokenizer, "chat_template", None):
             for number in sampled_rows(rows):
@@ -292,7 +292,7 @@ class PromptRows(Feature):
         """The format that reads rows of every shape, whether or not they have a prompt."""
         return FORMAT
 
-    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:
+    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Tokenizer) -> str:
         """A note if these rows are plain text although there is a chat template, or if the tokens of a prompt change
         when its answer follows.
         """

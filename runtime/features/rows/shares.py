@@ -11,7 +11,7 @@ from math import ceil, floor
 from typing import Any
 
 from ...core.errors import RunError, say
-from ...core.feature import Bundle
+from ...core.feature import Bundle, Rows, Source, Tokenizer
 from ...core.rows import name
 from ...core.token_counts import TokenCounts
 from . import lengths
@@ -23,11 +23,11 @@ class Shares(Mixture):
 
     tokenizer: Any = None
 
-    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Tokenizer) -> None:
         """Remember the tokenizer, which counts the tokens of each source's rows later."""
         self.tokenizer = tokenizer
 
-    def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], part: Any) -> Any:
+    def source_mapped(self, bundle: Bundle, source: Source, part: Rows) -> Any:
         """Return the rows that the trainer will keep, so that it trains on the stated shares."""
         kept_in_full = bundle.plan["method"]["scores"]
         drops = kept_in_full or _drops_long_prompts(bundle)
@@ -45,14 +45,14 @@ class Shares(Mixture):
             say(f"{name(source)}: {len(part) - len(kept):,} of {len(part):,} rows are left out: {why}")
         return kept
 
-    def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Any) -> None:
+    def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Rows) -> None:
         """Report rows that the trainer dropped after the mixture was drawn. Packed sequences are fewer than rows, and
         nothing is dropped."""
         if counted.left_out and not bundle.arguments.get("packing"):
             say(f"mixture: the trainer drops {counted.left_out:,} of its rows, so the shares are not exact")
 
     def rows_mapped(
-        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Load, tokenizer: Any
+        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Rows], load: Load, tokenizer: Tokenizer
     ) -> tuple[Any, Any]:
         """Return a pair: the rows of all sources, mixed by their shares, and the evaluation set."""
         return build(bundle, parts, load, partial(mix, exhausted=bundle.data["exhausted"]))
@@ -70,7 +70,7 @@ def _drops_long_prompts(bundle: Bundle) -> bool:
     return bundle.method in ("dpo", "kto", "orpo", "cpo") and plan.get("max_prompt_length") is None
 
 
-def _is_trained(row: Mapping[str, Any], tokenizer: Any, most: int, in_full: bool) -> bool:
+def _is_trained(row: Mapping[str, Any], tokenizer: Tokenizer, most: int, in_full: bool) -> bool:
     """Whether the trainer keeps a row: with ``in_full``, a row with at most ``most`` tokens; otherwise a row whose
     first answer begins within the first ``most`` tokens."""
     if in_full:
@@ -79,8 +79,8 @@ def _is_trained(row: Mapping[str, Any], tokenizer: Any, most: int, in_full: bool
 
 
 def mix(
-    parts: list[Any],
-    plans: Sequence[Mapping[str, Any]],
+    parts: list[Rows],
+    plans: Sequence[Source],
     seed: int,
     shuffle: bool,
     holdout: Mapping[str, Any] | None,

@@ -23,7 +23,7 @@ from typing import Any
 from ...core import progress, signals
 from ...core.errors import RunError, put, say
 from ...core.fault_tolerance import FaultTolerant
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Tokenizer, Trainer
 from .transformers_checkpoints import weights_complete
 
 FOLDER = "_hub"
@@ -110,13 +110,13 @@ class Hub(Feature):
             raise RunError(f"cannot create {repo} on the hub: {_line(error)}") from error
         say(f"pushing to {created}" + (f", branch {revision}" if revision else ""))
 
-    def before_training(self, bundle: Bundle, trainer: Any) -> None:
+    def before_training(self, bundle: Bundle, trainer: Trainer) -> None:
         """Create the publisher on process 0, and switch off transformers' own push."""
         trainer.args.push_to_hub = False
         if bundle.repository is not None:
             trainer.hub_model_id, trainer.publisher = bundle.repository, Publisher(bundle)
 
-    def final_saved(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+    def final_saved(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Record that the final model has to be pushed, because this process may be killed before the push
         has ended.
         """
@@ -130,7 +130,7 @@ class Hub(Feature):
             self.output_folder_locked(bundle)
             Publisher(bundle).finish()
 
-    def run_ended(self, bundle: Bundle, trainer: Any, stopped: bool) -> None:
+    def run_ended(self, bundle: Bundle, trainer: Trainer, stopped: bool) -> None:
         """Finish the pushes on process 0. The other processes do not wait, because an upload may take longer than
         ddp_timeout.
 

@@ -5,13 +5,13 @@ order. All processes read the same stream, and each trains on its part of every 
 stream up to the step of its checkpoint, so that the next step gets the same rows as in an uninterrupted run.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
 from ...core import data, data_sources
 from ...core.errors import RunError
-from ...core.feature import Bundle, Feature
+from ...core.feature import Bundle, Feature, Rows, Source, Tokenizer, Trainer
 from ...core.token_counts import TokenCounts
 from ..rows import lengths
 
@@ -22,12 +22,12 @@ FIRST = 1000
 class FirstRows(Feature):
     """Reads only the first rows of the stream, for checks that would otherwise read all rows of the source."""
 
-    def source_reader(self, bundle: Bundle, source: Mapping[str, Any]) -> Callable[..., Any] | None:
+    def source_reader(self, bundle: Bundle, source: Source) -> Callable[..., Any] | None:
         """A reader that returns only a source's first rows. None for a source that is used only for evaluation."""
         return _first_rows(_reader(bundle, source)) if source is bundle.data["sources"][0] else None
 
 
-def _reader(bundle: Bundle, source: Mapping[str, Any]) -> Callable[..., Any]:
+def _reader(bundle: Bundle, source: Source) -> Callable[..., Any]:
     """The function that would read the source in a run without streaming."""
     others = (one for one in bundle.features if not isinstance(one, FirstRows))
     return data_sources.reader(bundle, source, others)
@@ -37,7 +37,7 @@ class Streaming(Feature):
     """Hooks for a run whose rows are a stream."""
 
     def rows_mapped(
-        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
+        self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Rows], load: Callable[..., Any], tokenizer: Tokenizer
     ) -> tuple[Any, Any]:
         """Return a pair: the stream of all converted rows (not only the first rows), and the evaluation set."""
         from .passes import Stream
@@ -60,7 +60,7 @@ class Streaming(Feature):
         """A counter that counts nothing, because a stream's training rows are not all read before the run."""
         return NullTokenCounter
 
-    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+    def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Replace the trainer's dataset by `Passes` over the tokenized stream, which has the sequences of all steps."""
         from .passes import Passes
 
@@ -68,7 +68,7 @@ class Streaming(Feature):
 
 
 def _first_rows(read: Callable[..., Any]) -> Callable[..., Any]:
-    def first(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
+    def first(bundle: Bundle, source: Source, split: str, streaming: bool) -> Any:
         if streaming or split != source["split"]:
             return read(bundle, source, split, streaming)
         from datasets import Dataset
@@ -87,6 +87,6 @@ def sequences(bundle: Bundle) -> int:
 class NullTokenCounter(TokenCounts):
     """A token counter that counts nothing."""
 
-    def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
+    def mapped(self, real: Callable[..., Any], rows: Rows, *args: Any, **kwargs: Any) -> Any:
         """Call ``Dataset.map`` unchanged."""
         return real(rows, *args, **kwargs)
