@@ -80,6 +80,7 @@ class Draft:
     - `undecided`: comments for lines that `--partial` could not convert; `decisions`: what a person must decide about
       them (`partial.py`)
     - `read`: the keys of further files that the imported file names
+    - `rewards`: the file of `--rewards`; `reward_names`: the functions in it that score completions
     - `text`: the complete spec, if it comes from a bundle
     - `seen`: the key names that were looked up, whether the file has them or not
     """
@@ -105,6 +106,8 @@ class Draft:
     decisions: list[Decision] = field(factory=list)
     text: str = ""
     read: list[Mapping[str, Entry]] = field(factory=list)
+    rewards: str = ""
+    reward_names: tuple[str, ...] = ()
     outcomes: dict[tuple[str, str], KeyOutcome] = field(factory=dict)
     defaults: list[KeyOutcome] = field(factory=list)
     messages: list[Message] = field(factory=list)
@@ -226,7 +229,9 @@ class Draft:
         old = self.settings.get(path)
         if old is not None and old.text != written.text:
             if entry is None or old.entry is None:
-                if entry is not None:
+                if entry is not None and old.why.startswith("`--"):
+                    self.note(entry, f"{old.why}: {path} = {old.text}")
+                elif entry is not None:
                     self.settings[path] = written
                     self.mark(entry, MAPPED, f"{path} = {written.text}", why)
                 return

@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import re
 
+from xpc.compiler.importing import reward_file
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.outcomes import ERROR, UNDECIDED, Decision, Message
 from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.script_keys import ScriptKey, find
 from xpc.compiler.importing.text.entries import SECRET, shown
+from xpc.compiler.language.kinds import Weighted
+from xpc.compiler.language.methods import METHODS
 from xpc.grammar.record import evolve
 
 MODEL = re.compile(r"model(?:_name|_path|_id|_name_or_path)?$")
@@ -49,18 +52,7 @@ def apply(draft: Draft, overrides: Overrides) -> None:
         if outcome.outcome == ERROR:
             draft.outcomes[name] = evolve(outcome, outcome=UNDECIDED)
     explained = _missing(draft, errors)
-    rewards = draft.settings.get("method.rewards")
-    named = re.findall(r'"([^":]+\.py):', rewards.text) if rewards is not None else []
-    lost = sorted(one for one in {*named} if one not in draft.files and overrides.read(one) is None)
-    if lost:
-        location = (rewards.entry.location,) if rewards is not None and rewards.entry is not None else ()
-        draft.decisions.append(
-            Decision(
-                f"what the reward functions compute, because the file `{lost[0]}` is not next to the spec",
-                location,
-                "write it, or copy it from the repository of the original",
-            )
-        )
+    _rewards(draft, errors, overrides)
     doubtful = [one.entry.key for one in errors if one.entry and (one.own or one.similar)]
     known = find(draft, doubtful, overrides) if errors else {}
     # a key that a script near the source reads is not a typing error, but a key of the script
@@ -78,6 +70,35 @@ def apply(draft: Draft, overrides: Overrides) -> None:
     own = [one for one in errors if one.own and one.entry is not None]
     if own:
         draft.decisions.append(_own(own, known, overrides))
+
+
+def _rewards(draft: Draft, errors: list[Message], overrides: Overrides) -> None:
+    """If the file of the reward functions is missing, write stubs of them, and add a decision. If no key names a reward
+    function, the spec gets one stub.
+    """
+    missing = METHODS[draft.method].grouped and not draft.has("method.rewards")
+    if missing:
+        file = overrides.rewards or reward_file.USUAL
+        draft.put("method.rewards", (Weighted("reward", None, file, "reward"),), None, "no key names a reward")
+    rewards = draft.settings.get("method.rewards")
+    named = dict.fromkeys(re.findall(r'"([^":]+\.py):(\w+)', rewards.text) if rewards is not None else [])
+    lost = sorted({file for file, _ in named if file not in draft.files and overrides.read(file) is None})
+    for file in lost:
+        rows = [(name, "completions, **kwargs", "") for one, name in named if one == file]
+        draft.files[file] = reward_file.stubs(rows, "TRL")
+    explained = missing and any((one.entry.key if one.entry else "").startswith("reward_func") for one in errors)
+    if rewards is None or explained or not (lost or missing):
+        return
+    location = (rewards.entry.location,) if rewards.entry is not None else ()
+    names = ", ".join(f"`{name}`" for file, name in named if file in lost)
+    if missing:
+        text, help_ = "which rewards score the completions: no key names them", "`--rewards FILE` names their file"
+    else:
+        text = f"what the reward functions compute, because the file `{lost[0]}` is not next to the spec"
+        help_ = "copy it from the repository of the original"
+    if lost:
+        help_ += f", or write {names} in `{lost[0]}`, which has the signatures"
+    draft.decisions.append(Decision(text, location, help_))
 
 
 def _cause(why: str) -> str:

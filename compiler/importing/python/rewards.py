@@ -7,6 +7,7 @@ import builtins
 import textwrap
 from collections.abc import Sequence
 
+from xpc.compiler.importing import reward_file
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.python import program, reward_wrappers
@@ -47,7 +48,7 @@ def write(
         return
     given = program.argument(trainer, "reward_funcs")
     weights = entries.values.pop("reward_weights", None)
-    file = overrides.rewards or "rewards.py"
+    file = overrides.rewards or reward_file.USUAL
     called = _called(draft, trainer, overrides, file)
     if given is None:
         if called and overrides.rewards is not None:
@@ -67,7 +68,7 @@ def write(
         names = [*((one.name, one) for one in own), *made]
         listed = given.location.entry("reward_functions", ", ".join(name for name, _ in names))
         draft.error(listed, "they are in the script", IN_THE_SCRIPT)
-        draft.files[file] = stub(names).encode()
+        draft.files[file] = stub(names)
     elif own or made or called:
         _copy_with_wrappers(draft, machine, own, made, file, data, called)
         return
@@ -86,7 +87,7 @@ def _weights(draft: Draft, entry: Entry | None, count: int) -> list[float | None
 def _found(draft: Draft, machine: Machine, values: list[object], weights: list[float | None], location: Location,
            overrides: Overrides) -> Rewards:  # fmt: skip
     """Find a name for each reward function. A reward function that the spec cannot name is an error."""
-    out, file = Rewards(), overrides.rewards or "rewards.py"
+    out, file = Rewards(), overrides.rewards or reward_file.USUAL
     for value, weight in zip(values, weights, strict=True):
         name = _name(value)
         if (of_trl := reward_wrappers.of_trl(draft, value, weight)) is not None:
@@ -177,42 +178,18 @@ def _name(value: object) -> str:
 
 def _defined(overrides: Overrides, name: str) -> bool:
     """Whether the file of `--rewards` exists and defines a function."""
-    data = overrides.read(overrides.rewards) if overrides.rewards else None
-    if data is None:
-        return False
-    from xpc.compiler.importing.python.interpreter.source import parts
-    from xpc.compiler.importing.text.entries import Unreadable
-
-    try:
-        found, _ = parts(data.decode("utf-8-sig"), overrides.rewards or "")
-    except (Unreadable, UnicodeDecodeError):
-        return False
-    kinds = ast.FunctionDef | ast.ClassDef
-    return any(isinstance(node, kinds) and node.name == name and not _is_stub(node)
-               for part in found for node in part.tree.body)  # fmt: skip
+    return any(node.name == name for node in reward_file.definitions(overrides))
 
 
-def _is_stub(node: ast.stmt) -> bool:
-    """Whether a function does nothing but raise NotImplementedError. An import with `--partial` writes
-    such functions.
-    """
-    body = node.body if isinstance(node, ast.FunctionDef) else []
-    return len(body) == 1 and isinstance(body[0], ast.Raise) and "NotImplementedError" in ast.unparse(body[0])
-
-
-def stub(functions: Sequence[tuple[str, object]]) -> str:
-    """The source of a file with the signatures of the script's reward functions, each with its name. Each function
-    raises NotImplementedError until somebody writes it.
-    """
-    out = ['"""Reward functions, whose signatures are those of the script. Write each before the run."""\n']
+def stub(functions: Sequence[tuple[str, object]]) -> bytes:
+    """The source of a file with the signatures of the script's reward functions, each with its name."""
+    rows = []
     for name, value in functions:
         one = reward_wrappers.called(value)
         assert one is not None
-        out.append(
-            f"\ndef {name}({ast.unparse(reward_wrappers.parameters(value))}):\n"
-            f'    raise NotImplementedError("write {name} as in {one.label}, line {one.node.lineno}")\n'
-        )
-    return "\n".join(out)
+        place = f" as in {one.label}, line {one.node.lineno}"
+        rows.append((name, ast.unparse(reward_wrappers.parameters(value)), place))
+    return reward_file.stubs(rows, "the script")
 
 
 def _copy(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from xpc.compiler.importing import reward_file
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.outcomes import MAPPED
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, number, plain, text, words
@@ -16,8 +17,6 @@ from xpc.compiler.language.rewards import REWARD_ARGUMENTS, REWARDS
 from xpc.compiler.language.schema import BY_PATH, TABLE
 from xpc.compiler.stacks import Field
 
-REWARD_FILE = "rewards.py"
-"""The file next to the spec in which reward functions are expected if the imported file names only the functions."""
 PART = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 EXECUTED = ("code_eval_test_batch_size", "code_eval_scoring_mode", "parallel_code_exec_per_proc",
             "code_provider", "e2b_router_url", "morph_router_url", "piston_endpoints", "ioi_provider",
@@ -230,16 +229,27 @@ def _rewards(draft: Draft, named: Entries) -> None:
                 found.append(reward_functions.weighted(draft, name, weight))
             else:
                 module, _, function = name.rpartition(".")
-                file = f"{module.replace('.', '/')}.py" if PART.fullmatch(module) else REWARD_FILE
+                file = f"{module.replace('.', '/')}.py" if PART.fullmatch(module) else reward_file.USUAL
+                file = draft.rewards or file
                 own.append(function)
                 files.add(file)
                 found.append(Weighted(function, weight, file, function))
         draft.put("method.rewards", tuple(found), entry)
         draft.mark(weights, "mapped" if given is not None else "irrelevant", "method.rewards")
-        if own:
+        if own and not set(own) <= {*draft.reward_names}:
             listed = ", ".join(f"`{name}`" for name in own)
             locations = " and ".join(f"`{one}`" for one in sorted(files))
-            draft.warn(entry, f"{listed}: no registered reward function", f"write it in {locations} next to the spec")
+            draft.warn(entry, f"{listed}: no registered reward function",
+                       f"write it in {locations} next to the spec, or `--rewards FILE` names its file")  # fmt: skip
+    elif draft.reward_names:
+        given = [] if weights is None or weights.empty else [number(one) for one in weights.items]
+        if given and (len(given) != len(draft.reward_names) or None in given):
+            names = ", ".join(draft.reward_names)
+            draft.error(weights, f"there are {len(given)} weights, and `{draft.rewards}` has the functions {names}")
+        each = zip(draft.reward_names, given or [None] * len(draft.reward_names))
+        found = [Weighted(name, weight, draft.rewards, name) for name, weight in each]
+        draft.put("method.rewards", tuple(found), None, f"the functions in `{draft.rewards}` with `completions`")
+        draft.mark(weights, MAPPED, "method.rewards")
     for key, (reward, _) in ARGUMENTS.items():
         one = named.get(key)
         if one is not None and not draft.handled(one):
@@ -250,6 +260,6 @@ def _rewards(draft: Draft, named: Entries) -> None:
         if one is not None and one.empty:
             draft.note(one, NULL)
         elif one is not None and own:
-            draft.reserve(one, f"{name}: {plain(one)}", f"a function in `{REWARD_FILE}` takes it as an argument")
+            draft.reserve(one, f"{name}: {plain(one)}", f"a function in `{reward_file.USUAL}` takes it as an argument")
         elif one is not None and name != "dataset_prompt_template":
             draft.note(one, "no reward function of the recipe executes code")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from xpc.compiler import registry, stacks
-from xpc.compiler.importing import families, local_model, streams
+from xpc.compiler.importing import families, local_model, reward_file, streams
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.accelerate import deepspeed as zeros
 from xpc.compiler.importing.accelerate.fsdp import trainer_fsdp
@@ -93,8 +93,9 @@ def start(
 
 
 def given(draft: Draft, overrides: Overrides) -> None:
-    """Set the model, the data and the prompt column from the command line."""
+    """Set the model, the data, the prompt column and the file of the reward functions from the command line."""
     draft.model = overrides.model or ""
+    reward_file.given(draft, overrides)
     if overrides.prompt is not None:
         draft.put("data.prompt", overrides.prompt, None, "`--prompt` names it")
     if overrides.data is not None:

@@ -1,0 +1,64 @@
+"""The file with the reward functions of a spec: the functions that the file of `--rewards` defines, and a file of stubs
+if there is no such file.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.overrides import Overrides
+from xpc.compiler.importing.text.entries import Unreadable
+
+USUAL = "rewards.py"
+"""The file next to the spec in which reward functions are expected if the imported file names only the functions."""
+HEAD = '"""Reward functions, whose signatures are those of {origin}. Write each before the run."""\n'
+Definition = ast.FunctionDef | ast.ClassDef
+
+
+def definitions(overrides: Overrides) -> list[Definition]:
+    """The functions and classes at the top of the file of `--rewards`, without the stubs of an earlier import."""
+    data = overrides.read(overrides.rewards) if overrides.rewards else None
+    if data is None:
+        return []
+    from xpc.compiler.importing.python.interpreter.source import parts
+
+    try:
+        found, _ = parts(data.decode("utf-8-sig"), overrides.rewards or "")
+    except (Unreadable, UnicodeDecodeError):
+        return []
+    nodes = [node for part in found for node in part.tree.body]
+    return [node for node in nodes if isinstance(node, Definition) and not _is_stub(node)]
+
+
+def _is_stub(node: Definition) -> bool:
+    """Whether a function does nothing but raise NotImplementedError. An import with `--partial` writes
+    such functions.
+    """
+    body = node.body if isinstance(node, ast.FunctionDef) else []
+    return len(body) == 1 and isinstance(body[0], ast.Raise) and "NotImplementedError" in ast.unparse(body[0])
+
+
+def given(draft: Draft, overrides: Overrides) -> None:
+    """Take the file of `--rewards` from the command line, and the reward functions in it: functions at its top with an
+    argument `completions`.
+    """
+    if overrides.rewards is not None:
+        draft.rewards = overrides.rewards
+        draft.reward_names = tuple(
+            node.name
+            for node in definitions(overrides)
+            if isinstance(node, ast.FunctionDef)
+            and any(one.arg == "completions" for one in (*node.args.args, *node.args.kwonlyargs))
+        )
+
+
+def stubs(functions: Iterable[tuple[str, str, str]], origin: str) -> bytes:
+    """The source of a file of reward functions, each with its name, its parameters and the place of the original. Each
+    function raises NotImplementedError until somebody writes it.
+    """
+    out = [HEAD.format(origin=origin)]
+    for name, parameters, place in functions:
+        out.append(f'\ndef {name}({parameters}):\n    raise NotImplementedError("write {name}{place}")\n')
+    return "\n".join(out).encode()
