@@ -52,19 +52,24 @@ check: $(VENV)/ready ## run the linter, the formatters and the strict type check
 	MYPYPATH=$(MYPY_ROOT) $(BIN)/mypy -p xpc.grammar -p xpc.compiler -p xpc.runtime
 
 TRL_PARSERS = 0.12 0.14 0.22
+# axolotl 0.19 over the torch of the default stack; .venv-axolotl has axolotl 0.18.
+AXOLOTL = PYTHONPATH=$(CURDIR)/$(VENV)-axolotl-0.19 $(BIN)/python
 
 .PHONY: oracles oracles-trl
-oracles: $(VENV)-axolotl/ready $(VENV)-llamafactory/ready $(VENV)-torchtune/ready oracles-trl ## run axolotl, LLaMA-Factory, torchtune and older TRL parsers on published configurations (../shared/published), their own files and rows of every format; record their results for the tests of `xpc import`
-	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_names.py compiler/importing/axolotl/names.txt
+oracles: $(VENV)-axolotl/ready $(VENV)-axolotl-0.19/ready $(VENV)-llamafactory/ready $(VENV)-torchtune/ready oracles-trl ## run axolotl, LLaMA-Factory, torchtune and older TRL parsers on published configurations (../shared/published), their own files and rows of every format; record their results for the tests of `xpc import`
+	$(AXOLOTL) tests/importing/oracles/ask_names.py compiler/importing/axolotl/names.txt
 	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_axolotl.py ../shared/published tests/importing/oracles/axolotl.jsonl
+	$(AXOLOTL) tests/importing/oracles/ask_axolotl.py ../shared/published tests/importing/oracles/axolotl-0.19.jsonl
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_llamafactory.py ../shared/published \
 		tests/importing/oracles/llamafactory.jsonl
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_templates.py \
 		compiler/importing/llamafactory/templates.jsonl tests/importing/oracles/llamafactory_templates.jsonl
 	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_rows.py axolotl tests/importing/oracles/axolotl_rows.jsonl
+	$(AXOLOTL) tests/importing/oracles/ask_rows.py axolotl tests/importing/oracles/axolotl-0.19_rows.jsonl
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_rows.py llamafactory \
 		tests/importing/oracles/llamafactory_rows.jsonl
 	$(VENV)-axolotl/bin/python tests/importing/oracles/ask_irrelevant.py axolotl tests/importing/oracles/axolotl_irrelevant.jsonl
+	$(AXOLOTL) tests/importing/oracles/ask_irrelevant.py axolotl tests/importing/oracles/axolotl-0.19_irrelevant.jsonl
 	$(VENV)-llamafactory/bin/python tests/importing/oracles/ask_irrelevant.py llamafactory \
 		tests/importing/oracles/llamafactory_irrelevant.jsonl
 	$(VENV)-torchtune/bin/python tests/importing/oracles/ask_torchtune.py tests/importing/oracles/torchtune.jsonl
@@ -73,6 +78,10 @@ oracles-trl: $(VENV)-0.18/ready $(TRL_PARSERS:%=$(VENV)-trl-%/ready)
 	for version in $(TRL_PARSERS); do \
 		PYTHONPATH=$(VENV)-trl-$$version $(VENV)-0.18/bin/python tests/importing/oracles/ask_trl_versions.py $$version || exit 1; \
 	done > tests/importing/oracles/trl_versions.jsonl
+
+$(VENV)-axolotl-0.19/ready: tests/importing/oracles/axolotl-0.19.txt | $(VENV)/ready
+	$(PYTHON) -m pip install --quiet --no-deps --target $(@D) -r $<
+	touch $@
 
 # A folder with the configuration classes of a TRL release and a transformers of the same time. It is used together with
 # the torch of the oldest stack.

@@ -36,11 +36,11 @@ def records(tool: str) -> tuple[Record, dict[str, Record]]:
     return head, {one["file"]: one for one in found}
 
 
-def axolotl(name: str) -> Record | None:
+def axolotl(name: str, version: str = "axolotl") -> Record | None:
     """The arguments with which axolotl would train a file, under the names that they have in a bundle; None if axolotl
-    refuses the file.
+    refuses the file. `version` is "axolotl-0.19" for the newer version's answer.
     """
-    head, known = records("axolotl")
+    head, known = records(version)
     record = known[name]
     if "refused" in record:
         return None

@@ -9,17 +9,17 @@ from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
 from xpc.compiler.language.schema import ADAPTERS
 from xpc.grammar.package_data import read_text
 
-VERSION = "0.18.0"
+VERSION = "0.19.0"
 KEYS = load("axolotl/keys.toml")
 
 
 def names(of: str = "") -> frozenset[str]:
     """All key names of axolotl and its plugins, or of a dataset entry (`of="datasets."`).
 
-    They are the fields of axolotl's classes, which `make oracles` writes to names.txt. names-0.19.txt has the fields
-    that axolotl 0.19 adds; 0.19 removes no field.
+    They are the fields of axolotl's classes, which `make oracles` writes to names.txt. axolotl 0.19 removes no field of
+    0.18.
     """
-    every = (read_text(__file__, "names.txt") + read_text(__file__, "names-0.19.txt")).split()
+    every = read_text(__file__, "names.txt").split()
     return frozenset(one.removeprefix(of) for one in every if one.startswith(of) and "." not in one.removeprefix(of))
 
 

@@ -1,7 +1,7 @@
 """Import axolotl's YAML, and state axolotl's defaults in the spec where they differ from xpc's: the loss on answers,
 weights in the dtype of the computation, evaluations and checkpoints in each epoch.
 
-Source: axolotl 0.18.0, utils/schemas/ and core/builders/.
+Source: axolotl 0.19.0 and 0.18.0, utils/schemas/ and core/builders/.
 """
 
 from __future__ import annotations
@@ -257,6 +257,9 @@ def _method(draft: Draft, named: Entries) -> None:
     block = named.get("trl")
     if block is not None and block.mapping and methods.METHODS[draft.method].grouped:
         trainer.arguments(draft, _generation(draft, block.mapping))
+        if not draft.has("method.max_completion"):
+            why = "not set: axolotl generates completions of any length; the spec's have at most 256 tokens"
+            draft.differs("max_completion_length", why)
     elif block is not None:
         for one in block.mapping.values():
             draft.note(one, f"{draft.method} does not read it")

@@ -34,15 +34,18 @@ def plain(value: Any) -> Any:
     return plain(vars(value)) if hasattr(value, "__dict__") else str(value)
 
 
-def files(published: str, tool: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The name and keys of each published file of a tool, and of each case of file_cases.py."""
+def files(published: str, tool: str, version: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """The name and keys of each published file of a tool, and of each case of file_cases.py. Some cases are only for
+    one `version`, such as 0.19.
+    """
     import yaml
 
     for path in sorted(glob.glob(os.path.join(published, tool, "**", "*.y*ml"), recursive=True)):
         with open(path, encoding="utf-8") as handle:
             yield os.path.relpath(path, published), yaml.safe_load(handle)
-    for name in CASES[tool]:
-        yield f"own/{name}", copy.deepcopy(file_table(tool, name))
+    for one in (tool, f"{tool}-{version}"):
+        for name in CASES.get(one, ()):
+            yield f"own/{name}", copy.deepcopy(file_table(one, name))
 
 
 def write(out: str, head: dict[str, Any], lines: Sequence[dict[str, Any]]) -> None:

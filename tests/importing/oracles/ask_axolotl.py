@@ -187,7 +187,7 @@ def main() -> None:
     published, out = sys.argv[1:3]
     only = sys.argv[3:]
     kinds, defaults, lines = types(), {}, []
-    for name, table in files(published, "axolotl"):
+    for name, table in files(published, "axolotl", version("axolotl").rpartition(".")[0]):
         if only and not any(one in name for one in only):
             continue
         try:

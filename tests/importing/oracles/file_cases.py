@@ -85,6 +85,14 @@ CASES: dict[str, dict[str, Keys]] = {
         "a model whose cache is off": {"overrides_of_model_config": {"use_cache": False}},
         "a part of the rows": {"datasets": [{"path": "org/chat", "type": "chat_template", "shards": 10}]},
     },
+    "axolotl-0.19": {
+        "a bonus for entropy": {
+            "rl": "grpo", "datasets": [{"path": "org/asked"}],
+            "trl": {"num_generations": 4, "reward_funcs": ["accuracy"], "entropy_coef": 0.01, "entropy_target": 0.3,
+                    "use_adaptive_entropy": True, "entropy_coef_delta": 0.001, "entropy_coef_min": 0.1,
+                    "entropy_coef_max": 0.9, "log_multimodal": False, "scale_rewards": "batch"},
+        },
+    },
     "llamafactory": {
         "pairs of an unknown data set": {"stage": "dpo", "dataset": "pairs", "pref_beta": 0.2},
         "its own judged answers, one at a time": {
@@ -131,5 +139,6 @@ CASES: dict[str, dict[str, Keys]] = {
 
 def table(tool: str, name: str) -> Keys:
     """All keys of a case's file: the common keys of the tool's files, changed by the keys of the case."""
-    made = {**{"axolotl": AXOLOTL, "llamafactory": LLAMAFACTORY}[tool], **CASES[tool][name]}
+    common = {"axolotl": AXOLOTL, "axolotl-0.19": AXOLOTL, "llamafactory": LLAMAFACTORY}
+    made = {**common[tool], **CASES[tool][name]}
     return {key: one for key, one in made.items() if one is not None}
