@@ -12,15 +12,15 @@ from xpc.compiler.importing.axolotl import adapter as axolotl_adapter
 from xpc.compiler.importing.axolotl import data as axolotl_data
 from xpc.compiler.importing.axolotl import intervals as axolotl_intervals
 from xpc.compiler.importing.axolotl import keys as axolotl_keys
+from xpc.compiler.importing.axolotl import mesh, trackers
 from xpc.compiler.importing.axolotl import model as axolotl_model
 from xpc.compiler.importing.axolotl import precision as axolotl_precision
-from xpc.compiler.importing.axolotl import trackers
 from xpc.compiler.importing.axolotl.keys import KEYS
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.keys import has_needed
 from xpc.compiler.importing.outcomes import KeyOutcome
 from xpc.compiler.importing.overrides import Machines, Overrides, load
-from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.importing.trl import reader as trlyaml
@@ -176,9 +176,6 @@ def _xformers(draft: Draft, entry: Entry) -> None:
 
 
 def _sharding(draft: Draft, named: Entries, overrides: Overrides, found: Machines) -> None:
-    shard, replicate, context = (
-        named.get(key) for key in ("dp_shard_size", "dp_replicate_size", "context_parallel_size")
-    )
     config = named.get("fsdp_config")
     again = draft.settings.get("memory.checkpointing")
     inside = {} if config is None else config.mapping
@@ -186,31 +183,18 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, found: Machine
     if theirs is not None and boolean(theirs) and again is not None and again.text == "false":
         # in axolotl, activations are checkpointed if either of the two keys is on
         del draft.settings["memory.checkpointing"]
-    parallel = (integer(context) if context is not None else None) or 1
-    if context is not None and parallel > 1:
-        draft.put("strategy.context_parallel", parallel, context)
-    if replicate is not None and (integer(replicate) or 0) > 1:
-        draft.put("strategy", "hsdp", replicate)
-        if shard is not None and integer(shard):
-            draft.put("strategy.shard", (integer(shard) or 1) * parallel, shard)
-    for one in (shard, replicate, context):
-        if one is not None and not draft.handled(one):
-            draft.note(one, "a bundle derives the size of this group from the strategy and the number of processes")
     workers = named.get("ray_num_workers")
     if workers is not None:
         sharding.count(draft, workers, "total", found)
-    for key in ("tensor_parallel_size", "expert_parallel_size"):
-        one = named.get(key)
-        if one is not None and (integer(one) or 1) == 1:
-            draft.note(one, "nothing is split")
-        elif one is not None:
-            draft.error(one, f"the language has no {key.partition('_')[0]} parallelism")
+    listed = named.get("fsdp")
+    mesh.mesh(draft, named, overrides, found, bool(inside or (listed is not None and not listed.off)))
     table = dict(named.items())
     if "fsdp" not in table and config is not None and config.mapping:
         table["fsdp"] = Entry("fsdp", "full_shard", config.file, config.line)
         draft.outcomes.setdefault((config.file, "fsdp"), _implied(config))
     trlyaml.shard(draft, table, overrides, found)
-    if context is not None and parallel > 1 and draft.has("strategy") and draft.settings["strategy"].text == "fsdp1":
+    context = named.get("context_parallel_size")
+    if draft.has("strategy.context_parallel") and draft.has("strategy") and draft.settings["strategy"].text == "fsdp1":
         old = draft.settings.pop("strategy")
         draft.put("strategy", "fsdp", old.entry)
         draft.differs("context_parallel_size", "axolotl splits a sequence under FSDP1 by its own kernels; the spec "
