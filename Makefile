@@ -74,10 +74,13 @@ oracles: $(VENV)-axolotl/ready $(VENV)-axolotl-0.19/ready $(VENV)-llamafactory/r
 		tests/importing/oracles/llamafactory_irrelevant.jsonl
 	$(VENV)-torchtune/bin/python tests/importing/oracles/ask_torchtune.py tests/importing/oracles/torchtune.jsonl
 
-oracles-trl: $(VENV)-0.18/ready $(TRL_PARSERS:%=$(VENV)-trl-%/ready)
-	for version in $(TRL_PARSERS); do \
+oracles-trl: $(VENV)/ready $(OTHERS:=/ready) $(TRL_PARSERS:%=$(VENV)-trl-%/ready)
+	{ for version in $(TRL_PARSERS); do \
 		PYTHONPATH=$(VENV)-trl-$$version $(VENV)-0.18/bin/python tests/importing/oracles/ask_trl_versions.py $$version || exit 1; \
-	done > tests/importing/oracles/trl_versions.jsonl
+	done; for stack in $(STACKS); do \
+		env=$(VENV)$${stack#trl}; [ $$stack = $(DEFAULT) ] && env=$(VENV); \
+		$$env/bin/python tests/importing/oracles/ask_trl_versions.py $${stack#trl-} || exit 1; \
+	done; } > tests/importing/oracles/trl_versions.jsonl
 
 $(VENV)-axolotl-0.19/ready: tests/importing/oracles/axolotl-0.19.txt | $(VENV)/ready
 	$(PYTHON) -m pip install --quiet --no-deps --target $(@D) -r $<

@@ -37,7 +37,7 @@ def ask(method: str, path: str, *words: str) -> dict[str, Any]:
     import yaml
 
     training_args.is_torch_bf16_gpu_available = training_args.is_torch_tf32_available = lambda: True
-    kind = getattr(trl, f"{method.upper()}Config")
+    kind = getattr(trl, "RewardConfig" if method == "reward" else f"{method.upper()}Config")
     with open(path, encoding="utf-8") as handle:
         table = yaml.safe_load(handle)
     names = {one.name for one in dataclasses.fields(kind)} - {"deepspeed"}

@@ -1,4 +1,4 @@
-"""Files for TRL 0.12, 0.14 and 0.22. The bundle has the arguments that TRL's parser of the same version makes of the
+"""Files for TRL 0.12, 0.14, 0.18, 0.22, 0.24 and 1.16. The bundle has the arguments that TRL's parser of the same version makes of the
 file.
 """
 
@@ -25,7 +25,7 @@ UNUSED = {
     "per_device_eval_batch_size": "nothing is evaluated",
     "hub_private_repo": "nothing is pushed",
     "logging_nan_inf_filter": "a bundle reports a loss that is not a number",
-    "ddp_find_unused_parameters": "a run has one process",
+    "ddp_find_unused_parameters": "the Trainer turns it off where weights are recomputed",
     "vllm_gpu_memory_utilization": "`use_vllm` is off",
 }
 """Arguments that do not change what these files train, with the reason."""
@@ -34,6 +34,7 @@ UNSET = {
     "eval_packing": False,
     "completion_only_loss": False,
     "gradient_checkpointing_kwargs": {"use_reentrant": True},
+    "activation_checkpointing_kwargs": {"use_reentrant": False},  # transformers 5: modeling_utils.py
 }
 """For some arguments: the value that TRL uses in place of None."""
 SPELLED: dict[str, dict[str, Any]] = {
@@ -42,7 +43,10 @@ SPELLED: dict[str, dict[str, Any]] = {
     "loss_type": {"['sigmoid']": "sigmoid", "['ipo']": "ipo"},
 }
 """Values that another TRL version writes differently, as a mapping to the current spelling."""
-KNOWN = {("kto", "remove_unused_columns"): "KTO's trainer turns it off itself"}
+KNOWN = {(method, "remove_unused_columns") for method in ("kto", "orpo", "cpo")}
+"""Arguments that TRL's trainer of a method changes itself: it turns this one off."""
+ONE_PROCESS = {"0.22": {"average_tokens_across_devices"}}
+"""Arguments that the transformers of a version turns off, because the parser ran in one process."""
 REWARDS = "reward_funcs:\n- accuracy\n"
 
 
@@ -69,9 +73,14 @@ def test_arguments_of_the_version(case: str) -> None:
     version, method, text = CASES[case]
     theirs = answers()[case]
     rewards = REWARDS if method in ("grpo", "rloo") else ""
-    found = imported(HEAD + text + rewards, "--trl", version, "--method", method, "--hardware", "1 x h100-80gb")
+    found = imported(HEAD + text + rewards, "--trl", version, "--method", method, "--hardware", "2 x h100-80gb")
     assert not found.errors, found.errors
-    ignored = {*MACHINE, *UNUSED, *([] if theirs["gradient_checkpointing"] else ["gradient_checkpointing_kwargs"])}
+    ignored = {
+        *MACHINE,
+        *UNUSED,
+        *ONE_PROCESS.get(version, ()),
+        *([] if theirs["gradient_checkpointing"] else ["gradient_checkpointing_kwargs"]),
+    }
     differing = {
         key: (theirs[key], ours)
         for key, ours in found.arguments.items()
