@@ -31,7 +31,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "dpo-0.18": (
         "0.18",
         "dpo",
-        COMMON + TWO + "beta: 0.2\nmax_prompt_length: 300\nloss_type: robust\nlabel_smoothing: 0.1\n",
+        COMMON + TWO + "max_prompt_length: 300\nloss_type: robust\nlabel_smoothing: 0.1\n",
     ),
     "dpo-defaults-0.18": ("0.18", "dpo", BARE + "use_num_logits_to_keep: false\n"),
     "kto-0.18": ("0.18", "kto", COMMON + TWO + "desirable_weight: 1.2\nmax_length: 400\nmax_prompt_length: 100\n"),

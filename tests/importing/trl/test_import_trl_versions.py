@@ -1,5 +1,5 @@
-"""Files for TRL 0.12, 0.14, 0.18, 0.22, 0.24 and 1.16. The bundle has the arguments that TRL's parser of the same version makes of the
-file.
+"""Files for TRL 0.12, 0.14, 0.18, 0.22, 0.24 and 1.16. The bundle has the arguments that TRL's parser of the same
+version makes of the file.
 """
 
 from __future__ import annotations
