@@ -4,29 +4,41 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
 from tempfile import TemporaryDirectory
+from time import monotonic
 
 from xpc.compiler.files.pins import Environment
 from xpc.compiler.resolve.lock_fields import PACKAGE
 
 SECONDS = 3600
-"""The time limit in seconds for resolving requirements. This is slow if the index has no separate metadata, because pip
-then downloads the packages.
+"""The time limit in seconds for resolving all requirements of a bundle. This is slow if the index has no separate
+metadata, because pip then downloads the packages.
 """
+PACKAGES = 500
+"""Maximum number of packages that pip reads for a requirements file; a stack with vLLM needs about 200. On a hostile
+index, each package may require another one, without an end.
+"""
+POLL = 0.5
+"""Seconds between two reads of what pip has printed so far."""
 MEMORY = 4 * 2**30
 """Maximum memory in bytes of pip. pip reads a page of an index completely, and a page may have no end."""
 FILE = 8 * 2**30
 """Maximum size in bytes of a file that pip downloads."""
 ANSWER = 64 * 2**20
-"""Maximum size in bytes of pip's report and of its messages. The rest is not read."""
+"""Maximum size in bytes of pip's report, of its messages and of the list of packages that it reads. The rest is not
+read.
+"""
 MESSAGE = 500
 """Maximum length of a message of pip that is shown."""
-WORDS = ("install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-", "--disable-pip-version-check",
-         "--no-input")  # fmt: skip
+WORDS = ("--dry-run", "--ignore-installed", "--progress-bar", "off", "--no-color",
+         "--disable-pip-version-check", "--no-input", "--report")  # fmt: skip
+READS = re.compile(rb"^ *Collecting ([A-Za-z0-9._-]+)", re.MULTILINE)
+"""A line that pip prints when it begins to read a package."""
 PIP = """
 import os, resource, runpy, signal, sys, threading
 
@@ -72,8 +84,8 @@ def requirements(files: Mapping[str, bytes]) -> dict[str, tuple[str, ...]]:
 
 def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, Environment]:
     """Resolve each requirements file to packages. Raises ResolveError."""
-    base = requested[BASE]
-    out = {BASE: Environment(base, _resolved(base, python))}
+    base, until = requested[BASE], monotonic() + SECONDS
+    out = {BASE: Environment(base, _resolved(base, python, until))}
     for name, lines in requested.items():
         if name == BASE:
             continue
@@ -81,33 +93,54 @@ def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, 
             out[name] = Environment(lines, lines)
             continue
         try:
-            out[name] = Environment(lines, _resolved((*base, *lines), python))
+            out[name] = Environment(lines, _resolved((*base, *lines), python, until))
         # These packages conflict with requirements.txt. A separate pip command installs them, so they are also resolved
         # separately.
         except ResolveError:
-            out[name] = Environment(lines, _resolved(lines, python))
+            out[name] = Environment(lines, _resolved(lines, python, until))
     return out
 
 
-def _run(words: list[str], folder: str) -> tuple[int, str, str]:
-    """Run pip, and return its exit status, its standard output and its standard error. If this process is stopped, pip
-    is stopped, too. Raises OSError and subprocess.SubprocessError.
+def _run(words: list[str], folder: str, until: float) -> tuple[int, str, str]:
+    """Run pip, and return its exit status, its report and its standard error. If this process is stopped, pip is
+    stopped, too. `until` is a time of `monotonic`. Raises ResolveError, OSError and subprocess.SubprocessError.
     """
     # pip writes into files, because an index decides how long its answers are
-    paths = [os.path.join(folder, name) for name in ("report", "messages")]
-    with open(paths[0], "wb") as report, open(paths[1], "wb") as messages, subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=report, stderr=messages, cwd=folder, process_group=0,
+    report, progress, messages = (os.path.join(folder, name) for name in ("report", "progress", "messages"))
+    with open(progress, "wb") as out, open(messages, "wb") as err, subprocess.Popen(
+        [*words, report], stdin=subprocess.PIPE, stdout=out, stderr=err, cwd=folder, process_group=0,
     ) as process:  # fmt: skip
         try:
-            status = process.wait(SECONDS)
+            status = None
+            while status is None:
+                try:
+                    status = process.wait(POLL)
+                except subprocess.TimeoutExpired:
+                    _check_progress(_start(progress), until)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-    answers = []
-    for path in paths:
+    return status, *(_start(path).decode(errors="replace") for path in (report, messages))
+
+
+def _start(path: str) -> bytes:
+    """The first `ANSWER` bytes of a file, or nothing if pip has not written it."""
+    try:
         with open(path, "rb") as handle:
-            answers.append(handle.read(ANSWER).decode(errors="replace"))
-    return status, answers[0], answers[1]
+            return handle.read(ANSWER)
+    except FileNotFoundError:
+        return b""
+
+
+def _check_progress(printed: bytes, until: float) -> None:
+    """Raise ResolveError if pip reads too many packages, or has no time left."""
+    names = READS.findall(printed)
+    last = f"; the last one is {names[-1][:60].decode()}" if names else ""
+    if len(set(names)) > PACKAGES or len(printed) >= ANSWER:
+        raise ResolveError(f"pip reads more than {PACKAGES:,} packages, so it was stopped{last}")
+    if monotonic() > until:
+        read = f"{len(set(names)):,} packages read" if names else "no package read"
+        raise ResolveError(f"pip did not end within {SECONDS // 60} minutes, so it was stopped, with {read}{last}")
 
 
 def _error(complaints: str) -> str:
@@ -117,7 +150,7 @@ def _error(complaints: str) -> str:
     return errors[-1] if errors and errors[-1] != "Exception:" else lines[-1]
 
 
-def _resolved(lines: tuple[str, ...], python: str) -> tuple[str, ...]:
+def _resolved(lines: tuple[str, ...], python: str, until: float) -> tuple[str, ...]:
     program = shutil.which(python)
     if program is None:
         raise ResolveError(f"there is no interpreter {python}; name one with --python")
@@ -126,7 +159,8 @@ def _resolved(lines: tuple[str, ...], python: str) -> tuple[str, ...]:
         with open(path, "w", encoding="utf-8") as handle:
             handle.writelines(f"{line}\n" for line in lines)
         try:
-            status, report, complaints = _run([program, "-c", PIP, str(MEMORY), str(FILE), *WORDS, "-r", path], folder)
+            words = [program, "-c", PIP, str(MEMORY), str(FILE), "install", "-r", path, *WORDS]
+            status, report, complaints = _run(words, folder, until)
         except (OSError, subprocess.SubprocessError) as error:
             raise ResolveError(f"{python} could not run pip: {type(error).__name__}") from error
     if status:

@@ -69,16 +69,63 @@ def test_a_hostile_index_is_one_sentence(what, monkeypatch):
     assert len(str(error.value)) < environments.MESSAGE + 100
 
 
+REPORT = "import sys\nopen(sys.argv[-1], 'w').write({!r})\n"
+"""A program in place of pip that writes this report."""
+
+
+def as_pip(monkeypatch, folder, program):
+    put(folder, {"pip/__init__.py": "", "pip/__main__.py": program})
+    monkeypatch.setenv("PYTHONPATH", f"{folder}:{os.environ.get('PYTHONPATH', '')}")
+
+
+def refused(*more):
+    """The message of a resolution that fails."""
+    with pytest.raises(environments.ResolveError) as error:
+        environments.resolve({environments.BASE: ("x==1",), **dict.fromkeys(more, ("y==1",))}, sys.executable)
+    return str(error.value)
+
+
 def test_a_report_of_pip_is_read_up_to_a_limit(tmp_path, monkeypatch):
     """A report of megabytes of packages is not read to its end, and a message of pip is cut."""
-    put(tmp_path, {"pip/__init__.py": "", "pip/__main__.py": "print('{\"install\": []}' + ' ' * 10**6)\n"})
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    as_pip(monkeypatch, tmp_path, REPORT.format('{"install": []}' + " " * 10**6))
     assert environments.resolve({environments.BASE: ("x==1",)}, sys.executable)[environments.BASE].resolved == ()
-    put(tmp_path, {"pip/__main__.py": "print('{\"install\": [' + ' ' * 10**6 + ']}')\n"})
+    as_pip(monkeypatch, tmp_path, REPORT.format('{"install": [' + " " * 10**6 + "]}"))
     monkeypatch.setattr(environments, "ANSWER", 10**5)
-    with pytest.raises(environments.ResolveError, match="no report"):
-        environments.resolve({environments.BASE: ("x==1",)}, sys.executable)
-    put(tmp_path, {"pip/__main__.py": "import sys\nsys.exit('ERROR: ' + 'x' * 10**6)\n"})
-    with pytest.raises(environments.ResolveError) as error:
-        environments.resolve({environments.BASE: ("x==1",)}, sys.executable)
-    assert len(str(error.value)) < environments.MESSAGE + 100
+    assert "no report" in refused()
+    as_pip(monkeypatch, tmp_path, "import sys\nsys.exit('ERROR: ' + 'x' * 10**6)\n")
+    assert len(refused()) < environments.MESSAGE + 100
+
+
+CHAIN = """\
+import time
+for at in range({}):
+    print('  ' * (at > 0) + f'Collecting {}', flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (CHAIN.format("9**9", "x{at}"), "pip reads more than 50 packages, so it was stopped; the last one is x"),
+        (CHAIN.format(3, "x{at}"), "so it was stopped, with 3 packages read; the last one is x2"),
+        (CHAIN.format("9**9", "x"), "so it was stopped"),
+        (CHAIN.format(0, ""), "pip did not end within 0 minutes, so it was stopped, with no package read"),
+    ],
+    ids=["packages", "time", "lines", "silence"],
+)  # fmt: skip
+def test_pip_is_stopped_if_it_does_not_end(program, message, tmp_path, monkeypatch):
+    """An index can describe packages that each require another one, or answer so slowly that pip never ends."""
+    as_pip(monkeypatch, tmp_path, program)
+    monkeypatch.setattr(environments, "PACKAGES", 50)
+    monkeypatch.setattr(environments, "ANSWER", 10**5)
+    monkeypatch.setattr(environments, "SECONDS", 3)
+    assert message in refused()
+
+
+def test_all_requirements_of_a_bundle_have_one_time_limit(tmp_path, monkeypatch):
+    """The second file does not get the time again which the first one has used."""
+    as_pip(monkeypatch, tmp_path, "import sys, time\n" + REPORT.format('{"install": []}') + "time.sleep(1)\n")
+    times = iter([0, *[environments.SECONDS + 1] * 9])
+    monkeypatch.setattr(environments, "monotonic", lambda: next(times))
+    assert "pip did not end within 60 minutes" in refused("requirements-vllm.txt")
