@@ -139,7 +139,7 @@ def test_other_shape_is_corrected(typed: str, right: str) -> None:
         ("hardware 8 H100 GPUs\n", "write `hardware 8 x h100-80gb`, `hardware 8 x h100-nvl-94gb` or"),
         ("actor._target_ = verl.workers.Actor\n", "leave `actor._target_` out: a spec names no class"),
         ("CUDA_VISIBLE_DEVICES=0,1\n", "CUDA_VISIBLE_DEVICES names the cards"),
-        ("grpo.reward_scaling.source_max = 1.0\n", "a rescaling or a penalty is a line of the function"),
+        ("grpo.reward_scaling.source_max = 1.0\n", "rescale or penalize them inside of a function"),
         (f"{LINE} on gpu\n", "write `hardware N x GPU` on a line of its own"),
         (f"{LINE} until it converges\n", "`eval(patience=3)` ends a run that no longer improves"),
         (f"{LINE} train split\n", "write `infinity-instruct[train]`"),

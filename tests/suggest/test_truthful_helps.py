@@ -100,7 +100,7 @@ def test_an_edit_means_what_was_written(written, right):
         ("generation_batch_size=8", "steps_per_generation"),
         ("lambda_d=1.33", "desirable=1.33"),
         ("loss=assistant", "`assistant_only`"),
-        ("optimizer lamb", "no trainer of the three stacks offers it"),
+        ("optimizer lamb", "no trainer of the three stacks has it"),
         ("sequence_parallel_size=2", "`strategy zero3(context_parallel=2)` for DeepSpeed's Ulysses"),
         ("method grpo {\n  vllm(tensor_parallel_size=2)\n}", "`tensor_parallel`"),
         ("model qwen2.5-0.5b-instruct", "`train qwen2.5-0.5b-instruct on DATA`"),
