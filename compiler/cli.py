@@ -97,7 +97,7 @@ def _run(arguments: list[str]) -> int:
     options = _options(arguments)
     if options.command in LATER:
         raise UsageError(
-            f"`{options.command}` is reserved and comes with a later version; this one has {', '.join(COMMANDS)}"
+            f"`{options.command}` is reserved and comes with a later version; this version has {', '.join(COMMANDS)}"
         )
     if options.command == "check":
         return _check(options)
@@ -255,7 +255,7 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
     except BundleError as error:
         raise UsageError(str(error)) from error
     if moved is not None:
-        _print_line(f"moved the old one to {moved}", to)
+        _print_line(f"moved the old bundle to {moved}", to)
     for line in _written(checked, out, workspace.root):
         _print_line(line, to)
     return 0

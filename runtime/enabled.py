@@ -182,9 +182,7 @@ FEATURES: tuple[Feature, ...] = (
 
 
 def trainer_class() -> type[FaultTolerant]:
-    """trl's trainer with the additions of this run. If several base classes define a method, the first of these classes
-    counts.
-    """
+    """trl's trainer with the additions of this run. If several base classes define a method, the first one counts."""
     from trl import SFTTrainer
 
     from .features.evaluation.named_log import NamedLog

@@ -129,8 +129,7 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
         if isinstance(error, ChildFailedError):
-            # several processes have failed: report the one that failed first, because the exit status of the others is
-            # BROKEN
+            # of several failed processes, report the first to fail: all other processes have the exit status BROKEN
             rank, failure = min(error.failures.items(), key=lambda one: one[1].exitcode == BROKEN)
             codes = [one.exitcode for one in error.failures.values()]
             return _ended(f"process {rank}", failure.exitcode, codes if State.stop_requested else [failure.exitcode])

@@ -90,4 +90,4 @@ def refusals(lock: Lock | None, checked: Checked, workspace: Workspace, files: M
             yield f"the packages of {name} are not resolved; {UPDATE.replace('pins it', 'resolves them')}"
     if bundle_digest(files) != lock.digest:
         by = "" if lock.xpc == __version__ else f" (xpc {lock.xpc} wrote it, this is {__version__})"
-        yield f"the bundle differs from the one that the lock was written for{by}; {RENEW}"
+        yield f"the lock was written for another bundle of this spec{by}; {RENEW}"

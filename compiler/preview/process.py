@@ -175,8 +175,8 @@ def interpreter(spec: Spec, python: str | None) -> str:
     if not named:
         has = f"has trl {own}" if own else "has no trl"
         raise UsageError(
-            f"the trainer of {stack.name} needs trl {pinned}, and this interpreter {has}: name one with --python PATH"
-            + _other_stack(own)
+            f"the trainer of {stack.name} needs trl {pinned}, and this interpreter {has}: name another interpreter "
+            f"with --python PATH{_other_stack(own)}"
         )
     found = shutil.which(named)
     if found is None:

@@ -13,8 +13,8 @@ FORMATS: dict[str, Callable[[Sequence[Entry]], str]] = {"text": as_text, "markdo
 EPILOG = (
     "DIR is the output folder of a run, or its bundle. The run may still be active, or have crashed. For a sweep, DIR "
     "is its bundle or its output folder, and all members are reported. Several runs are overlaid, and their specs are "
-    "compared with the first one's. The bundle of a run is found where the run was launched, or in a folder *.bundle "
-    "here or next to the run. Nothing in DIR is executed. Exit status: 0 reported, 2 wrong usage."
+    "compared with the first run's spec. The bundle of a run is found where the run was launched, or in a folder "
+    "*.bundle here or next to the run. Nothing in DIR is executed. Exit status: 0 reported, 2 wrong usage."
 )
 
 

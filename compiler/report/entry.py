@@ -115,7 +115,7 @@ def entries(folders: Sequence[str], bundle: str | None) -> list[Entry]:
             try:
                 one.diff = compare_operands(first.operand, one.bundle.operand)
             except DoesNotCompile:
-                one.notes.append("its spec cannot be compared with the first one's")
+                one.notes.append("its spec cannot be compared with the spec of the first run")
         else:
-            one.notes.append("its spec cannot be compared with the first one's, because a bundle is missing")
+            one.notes.append("its spec cannot be compared with the spec of the first run, because a bundle is missing")
     return found

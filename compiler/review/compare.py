@@ -131,7 +131,7 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
     decisive = [name for name in names if decides(name, *files, changed_tables)]
     listed = list(file_changes(decisive, (one.digests, other.digests), *files))
     if unknown := without_digests(one, other):
-        listed.append(FileChange(MANIFEST, f"has a digest of {unknown} in only one of them"))
+        listed.append(FileChange(MANIFEST, f"has a digest of {unknown} in only one of the two"))
     if unused := unused_digest(one, other):
         listed.append(FileChange(MANIFEST, f"differs in the digest of {unused}, which is no file of a local model"))
     if not names and one.stale != other.stale:

@@ -13,10 +13,14 @@ HEAD = "trainer_args.json "
 FOLDER = f"{HEAD}arguments.output_dir"
 RESUME = f"{HEAD}run.resume"
 STOPPED = (
-    (f"{HEAD}arguments.save_strategy", "no", "; a run with `every = never` writes one only when it is stopped"),
+    (
+        f"{HEAD}arguments.save_strategy", "no",
+        "; a run with `every = never` writes a checkpoint only when it is stopped",
+    ),
     (
         f"{HEAD}run.full_state", False,
-        ", but only the one that a run writes when it is stopped: with `full_state = false`, others have only weights",
+        ", but only from the checkpoint that a run writes when it is stopped: with `full_state = false`, other "
+        "checkpoints have only weights",
     ),
 )  # fmt: skip
 """Values with which the previous run may have few checkpoints: the key, its value, and the end of the sentence."""

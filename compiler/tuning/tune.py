@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     workspace.hashes = True
     checked = check_text(data, name, workspace)
     if checked.members:
-        raise UsageError(f"{options.file} is a sweep: write one of its members as a spec, and tune that")
+        raise UsageError(f"{options.file} is a sweep: write one of its members as a spec, and tune this spec")
     if checked.spec is None:
         show_rendered(render(located(checked.problems, options.file), "full"), sys.stderr)
         return "", 1

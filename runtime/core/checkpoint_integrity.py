@@ -19,9 +19,7 @@ RECORD = "xpc_files.json"
 NOT_FINAL = ("_saving/", "_hub", ".", "checkpoint-", "runs/", "eval/", "summary.json", "xpc_run.json")
 """Beginnings of file names that ``final_files`` skips: files that change later, or matter only for resuming."""
 WRITER = re.compile(r"(?:(?:bf16_|fp16_)?zero_pp_rank_|rng_state_|rollouts_|__)(\d+)[_.]")
-"""Matches files that each process writes for itself, with its rank in the name: `rng_state_1.pth` is the file of rank
-1.
-"""
+"""Matches files that each process writes for itself, with its rank in the name: rank 1 writes `rng_state_1.pth`."""
 BLOCK = 1 << 20
 PART = 64 << 20
 """Sizes in bytes: a file is read in blocks of 1 MiB (BLOCK), and each thread hashes a part of 64 MiB (PART)."""

@@ -84,8 +84,7 @@ def missing(path: str, step: int, world: int, states: States) -> str | None:
         return "trainer_state.json is of another step"
     for name in sorted(os.listdir(path)):
         # Each process writes its own random state; process 0 does not wait for it, and without a shared file system
-        # each machine has only its own files. So a missing file is no error (transformers warns), but a truncated file
-        # is an error.
+        # each machine has only its own files. Only a truncated file is an error; transformers warns of a missing file.
         if (name.startswith("rng_state") or name == "scaler.pt") and not archive_complete(os.path.join(path, name)):
             return f"{name} is cut off"
     return states(path, world)

@@ -109,9 +109,7 @@ def _place(plan: "Payload", path: str) -> Any:
 
 
 def _with(plan: "Payload", path: str, part: "Part") -> set[str]:
-    """The modules that the run would use if the setting at this path had a value. ``part`` is one of the functions in
-    `PARTS`; only its modules are returned.
-    """
+    """The modules of one part (see `PARTS`) that the run would use if the setting at this path had a value."""
     place, name = _place(plan, path), path.rpartition(".")[2]
     before = dict(place)
     place[name] = {"id": None, "sets": []}

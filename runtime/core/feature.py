@@ -264,17 +264,13 @@ class Feature:
         """Called after the final model is saved."""
 
     def base_settings(self, bundle: "Bundle", trainer: Trainer) -> dict[str, Any]:
-        """Settings of the base model's configuration that this run changed. The code that loads the saved adapter must
-        set them, too.
-        """
+        """Changed settings of the base model's configuration, which the code that loads the adapter must also set."""
         return {}
 
     def last_evaluation(
         self, bundle: "Bundle", metrics_path: str, state: State
     ) -> tuple[dict[str, Any] | None, str] | None:
-        """For the summary: return the last evaluation and its lines for the terminal; None for a run without
-        evaluations.
-        """
+        """For the summary: return the last evaluation and its lines for the terminal; None without evaluations."""
         return None
 
     def finished_before(self, bundle: "Bundle") -> None:

@@ -35,7 +35,7 @@ def devices(bundle: Bundle) -> list[str]:
         elif not has_kernels(torch.cuda.get_arch_list(), facts.major, facts.minor):
             found.append(
                 f"torch {torch.__version__} has no kernels for GPU {index} ({facts.name}, compute capability"
-                f" {facts.major}.{facts.minor}); install a build of it that has"
+                f" {facts.major}.{facts.minor}); install a build of torch that has them"
             )
         elif memory < gpu["memory_gib"] * 0.97:
             found.append(f"GPU {index} has {memory:.1f} GiB, and the plan counts on {gpu['memory_gib']} GiB")

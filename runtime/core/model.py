@@ -51,7 +51,7 @@ def load_model(bundle: Bundle, tokenizer: Tokenizer) -> Any:
         if not plan.get("pickle") and "safetensors" in str(error):
             raise RunError(
                 f"{bundle.model_path} has no weights in safetensors; "
-                "`model { pickle }` in the spec allows pickled ones"
+                "`model { pickle }` in the spec allows pickled weights"
             ) from error
         raise RunError(f"cannot load {bundle.model_path}: {first_line(error)}") from error
     made.loaded(model, info, bundle.model_path, bundle.plan["method"]["scores"])

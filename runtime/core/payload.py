@@ -69,9 +69,7 @@ class Stack(TypedDict):
     dtype_keyword: str
     """The argument of from_pretrained for the dtype of the weights."""
     losses_not_divided: list[str]
-    """Methods whose loss must be divided by the accumulation here: transformers wrongly assumes that trl has divided
-    it.
-    """
+    """Methods whose loss the run divides by the accumulation: transformers wrongly assumes that trl divides it."""
     older_transformers: NotRequired[bool]
     """Whether transformers does not read the positions (rope) in configurations that transformers 5 has saved."""
     prompts_begin_rows: NotRequired[bool]
@@ -219,9 +217,8 @@ class Flops(TypedDict):
 
 
 class Division(TypedDict):
-    """How a step's rows are divided among processes and micro-batches. Each key is a part of this division. Its value
-    is the reason why a resumed run may not change this part, or None.
-    """
+    """How a step's rows are divided among processes and micro-batches. Each key is a part of this division, its value
+    the reason why a resumed run may not change this part, or None."""
 
     step: str | None
     """The reason why neither the processes nor the micro-batch may change."""

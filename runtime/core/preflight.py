@@ -13,9 +13,7 @@ from .feature import Bundle
 from .first_rows import rows_and_tokens
 
 DONE = "XPC_PREFLIGHT"
-"""The environment variable that says which checks are done: "files" means the launcher's checks, "passed" means all
-checks.
-"""
+"""The environment variable that says which checks are done: "files" (the launcher's checks) or "passed" (all)."""
 
 
 def without_libraries(bundle: Bundle) -> list[str]:

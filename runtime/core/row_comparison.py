@@ -19,9 +19,7 @@ Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
 STRUCTURE = ("tool_calls", "tools", *REASONING)
 """Keys of a message that a template may ignore. For each role and set of these keys, the first row is compared."""
 END = "end"
-"""The value of `Loss.how` for the second marker of a text. The first marker follows the text's first word, and the
-second one precedes its last word.
-"""
+"""The value of `Loss.how` for a text's second marker, before its last word. The first one follows its first word."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
 PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
 """By kind of piece: a pattern for the text before a piece that the template wrote as a Python dict, not as JSON."""
@@ -29,9 +27,7 @@ FIRST, SPREAD = 4, 200
 """Compared rows of each source: the first 4, 200 at equal distances, and the first with each role and set of keys."""
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
 NAMES = {"part": "content", "tool_call": "tool_calls", "argument": "tool_calls", "tool": "tools"}
-"""Maps the kind of a piece to the value of `data(omit=[...])` that allows its loss. A kind that is missing here is
-itself the value.
-"""
+"""The kind of a piece, and the value of `data(omit=[...])` that allows its loss, if this value is not the kind."""
 WORDS = {"content": "a text", "tool_calls": "tool calls", "reasoning": "reasoning", "tools": "tools"}
 
 

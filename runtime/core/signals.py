@@ -1,8 +1,7 @@
 """Stop requests, such as the signal that a scheduler sends before it ends a job. Standard library only.
 
-SIGTERM and SIGUSR1 have the same effect. Before the first step there is nothing to save, so the process exits
-immediately. A later request is recorded; all processes agree on the step to stop at (``fault_tolerance``), save, and
-exit.
+SIGTERM and SIGUSR1 have the same effect. Before the first step there is nothing to save, so the process exits at once.
+A later request is recorded; all processes agree on the step to stop at (``fault_tolerance``), save, and exit.
 
 Ctrl-C (SIGINT) is for launcher.py, which sends the processes SIGTERM instead. The processes ignore SIGINT themselves,
 because a terminal or srun sends it to every process of a group, and a data loader's worker would end before the

@@ -13,9 +13,7 @@ class RandomStatesTrainer:
     args: Any
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        """If the run began with fewer processes, the checkpoint has no random states of this process. This process then
-        loads the random states of another process.
-        """
+        """Load random states. If the run began with fewer processes, this process loads those of another process."""
         single, rank = self.args.world_size == 1, self.args.process_index
         name = "rng_state.pth" if single else f"rng_state_{rank}.pth"
         files = sorted(glob(os.path.join(glob_escape(checkpoint), "rng_state*.pth"))) if checkpoint else []

@@ -139,7 +139,7 @@ def test_findings_are_reported_once_and_in_time(pair: Nodes, location: str, tmp_
     pair.kill(holder)
     assert (status, other) == (1, 1)
     assert printed == (
-        "error: port 29500 cannot be used for the rendezvous: Address already in use; set MASTER_PORT to a free one\n"
+        "error: port 29500 cannot be used for the rendezvous: Address already in use; set MASTER_PORT to a free port\n"
     )
     assert answer == "error: what listens on 10.111.0.1:29500 is not node 0 of this run: it does not answer\n"
 

@@ -180,7 +180,7 @@ def test_repeated_rows_are_left_out_before_the_holdout_is_split_off(
     )  # fmt: skip
     assert plan["unique"] is True
     assert sorted([*first_prompts(train), *first_prompts(held)]) == [f"a{i}" for i in range(6)]
-    assert "4 of 10 rows are left out: they are the same as earlier ones" in capsys.readouterr().out
+    assert "4 of 10 rows are left out, because they equal earlier rows" in capsys.readouterr().out
 
 
 class Words:

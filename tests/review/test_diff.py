@@ -447,11 +447,14 @@ def test_checkpoints_can_be_resumed_if_no_number_changes(tmp_path):
     [
         ("every=50", "resume=never", "cannot be resumed: the new run has `resume = never`"),
         ("resume=never", "every=50", "can be resumed"),
-        ("every=never", "every=50", "can be resumed; a run with `every = never` writes one only when it is stopped"),
+        (
+            "every=never", "every=50",
+            "can be resumed; a run with `every = never` writes a checkpoint only when it is stopped",
+        ),
         (
             "full_state=false", "every=50",
-            "can be resumed, but only the one that a run writes when it is stopped: with `full_state = false`, others "
-            "have only weights",
+            "can be resumed, but only from the checkpoint that a run writes when it is stopped: with `full_state = "
+            "false`, other checkpoints have only weights",
         ),
     ],
 )  # fmt: skip

@@ -158,7 +158,7 @@ def test_outside_of_github_the_comment_is_printed(repository, capsys):
     commit("twice the batch")
     assert main({}, "main") == 0
     printed = capsys.readouterr().out
-    assert "no job of GitHub" in printed
+    assert "not a job of GitHub Actions" in printed
     assert f"{MARKER}\n" in printed
     assert "gbs 16 -&gt; 32" in printed
 

@@ -74,7 +74,7 @@ def test_a_run_that_does_not_push_asks_nothing(server: Hub, tmp_path: Path, monk
         ("me/model", "hf_old", "does not know the token (it has expired, or is not complete); set another in HF_TOKEN"),
         ("model", READ, "me/model, and the token may only read; create one with write access, and set it in HF_TOKEN"),
         ("them/model", WRITE, "is not a member of them; name a repository of me, team"),
-        ("team/model", SCOPED, "no write access to repositories of team; add it, or create another token"),
+        ("team/model", SCOPED, "no write access to repositories of team; add this access, or create another token"),
         ("team/closed", WRITE, "which exists, and the token may not write to it; name another repository"),
     ],
 )

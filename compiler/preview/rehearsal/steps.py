@@ -208,7 +208,7 @@ class Rehearsal:
             "merged": merged if os.path.isdir(merged) else None, "scores": spec.text("method") == "reward",
         }, self.environ)  # fmt: skip
         if not answer["changed"] and not self.spec.online:
-            self.find("load the result", "the trained weights equal those before: nothing was learned", "method")
+            self.find("load the result", "the training changed no weight: nothing was learned", "method")
         if not answer["finite"]:
             self.find("load the result", "the loaded model computes nan", "precision")
         return f"{answer['loaded']}: {answer['text'].strip()[:40]!r}" if answer["text"] else str(answer["loaded"])

@@ -22,7 +22,7 @@ def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
     is updated, and none is created. Outside of GitHub, the sentence ends with the text.
     """
     if "GITHUB_EVENT_PATH" not in environment:
-        return f"written nowhere, because this is no job of GitHub:\n\n{text}"
+        return f"not written, because this process is not a job of GitHub Actions:\n\n{text}"
     with open(environment["GITHUB_EVENT_PATH"], encoding="utf-8") as handle:
         number = int(json.load(handle)["pull_request"]["number"])
     issue = f"/repos/{environment['GITHUB_REPOSITORY']}/issues"

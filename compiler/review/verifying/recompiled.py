@@ -152,7 +152,7 @@ def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[st
     except (AssertionError, AttributeError, KeyError, TypeError):
         return "is not a list of members"
     if sorted(name for name, _ in stated) != sorted(members):
-        return "its members are not those in the folder"
+        return "its list of members differs from the folders"
     if {members[name][0].source.name for name, _ in stated} != {source}:
         return f"it names the spec {source}, and its members name another spec"
     made = [

@@ -101,7 +101,7 @@ def listen(port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         raise RunError(
-            f"port {port} cannot be used for the rendezvous: {reason}{holder(port)}; set MASTER_PORT to a free one"
+            f"port {port} cannot be used for the rendezvous: {reason}{holder(port)}; set MASTER_PORT to a free port"
         ) from error
 
 

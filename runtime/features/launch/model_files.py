@@ -62,8 +62,8 @@ def finding(folder: str, place: str, stated: Mapping[str, str]) -> str:
         for name in there
         if name in stated and f"sha256:{actual[name]}" != stated[name]
     ]
-    wrong += [f"{folder}/{name} is missing now, and existed" for name in sorted(stated) if name not in there]
-    wrong += [f"{folder}/{name} exists now, and did not exist" for name in there if name not in stated]
+    wrong += [f"{folder}/{name} is missing now, but existed" for name in sorted(stated) if name not in there]
+    wrong += [f"{folder}/{name} exists now, but did not exist" for name in there if name not in stated]
     more = f" ({len(wrong) - 1} more differ)" if len(wrong) > 1 else ""
     return f"{wrong[0]} when this bundle was compiled{more}; {WAY_OUT}" if wrong else ""
 

@@ -54,7 +54,7 @@ class Packages(Feature):
             needed.append(("math-verify", ("math_verify",), f"the reward {checked[0]!r} needs it"))
         missing: dict[str, str] = {}
         if bundle.on_cpu and not bundle.stack["quantized_on_cpu"] and lora is not None and lora["bits"] is not None:
-            missing["GPU"] = "a quantized base needs a GPU: this version of transformers cannot load one on a CPU"
+            missing["GPU"] = "a quantized base needs a GPU: this version of transformers cannot load it on a CPU"
         for package, modules, reason in needed:
             if package not in bundle.pins and not any(find_spec(module) for module in modules):
                 listed = FLASH_FILE if package == "flash-attn" else package

@@ -247,7 +247,7 @@ def functions(bundle: Bundle) -> list[Function]:
 
 @cache
 def _loaded(bundle: Bundle) -> list[Function]:
-    """The functions. They are loaded once for the preflight and the run, so that files of the bundle run only once."""
+    """The reward functions, loaded once for the preflight and the run, so that files of the bundle run only once."""
     return functions(bundle)
 
 

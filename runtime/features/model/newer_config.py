@@ -17,8 +17,8 @@ class NewerConfig(Feature):
         config = options.get("config") or AutoConfig.from_pretrained(bundle.model_path, **bundle.loading())
         if missing := ignored(config.get_text_config().to_dict()):
             raise RunError(
-                f"{bundle.model_path} was saved by transformers 5, and the installed one ignores `rope_parameters` in "
-                f"its config.json: name a newer target, or add {written(missing)}"
+                f"{bundle.model_path} was saved by transformers 5, and the installed version ignores `rope_parameters` "
+                f"in its config.json: name a newer target, or add {written(missing)}"
             )
 
 

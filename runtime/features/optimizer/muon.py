@@ -86,7 +86,7 @@ def divided(model: Model) -> tuple[list[Any], list[tuple[str, Any]]]:
         if not weight.requires_grad:
             continue
         if len(shape) > 2 and "experts" in name:
-            raise RunError(f"Muon trains matrices, and {name} stacks those of all experts: write `optimizer adamw`")
+            raise RunError(f"Muon trains matrices, and {name} is a stack of all experts: write `optimizer adamw`")
         if len(shape) == 2 and id(weight) not in outer and ".lora_embedding_" not in name:
             matrices.append(weight)
         else:

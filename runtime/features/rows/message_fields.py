@@ -300,7 +300,7 @@ class Renderer:
     def marked(
         self, messages: Sequence[Mapping[str, Any]], marks: Markers
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """For `row_comparison`: the messages with a marker in each text, and the arguments of the chat template."""
+        """For `row_comparison`, a pair: the messages with a marker in each text, and the template's arguments."""
         turns, carried = unpacked(messages)
         marked = [_turn(turn, number, marks) for number, turn in enumerate(turns)]
         tools = carried.get("tools")

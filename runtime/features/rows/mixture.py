@@ -195,5 +195,5 @@ def repeated(rows: Rows, seen: set[bytes] | None = None) -> Any:
             kept.append(index)
     if len(kept) == len(rows):
         return rows
-    say(f"{len(rows) - len(kept):,} of {len(rows):,} rows are left out: they are the same as earlier ones")
+    say(f"{len(rows) - len(kept):,} of {len(rows):,} rows are left out, because they equal earlier rows")
     return rows.select(kept)

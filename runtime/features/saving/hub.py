@@ -173,7 +173,7 @@ def _may_not(who: dict[str, Any], full: str) -> str | None:
     scopes = (token.get("fineGrained") or {}).get("scoped") if token.get("role") == "fineGrained" else None
     names = {(one.get("entity") or {}).get("name"): one.get("permissions") or () for one in scopes or ()}
     if scopes is not None and not any("repo.write" in names.get(one, ()) for one in (owner, full)):
-        return f"the token has no write access to repositories of {owner}; add it, or create another token"
+        return f"the token has no write access to repositories of {owner}; add this access, or create another token"
     return None
 
 

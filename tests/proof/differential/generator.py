@@ -234,9 +234,7 @@ class Draft:
             self.heads[row.path] = typed
 
     def _settings(self, clause: str) -> None:
-        """Generate the settings of a clause; each has its own probability. A boolean setting is followed by the
-        settings inside it.
-        """
+        """Generate the settings of a clause, each with its own probability."""
         clause_to = clause
         if clause in ("lora", "freeze"):
             there = [name for name in (*schema.ADAPTERS, "freeze") if name in self.heads]

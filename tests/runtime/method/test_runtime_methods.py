@@ -264,7 +264,7 @@ def test_what_is_not_installed_is_reported_with_its_reason(tmp_path: Path, monke
     assert "the reward 'accuracy' needs it" in reported[4]
     bundle.stack["quantized_on_cpu"] = False
     assert packages.Packages().missing_packages(bundle) == [
-        "a quantized base needs a GPU: this version of transformers cannot load one on a CPU",
+        "a quantized base needs a GPU: this version of transformers cannot load it on a CPU",
         *reported,
     ]
     bundle.pins = {"peft": "1", "bitsandbytes": "1", "wandb": "1", "vllm": "1", "math-verify": "1"}

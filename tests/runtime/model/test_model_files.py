@@ -70,11 +70,11 @@ def test_the_tokenizer_and_the_configuration_count(name: str, location: Path) ->
 def test_missing_and_new_files(location: Path) -> None:
     put(location, {"models/tiny/added_tokens.json": "{}"})
     assert (
-        "models/tiny/added_tokens.json exists now, and did not exist when this bundle was compiled; put" in found()[0]
+        "models/tiny/added_tokens.json exists now, but did not exist when this bundle was compiled; put" in found()[0]
     )
     os.remove(location / "models" / "tiny" / "tokenizer.json")
     assert (
-        "models/tiny/tokenizer.json is missing now, and existed when this bundle was compiled (1 more differ)"
+        "models/tiny/tokenizer.json is missing now, but existed when this bundle was compiled (1 more differ)"
         in found()[0]
     )
 
