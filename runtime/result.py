@@ -208,9 +208,9 @@ def ending(
 ) -> str:  # fmt: skip
     """The lines that a run prints at its end.
 
-    ``facts`` are those of summary.json, ``results`` the lines of the metrics, ``adapters`` as in `weights`, ``picture``
-    and ``metrics`` the paths of two files (no picture: ""), ``use`` the lines of `usage`, and ``bundle`` the path of
-    the bundle's folder.
+    ``facts`` is the content of summary.json, ``results`` the lines of the metrics, ``adapters`` as in `weights`,
+    ``picture`` and ``metrics`` the paths of two files (no picture: ""), ``use`` the lines of `usage`, and ``bundle``
+    the path of the bundle's folder.
     """
     folder, tokens = facts["weights"], facts["tokens"]
     lines = [
@@ -250,7 +250,7 @@ def _loading(folder: str, written: str, task: str, scores: bool, settings: Mappi
     """The lines of Python that load the weights in ``folder`` as the pipeline ``ask``.
 
     A pipeline can load most adapters itself, but then it takes the base's tokenizer, which may have another chat
-    template and fewer tokens. So peft loads adapters, except those of models that read images.
+    template and fewer tokens. So peft loads adapters, except adapters of models that read images.
     """
     place, adapters = json.dumps(written, ensure_ascii=not written.isprintable()), {}
     with suppress(OSError, ValueError), open(os.path.join(folder, "adapter_config.json"), encoding="utf-8") as file:
@@ -282,8 +282,9 @@ def complete_cards(
     folder: str, facts: Mapping[str, Any], bundle: str, sources: Sequence[Mapping[str, Any]], written: str,
     use: Callable[[str, str], list[str]],
 ) -> None:  # fmt: skip
-    """Append to the model card, and to that of merged weights: the picture, the results of summary.json, the licences
-    of the ``sources`` (model and data of trainer_args.json), and the lines that ``use`` returns. Raises OSError.
+    """Append to the model card, and to the model card of merged weights: the picture, the results of summary.json, the
+    licences of the ``sources`` (model and data of trainer_args.json), and the lines that ``use`` returns. Raises
+    OSError.
 
     ``written`` is the folder as the card names it; ``use`` is `usage` of this run.
     """

@@ -1,7 +1,7 @@
 """Find the token at a position of a text without the tokenizer's offsets. Computing offsets takes a quarter of the time
 of encoding.
 
-A byte-level BPE, as that of GPT-2, Llama 3 and Qwen, keeps every byte of a text. Each of its tokens stands for a known
+A byte-level BPE, as in GPT-2, Llama 3 and Qwen, keeps every byte of a text. Each of its tokens stands for a known
 number of bytes, so the sums of these numbers say where each token begins. `launch.sh --prepare` uses the sums for
 assistant masks. Where the sums may be wrong (`places`), it computes the offsets.
 """

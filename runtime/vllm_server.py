@@ -55,7 +55,7 @@ def port(bundle: Bundle) -> int:
 def command(bundle: Bundle, tensor: int, data: int) -> list[str]:
     """The command line of the server.
 
-    If the program is vllm, the command is the one that `trl vllm-serve` builds (trl 1.16 `scripts/vllm_serve.py`
+    If the program is vllm, the command is the same that `trl vllm-serve` builds (trl 1.16 `scripts/vllm_serve.py`
     `build_command`); if the program is trl, the command is trl's own (trl 0.18 `scripts/vllm_serve.py`).
     """
     model, where = bundle.model, bundle.model_path

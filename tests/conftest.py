@@ -49,7 +49,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 MEMORY = "/dev/shm"
-"""A folder of Linux whose files are in memory."""
+"""A folder, on Linux, whose files are in memory and not on a disk."""
 ROOM = 2**30
 """The free bytes that `MEMORY` must have: more than the fast tier writes. In a container it often has only 64 MiB."""
 

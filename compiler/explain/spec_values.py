@@ -25,9 +25,9 @@ WRITTEN = ("model", "data", "extra")
 
 
 def spec_values(path: str, name: str = "") -> str:
-    """Print all values of a spec, or only those of `name`: a setting, a choice (`zero2`) or a clause (`memory`).
+    """Print all values of a spec, or only the values of `name`: a setting, a choice (`zero2`) or a clause (`memory`).
 
-    Raises UsageError for an unknown name, with the nearest one, and SpecError if the spec has errors.
+    Raises UsageError for an unknown name, with the nearest name, and SpecError if the spec has errors.
     """
     data, file, workspace = read_spec(path)
     workspace.allow_oom = True  # a run that does not fit in its GPUs is explained, too, and not refused

@@ -39,8 +39,8 @@ a file that `xpc check` has read.
 
 
 def findings(spec: CheckedSpec, folder: str, written: Mapping[str, int]) -> list[dict[str, Any]]:
-    """The findings of the rules about the rows of these sources, without those that `xpc check` reports for the spec.
-    `written` maps the index of a source to the number of its rows in the file that `path` names.
+    """The findings of the rules about the rows of these sources, without the findings that `xpc check` reports for the
+    spec. `written` maps the index of a source to the number of its rows in the file that `path` names.
     """
     data = list(spec.data)
     for index, many in written.items():

@@ -83,7 +83,7 @@ def find_gpu(name: str) -> Gpu | None:
 
 def family_named(id: str, among: tuple[str, ...] | None = None) -> str | None:
     """Return the `model_type` that the last part of a hub id contains: falcon_h1 for `Falcon-H1-7B`. None if it
-    contains none.
+    contains no such name.
 
     Separators and case are ignored, so the family of `gpt-oss-20b` is gpt_oss. The longest match wins. `among` lists
     the families to look for; by default, these are the families of the registry.
@@ -154,7 +154,7 @@ def families() -> tuple[str, ...]:
 
 
 def newer_family(model_type: str) -> str | None:
-    """The version of transformers that added this family, such as "5.24", if it is newer than that of every stack;
+    """The version of transformers that added this family, such as "5.24", if every stack has an older transformers;
     otherwise None.
     """
     version = _table("families")["newer"].get(model_type)

@@ -42,7 +42,7 @@ OTHERS = (
     "llama-7b", "llama-2", "nous-llama-2", "vicuna", "tinyllama", "mistral", "mixtral", "zephyr-7b-sft",
     "zephyr-7b-beta", "starcoder2", "pythia", "gpt2", "opt-", "falcon",
 )  # fmt: skip
-"""Beginnings of aliases of registered models. The vocabularies of these models have none of the tokens in `LACK`."""
+"""Beginnings of aliases of registered models. The vocabularies of these models lack all tokens in `LACK`."""
 LACK = (
     (CHATML, (*OTHERS, "llama-3", "nous-llama-3", "gemma-", "phi-3")),
     (LLAMA, (*OTHERS, "qwen", "gemma-", "phi-", "smollm2", "olmo", "yi-")),

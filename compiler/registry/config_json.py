@@ -17,8 +17,8 @@ class Config:
         self.model_type = model_type
 
     def integer(self, *keys: str, default: int | None = None) -> int:
-        """Return the value of the first of `keys` whose value is a whole number of at least 1. If there is none, return
-        the default, or raise ConfigError if no default is given.
+        """Return the value of the first of `keys` whose value is a whole number of at least 1. If no key has such a
+        value, return the default, or raise ConfigError if no default is given.
         """
         for key in keys:
             value = self.values.get(key)

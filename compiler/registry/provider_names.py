@@ -126,7 +126,7 @@ def certain(name: str) -> str | None:
 
 
 def of_another_maker(name: str) -> bool:
-    """Whether a name is that of an accelerator that does not run CUDA, such as `mi300x` or `tpu`."""
+    """Whether a name means an accelerator that does not run CUDA, such as `mi300x` or `tpu`."""
     words = re.split(r"[-_. ]+", name.lower())
     return words[0].startswith(OTHER_MAKERS) and all(OTHERS.fullmatch(word) for word in words)
 

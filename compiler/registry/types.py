@@ -11,8 +11,8 @@ class Decoder:
     """The dimensions of a decoder. `layer_params` is the number of parameters of one layer, or of the largest layer if
     layers differ.
 
-    `intermediate` is the width of one MLP; in a mixture of experts, that of one expert. `context` is the length of the
-    context in tokens, as extended by the rope scaling in the published config.json.
+    `intermediate` is the width of one MLP; in a mixture of experts, the width of one expert. `context` is the length of
+    the context in tokens, as extended by the rope scaling in the published config.json.
 
     Models with latent attention (MLA), such as DeepSeek's, have `latent`, the rank of keys and values. `query_rank` is
     the rank of the queries (0: one projection without a rank), `rotated` the part of each head with positions,

@@ -84,8 +84,8 @@ def entries(folders: Sequence[str], bundle: str | None) -> list[Entry]:
     """Make the entries of a report. A folder may be a run's, a bundle's or a sweep's; a sweep's folder may contain
     bundles or runs. The members of a sweep become entries in the order of the spec. Raises UsageError.
 
-    Runs that have the same name are labelled by their paths. The spec of each run is compared with that of the first
-    run.
+    Runs that have the same name are labelled by their paths. The spec of each run is compared with the spec of the
+    first run.
     """
     inside = {folder: members_of(folder) or runs_inside(folder) for folder in folders}
     count = sum(len(locations) or 1 for locations in inside.values())

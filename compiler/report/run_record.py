@@ -95,8 +95,8 @@ class RunRecord:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The trainer arguments of the run: those that a finished run recorded at its end, or, for an unfinished run,
-        those of its bundle.
+        """The trainer arguments of the run. A finished run has recorded them at its end; for an unfinished run, they
+        are the arguments in its bundle.
         """
         stated = {
             name.removeprefix("arguments."): one for name, one in self.settings.items() if name[:10] == "arguments."

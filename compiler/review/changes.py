@@ -39,8 +39,8 @@ class Group:
 
 @record
 class Comparison:
-    """The result of `xpc diff`. The members in `new` exist only in the second argument, and those in `gone` only in the
-    first. The members in `same` are equal in both.
+    """The result of `xpc diff`. The members in `new` exist only in the second argument, and the members in `gone` only
+    in the first. The members in `same` are equal in both.
 
     `renamed` are pairs of names of two members that differ only in their names. `swept` are the swept settings, if one
     argument is a sweep and the other a single run. `axes` are the swept settings of each argument with their numbers of

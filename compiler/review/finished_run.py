@@ -48,8 +48,8 @@ def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
 
 
 def _malformed(summary: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[str]:
-    """The names of those values in summary.json that are missing, or whose type is not the one that a run writes. For a
-    method that generates, `data` (counts of rows) may be missing.
+    """The names of those values in summary.json that are missing, or have another type than a run writes. For a method
+    that generates, `data` (counts of rows) may be missing.
     """
     counts = ("steps", "sequences", "world")
     yield from (name for name in counts if type(summary.get(name)) is not int)

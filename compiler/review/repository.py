@@ -361,7 +361,7 @@ def find(folder: str) -> Repository | None:
 
 
 def of_folder(folder: str = ".") -> Repository:
-    """The repository that contains a folder. Raises UsageError if there is none."""
+    """The repository that contains a folder. Raises UsageError if there is no repository."""
     repository = find(folder)
     if repository is None:
         raise UsageError(f"{'this folder' if folder == '.' else folder} is not in a git repository")

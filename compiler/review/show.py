@@ -24,7 +24,7 @@ FOLDED = 3
 
 def headline(found: Comparison) -> str:
     """The first line of a comparison. If sweeps are compared, the plans of all members count, and not only the plan of
-    the first one, whose numbers the text shows.
+    the first member, whose numbers the text shows.
     """
     of_runs = f"of {_runs(found.counts[1])} do not fit their GPUs"
     misfits = [f"{each.after} {of_runs}, was {each.before}" for each in found.totals if each.name == MISFITS]

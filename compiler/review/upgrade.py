@@ -71,7 +71,7 @@ class Upgrade:
 
     def spec(self, text: str) -> tuple[CheckedSpec | None, tuple[Diagnostic, ...]]:
         """Check a text as if it were this spec. Returns the checked spec, or None if there are errors, and the
-        findings. For a sweep, the spec is that of its first member.
+        findings. For a sweep, the returned spec is the sweep's first member.
         """
         checked = check_text(text.encode("utf-8", "surrogateescape"), self.name, self.workspace)
         return checked.spec, checked.problems
@@ -181,7 +181,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _moved(spec: CheckedSpec, target: str) -> str:
-    """The text of the spec with the new target in place of the old one."""
+    """The text of the spec with the new target in place of the old target."""
     text = spec.source.text
     label = spec.values["target"].origin.label
     if label is None or label.source is not spec.source:

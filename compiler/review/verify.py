@@ -152,7 +152,7 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
 
 def _stale(folder: str, found: Tree, table: Table, options: argparse.Namespace) -> tuple[str, Sequence[CheckedSpec]]:
     """Compile the spec `options.spec`. Returns a pair: lines about the first difference between the bundle and the
-    compiled files ("" if there is none), and the runs of the spec.
+    compiled files ("" if there is no difference), and the runs of the spec.
     """
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.pipeline import compile_text

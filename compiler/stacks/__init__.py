@@ -305,7 +305,7 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Stack | None:
-    """The stack with this name, or None if there is none."""
+    """The stack with this name, or None if no stack has this name."""
     return _read(name) if name in STACKS else None
 
 

@@ -41,7 +41,7 @@ class Facts:
     reads_newer_files: bool
     """Whether transformers can load tokenizers and configurations that transformers 5 has saved."""
     volta_wheels: str
-    """The CUDA version of the torch wheels that have kernels for V100, if the default wheels have none."""
+    """The CUDA version of the torch wheels that have kernels for V100, if the default wheels have no such kernels."""
 
     # Model families (by `model_type`)
     families_convolving: Names
@@ -154,7 +154,7 @@ class Facts:
     """
     zero2_accumulates: bool
     """Whether DeepSpeed's ZeRO-2 sums the gradients of a step's micro-batches. If not, it keeps only the gradients of
-    the last one.
+    the last micro-batch.
     """
     zero3_reduces_early: bool
     """Whether ZeRO-3 may reduce a gradient before it is complete: it waits for the default CUDA stream, and not for the
@@ -327,8 +327,8 @@ class Facts:
     zero3_adapters_reentrant: bool
     """Whether the trainer always uses reentrant checkpointing for adapters under ZeRO-3."""
     zero3_gathers_early: bool
-    """Whether ZeRO-3 may use parameters before they are gathered: it gathers several at once, and waits only for the
-    last one.
+    """Whether ZeRO-3 may use parameters before they are gathered: it gathers several parameters at once, and waits only
+    for the last of them.
     """
     zero3_hooks_shared: bool
     """Whether DeepSpeed's ZeRO-3 takes the hooks of a module for hooks of PEFT's wrapper around the module, and so adds

@@ -46,7 +46,9 @@ def carrying() -> list[str]:
 
 
 def model_types() -> list[str]:
-    """Every `model_type` that the installed transformers knows; AutoConfig refuses a config.json with another one."""
+    """Every `model_type` that the installed transformers knows; AutoConfig refuses a config.json with another
+    `model_type`.
+    """
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     return sorted(CONFIG_MAPPING_NAMES)

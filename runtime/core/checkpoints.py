@@ -32,7 +32,7 @@ States = Callable[[str, int], str | None]
 
 
 def newest_complete(output_dir: str, world: int, states: States, digests: bool = False) -> tuple[str | None, list[str]]:
-    """Return a pair: the newest complete checkpoint, and a sentence for each newer one that was skipped.
+    """Return a pair: the newest complete checkpoint, and a sentence for each newer checkpoint that was skipped.
 
     With ``digests``, all bytes are compared with the checkpoint's record of digests, otherwise only sizes. A checkpoint
     without a record is used only if no checkpoint with a record is complete.

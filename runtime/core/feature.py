@@ -54,7 +54,8 @@ class Feature:
     def check_files(self, bundle: "Bundle", digests: Mapping[str, str]) -> dict[str, str]:
         """In the preflight: check that executed and rendered files of the bundle are unchanged since the compilation.
 
-        ``digests`` are those of bundle.toml by file name. Returns a finding by file name, empty for an unchanged file.
+        ``digests`` has the digests in bundle.toml by file name. Returns a finding by file name, empty for an unchanged
+        file.
         """
         return {}
 

@@ -45,7 +45,7 @@ def loaded(model: Model, info: Mapping[str, Any], place: str, scores: bool = Fal
 
 
 def trained(model: Model) -> set[str]:
-    """The names of the trained weights, which are those that require a gradient."""
+    """The names of the trained weights, that is, of the weights that require a gradient."""
     return {name for name, weight in model.named_parameters() if weight.requires_grad}
 
 

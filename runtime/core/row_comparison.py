@@ -95,7 +95,7 @@ class Markers:
         return mark
 
     def text(self, text: str, loss: Loss) -> str:
-        """Put markers after a text's first word and before its last one, so that both ends stay the same."""
+        """Put markers after a text's first word and before its last word, so that both ends stay the same."""
         first, last = re.match(r"\s*\S+", text), re.search(r"\s\S+\s*$", text)
         begin = f"{first[0]} {self.mark(loss)}" if first else ""
         if first and last and last.start() >= first.end():

@@ -66,7 +66,7 @@ def to_row(
 
 
 def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
-    """The messages with the system prompt as the first one, or unchanged if they begin with a system prompt."""
+    """The messages with the system prompt before them, or unchanged if they begin with a system prompt."""
     first = [] if system is None or messages[0]["role"] == "system" else [{"role": "system", "content": system}]
     return [*first, *messages]
 

@@ -52,7 +52,8 @@ class Going:
     """A run that ``begin`` has started. ``pids`` are the processes for which the test waits: all ranks, or the launcher
     alone.
 
-    The checkpoints in the output folder are listed before the run starts, because the run may soon delete old ones.
+    The checkpoints in the output folder are listed before the run starts, because the run may soon delete old
+    checkpoints.
     """
 
     def __init__(

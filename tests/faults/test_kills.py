@@ -1,5 +1,5 @@
-"""`kill -9` at random moments: the same command resumes the run, and the run's result equals that of an undisturbed
-run.
+"""`kill -9` at random moments: the same command resumes the run, and the run's result equals the result of an
+undisturbed run.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """SIGTERM and SIGUSR1 at random moments: the run saves and ends with status 75. After it has been resumed, its result
-equals that of an undisturbed run.
+equals the result of an undisturbed run.
 """
 
 from __future__ import annotations

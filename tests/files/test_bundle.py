@@ -98,7 +98,7 @@ def test_an_old_bundle_is_replaced(tmp_path):
     write(compiled(spec()), out)
     second = compiled(spec("seed 1", strategy="ddp"))
     assert write(second, out) is None
-    assert tree(out) == second  # the first bundle had a deepspeed.json; the second one has none, so the file is gone
+    assert tree(out) == second  # the first bundle had a deepspeed.json; the second one lacks it, so it is deleted
     assert os.listdir(tmp_path) == ["b"]
 
 

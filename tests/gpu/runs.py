@@ -164,8 +164,8 @@ def read(case: Case, location: Machine) -> dict[str, Any]:
 
 
 def killed(location: Machine) -> dict[str, Any]:
-    """Compare two runs of the same bundle: one is killed with -9 after its first checkpoint and started again; the
-    other one is undisturbed.
+    """Compare two runs of the same bundle: one run is killed with -9 after its first checkpoint and started again; the
+    other run is undisturbed.
     """
     case = Case("killed", f"strategy ddp\n{PLAIN}")
     made = bundle(case, location, steps=20, every="4")

@@ -1,4 +1,4 @@
-"""Published files of TRL's recipes: every key has an outcome, and the bundle's arguments equal those of the recipe."""
+"""Published files of TRL's recipes: every key has an outcome, and the bundle has the recipe's arguments."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> 
     count, and each storage counts once.
     """
     storages = [one.untyped_storage() for one in (*model.parameters(), *model.buffers())]
-    # The dict keeps the storages alive. Otherwise torch could give the address of a freed storage to a new one.
+    # The dict keeps the storages alive. Otherwise torch could give the address of a freed storage to a new storage.
     own = {one.data_ptr(): one for one in storages}
     kept: dict[int, tuple[int, torch.Tensor]] = {}
     before: list[int] = []

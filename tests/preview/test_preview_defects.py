@@ -209,8 +209,8 @@ def test_nothing_of_a_split_text_is_reported_as_cut(warm: Warm, target: str) -> 
 
 
 def test_a_row_at_which_the_run_stops_has_its_own_number(warm: Warm) -> None:
-    """A message about a row names its number in the data, although the worker prepares each row alone, as the first
-    one.
+    """A message about a row names the number that the row has in the data. (The worker prepares each row alone, so the
+    row is the first one that the worker gets.)
     """
     import pyarrow
     from pyarrow.parquet import write_table

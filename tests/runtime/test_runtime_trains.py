@@ -98,8 +98,8 @@ SHARDED = [(target, world, zero) for world, zero in ((1, 0), (2, 0), (2, 1), (2,
 
 
 def by_day(one: tuple[str, int, int]) -> bool:
-    """Whether `make test` trains this case. It trains all cases on the default stack, and those with ZeRO stage 0 or 3
-    on the oldest stack.
+    """Whether `make test` trains this case. It trains all cases on the default stack, and the cases with ZeRO stage 0
+    or 3 on the oldest stack.
     """
     return one[0] == DEFAULT or (one[0] == OTHERS[0] and one[2] in (0, 3))
 

@@ -41,7 +41,7 @@ def inside(path: str, roots: list[str]) -> bool:
 
 
 class Watch:
-    """The audit hook: it counts events and records those that are not allowed."""
+    """The audit hook: it counts events and records the events that are not allowed."""
 
     def __init__(self, allowed: str) -> None:
         self.on = False

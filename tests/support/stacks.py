@@ -96,8 +96,8 @@ def payload(bundle: str) -> dict[str, Any]:
 
 
 def launch(bundle: str, cwd: str, *words: str, **variables: str) -> Run:
-    """Start a bundle's launch.sh in the folder ``cwd``, and wait until it has ended. The interpreter is that of the
-    bundle's target, unless PYTHON names another one.
+    """Start a bundle's launch.sh in the folder ``cwd``, and wait until it has ended. It runs in the interpreter of the
+    bundle's target, unless PYTHON names another interpreter.
     """
     plan = payload(bundle)
     variables.setdefault("PYTHON", interpreter(plan["target"]))

@@ -164,7 +164,7 @@ def _wanted(spec: CheckedSpec, model: Model, root: str, folder: str) -> dict[str
 
 def _end_of(template: str | None) -> str:
     """An end token for a model whose own end token is unknown: a common end token that the chat template contains, or
-    `</s>` if it contains none.
+    `</s>` if the template contains no such token.
     """
     known = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "</s>")
     return next((one for one in known if template and one in template), "</s>")

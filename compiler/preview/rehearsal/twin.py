@@ -145,7 +145,7 @@ class _Draft:
                 self._note(path, before.value, "", why)
 
     def clear(self, path: str, *kept: str) -> None:
-        """Omit the settings that are nested in a setting, except those in `kept`."""
+        """Omit the settings that are nested in a setting, except the settings in `kept`."""
         for name in [one for one in self.values if one.startswith(path + ".")]:
             if name.removeprefix(path + ".") not in kept:
                 self.omit(name)

@@ -64,7 +64,7 @@ class Capture:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """A context that stores the tokenized data before truncation: the first dataset with token ids that
-        `Dataset.map` gets or returns. For a mixture of shapes, it is the first one that has the rows of all shapes.
+        `Dataset.map` gets or returns. For a mixture of shapes, it is the first dataset with the rows of all shapes.
         """
         import importlib
         import sys

@@ -49,7 +49,7 @@ class Read:
 
     @property
     def last_answer(self) -> int | None:
-        """The index of the assistant's last turn; None if there is none."""
+        """The index of the assistant's last turn; None if the assistant has no turn."""
         return next((at for at in range(len(self.roles) - 1, -1, -1) if self.roles[at] in ANSWERING), None)
 
 

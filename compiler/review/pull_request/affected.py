@@ -1,4 +1,4 @@
-"""Find the specs that a change affects: those that read a changed file."""
+"""Find the specs that a change affects, that is, the specs that read a changed file."""
 
 from __future__ import annotations
 

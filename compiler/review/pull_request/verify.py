@@ -77,8 +77,8 @@ def _verified(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _tracked(repository: Repository, specs: Specs) -> FolderContents:
-    """The specs, bundles and runs that git tracks. A bundle inside another one, such as a member of a sweep, is not
-    listed. Paths are relative to the top of the repository.
+    """The specs, bundles and runs that git tracks. A bundle inside another bundle or a sweep is not listed. Paths are
+    relative to the top of the repository.
     """
     files: dict[str, set[str]] = {}
     for path in repository.index():

@@ -245,7 +245,8 @@ def by_name(specs: Sequence[str]) -> dict[str, list[str]]:
 
 def spec_of(folder: str, specs: Mapping[str, Sequence[str]]) -> str | None:
     """The spec of a bundle: the spec of the same name next to the bundle, or else the only spec with this name
-    anywhere. None if there is none, or if there are several elsewhere. `specs` maps file names to paths of specs.
+    anywhere. None if no spec has this name, or if several specs elsewhere have it. `specs` maps file names to paths of
+    specs.
     """
     for manifest, head in zip(MANIFESTS, ("bundle", "sweep"), strict=True):
         table = read_toml(os.path.join(folder, manifest)) or {}

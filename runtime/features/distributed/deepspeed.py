@@ -79,7 +79,9 @@ class DeepSpeed(Feature):
 
 
 def _prebuilt() -> set[str]:
-    """The extensions that are already compiled in the installed DeepSpeed; the package on PyPI contains none."""
+    """The extensions that are already compiled in the installed DeepSpeed; the package on PyPI contains no compiled
+    extension.
+    """
     from runpy import run_path
 
     found = find_spec("deepspeed")

@@ -29,7 +29,7 @@ def local_facts(bundle: Bundle) -> dict[str, Any]:
 
 
 def contents(bundle: Bundle) -> dict[str, str]:
-    """The digests of the bundle's files on this node: those in bundle.toml, and every Python module.
+    """The digests of the bundle's files on this node: the files that bundle.toml lists, and every Python module.
 
     Data files of the bundle are not hashed here: they are compared with bundle.toml when they are read.
     """

@@ -1,4 +1,4 @@
-"""Reward functions for GRPO and RLOO: built-in ones by name, and functions in files of the bundle.
+"""Reward functions for GRPO and RLOO: built-in functions by name, and functions in files of the bundle.
 
 Names and formulas are those of Open-R1 (src/open_r1/rewards.py), and defaults are those of its GRPOScriptArguments. A
 function is called with ``prompts``, ``completions``, ``completion_ids`` and the other columns of the data by name. It

@@ -165,7 +165,7 @@ class TokenRows(Feature):
 
 
 def _vocabulary(bundle: Bundle) -> int:
-    """The number of tokens that the model embeds, including those that the bundle adds."""
+    """The number of tokens that the model embeds, including the tokens that the bundle adds."""
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(bundle.model_path, **bundle.loading())

@@ -78,7 +78,7 @@ class Tools(Feature):
         options.update(tools=tools or None, environment_factory=environment)
 
     def made(self, bundle: Bundle, trainer: Trainer) -> Iterator[tuple[str, object, object]]:
-        """Compare the tools of the trainer with those of the bundle."""
+        """Compare the tools of the trainer with the tools in the bundle."""
         tools, environment = loaded(bundle)
         names = [*(one.__name__ for one in tools), *method_names(environment)]
         yield "the tools", names, [one.__name__ for one in trainer.tools or ()]

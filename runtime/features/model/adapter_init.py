@@ -151,7 +151,7 @@ def compares(bundle: Bundle) -> bool:
 def initialize_reference(layers: Mapping[str, Any], start: Mapping[str, Any]) -> None:
     """Give the adapter "ref" the initial matrices. With this adapter, the model is the published base, up to rounding.
 
-    The magnitudes of DoRA are those of the trained adapter, which were computed before the base changed.
+    The magnitudes of DoRA are copied from the trained adapter. They were computed before the base changed.
     """
     import torch
 

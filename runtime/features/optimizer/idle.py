@@ -30,7 +30,8 @@ class Idle(Feature):
         self.start: list[Any] = []
 
     def before_first_step(self, bundle: Bundle, trainer: Trainer) -> None:
-        """Record at which step the warm-up ends, which step is the last one, and a sample of the trained weights.
+        """Record at which step the warm-up ends, which step is the run's last step, and a sample of the trained
+        weights.
 
         A resumed run is not compared with a sample: if it has only the last steps of a schedule, its weights may stay
         the same in bf16.

@@ -315,7 +315,7 @@ CONTINUED = (LOST, Kind("saved", DEFAULT, "zero3"), *map(Kind, PREFIXES))
     ids=lambda one: one.name,
 )
 def test_an_adapter_is_continued(runs: Runs, warm: Warm, ground: str, tmp_path: Path, kind: Kind) -> None:
-    """The second run continues training the adapter of the first one. Its learning rate is almost 0, so it must end
+    """The second run continues training the adapter of the first run. Its learning rate is almost 0, so it must end
     with the adapter's old weights.
     """
     done, before = runs(kind)[0], os.path.join(ground, f"before-{kind.name}")

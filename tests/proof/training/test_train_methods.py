@@ -297,7 +297,7 @@ def test_a_killed_run_of_generations_goes_on(warm: Warm, tmp_path_factory: pytes
     assert not os.path.exists(os.path.join(cwd, "out", "summary.json")), "the run ended before it was killed"
     again = warm.run(bundle, cwd, DEFAULT, 2, XPC_PREFLIGHT="passed")
     assert again.summary["resumed_from"].startswith("checkpoint-")
-    # The second start repeats some steps of the first one. Nevertheless, metrics.jsonl has each step only once.
+    # The second start repeats some steps of the first start. Nevertheless, metrics.jsonl has each step only once.
     assert [event["step"] for event in again.events] == list(range(1, 21))
 
 

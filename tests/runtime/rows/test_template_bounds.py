@@ -111,7 +111,7 @@ def test_a_signal_that_arrives_after_the_block_has_no_effect(monkeypatch: pytest
     def late(*thread_and_signal: int) -> None:
         started.set()
         timer: Any = threading.current_thread()
-        timer.finished.wait(HUNG)  # the block ends meanwhile, and cancels the timer
+        timer.finished.wait(HUNG)  # the block ends before the time limit, which stops the timer
         time.sleep(0.1)
         kill(*thread_and_signal)
         sent.set()
