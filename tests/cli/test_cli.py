@@ -2,6 +2,9 @@
 from standard input instead of a file.
 """
 
+import errno
+import gc
+import io
 import json
 import os
 import subprocess
@@ -11,6 +14,8 @@ import pytest
 from case_support import spec
 from compile_support import SEED, SENTENCE, put, tree, xpc
 from patience import HUNG
+
+from xpc.compiler.cli import main
 
 CLEAN = spec()
 WRONG = spec(batch="gbs=512 micro=11")
@@ -93,6 +98,33 @@ def test_every_format(tmp_path):
     assert outputs["github"].startswith("::error ")
     assert json.loads(outputs["sarif"])["runs"][0]["results"][0]["ruleId"] == "XP201"
     assert outputs["full"].startswith("XP201 batch-does-not-divide: ")
+
+
+class Full(io.StringIO):
+    """A stream that takes text and fails when it is flushed, as a file on a full disk does."""
+
+    def flush(self):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def fileno(self):
+        return self.own
+
+    def __init__(self, path):
+        super().__init__()
+        self.own = os.open(path, os.O_WRONLY | os.O_CREAT)
+
+
+def test_help_on_a_full_disk_is_reported(tmp_path, monkeypatch):
+    error = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", Full(tmp_path / "full"))
+    monkeypatch.setattr(sys, "stderr", error)
+    try:
+        status = main(["check", "--help"])
+    finally:
+        gc.unfreeze()
+        gc.enable()
+        monkeypatch.undo()
+    assert (status, error.getvalue()) == (2, "xpc: standard output cannot be written: No space left on device\n")
 
 
 def test_version():

@@ -50,6 +50,14 @@ def test_a_lock_written_later_is_not_part_of_the_bundle(tmp_path):
     assert verified("t.bundle", cwd=root) == (0, "t.bundle is what its spec compiles to\n")
 
 
+def test_a_spec_that_no_longer_compiles_without_local_models_is_reported_without_their_folder(bundle):
+    """XPC_DATA_ROOT, the folder of local models, would not help."""
+    spec_file = bundle / "spec.xp"
+    spec_file.write_text(spec_file.read_text().replace("overlap_comm = false", "overlap_com = false"))
+    status, out = verified(bundle)
+    assert (status, "spec.xp does not compile here: " in out, "XPC_DATA_ROOT" in out) == (1, True, False), out
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_bundles_of_recipes_compile_to_the_same_bytes_again(name, tmp_path):
     out = tmp_path / "x.bundle"

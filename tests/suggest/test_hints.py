@@ -366,6 +366,11 @@ SPEAKERS = '{"talk": [{"speaker": "user", "text": "a"}, {"speaker": "bot", "text
         ),
         ('{"authors": ["a"], "data": {"a": 1}}', "XP124", "its columns are authors, data; rows have messages"),
         (SPEAKERS, "XP124", "the turns of `talk` have `speaker` and `text`, and rows have turns with `role` and"),
+        (
+            '{"talk": [{"by": "user", "text": "a", "at": 1, "id": 2}]}',
+            "XP124",
+            "the turns of `talk` have `by` and `text` and `at`, and rows have turns with",
+        ),
     ],
 )
 def test_rows_within_an_object_and_turns_with_other_keys_are_named(tmp_path, content, code, words):
