@@ -216,12 +216,38 @@ def test_template_that_the_handbook_s_scripts_add_is_stated(model: str, more: st
     assert any("without a chat template that of zephyr" in one for one in found.messages) == stated
 
 
-def test_command_with_a_file_of_the_handbook_packs_as_its_script_does(tmp_path: Path) -> None:
-    (tmp_path / "sft.yaml").write_text(MIXED)
+SCRIPT = """
+from alignment import DataArguments, H4ArgumentParser, ModelArguments, SFTConfig, get_datasets
+from trl import SFTTrainer
+def main():
+    parser = H4ArgumentParser((ModelArguments, DataArguments, SFTConfig))
+    model_args, data_args, training_args = parser.parse()
+    rows = get_datasets(data_args, splits=data_args.dataset_splits)
+    trainer = SFTTrainer(model=model_args.model_name_or_path, args=training_args, train_dataset=rows["train"],
+                         max_seq_length=training_args.max_seq_length, packing=True)
+    trainer.train()
+if __name__ == "__main__":
+    main()
+"""
+"""A script of the form that the alignment handbook's release for `dataset_mixer` has."""
+
+
+@pytest.mark.parametrize("script", ["", SCRIPT])
+@pytest.mark.parametrize(("target", "strategy"), [("trl-0.18", None), ("trl-0.24", "wrapped"), ("trl-1.16", "wrapped")])
+def test_launch_of_the_handbook_packs_as_its_script_does(
+    tmp_path: Path, script: str, target: str, strategy: str | None
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "scripts").mkdir()
+    if script:
+        (tmp_path / "scripts" / "run_sft.py").write_text(script)
+    more = "attn_implementation: flash_attention_2\nbf16: true\n"
+    (tmp_path / "sft.yaml").write_text(MIXED + more)
     command = "accelerate launch --num_processes 8 scripts/run_sft.py sft.yaml\n"
-    found = imported(command, name="launch.sh", root=str(tmp_path))
-    assert "packing(strategy=wrapped)" in found.text
-    assert any("`packing`: the alignment handbook's script" in one for one in found.messages)
+    found = imported(command, *HARDWARE, "--target", target, name="launch.sh", root=str(tmp_path))
+    assert found.arguments["packing"] is True
+    assert found.arguments.get("packing_strategy") == strategy, "trl 0.18 always joins the texts to one stream"
+    assert any("the alignment handbook's script" in one for one in found.messages) or script
 
 
 def test_long_texts_become_files_next_to_the_spec():
