@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from xpc.compiler.importing.command import fastchat, own_script, programs, surroundings, usage
+from xpc.compiler.importing.command import fastchat, own_script, programs, search, surroundings, usage
 from xpc.compiler.importing.command.launcher import launcher
 from xpc.compiler.importing.command.line import CUT, Line, parsed
 from xpc.compiler.importing.command.search import chosen, training_commands
@@ -242,6 +242,9 @@ def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> 
         draft.error(line.entry(line.cut), *CUT)
     for word in given.rest if line.cut is None else ():
         why, how = not_set(word.open) if word.open else ("an argument without a key", "")
+        if not word.open and search.OVERRIDE.fullmatch(word.text):
+            why = "a value for a configuration of Hydra, which the import reads only next to the script"
+            how = f"import it in the repository that has `{line.program}`"
         draft.error(line.entry(word), why, how)
     return draft
 

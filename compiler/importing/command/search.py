@@ -26,6 +26,8 @@ TRAINS = re.compile(r"train|sft|dpo|grpo|finetun|fine_tun", re.I)
 """Matches words in the names of programs that probably train, such as `finetune`. The program itself may only call a
 module that trains.
 """
+OVERRIDE = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*=.*", re.S)
+"""Matches a value for a configuration of Hydra, such as `trainer.lr=1e-5`."""
 WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec", "docker", "podman", "singularity", "apptainer",
             "conda", "sudo", "stdbuf", "numactl", "taskset", "timeout", "nice", "ionice", "setsid", "mpirun", "pipenv",
             "pixi")  # fmt: skip
@@ -205,4 +207,7 @@ def is_training(words: Sequence[Word]) -> bool:
         return any(is_training(words[n:]) for n in inner)
     program = any(one.text.endswith(".py") or one.text == "-m" for one in words[1:4])
     given = any(one.text.startswith("--") or one.text.endswith((".yaml", ".yml")) for one in words)
+    given = given or (
+        bool(words[1:] and TRAINS.search(words[1].text)) and any(OVERRIDE.fullmatch(one.text) for one in words[2:])
+    )
     return name.startswith("python") and program and given

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 
+from xpc.compiler.importing import mixture
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.llamafactory import images
 from xpc.compiler.importing.llamafactory.sets import About, rows
@@ -94,21 +95,11 @@ def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
         for one in (mixed, stated):
             draft.note(one, "there is one data set")
         return
-    count = len(draft.sources)
-    shares: list[float | None] = [1 / count] * count
+    shares: list[float | None] | None = None
     if stated is not None and not stated.empty:
         shares = [float(one) if NUMBER.fullmatch(one) else None for one in words(stated) or []]
-    total = sum(one or 0.0 for one in shares)
-    if len(shares) != count or not all(shares) or abs(total - 1) > 0.0005:
-        draft.error(
-            stated,
-            f"the value must be {count} probabilities, one for each data set, whose sum is 1",
-            "write a number for each data set",
-        )
+    if not mixture.share_out(draft, mixed, stated, shares, end):
         return
-    draft.sources = [evolve(one, share=share) for one, share in zip(draft.sources, shares, strict=True)]
-    draft.put("data.exhausted", end, mixed)
-    draft.mark(stated, "mapped", "share")
     draft.differs("mix_strategy", "LLaMA-Factory draws the set of each row at random; the spec's shares are exact")
 
 

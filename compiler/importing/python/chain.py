@@ -29,6 +29,10 @@ OPENED = (
 )  # fmt: skip
 
 
+MIXES = "interleave_datasets"
+"""The function of the datasets library that mixes several datasets."""
+
+
 @mutable
 class Chain:
     """The origin of a dataset in a script: the call that loads it, the operations after it (`steps`, in their order),
@@ -43,6 +47,8 @@ class Chain:
     steps: list[Object] = field(factory=list)
     unknown: list[Unknown] = field(factory=list)
     parts: list[Chain] = field(factory=list)
+    mixed: Object | None = None
+    """The call of `interleave_datasets` that mixes the parts."""
     looped: bool = False
     """Whether a loop of the script collects the rows."""
     columns: dict[str, object] = field(factory=dict)
@@ -59,6 +65,7 @@ def chain_of(value: object, depth: int = 0) -> Chain:
         parts = _parts(value) if depth < 3 else None
         if parts is not None:
             out.parts = [chain_of(one, depth + 1) for one in parts]
+            out.mixed = value if isinstance(value, Object) and value.last == MIXES else None
             break
         if not isinstance(value, Object):
             value = _inside(out, value)
@@ -76,8 +83,9 @@ def _parts(value: object) -> list[object] | None:
     """If a value is made of several datasets, by a concatenation or from several files: these datasets. None for other
     values.
     """
-    if isinstance(value, Object) and (value.last == "concatenate_datasets" or value.path == "pandas.concat"):
-        inner = value.positional[0].value if value.positional else None
+    if isinstance(value, Object) and (value.last in ("concatenate_datasets", MIXES) or value.path == "pandas.concat"):
+        given = value.argument("objs" if value.path == "pandas.concat" else "datasets", 0)
+        inner = given.value if given is not None else None
         return list(inner[:20]) if isinstance(inner, list | tuple) else None
     return _of_several_files(value) or None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from xpc.compiler.importing import mixture
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.draft import Source as Written
 from xpc.compiler.importing.python import evaluation, program, rows, shapes, token_rows
@@ -86,6 +87,8 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
         why = f"{len(lost)} of the {len(parts)} data sets that the script joins are not known, and the spec has no rows"
         draft.error(given.location.entry("concatenate_datasets"), f"{why} of these",
                     "save their rows as JSONL, and add the files to the spec's data")  # fmt: skip
+    if chain.mixed is not None and len(draft.sources) == len(parts):
+        _mixed(draft, chain.mixed)
     if chain.parts:
         problems += _of_a_mixture(understood(machine, Chain(steps=chain.steps)), chain)
         chain.unknown += [each for one in parts for each in one.unknown]
@@ -147,6 +150,29 @@ def _of_a_mixture(data: Data, chain: Chain) -> list[tuple[Object, str, str]]:
     step = next(taking, chain.steps[-1])
     why = "the script takes a part of several data sets together, and a spec takes a part of each"
     return [(step, why, "write `take` or `limit` at the sources")]
+
+
+ENDS = {"first_exhausted": "stop", "all_exhausted": "repeat"}
+"""For each `stopping_strategy` of `interleave_datasets`: the value of `exhausted`."""
+
+
+def _mixed(draft: Draft, call: Object) -> None:
+    """Set the shares of `interleave_datasets`. Without probabilities, the datasets take turns, so their shares are
+    equal.
+    """
+    probabilities, strategy = call.argument("probabilities", 1), call.argument("stopping_strategy", 5)
+    way = "first_exhausted" if strategy is None else strategy.value
+    found = call.location.entry("interleave_datasets")
+    if not isinstance(way, str) or way not in ENDS:
+        draft.error(found, "the mixture ends in a way that a spec does not have", "write `all_exhausted`")
+        return
+    stated = None if probabilities is None else probabilities.value
+    shares = None if stated is None else [
+        one if isinstance(one, int | float) else None for one in (stated if isinstance(stated, list | tuple) else ())
+    ]  # fmt: skip
+    if mixture.share_out(draft, found, None, shares, ENDS[way]) and shares is not None:
+        why = "the script draws the set of each row at random; the spec's shares are exact"
+        draft.differs("interleave_datasets", why, found)
 
 
 def _configured(entries: Entries, name: str) -> Argument | None:

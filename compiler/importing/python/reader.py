@@ -184,6 +184,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
     model_changes.write(draft, entries, model, trainer, machine)
     _own_trainer(draft, trainer)
     runs.changed_parts(draft, trainer)
+    runs.repeated(draft, machine, trainer)
     data = corpus.write(draft, machine, trainer, entries, overrides.prompt)
     masks = "assistant_only_loss" in draft.stack.fields(draft.stack.config(draft.method))
     if draft.has("method.assistant_only") and not masks and overrides.target is None:

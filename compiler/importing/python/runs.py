@@ -8,6 +8,7 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python.entries import entry
 from xpc.compiler.importing.python.interpreter import functions
 from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.script_calls import TRAINED
 from xpc.compiler.importing.python.interpreter.values import Argument, Name, Object, Scalar, Unknown
 from xpc.compiler.language.methods import METHODS
 
@@ -64,6 +65,25 @@ def listed(found: list[Object]) -> str:
     )
 
 
+def repeated(draft: Draft, machine: Machine, trainer: Object) -> None:
+    """Report a trainer on which the script calls `train` several times, also in a loop. Each call trains the same model
+    further, with a new optimizer and a new schedule.
+    """
+    times = [one.attributes.get(TRAINED) for one in machine.trained if one.location == trainer.location]
+    most = max((one for one in times if isinstance(one, int)), default=1)
+    calls = [
+        one.location
+        for one in machine.calls
+        if one.last == "train" and isinstance(one.receiver, Object) and one.receiver.location == trainer.location
+    ]
+    looped = next((one for one in calls if one in machine.repeated), None)
+    if most > 1 or looped is not None:
+        how = f"{most} times" if looped is None else "in a loop"
+        draft.error((looped or calls[-1]).entry("train"), f"the script calls `train` {how}, each time with a new "
+                    "optimizer and schedule, and a spec trains once",
+                    "import each training as a spec that begins with the model of the one before")  # fmt: skip
+
+
 def changed_parts(draft: Draft, trainer: Object) -> None:
     """Report attributes that the script sets on the trainer, or on its generation settings, after it has made the
     trainer. Attributes with the name of an argument are imported like the argument.
@@ -115,7 +135,8 @@ def _settings(trainer: Object) -> list[object]:
             left += [one.value for one in value.positional]
             left += [one.value for _, one in sorted(value.keywords.items())]
             if functions.is_settings(value):
-                left += [one for name, one in sorted(value.attributes.items()) if not isinstance(one, Object)]
+                left += [one for name, one in sorted(value.attributes.items())
+                         if not isinstance(one, Object) and name != TRAINED]  # fmt: skip
             left.append(value.receiver)
         elif isinstance(value, Argument):
             left.append(value.value)

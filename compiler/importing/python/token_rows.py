@@ -174,7 +174,7 @@ def _answered(ids: Object, labels: Object) -> MappedColumns:
     found = None if text is None else _prompted(text.value, masked)
     if call is None or found is None or not _copied(labels, call):
         return MappedColumns(why=OWN_LABELS)
-    made = tokenized(call, False)
+    made = _of_call(call, False, labels if _is_padded(call) else None)
     return MappedColumns(found[0], made.why, made.length, ended=made.ended or found[1])
 
 
@@ -213,7 +213,7 @@ def _answered_turns(call: Object, text: object, question: object, labels: Object
     same = turns is not None and before is not None and turns.user == before.user and before.generation
     if not same or not isinstance(messages, list) or turns is None or turns.generation or not _copied(labels, call):
         return MappedColumns(why=OWN_LABELS)
-    made = tokenized(call, False)
+    made = _of_call(call, False, labels if _is_padded(call) else None)
     return MappedColumns({"prompt": question, "completion": messages[-1:]}, made.why, made.length, ended=True)
 
 
@@ -246,12 +246,21 @@ def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool)
 
 
 def tokenized(call: Object, batched: bool) -> MappedColumns:
-    """The text with which a tokenizer is called. If there are labels, they must be the tokens of this text."""
+    """The text with which a tokenizer is called. If there are labels, they must be the tokens of this text. Labels of
+    -100 at their beginning make a prompt of it.
+    """
+    labels = bare(call.attributes.get("['labels']"))
+    if isinstance(labels, Object) and MASKED_START in labels.attributes:
+        return MappedColumns(why=OWN_LABELS) if batched else _answered(call, labels)
+    return _of_call(call, batched, labels)
+
+
+def _of_call(call: Object, batched: bool, labels: object) -> MappedColumns:
+    """The text with which a tokenizer is called, where `labels` are the tokens of this text."""
     text = call.argument("text", 0)
     padding, cut, length = (call.keywords.get(one) for one in ("padding", "truncation", "max_length"))
     if text is None:
         return MappedColumns(why="the text that is tokenized is not known")
-    labels = call.attributes.get("['labels']")
     own = labels is not None and not _copied(labels, call)
     found = _prompted(text.value, _masked_question(labels, call)) if own and not batched else None
     if own and found is None:
@@ -272,6 +281,12 @@ def _appended(call: Object) -> bool:
     ids = call.attributes.get("['input_ids']")
     added = [one.positional[0].value for one in getattr(ids, "calls", ()) if one.last == "append" and one.positional]
     return any(isinstance(one, Object) and one.last == "eos_token_id" for one in added)
+
+
+def _is_padded(call: Object) -> bool:
+    """Whether a tokenizer pads a single text. Other values of `padding` pad the texts of a batch to the longest one."""
+    given = call.keywords.get("padding")
+    return given is not None and given.value == "max_length"
 
 
 def _copied(labels: object, call: Object) -> bool:

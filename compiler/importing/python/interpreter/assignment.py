@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from xpc.compiler.importing.python.interpreter.attributes import item
+from xpc.compiler.importing.python.interpreter.attributes import Members, item
 from xpc.compiler.importing.python.interpreter.machine import Machine, Replaced
 from xpc.compiler.importing.python.interpreter.values import (
     OPEN,
@@ -42,6 +42,35 @@ def _from_the_start(index: ast.expr) -> ast.expr | None:
     if not isinstance(index, ast.Slice) or index.step is not None:
         return None
     return index.upper if index.lower is None or ast.unparse(index.lower) == "0" else None
+
+
+def mask_prefix(machine: Machine, loop: ast.For | ast.AsyncFor) -> bool:
+    """Interpret a loop that sets the first labels of a row to -100, as in `for i in range(n): labels[i] = -100`, like
+    `labels[:n] = [-100] * n`. False for any other loop.
+    """
+    body, end = loop.body, loop.iter
+    if not isinstance(end, ast.Call) or ast.unparse(end.func) != "range" or not end.args or len(body) != 1:
+        return False
+    index, last, inner = ast.unparse(loop.target), end.args[-1], body[0]
+    if isinstance(inner, ast.If) and len(inner.body) == 1 and not inner.orelse and isinstance(inner.test, ast.Compare):
+        below = isinstance(inner.test.ops[0], ast.Lt) and len(inner.test.ops) == 1
+        if not below or ast.unparse(inner.test.left) != index:
+            return False
+        last, inner = inner.test.comparators[0], inner.body[0]
+    if (
+        not isinstance(inner, ast.Assign)
+        or len(end.args) > 2
+        or (len(end.args) == 2 and ast.unparse(end.args[0]) != "0")
+    ):
+        return False
+    target = inner.targets[0]
+    if not isinstance(target, ast.Subscript) or ast.unparse(target.slice) != index or len(inner.targets) > 1:
+        return False
+    owner = machine.evaluate(target.value)
+    if not isinstance(owner, Object) or not ignored(machine.evaluate(inner.value)):
+        return False
+    set_attribute(machine, owner, MASKED_START, machine.evaluate(last), machine.location(inner))
+    return True
 
 
 def assign(machine: Machine, target: ast.expr, value: object) -> None:
@@ -93,6 +122,8 @@ def set_item(machine: Machine, owner: object, key: object, value: object, locati
     elif isinstance(owner, dict):
         if isinstance(key, str | int | float | bool):
             machine.journal.write(owner, key, value)
+            if isinstance(owner, Members) and isinstance(key, str):
+                set_attribute(machine, owner.owner, key, value, location)
             if isinstance(owner, Table):
                 machine.journal.write(owner.locations, key, location)  # type: ignore[arg-type]
         else:
@@ -122,7 +153,11 @@ def open_further(machine: Machine, owner: dict[object, object], why: str, locati
     """
     for one in list(owner):
         machine.journal.write(owner, one, Unknown(why, location, owner[one]))
+        if isinstance(owner, Members):
+            set_attribute(machine, owner.owner, one, owner[one], location)
     machine.journal.write(owner, OPEN, Unknown(why, location))
+    if isinstance(owner, Members):
+        set_attribute(machine, owner.owner, OPEN, owner[OPEN], location)
 
 
 def _unpack(machine: Machine, targets: list[ast.expr], value: object, node: ast.AST) -> None:

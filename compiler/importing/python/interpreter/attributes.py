@@ -32,6 +32,16 @@ EACH = Name("<each row>")
 """The index of a loop such as `for i in range(len(batch["text"]))`, which stands for every row of the batch."""
 
 
+class Members(Table):
+    """The value of `object.__dict__` and `vars(object)`. Items that the script sets are attributes of the object."""
+
+    def __init__(self, owner: Object | Instance) -> None:
+        given = {} if isinstance(owner, Instance) else {name: one.value for name, one in owner.keywords.items()}
+        own = {name: one for name, one in owner.attributes.items() if not name.startswith("<")}
+        super().__init__({**given, **own}, owner.locations)
+        self.owner = owner
+
+
 def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> object:
     """Evaluate `value.name`."""
     if isinstance(value, Name):
@@ -104,7 +114,7 @@ def _member(machine: Machine, value: Instance, name: str, node: ast.AST) -> obje
     if name == "__class__":
         return value.kind
     if name == "__dict__":
-        return Table(value.attributes, value.locations)
+        return Members(value)
     if value.made is not None:
         return _part(machine, value.made, name, node)
     return Unknown(f"`{name}` is not set in the script", value.kind.required.get(name, machine.location(node)))
@@ -115,6 +125,8 @@ def _part(machine: Machine, value: Object, name: str, node: ast.AST) -> object:
     with which the object was created, such as the `model_max_length` of a tokenizer. Otherwise, the result is a new
     library object. The `name_or_path` of a loaded model is the name by which it was loaded.
     """
+    if name == "__dict__" and functions.is_settings(value):
+        return Members(value)
     if name in value.attributes:
         return value.attributes[name]
     if name in value.keywords and (functions.is_settings(value) or name == "model_max_length"):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from xpc.compiler.importing.python.interpreter import functions
-from xpc.compiler.importing.python.interpreter.assignment import assign
+from xpc.compiler.importing.python.interpreter.assignment import assign, mask_prefix
 from xpc.compiler.importing.python.interpreter.branches import MISSING
 from xpc.compiler.importing.python.interpreter.machine import LOOP, RETURN, STOP, Machine
 from xpc.compiler.importing.python.interpreter.operators import truth_of
@@ -139,17 +139,19 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
     not run.
     """
     value = machine.evaluate(node.iter)
+    if mask_prefix(machine, node):
+        return ""
     items = functions.iterated(value)
     change_parameters(machine, node, value)
     if items is None:
         each = machine.inherited(node.iter, "it depends on a loop over items that are not known", value)
         if machine.assumed_truth(node, f"{ast.unparse(node.target)} in {ast.unparse(node.iter)}"):
             assign(machine, node.target, each)
-            return _after_loop(machine.block(node.body))
+            return _after_loop(_turn(machine, node))
 
         def turn() -> str:
             assign(machine, node.target, each)
-            return _after_loop(machine.block(node.body))
+            return _after_loop(_turn(machine, node))
 
         return _either(
             machine, turn, lambda: "", machine.location(node), hidden=value if isinstance(value, Object) else None
@@ -167,6 +169,23 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
     return machine.block(node.orelse)
 
 
+def _turn(machine: Machine, node: ast.For | ast.AsyncFor | ast.While) -> str:
+    """Interpret one iteration that stands for all. If it trains with a trainer that the loop does not make, the line is
+    recorded in `machine.repeated`, unless the loop may end after this training.
+    """
+    before = len(machine.calls)
+    ends = machine.block(node.body)
+    calls = machine.calls[before:]
+    if not any(isinstance(one, ast.Break) for one in ast.walk(node)):
+        for one in calls:
+            trainer = one.receiver if one.last == "train" else None
+            if isinstance(trainer, Object) and functions.is_trainer(trainer.path) and not any(
+                made.path == trainer.path and made.location == trainer.location for made in calls
+            ):  # fmt: skip
+                machine.repeated.append(one.location)
+    return ends
+
+
 def _after_loop(ends: str) -> str:
     """How the block that contains a loop ends after the loop's body has ended with the statement `ends`. After
     `return`, the block ends in the same way; after `break` or `continue` it goes on, and the result is "".
@@ -182,8 +201,8 @@ def _while(machine: Machine, node: ast.While) -> str:
     if truth is False:
         return ""
     if truth or machine.assumed_truth(node, unparsed(node.test)):
-        return _after_loop(machine.block(node.body))
-    return _either(machine, lambda: _after_loop(machine.block(node.body)), lambda: "", machine.location(node))
+        return _after_loop(_turn(machine, node))
+    return _either(machine, lambda: _after_loop(_turn(machine, node)), lambda: "", machine.location(node))
 
 
 def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from xpc.compiler.importing.python.interpreter import row_lists
 from xpc.compiler.importing.python.interpreter.assignment import set_attribute
-from xpc.compiler.importing.python.interpreter.attributes import attribute
+from xpc.compiler.importing.python.interpreter.attributes import Members, attribute
 from xpc.compiler.importing.python.interpreter.builtin_functions import BUILTIN_FUNCTIONS, copied, dict_of
 from xpc.compiler.importing.python.interpreter.command_line import hydra
 from xpc.compiler.importing.python.interpreter.command_line.typer_functions import fields, given
@@ -17,10 +17,12 @@ from xpc.compiler.importing.python.interpreter.functions import (
     EXIT,
     first,
     is_data,
+    is_settings,
     lineage,
     opened,
 )
 from xpc.compiler.importing.python.interpreter.machine import Arguments, Keywords, Machine
+from xpc.compiler.importing.python.interpreter.parameter_loops import change_parameters
 from xpc.compiler.importing.python.interpreter.parsed_classes import adapter, lacks, parameters, quantization, settings
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
@@ -148,6 +150,22 @@ def _of_other_family(loaded: Object, kinds: object) -> bool:
 
 
 def _vars(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    """Compute `vars(object)`, whose items are the object's attributes."""
+    value = first(positional, keywords)
+    if isinstance(value, Instance) or (isinstance(value, Object) and is_settings(value)):
+        return Members(value)
+    return machine.unknown(node, "it depends on the attributes of a value that is not known")
+
+
+def _map(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    """Record `map(function, model.parameters())` like a loop, if the function changes the parameters."""
+    function = first(positional, keywords)
+    if isinstance(function, Function) and len(positional) == 2:
+        change_parameters(machine, function.node, positional[1].value, node)
+    return NotImplemented
+
+
+def _asdict(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     value = first(positional, keywords)
     if isinstance(value, Instance):
         return Table(value.attributes, value.locations)
@@ -320,7 +338,9 @@ def _read(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
 SHARED: dict[Callable[..., object], tuple[str, ...]] = {
     first_argument: ("*.tqdm", "copy.copy", "asyncio.run", "omegaconf.OmegaConf.to_container",
                      "omegaconf.OmegaConf.to_object", "textwrap.dedent"),
-    _vars: ("vars", "asdict", "dataclasses.asdict"),
+    _vars: ("vars",),
+    _map: ("map",),
+    _asdict: ("asdict", "dataclasses.asdict"),
     _exit: ("exit", "quit", "sys.exit", "os._exit"),
     _nothing: ("print", "*.get_kbit_device_map", "omegaconf.OmegaConf.resolve"),
     _true: ("dataclasses.is_dataclass", "torch.cuda.is_available"),

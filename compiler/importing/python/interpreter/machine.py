@@ -144,6 +144,7 @@ class Machine:
         self.defaulted: list[Defaulted] = []
         self.calls: list[Object] = []
         self.trained: list[Object] = []
+        self.repeated: list[Location] = []
         self.functions: list[Function] = []
         self.stored: dict[str, object] = {}
         self.commands: dict[int, dict[str, Function]] = {}

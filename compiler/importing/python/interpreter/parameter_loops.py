@@ -11,9 +11,9 @@ PARAMETERS = ("parameters", "named_parameters", "modules", "named_modules", "chi
 """Attributes and methods of a model that give its parameters or modules."""
 
 
-def change_parameters(machine: Machine, node: ast.AST, value: object) -> None:
+def change_parameters(machine: Machine, node: ast.AST, value: object, call: ast.AST | None = None) -> None:
     """Record a loop or a comprehension over `value` if it goes through the parameters or modules of a model, also by
-    number (`range(len(model.layers))`), and changes them.
+    number (`range(len(model.layers))`), and changes them. `call` is the call of `map` that applies a function (`node`).
     """
     if isinstance(value, Object) and value.path == "range" and value.positional:
         value = value.positional[-1].value
@@ -21,7 +21,7 @@ def change_parameters(machine: Machine, node: ast.AST, value: object) -> None:
     while isinstance(value, Object) and value.path.endswith(":]"):
         value = value.receiver  # `layers[:4]`
     if isinstance(value, Object) and value.last in PARAMETERS and _changes(node):
-        machine.parameters.append((machine.location(node), value))
+        machine.parameters.append((machine.location(call or node), value))
 
 
 def _changes(node: ast.AST) -> bool:

@@ -33,6 +33,8 @@ from xpc.compiler.importing.python.interpreter.values import (
 
 MAX_CALLS = 24
 """How deeply calls of the script's functions may be nested."""
+TRAINED = "<trained>"
+"""The attribute of a trainer that counts the calls of its method `train`."""
 MAX_RECURSION = 2
 """How deeply a function may call itself with unknown values. Both branches of each condition are interpreted, so the
 number of calls grows exponentially with the depth.
@@ -293,6 +295,9 @@ def library(
     if isinstance(receiver, Object):
         machine.journal.change(receiver.calls, [*receiver.calls, made])  # type: ignore[arg-type]
         if made.last == "train" and (functions.is_trainer(receiver.path) or receiver.last == "train_on_responses_only"):
+            before = receiver.attributes.get(TRAINED, 0)
+            times = before + 1 if isinstance(before, int) else before
+            machine.journal.write(receiver.attributes, TRAINED, times)  # type: ignore[arg-type]
             machine.trained.append(_moment(machine, receiver))
         if made.last == "to_dict" and functions.is_settings(receiver) and receiver.last not in functions.TRAINERS:
             return _as_dict(receiver)

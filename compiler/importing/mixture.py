@@ -1,0 +1,33 @@
+"""Import a mixture of data sets, such as `interleave_datasets(rows, probabilities=[0.7, 0.3])`: the share of each
+source, and when the mixture ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.text.entries import Entry
+from xpc.grammar.record import evolve
+
+
+def share_out(
+    draft: Draft, entry: Entry, stated: Entry | None, shares: Sequence[float | None] | None, end: str
+) -> bool:
+    """Set the share of each source, and `exhausted` to `end`. Without `shares`, the sources have equal shares. Returns
+    False, after reporting an error, if the shares do not fit the sources. `stated` is the key with the shares.
+    """
+    count = len(draft.sources)
+    each = [1 / count] * count if shares is None else [*shares]
+    total = sum(one or 0.0 for one in each)
+    if len(each) != count or not all(each) or abs(total - 1) > 0.0005:
+        draft.error(
+            stated or entry,
+            f"the value must be {count} probabilities, one for each data set, whose sum is 1",
+            "write a number for each data set",
+        )
+        return False
+    draft.sources = [evolve(one, share=share) for one, share in zip(draft.sources, each, strict=True)]
+    draft.put("data.exhausted", end, entry)
+    draft.mark(stated, "mapped", "share")
+    return True
