@@ -23,6 +23,7 @@ from xpc.compiler.suggest.lines.header import rewrite_header
 from xpc.compiler.suggest.lines.lists import rewrite_lists
 from xpc.compiler.suggest.lines.machines import hardware_of, rewrite_machines
 from xpc.compiler.suggest.lines.marks import rewrite_marked
+from xpc.compiler.suggest.lines.moves import move_out
 from xpc.compiler.suggest.lines.rewriting import BODY, rewritten
 from xpc.compiler.suggest.lines.sentences import of_one_sentence, rewrite_sentences
 from xpc.compiler.suggest.lines.twice import join_clauses, join_edits
@@ -64,7 +65,7 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
         one if one.message == SHELL else rewrite_first_line(rewrite_number(one))
         for one in rewrite_options(rewrite_lists(rewrite_sentences(problems)))
     ]
-    found = of_one_sentence(rewrite_marked(rewrite_header(found)))
+    found = of_one_sentence(rewrite_marked(move_out(rewrite_header(found))))
     return rewrite_blocks(join_edits(join_clauses(move_choices(join_values(rewrite_machines(found))))))
 
 

@@ -1,0 +1,184 @@
+"""Move settings out of a block that does not have them: `batch { gbs = 64, bf16 }` becomes `batch { gbs = 64 }`, and
+`bf16` on a line of its own. Imported only for a wrong spec.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from xpc.compiler.language.expand import expand
+from xpc.compiler.language.kinds import FLAG
+from xpc.compiler.language.schema import BY_PATH
+from xpc.grammar.diagnostic import Diagnostic, Edit, applied
+from xpc.grammar.parse import parse
+from xpc.grammar.record import evolve, record
+from xpc.grammar.scan import line_bounds
+from xpc.grammar.source import Source, Span
+from xpc.grammar.tree import Call, Clause, Ref, Setting, Value
+
+OUTSIDE = re.compile(
+    r"(?:it belongs to `\w+`: )?write `(?P<form>(?!\S*\.\.\.)[^`]+)`(?: on a line of its own,)? outside of `\w+`"
+)
+"""A pattern for a help that moves a setting, without a choice between several forms."""
+MOST = 20
+"""The largest number of findings that get an edit, because each is tried."""
+
+Node = Setting | Clause | Value
+
+
+@record
+class Body:
+    """The items of a block, a call or a clause's line. `whole` is the place of the block or the call's brackets, which
+    goes if all items go; None for a line. `before` is where the text before the first item ends.
+    """
+
+    items: tuple[Node, ...]
+    whole: Span | None
+    before: int
+
+
+@record
+class Move:
+    """An item of a body that is written elsewhere, as `form`: its index in the body, its statement, whether this is an
+    option of the first line, and the number of the finding.
+    """
+
+    body: Body
+    index: int
+    statement: Node
+    header: bool
+    form: str
+    number: int
+
+
+def move_out(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Add edits to the findings about settings that stand in the block of another clause."""
+    out = list(problems)
+    groups: dict[tuple[str, int], list[Move]] = {}
+    for number, one in enumerate(out):
+        move = _move(one, number) if len(groups) < MOST else None
+        if move is not None and one.primary is not None:
+            groups.setdefault((one.primary.source.name, move.body.items[0].span.start), []).append(move)
+    for moves in groups.values():
+        label = out[moves[0].number].primary
+        assert label is not None
+        edits = _edits(label.source.text, moves)
+        if _mends(label.source, {edit for one in edits for edit in one}, len(moves)):
+            for move, made in zip(moves, edits, strict=True):
+                out[move.number] = evolve(out[move.number], edits=made)
+    return out
+
+
+def _edits(text: str, moves: Sequence[Move]) -> list[tuple[Edit, ...]]:
+    """The edits of each finding about the items of a body. They are legal alone and together: if all items go, each of
+    the findings moves them all.
+    """
+    first = moves[0]
+    body, statement = first.body, first.statement
+    end = statement.span.end if first.header else line_bounds(text, statement.span.end, statement.span.end)[1]
+    sign = " " if first.header else "\n"
+    if len(moves) < len(body.items) or body.whole is None:
+        gone = _without(text, body, [one.index for one in moves])
+        return [(each, Edit(Span(end, end), sign + one.form)) for each, one in zip(gone, moves, strict=True)]
+    forms = sign.join(one.form for one in moves)
+    if _is_bare(statement):
+        return [(Edit(Span(statement.span.start, body.whole.end), forms),)] * len(moves)
+    return [(Edit(body.whole, ""), Edit(Span(end, end), sign + forms))] * len(moves)
+
+
+def _move(found: Diagnostic, number: int) -> Move | None:
+    """The move that a finding suggests. None if it suggests none, or names several places."""
+    advice = None if found.edits or found.code not in ("XP101", "XP102") else OUTSIDE.fullmatch(found.help or "")
+    at = found.primary
+    place = None if advice is None or at is None else _place(at.source, at.span)
+    if advice is None or place is None or at is None:
+        return None
+    statement, body, index, header = place
+    form = _form(body.items[index], advice["form"], at.source.slice(body.items[index].span))
+    return None if form is None else Move(body, index, statement, header, form, number)
+
+
+def _form(item: Node, form: str, text: str) -> str | None:
+    """What to write for an item elsewhere: the form that the help suggests, or a whole clause as it stands. None if the
+    form has a value that is only an example, because the item has none.
+    """
+    if isinstance(item, Clause | Call) and text.startswith(form) and not text[len(form) :][:1].isalnum():
+        return re.sub(r"\n[ \t]{0,2}", "\n", text)
+    bare = isinstance(item, Ref) or (isinstance(item, Clause) and not item.body)
+    return form if isinstance(item, Setting) or (bare and "=" not in form.replace("=true", "")) else None
+
+
+def _is_bare(statement: Node) -> bool:
+    """Whether a statement is nothing but a clause's name and its block, and says nothing without it: `memory { zero3
+    }`, but not `lora { zero3 }`.
+    """
+    head = statement.head if isinstance(statement, Clause) and not statement.operands else None
+    row = BY_PATH.get(head.name) if isinstance(head, Ref) else None
+    return isinstance(head, Ref) and (row is None or row.kind is not FLAG)
+
+
+def _mends(source: Source, edits: Iterable[Edit], count: int) -> bool:
+    """Whether edits lower the number of errors about syntax and names as they should."""
+
+    def errors(text: str) -> int:
+        file, found = parse(Source(source.name, text))
+        return len(found) + len(expand(file).problems)
+
+    return errors(applied(source.text, edits)) <= errors(source.text) - count
+
+
+def _place(source: Source, span: Span) -> tuple[Node, Body, int, bool] | None:
+    """Where an item begins at a position: its statement, the body that has it, its index there, and whether the
+    statement is an option of the first line. None if it is the statement itself.
+    """
+    file = parse(source)[0]
+    options = () if file.train is None else file.train.options
+    for statement in (*options, *file.statements):
+        if statement.span.start < span.start < statement.span.end:
+            found = _inside(statement, span.start)
+            return None if found is None else (statement, *found, statement in options)
+    return None
+
+
+def _inside(node: Node, at: int) -> tuple[Body, int] | None:
+    for body in _bodies(node):
+        for index, item in enumerate(body.items):
+            if item.span.start == at:
+                return body, index
+            if item.span.start < at < item.span.end:
+                return _inside(item, at)
+    return None
+
+
+def _bodies(node: Node) -> list[Body]:
+    """The bodies of an item: a call has its arguments, and a clause its line and its block."""
+    if isinstance(node, Setting):
+        return _bodies(node.value)
+    if isinstance(node, Call):
+        end = node.name.span.end
+        return [Body(node.args, Span(end, node.span.end), end)] if node.args else []
+    if not isinstance(node, Clause):
+        return []
+    line = [Body(node.operands, None, node.head.span.end)] if node.operands else []
+    last = node.operands[-1].span.end if node.operands else node.head.span.end
+    block = node.block
+    braces = [Body(block.statements, Span(last, block.span.end), last)] if block and block.statements else []
+    return [*_bodies(node.head), *line, *(one for each in node.operands for one in _bodies(each)), *braces]  # type: ignore[list-item]
+
+
+def _without(text: str, body: Body, moved: Sequence[int]) -> list[Edit]:
+    """Remove some items of a body, one edit for each."""
+    items = body.items
+    kept = next((index for index in range(len(items)) if index not in moved), len(items))
+    out: list[Edit] = []
+    for index in moved:
+        item = items[index].span
+        start, end = line_bounds(text, item.start, item.end)
+        if body.whole is not None and not text[start : item.start].strip() and not text[item.end : end].strip(" \t,"):
+            out.append(Edit(Span(start - 1, end), ""))
+        elif body.whole is not None and index < kept:
+            out.append(Edit(Span(item.start, items[index + 1].span.start), ""))
+        else:
+            out.append(Edit(Span(items[index - 1].span.end if index else body.before, item.end), ""))
+    return out
