@@ -20,7 +20,6 @@ from xpc.compiler.files.pins import Environment, Lock, Pin
 from xpc.compiler.locking.lock_text import written
 from xpc.compiler.review import diff
 from xpc.compiler.review.compare import CODE, DIFFERS, SAME
-from xpc.compiler.review.differences.packages import package_changes
 
 EDITS = 50
 """The number of random edits for each of the four kinds of operands."""
@@ -393,13 +392,3 @@ def test_a_side_that_does_not_compile_is_status_5(tmp_path):
     assert xpc("diff", "a.xp", "b.xp", cwd=root).returncode == 1
     done = xpc("diff", "a.xp", "b.xp", "--exit-code", "--format", "json", cwd=root)
     assert (done.returncode, json.loads(done.stdout)["verdict"]) == (5, "does not compile")
-
-
-def test_comments_that_pip_reads_in_another_encoding_are_lines():
-    """If the first comment of a requirements file names an encoding, pip decodes the file with it. In UTF-7, `+AAo-` is
-    a line end, so pip would see one more line.
-    """
-    plain = b"# a comment\ntorch==2.13.0\n"
-    coded = b"# -*- coding: utf-7 -*-\n# a comment +AAo-evil==1\ntorch==2.13.0\n"
-    assert package_changes({"requirements.txt": plain}, {"requirements.txt": coded})
-    assert not package_changes({"requirements.txt": plain}, {"requirements.txt": b"# another\n" + plain})

@@ -55,12 +55,13 @@ def decides(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes], 
     """Whether the change of this file changes the run. `tables` are the JSON and YAML files in which a value has
     changed.
 
-    False for a list of packages, because packages are compared elsewhere. A changed JSON file or accelerate.yaml
-    changes the run only if a value changed. Any change of an engine's YAML file counts, also after a `#`: such a file
-    contains scripts, in which a `#` need not begin a comment.
+    False for a list of packages that both runs have, because packages are compared elsewhere. A changed JSON file or
+    accelerate.yaml changes the run only if a value changed. Any change of an engine's YAML file counts, also after a
+    `#`: such a file contains scripts, in which a `#` need not begin a comment.
     """
     if installs(name):
-        return False
+        # the digest in the name of a lock's copy changes with each of its lines
+        return name.endswith(".txt") and (name in before) != (name in after)
     if name in tables or name not in before or name not in after:
         return True
     return name != ACCELERATE and ("/" in name or not name.endswith(".json"))

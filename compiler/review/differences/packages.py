@@ -43,21 +43,25 @@ def package_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> 
 
 
 def _entries(file: str, data: bytes | None) -> dict[str, str]:
-    """The packages in a file with their versions. A line that is not `NAME==VERSION` becomes an entry with the value
-    `present`.
+    """The packages in a file with their versions. A line that is not `NAME==VERSION` becomes an entry. Its value is its
+    number among such lines, because their order may count: the last `--index-url` applies.
     """
     if data is None:
         return {}
     if file == LOCK:
         return dict(_locked(data))
     out: dict[str, dict[str, None]] = {}
+    others = 0
+    decoded = b"\0" in data  # pip reads a file that begins with a byte order mark as UTF-16 or UTF-32
     for number, line in enumerate(data.decode("utf-8", "backslashreplace").splitlines()):
         words = line.strip()
-        if not words or (words.startswith("#") and not (number < 2 and CODING.match(words))):
+        comment = words.startswith("#") and not decoded and not (number < 2 and CODING.match(words))
+        if not words or comment:
             continue
         exact = EXACT.fullmatch(words.partition(" #")[0].strip())
         if exact is None or line.endswith("\\"):  # like pip, join a line that ends with a backslash with the next line
-            out[f"line `{words}`"] = {"present": None}
+            others += 1
+            out.setdefault(f"line `{words}`", {})[f"option {others}"] = None
         else:
             name = re.sub("[-_.]+", "-", exact[1]).lower()
             out.setdefault(name, {})[exact[2]] = None
