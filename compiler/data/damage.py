@@ -19,7 +19,9 @@ LOST = "\ufffd"
 
 
 def damage(values: Sequence[object]) -> set[str]:
-    """The kinds of damage in the texts of a row: `mojibake`, `entities`, `escaped_lines`, `lost`, `zero`."""
+    """The kinds of damage in the texts of a row: `mojibake`, `entities` (of HTML), `escaped_lines` (a backslash and an
+    n in place of a newline), `lost` (characters that could not be decoded) and `zero` (U+0000).
+    """
     found: set[str] = set()
     for _, _, text in texts(values):
         if not text.isascii():

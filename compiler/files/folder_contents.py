@@ -26,7 +26,7 @@ KINDS = (
 )
 BYTECODE = "__pycache__"
 COMPILED = re.compile(r"\.pyc(\.\d+)?\Z")
-"""The end of the name of a file of bytecode. While Python writes the file, it appends a number."""
+"""The suffix of Python's bytecode files. While Python writes such a file, it appends a number to the name."""
 
 
 @mutable

@@ -25,7 +25,7 @@ GETTERS = {
 """For each typed getter of `Spec`, such as `spec.flag`: the kinds of settings that it can read."""
 HEAD = '''"""For each getter of `Spec`, the type of the paths that it can read.
 
-Generated from the table of settings (schema.py) by `make docs`. Imported for its types alone.
+Generated from the table of settings (schema.py) by `make docs`. Imported only for its types.
 """
 
 from typing import Literal

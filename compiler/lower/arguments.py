@@ -193,8 +193,8 @@ def _when(spec: Spec) -> dict[str, Json]:
 
 
 def _hub(spec: Spec) -> dict[str, Json]:
-    """The arguments for pushing to the hub. Some targets have no argument for the branch. Their branch is in the
-    section `hub` of trainer_args.json, which the runtime reads.
+    """The arguments for pushing to the hub. Some targets have no argument for the branch. For such a target, the branch
+    is in the section `hub` of trainer_args.json, which the runtime reads.
     """
     out: dict[str, Json] = {
         "push_to_hub": True,

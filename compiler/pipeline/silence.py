@@ -1,10 +1,10 @@
 """Silence findings by a comment: `# xpc: allow XP712 reason`. This module is imported only for a spec that contains
 `xpc:`.
 
-The comment silences the warnings and notes with one of its codes on one line: its own line or, if it stands alone on
-that, the next line. If the silenced line opens or closes a bracket, the comment applies to everything in the bracket.
-The reason is required. Errors, and findings that a reviewer must see, cannot be silenced. A comment that silences
-nothing is itself a finding.
+The comment silences the warnings and notes with one of its codes on one line: the line of the comment or, if this line
+contains only the comment, the next line. If the silenced line opens or closes a bracket, the comment applies to
+everything in the bracket. The reason is required. Errors, and findings that a reviewer must see, cannot be silenced. A
+comment that silences nothing is itself a finding.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ class _Lines:
         text = self.text
         start, end = line_bounds(text, comment.span.start, comment.span.start)
         first = start
-        if not text[start : comment.span.start].strip():  # the comment is alone on its line
+        if not text[start : comment.span.start].strip():  # the line contains only the comment
             start, end = self._code_line(start, end)
             if text[start:end].lstrip()[:1] in ("}", "]", ")"):
                 # the comment is the last line of its block, so it applies to no line

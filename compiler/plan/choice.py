@@ -240,7 +240,8 @@ def _open_micros(spec: Spec, settings: Settings) -> list[int]:
     if share < 1 or rest:
         return []
     if settings.get("strategy", spec.text("strategy")) == "zero2" and not spec.stack.facts.zero2_accumulates:
-        return [share]  # on this stack, zero2 cannot accumulate gradients, so only one micro-batch fits the share
+        # on this stack, zero2 cannot accumulate gradients, so each process computes its part of the batch at once
+        return [share]
     return divisors(share, share)
 
 

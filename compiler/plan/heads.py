@@ -27,7 +27,7 @@ HEADS: Mapping[str, tuple[int, int]] = {
 follow from the tensors that autograd saves (transformers 5.23, 4.57, torch 2.13).
 """
 CHUNK = 4096
-"""The largest number of tokens in one chunk of logits of TRL 1.16's fused head. For each token, a chunk has at most
+"""TRL 1.16's fused head computes logits in chunks of at most this many tokens. For each token, a chunk has at most
 32,768 entries of the vocabulary (trl/models/fused_linear.py).
 """
 

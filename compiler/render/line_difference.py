@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 WORK = 2 * 10**8
-"""The largest product of the number of lines and the number of pairs of equal lines for which two texts are compared
-line by line. The limit is needed because difflib takes a second for ordinary texts of that size, but hours for a few
+"""A part of two texts is compared line by line only if its lines, times its pairs of equal lines, are at most this
+number. The limit is needed because difflib takes a second for ordinary texts of that size, but hours for a few
 megabytes of repeated lines.
 """
 TYPE_CHECKING = False

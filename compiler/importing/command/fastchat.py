@@ -33,9 +33,9 @@ COMMENT = re.compile(r"#[^\n]*")
 
 
 def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides) -> bool:
-    """Whether a program is one of FastChat's scripts, or a copy of one. This is so if its path contains `fastchat`. It
-    is also so if the command has an argument that only FastChat has (`data_path` does not count, because many scripts
-    have it), and the program's source, if it can be read, uses a FastChat conversation.
+    """Whether a program is one of FastChat's scripts, or a copy of one. Every program whose path contains `fastchat` is
+    one. Any other program must meet two conditions: the command has an argument that only FastChat has (`data_path`
+    does not count, because many scripts have it), and the program's source, if it can be read, uses FastChat.
     """
     text = programs.found(program, overrides)[1]
     return "fastchat" in program or (

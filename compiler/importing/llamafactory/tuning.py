@@ -157,8 +157,9 @@ def _targets(draft: Draft, target: Entry | None) -> None:
 
 
 def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
-    """Set which weights are trained if `finetuning_type` is freeze: those of the last N layers (the first N if N is
-    negative), or of some modules of these layers, and those of further modules outside of the layers.
+    """Set which weights are trained if `finetuning_type` is freeze. Trained are the last N layers (the first N layers
+    if N is negative), or only some modules of these layers, and any further modules outside of the layers that the file
+    names.
     """
     draft.put("freeze", True, kind)
     layers, inside = table.get("freeze_trainable_layers"), table.get("freeze_trainable_modules")

@@ -63,8 +63,9 @@ def start(
     among: Sequence[str] = (),
 ) -> tuple[Draft, Stack]:  # fmt: skip
     """An empty draft with its method and target stack, and the stack whose defaults the file relies on. The TRL version
-    is derived from the names of the keys in `dating` (None means all entries), from a version that `source_text` or
-    the repository's requirements state, and from `among`, the versions that fit the script that reads the file.
+    is derived from three things: the names of the keys in `dating` (None means all entries); a version that
+    `source_text` or the repository's requirements state; and `among`, the versions that fit the script that reads the
+    file.
     """
     dating = entries if dating is None else dating
     method = method_of(overrides, file, entries, entries)

@@ -80,7 +80,9 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
 
 
 def _is_alone(kept: list[Operand]) -> bool:
-    """Whether the last item stands alone. False if it is the value of the name before it, such as `7` in `seed 7`."""
+    """Whether the last item does not belong to the name before it. False for the value of a name, such as `7` in
+    `seed 7`.
+    """
     before = kept[-2] if len(kept) > 1 else None
     return bool(kept) and not (isinstance(before, Ref) and before.is_name)
 

@@ -139,7 +139,7 @@ def fp8_frozen_base(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP364", "fp8-next-to-another-model", reads=("method.reference_free",))
 def fp8_two_models(spec: Spec) -> Iterator[Finding]:
-    """`precision fp8` needs a method that trains one model alone: sft, reward, orpo or cpo.
+    """`precision fp8` needs a method that uses only one model: sft, reward, orpo or cpo.
 
     Why it is bad: only the trained model computes in fp8. A reference model, a teacher, and a vLLM that generates
     compute in bf16. So two models with the same weights give different log-probabilities, and the loss contains this

@@ -46,7 +46,7 @@ def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
 def resume_without_state(spec: Spec) -> Iterator[Finding]:
     """A run that can resume should save its full state (`full_state`).
 
-    Why it is bad: a run that resumes from weights alone restarts its optimizer, schedule and random numbers.
+    Why it is bad: a run that resumes with only the weights restarts its optimizer, schedule and random numbers.
 
     Without this rule: nothing is reported. In one resumed run, Adam's step counter showed 2 steps instead of 4, because
     it had started again from 0.
