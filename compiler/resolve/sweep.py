@@ -371,8 +371,7 @@ def _safe(text: str) -> str:
     the original text.
     """
     short = text.strip('[]" ').replace(", ", "+").replace(" x ", "x").replace("%", "pct")
-    # `org/name` becomes `org--name`, as in the hub's cache
-    short = short if "--" in short else short.replace("/", "--")
+    short = short if "--" in short else short.replace("/", "--")  # `a/b` becomes `a--b`, as in the hub's cache
     if short and len(short) <= SHOWN and all(c.isascii() and (c.isalnum() or c in "-_.+") for c in short):
         return short
     cut = "".join(c if c.isascii() and (c.isalnum() or c in "-_.+") else "-" for c in short)[:SHOWN].strip("-")

@@ -110,17 +110,13 @@ def answer(wrong: InvalidValue) -> Diagnostic:
 
 
 def _unset_value(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for a value such as `keep = all`, which xpc expresses by leaving the setting out, or for a value that
-    has an entry in the tables of advice.
-    """
+    """The help for a value that leaves the setting out, such as `keep = all`, or that has an entry in `advice`."""
     unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", ""))
     return (unset,) if unset else None
 
 
 def _share_as_a_split(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for `eval { split = 0.1 }`: a split has a name, so the help suggests the number as a share for
-    `holdout`.
-    """
+    """The help for `eval { split = 0.1 }`: a split has a name, so the number is suggested as a share for `holdout`."""
     if row.path != "eval.split" or not isinstance(node, Number):
         return None
     share = f"{node.value * 100:g}%" if not node.unit and 0 < node.value < 1 else typed
@@ -140,9 +136,7 @@ def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> Hel
 
 
 def _setting_of_a_flag(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for a value that is written for a flag: `lora = 16` becomes `lora(rank=16)`, and `memory = liger`
-    becomes `memory(liger)`.
-    """
+    """The help for a flag with a value: `lora(rank=16)` for `lora = 16`, and `memory(liger)` for `memory = liger`."""
     if row.kind.name != "flag":
         return None
     from xpc.compiler.suggest.flag_values import flag_setting
@@ -335,9 +329,7 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
 
 
 def _from_number(row: Setting, typed: str) -> str | None:
-    """Convert a number to the value that it stands for: a flag, a choice (`precision = 16`), or a number whose sign was
-    lost.
-    """
+    """Convert a number that stands for a flag, for a choice (`precision = 16`), or for a number that lost its sign."""
     if row.kind.name == "flag":
         return {"0": "false", "1": "true"}.get(typed)
     if row.kind.name == "choice":
@@ -352,9 +344,7 @@ def _from_number(row: Setting, typed: str) -> str | None:
 
 
 def _file(row: Setting, node: Value, typed: str) -> str | None:
-    """Write a file as a call of `file`: `"x.jinja"` and `fil("x.jinja")` become `file("x.jinja")`. None for any other
-    value.
-    """
+    """Write a file as a call: `"x.jinja"` and `fil("x.jinja")` become `file("x.jinja")`. None for any other value."""
     if isinstance(node, String):
         from xpc.compiler.suggest.known_names import known_choice
 
