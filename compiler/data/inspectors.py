@@ -171,7 +171,7 @@ def _part(value: object, kind: str, number: int, roles: Counts, found: set[str])
             found.add(kind)
         return str(value)
     more, same = _turns(value, number, roles, whole=False)
-    # the other part may have the answers, and the calls that results name
+    # do not report what the other part of the row may contain: the answers, and the calls to which results belong
     found |= more - {"unanswered", "nothing_trained", "unknown_call_id"}
     return tuple(same)
 

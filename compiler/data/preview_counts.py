@@ -84,8 +84,8 @@ def sentence(counts: Mapping[str, Any], origin: str = "from a preview of") -> st
 
 
 def _keep_digests(spec: Spec, workspace: Workspace) -> None:
-    """Store the digests of files that are too large to copy. The cache key of the counts contains these digests, and a
-    later check does not compute digests of such files.
+    """Compute and store the digests of files that are too large to copy. A later `xpc check` only reads stored digests
+    of such files, and it needs them to find the counts in the cache.
     """
     from xpc.compiler.files.file_digests import file_digest
     from xpc.compiler.files.file_memory import user_memory

@@ -171,7 +171,7 @@ def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagn
     # tokens
     more = {"preference": 1, "prompt": len(given), "tokens": 4}.get(source.shape, 0)
     if source.shape == "tokens" and len(token_columns([str(name) for name in given])) != len(given):
-        # only one unknown name may be a dataset's own name for the labels, but `columns` has several
+        # an unknown name is read as the labels only if it is the only unknown name, but `columns` has several
         more = 0
     # rows with labels may lack a prompt column: the last turn of each conversation is then the answer that the label
     # rates

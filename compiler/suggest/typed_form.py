@@ -166,7 +166,8 @@ def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | N
         return guess.value
     # the value that the user wrote takes precedence over the value that the name implies
     if guess.value and row.kind is not FLAG:
-        return choice(row, f"{unknown.name} {text}" if text.isdecimal() else text)  # `deepspeed_zero = 2`
+        # a number may state a choice together with the name, as in `deepspeed_zero = 2`
+        return choice(row, f"{unknown.name} {text}" if text.isdecimal() else text)
     if guess.value:
         return guess.value
     if unknown.node is None:

@@ -18,7 +18,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 DEPTH = 8
-"""How deeply the values of a row may be nested; deeper values keep their source."""
+"""In values that are nested deeper than this, the source of a row is not replaced."""
 ROWS = "<rows>"
 
 
