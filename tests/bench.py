@@ -271,7 +271,7 @@ def _spent(work: Callable[[int], None], size: int) -> float:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=21, help="counted runs of each command (default: 21)")
+    parser.add_argument("--runs", type=int, default=21, help="how many runs of each command are measured (default: 21)")
     options = parser.parse_args()
     processes(options.runs)
     in_process()

@@ -166,8 +166,10 @@ def table(location: str, runs: int, rows: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=5, help="measurements of each way (default: 5)")
-    parser.add_argument("--rows", type=int, default=20_000, help="conversations of 200 words (default: 20,000)")
+    parser.add_argument("--runs", type=int, default=5, help="how often each way is measured (default: 5)")
+    parser.add_argument(
+        "--rows", type=int, default=20_000, help="the number of conversations of 200 words (default: 20,000)"
+    )
     options = parser.parse_args()
     sys.path[:0] = [os.path.join(ROOT, "tests", "support")]
     with tempfile.TemporaryDirectory() as location:

@@ -89,9 +89,9 @@ def _processors() -> float:
 def main() -> None:
     """Build the model. Then run the bundle, the script and LLaMA-Factory in turn, `--runs` times each."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=3, help="runs of each (default: 3)")
-    parser.add_argument("--steps", type=int, default=60, help="optimizer steps of a run (default: 60)")
-    parser.add_argument("--llamafactory", metavar="PYTHON", help="an interpreter that has LLaMA-Factory")
+    parser.add_argument("--runs", type=int, default=3, help="how often the bundle and each script run (default: 3)")
+    parser.add_argument("--steps", type=int, default=60, help="the number of optimizer steps of a run (default: 60)")
+    parser.add_argument("--llamafactory", metavar="PYTHON", help="an interpreter that has LLaMA-Factory installed")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as location:
         support = os.path.join(ROOT, "tests", "support")

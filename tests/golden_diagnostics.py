@@ -44,7 +44,7 @@ def golden(case: Case, found: Checked | None = None) -> str:
             found = checked_once(case.rejected, root)
     codes = [one.code for one in found.problems]
     if case.code not in codes:
-        raise ValueError(f"the case {case.title} gives {', '.join(codes) or 'nothing'}, and not {case.code}")
+        raise ValueError(f"the case {case.title} gives {', '.join(codes) or 'nothing'} instead of {case.code}")
     texts = {name: one if isinstance(one, str) else one.decode("utf-8", "replace") for name, one in case.files.items()}
     files = "".join(f"{SEPARATOR} {name}\n{counted(text)}" for name, text in texts.items())
     return f"{case.rejected}{files}{SEPARATOR}\n{render(found.problems, 'full')}"

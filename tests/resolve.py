@@ -136,7 +136,9 @@ def main(words: list[str]) -> int:
     """Resolve all sets and write the page. The exit status is 1 if some set cannot be installed on one of the two
     oldest Python versions.
     """
-    parser = argparse.ArgumentParser(description="Resolve every set of requirements that bundles emit.")
+    parser = argparse.ArgumentParser(
+        description="Check that pip can install every set of requirements that a bundle can have."
+    )
     parser.add_argument("--uv", default=os.path.join(os.path.dirname(sys.executable), "uv"), help="the program")
     options = parser.parse_args(words)
     wanted = sets()
@@ -153,7 +155,7 @@ def main(words: list[str]) -> int:
     wrong = {key: one for key, one in results.items() if any(one[python] for python in PYTHONS[:2])}
     for (stack, what), one in wrong.items():
         print(f"{stack} with {what}: {next(filter(None, one.values()))}", file=sys.stderr)
-    print(f"{right} of {len(results)} sets resolve for Python {', '.join(PYTHONS)}; {PAGE}")
+    print(f"{right} of {len(results)} sets can be installed on Python {', '.join(PYTHONS)}; {PAGE}")
     return 1 if wrong else 0
 
 

@@ -61,8 +61,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--out", default="soak")
-    parser.add_argument("--only", nargs="*", choices=sorted(pieces(0)), help="these pieces and no others")
-    parser.add_argument("--seed", type=int, help="draw this one, once")
+    parser.add_argument("--only", nargs="*", choices=sorted(pieces(0)), help="run only these pieces")
+    parser.add_argument("--seed", type=int, help="run once, with this seed")
     options = parser.parse_args()
     os.makedirs(options.out, exist_ok=True)
     until, failed, number = time.monotonic() + 60 * options.minutes, 0, 0
@@ -101,7 +101,7 @@ def piece(name: str, seed: int, out: str, number: int) -> int:
         os.remove(log)
         return 0
     print("\n".join(lines[-60:]))
-    print(f"FAILED; again with\n  {again}", flush=True)
+    print(f"FAILED; repeat it with\n  {again}", flush=True)
     return 1
 
 

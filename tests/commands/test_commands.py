@@ -188,7 +188,7 @@ def test_zsh_completes(tmp_path):
         shown = ""
         while wanted not in shown:
             ready, _, _ = select.select([terminal], [], [], 120)
-            assert ready, f"{keys!r} became {shown!r}, and not {wanted!r}"
+            assert ready, f"{keys!r} became {shown!r} instead of {wanted!r}"
             shown += os.read(terminal, 65536).decode()
 
     try:

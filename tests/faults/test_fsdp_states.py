@@ -44,7 +44,7 @@ GPU (torch 2.13 crashes on a CPU).
 def test_adapters_are_restored_except_where_the_stack_loses_them(target: str, kind: str, tmp_path: Path) -> None:
     facts = stacks.load(target).facts
     if kind != "fsdp1" and not facts.fsdp2:
-        pytest.skip("this accelerate has no FSDP2")
+        pytest.skip("the stack's accelerate has no FSDP2")
     together(shared(target).python, "adapter_states.py", 2, kind.removesuffix("_full"), KINDS[kind], str(tmp_path))
     lost, _, trained = (tmp_path / "lost").read_text(encoding="utf-8").partition(" of ")
     assert trained == "8"

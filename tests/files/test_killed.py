@@ -158,7 +158,7 @@ def test_an_import_that_is_killed_leaves_each_file_old_or_new(tmp_path: Path) ->
         there = {name: data for name, data in tree(work).items() if "/." not in f"/{name}"}
         assert set(there) == set(old)
         assert all(there[name] in (old[name], new[name]) for name in there), at
-        assert there["t.xp"] == old["t.xp"] or there == new, "the spec comes last"
+        assert there["t.xp"] == old["t.xp"] or there == new, "spec.xp is written last"
         points.append(there == new)
         run()
         assert tree(work) == new, at

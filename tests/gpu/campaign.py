@@ -2,7 +2,7 @@
 line of JSON for each measurement.
 
     python tests/gpu/campaign.py --out gpu-readings            # continues where it was stopped; at most 8 minutes
-    python tests/gpu/campaign.py --out /tmp/r --rehearse       # the same on a CPU, with small shapes
+    python tests/gpu/campaign.py --out /tmp/r --rehearse       # the same measurements on a CPU, with small shapes
 
 The program uses whatever package versions are installed, and records the versions with each measurement. A measurement
 that fails is recorded with its error.
@@ -122,10 +122,12 @@ def main() -> int:
     and 75 if some have not been made yet.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder of readings.jsonl and of the runs")
-    parser.add_argument("--minutes", type=float, default=8, help="begin no piece after so many (default: 8)")
-    parser.add_argument("--rehearse", action="store_true", help="on a CPU, with small shapes")
-    parser.add_argument("--only", default="", metavar="WORD", help="pieces whose name has the word")
+    parser.add_argument("--out", required=True, metavar="DIR", help="the folder for readings.jsonl and the runs")
+    parser.add_argument(
+        "--minutes", type=float, default=8, help="begin no new piece after this many minutes (default: 8)"
+    )
+    parser.add_argument("--rehearse", action="store_true", help="run on a CPU, with small shapes")
+    parser.add_argument("--only", default="", metavar="WORD", help="run only pieces whose name contains this word")
     options = parser.parse_args()
     location = machine.find_machine(os.path.abspath(options.out), options.rehearse)
     began = time.monotonic()  # each call makes at least one measurement
@@ -136,7 +138,7 @@ def main() -> int:
             continue
         if time.monotonic() - began > 60 * options.minutes:
             left = sum(piece.name not in readings.known for piece in wanted)
-            print(f"{left} pieces are left; the same command goes on", flush=True)
+            print(f"{left} pieces are left; the same command continues with them", flush=True)
             return UNFINISHED
         found = readings.take(one)
         print(

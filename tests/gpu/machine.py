@@ -85,7 +85,7 @@ def find_machine(folder: str, rehearsal: bool) -> Machine:
     if rehearsal:
         facts = {**facts, "card": "cpu", "memory": 0, "capability": [], "cards": 0}
     elif not facts["cards"]:
-        sys.exit("no GPU is here that torch sees: --rehearse tries the campaign on a CPU")
+        sys.exit("torch sees no GPU; --rehearse tries the measurements on a CPU")
     facts["versions"] = {name: found for name in PACKAGES if (found := _version(name))}
     location = Machine(folder, facts, "cpu" if rehearsal else card_name(facts["card"], facts["memory"]), rehearsal)
     os.makedirs(folder, exist_ok=True)
@@ -116,7 +116,7 @@ def card_name(card: str, memory: int) -> str:
             found.append((-sum(one in words for one in own), off, name))
     if not found:
         raise SystemExit(
-            f"the registry has no card like {card} of {memory / 2**30:.1f} GiB: add it to compiler/registry"
+            f"the registry has no GPU like {card} with {memory / 2**30:.1f} GiB: add it to compiler/registry"
         )
     return min(found)[2]
 

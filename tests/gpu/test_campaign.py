@@ -113,12 +113,12 @@ def test_a_rehearsal_is_stopped_and_goes_on(tmp_path):
     assert begun >= 1
     assert subprocess.run([*ask, "--minutes", "60"]).returncode == 0
     found = {one["piece"]: one for one in lines()}
-    assert len(lines()) == len(found), "nothing is read twice"
+    assert len(lines()) == len(found), "no measurement is repeated"
     assert found["run killed"]["equal"]
     own = found["choice the compiler's own"]
     assert own["micro"] > 0
     assert own["tokens_per_second"]
-    assert found["throughput plain"]["equal"], "the bundle's losses are the script's"
+    assert found["throughput plain"]["equal"], "the bundle has the same losses as the script"
     mixed = found["memory 2x64 v1024 t128 mixed kept full"]
     assert mixed["held"]["optimizer"] >= 8 * mixed["parameters"]
     less = found["memory 2x64 v1024 t128 mixed recomputed full"]

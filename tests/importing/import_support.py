@@ -88,7 +88,7 @@ def convert(text: str, *arguments: str, name: str = "recipe.yaml", folder: str =
     spec = draft.text or emit(draft, "a test.")
     tree, problems = parse(Source("again.xp", spec))
     assert not problems
-    assert format_file(tree) == spec, "an imported spec is formatted"
+    assert format_file(tree) == spec, "an imported spec must be formatted"
     return draft, spec
 
 

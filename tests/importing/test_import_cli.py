@@ -54,7 +54,7 @@ def test_nothing_is_replaced_unless_asked(here, capsys):
     assert (here / "x.xp").read_text() == "mine\n"
     assert not (here / "x.chat_template.jinja").exists()
     assert run("r.yaml", "-o", "x.xp", "--force", capsys=capsys)[0] == 0
-    assert run("r.yaml", "-o", "x.xp", capsys=capsys)[0] == 0, "the same bytes are no other file"
+    assert run("r.yaml", "-o", "x.xp", capsys=capsys)[0] == 0, "a file with the same content is not written again"
 
 
 def test_an_error_writes_nothing(here, capsys):
@@ -130,7 +130,7 @@ def test_yaml_is_read_as_it_was_meant(here, capsys):
         "save_strategy: no\neval_strategy: no\nbf16: yes\n"
     )
     status, _, err = run("y.yaml", capsys=capsys)
-    assert status == 1, "`base` has no place"
+    assert status == 1, "the diagnostic about `base` has no location"
     assert "`base" in err
     (here / "y.yaml").write_text((here / "y.yaml").read_text().replace("base: &b", "extra_: &b"))
     (here / "z.yaml").write_text(
@@ -155,7 +155,7 @@ def test_a_bundle_gives_its_spec_back(here, capsys):
             assert two == one.replace("rewards/judged.py", "files/judged.py"), (name, file)
         text = (here / f"{name}.xp").read_text()
         assert "default" not in text
-        assert "nccl_timeout" not in text, "what the compiler filled in is not the spec's"
+        assert "nccl_timeout" not in text, "values that the compiler filled in are not values of the spec"
 
 
 def test_folders_and_evaluation_sets_of_a_bundle_come_along(here, capsys):

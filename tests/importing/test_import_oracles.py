@@ -114,7 +114,7 @@ def test_what_the_tool_would_train_with_is_what_the_bundle_states(tool):
             differ = oracle_support.differing(theirs, oracle_support.ours(found), found.draft.differences)
             unsaid.update({name: differ} if differ else {})
         for line in found.draft.differences.values():
-            assert line.splitlines()[0] in found.text, "a difference stands in the spec"
+            assert line.splitlines()[0] in found.text, "the spec must state a difference"
     assert not unsaid
     counted = [name for name in files(tool) if name not in OUT_OF_SCOPE]
     assert compiled >= LEAST[tool] * (len(counted) - images) - 1e-9, (compiled, len(counted), images)

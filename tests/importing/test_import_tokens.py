@@ -77,7 +77,7 @@ def test_a_bundle_trains_on_the_tools_tokens(tool: str, name: str, tmp_path: Pat
     ours = trained_on(found, str(tmp_path))
     if name in DIFFERENT[tool]:
         assert DIFFERENT[tool][name] in found.draft.differences
-        assert not alike(theirs, ours), "the import says a difference where there is none"
+        assert not alike(theirs, ours), "the import reports a difference although there is none"
     else:
         assert alike(theirs, ours), (theirs, ours, found.text)
 
@@ -105,4 +105,4 @@ def test_every_case_has_a_record() -> None:
         named = {*DIFFERENT[tool], *REFUSED[tool], *DAILY[tool]}
         assert named <= set(cases(tool)), named - set(cases(tool))
         refused = {name for name, one in records(tool).items() if "refused" in one}
-        assert refused <= REFUSED[tool], "what the tool refuses, the import refuses"
+        assert refused <= REFUSED[tool], "the import must refuse rows that the tool refuses"

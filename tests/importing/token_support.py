@@ -30,7 +30,7 @@ def records(tool: str) -> dict[str, Any]:
 def cases(tool: str) -> dict[str, Case]:
     """The cases of token_cases.py by name."""
     found = {one.name: one for one in CASES[tool]}
-    assert len(found) == len(CASES[tool]), "two cases of one name"
+    assert len(found) == len(CASES[tool]), "two cases have the same name"
     return found
 
 

@@ -50,7 +50,7 @@ def test_words_are_coloured_by_their_kind():
     assert first["zero2"] == "constant.language.xp"
     assert first["gbs"] == second["lr"] == "variable.other.property.xp"
     assert "qwen2.5-3b" not in first
-    assert "3b" not in first, "a number inside a name is none"
+    assert "3b" not in first, "digits inside a name are not a number"
     assert second["1e-5"] == third["5%"] == "constant.numeric.xp"
     assert second["# a rate"] == "comment.line.number-sign.xp"
     assert second["optimizer"] == third["save"] == "entity.name.type.clause.xp"
@@ -60,7 +60,7 @@ def test_words_are_coloured_by_their_kind():
 @pytest.mark.nightly
 def test_the_extension_packages_with_vsce(tmp_path):
     if shutil.which("npm") is None:
-        pytest.skip("npm is not here")
+        pytest.skip("npm is not installed")
     folder = tmp_path / "vscode"
     shutil.copytree(os.path.join(EDITORS, "vscode"), folder, ignore=shutil.ignore_patterns("node_modules"))
     shutil.copy(os.path.join(ROOT, "LICENSE"), folder)

@@ -41,7 +41,7 @@ def cluster() -> Iterator[Cluster]:
     """A Ray cluster of two nodes with one core each."""
     why = missing()
     if why:
-        assert not os.environ.get("XPC_EVERY_TEST"), f"every test is asked for: {why}"
+        assert not os.environ.get("XPC_EVERY_TEST"), f"all tests should run, but {why}"
         pytest.skip(why)
     made = Cluster()
     yield made

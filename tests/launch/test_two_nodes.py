@@ -117,7 +117,7 @@ def test_two_nodes_train_as_one_does(
     # In a c10d rendezvous, torch ranks the machines by their addresses. Here the addresses have the order of the node
     # ranks.
     spoken = [line for line in silent.splitlines() if "stopped as asked: the same command resumes" not in line]
-    assert not spoken, "node 0 speaks for both"
+    assert not spoken, "node 0 reports for both nodes"
     # The losses are equal to the last digit: each process computes what it would compute on one machine, and a sum of
     # two values does not depend on their order. With three processes it would depend on how gloo divides the buffer.
     assert losses(cwd) == alone

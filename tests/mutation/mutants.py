@@ -99,7 +99,7 @@ def made_map(out: str) -> str:
         covered = [f"--cov={one}" for one in ("compiler", "grammar", "runtime")]
         words = fast("-n", "2", "--dist", "worksteal", "--cov-context=test", "--cov-report=", *covered)
         if subprocess.run(words, cwd=REPOSITORY, env=environ, check=False).returncode:
-            sys.exit("the fast tier fails as it is: mend that first")
+            sys.exit("the fast tests fail without any mutation: correct this first")
         os.replace(path + ".part", path)
     return path
 
@@ -341,9 +341,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", default="mutants")
-    parser.add_argument("--map", action="store_true", help="make the map of the tests anew")
-    parser.add_argument("--slow", action="store_true", help="lines of the runtime that only training reaches")
-    parser.add_argument("--again", action="store_true", help="what survived, by all tests of its place")
+    parser.add_argument("--map", action="store_true", help="measure again which tests run which lines")
+    parser.add_argument("--slow", action="store_true", help="change lines of the runtime that only run in training")
+    parser.add_argument(
+        "--again", action="store_true", help="try the surviving mutants again, with all tests that run their line"
+    )
     options = parser.parse_args()
     os.makedirs(options.out, exist_ok=True)
     if options.map and os.path.exists(os.path.join(options.out, "map.sqlite")):

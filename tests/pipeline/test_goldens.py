@@ -21,7 +21,7 @@ OTHERS = [case for case in EVERY if FIRST.get(case.code) != case.title]
 def test_every_golden_is_the_printed_diagnostic(hundred):
     cases = [case for case in OTHERS if case.code.startswith(hundred)]
     other = {case.title: output for case in cases if (output := golden(case)) != kept(case)}
-    assert other == {case.title: kept(case) for case in cases if case.title in other}, "make golden writes them anew"
+    assert other == {case.title: kept(case) for case in cases if case.title in other}, "`make golden` rewrites them"
 
 
 def test_every_golden_shows_its_code():

@@ -353,4 +353,4 @@ def test_no_module_tests_digits_that_int_refuses():
             for name in names:
                 if name.endswith(".py"):
                     with open(os.path.join(where, name), encoding="utf-8") as handle:
-                        assert ".isdigit()" not in handle.read(), f"{where}/{name}: write isdecimal"
+                        assert ".isdigit()" not in handle.read(), f"{where}/{name}: use str.isdecimal instead"

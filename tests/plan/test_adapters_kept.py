@@ -198,6 +198,6 @@ def test_rotations_have_the_parameters_that_peft_makes(blocks: int | None, size:
 def test_every_family_with_dora_and_rotations_keeps_what_the_plan_says(family: str) -> None:
     oracle = pytest.importorskip("oracle")
     if family in (*oracle.MIXTURES, *oracle.WITHOUT_SDPA):
-        pytest.skip("stacks of experts have neither; what runs in eager attention is measured with it")
+        pytest.skip("stacked experts have no such adapters; families without sdpa are measured with eager attention")
     kinds = ("dora",) if family in oracle.WITHOUT_ROTATIONS else ("dora", "oft")
     compared(family, oracle.shapes(family)[3], kinds)

@@ -106,7 +106,7 @@ def test_speeds_are_predicted_from_other_models():
 def test_the_tables_and_the_page_are_fresh():
     assert table() == ranges.table(), "python tests/plan/ranges.py"
     with open(os.path.join(ROOT, "docs", "plan-accuracy.md"), encoding="utf-8") as handle:
-        assert handle.read() == accuracy.page(), "python tests/plan/accuracy.py docs/plan-accuracy.md"
+        assert handle.read() == accuracy.page(), "run: python tests/plan/accuracy.py docs/plan-accuracy.md"
     with open(os.path.join(ROOT, "docs", "plan-accuracy.svg"), encoding="utf-8") as handle:
         assert handle.read() == accuracy.picture()
 

@@ -218,7 +218,7 @@ row with a kind of packing, which `make test` tries in separate cases.
 def test_every_kind_of_row_and_packing(warm: Warm, target: str, name: str) -> None:
     data, method, batch = SUPERVISED[name]
     if lacks(target, name):
-        pytest.skip("this trl does not have it on a CPU")
+        pytest.skip("the stack's trl cannot do this on a CPU")
     answer, batches = both(warm, f"{target}-{name}", written("sft", target, data, method, batch=batch), target)
     shown, real = previewed(answer), collated(batches, name)
     if "packing" not in batch:

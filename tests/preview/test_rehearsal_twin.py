@@ -156,7 +156,7 @@ def test_no_twin_of_a_recipe_needs_a_gpu(recipe: str) -> None:
     text = Path(SPECS, recipe).read_text()
     found = checked(text, SPECS)
     if found.spec is None:
-        pytest.skip("its model is built by `make demo`")
+        pytest.skip("`make demo` builds the model of this spec")
     made = twin_of(found.spec, lambda source: False).text
     assert "x cpu" in made or "hardware cpu" in made
     for setting in ("flash2", "liger", "vllm", "x h100", "wandb", "fsdp"):

@@ -42,7 +42,7 @@ def verdict(proof: Proof, answered: bool, wrong: list[str], illegal: Any, legal:
     """Return a pair: one of the five verdicts of the module's docstring, and a text about what happened."""
     why = failure(proof, illegal, legal)
     if legal["raised"] is not None or wrong:
-        return "no proof", f"legal side: {' '.join(wrong)} {why}"[:300]
+        return "no proof", f"legal spec: {' '.join(wrong)} {why}"[:300]
     if why:
         return ("refused for nothing" if answered else "fine"), why[:300]
     return ("holds" if answered else "missed"), ""

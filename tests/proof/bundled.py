@@ -99,7 +99,7 @@ def telling(index: int, function: Callable[..., Any]) -> Callable[..., Any]:
         answer = function(**given)
         wanted = len(given["completions"])
         if len(answer) != wanted:
-            raise ValueError(f"{score.__name__} gives {len(answer)} numbers for {wanted} completions")
+            raise ValueError(f"{score.__name__} returns {len(answer)} numbers for {wanted} completions")
         return [float((len(str(one)) + i + index) % 3) for i, one in enumerate(given["completions"])]
 
     return score

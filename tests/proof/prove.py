@@ -129,11 +129,11 @@ class Proof:
             object.__setattr__(self, name, value)
         kinds = [bool(self.raises), bool(self.warns), self.expect is not None, bool(self.needs)]
         if sum(kinds) != 1:
-            raise ValueError(f"{self.title}: exactly one of raises, warns, expect and needs")
+            raise ValueError(f"{self.title}: state exactly one of raises, warns, expect and needs")
         if self.expect is not None and not self.measure:
-            raise ValueError(f"{self.title}: what is expected has no measure")
+            raise ValueError(f"{self.title}: `expect` needs a `measure`")
         if not self.needs and (not self.text or not self.legal):
-            raise ValueError(f"{self.title}: an illegal and a legal text are needed, here or in a case")
+            raise ValueError(f"{self.title}: the proof or its case must have an illegal and a legal text")
 
     @property
     def title(self) -> str:
@@ -246,25 +246,25 @@ def failure(proof: Proof, illegal: Mapping[str, Any], legal: Mapping[str, Any]) 
     raised, legally = illegal["raised"], legal["raised"]
     if proof.raises:
         if raised is None:
-            return "the illegal side raises nothing"
+            return "the illegal spec raises nothing"
         if proof.raises not in raised.get("types", [raised["type"]]) or not re.search(proof.match, raised["message"]):
-            return f"the illegal side raises {raised['type']}: {raised['message']}"
+            return f"the illegal spec raises {raised['type']}: {raised['message']}"
         if raised["at"] != ("measure" if proof.measure else proof.at):
-            return f"the illegal side raises at {raised['at']} already"
+            return f"the illegal spec raises at {raised['at']} already"
     elif raised is not None:
-        return f"the illegal side raises {raised['type']} at {raised['at']}: {raised['message']}"
+        return f"the illegal spec raises {raised['type']} at {raised['at']}: {raised['message']}"
     if legally is not None:
-        return f"the legal side raises {legally['type']} at {legally['at']}: {legally['message']}"
+        return f"the legal spec raises {legally['type']} at {legally['at']}: {legally['message']}"
     if proof.warns:
         if not any(re.search(proof.warns, one) for one in illegal["warned"]):
-            return f"the illegal side does not warn of it: {illegal['warned']}"
+            return f"the illegal spec causes no such warning, only {illegal['warned']}"
         if any(re.search(proof.warns, one) for one in legal["warned"]):
-            return "the legal side warns of it too"
+            return "the legal spec causes this warning, too"
     if proof.expect is not None:
         if not holds(proof, illegal["measured"]):
-            return f"the illegal side measures {illegal['measured']}"
+            return f"the measurement of the illegal spec is {illegal['measured']}"
         if holds(proof, legal["measured"]):
-            return f"the legal side measures the same: {legal['measured']}"
+            return f"the measurement of the legal spec is the same: {legal['measured']}"
     return ""
 
 

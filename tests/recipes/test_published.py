@@ -41,7 +41,7 @@ def test_every_value_is_the_published_one_or_listed_with_a_reason(recipe: str, t
     unlisted = {key: values for key, values in found.items() if key not in reasons}
     assert not unlisted, f"{recipe} on {target} (published, stated)"
     idle = [key for key in reasons if key not in found]
-    assert not idle, f"differences.toml lists what is the same for {recipe} on {target}"
+    assert not idle, f"differences.toml lists differences that {recipe} does not have on {target}"
 
 
 @pytest.mark.parametrize(("recipe", "target"), REFUSED)
@@ -123,7 +123,7 @@ def test_a_mixture_of_another_share_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 def test_the_copies_are_what_was_published() -> None:
     folder = os.environ.get("XPC_PUBLISHED") or os.path.join(REPOSITORY, "..", "shared", "published")
     if not os.path.isdir(os.path.join(folder, "open-r1")):
-        pytest.skip("the published files are not here; the copies stand")
+        pytest.skip("the published files are not on this machine; the other tests compare with copies")
     for family in SOURCES:
         assert json.loads(text(copied(folder, family)))["files"] == support.family(family)
 

@@ -64,7 +64,7 @@ def test_only_answers_count_for_smollm3_and_vicuna() -> None:
 def test_the_renderings_are_those_of_the_published_texts() -> None:
     folder = os.environ.get("XPC_PUBLISHED") or os.path.join(REPOSITORY, "..", "shared", "published")
     if not os.path.isdir(os.path.join(folder, "open-r1")):
-        pytest.skip("the published files are not here; their renderings stand")
+        pytest.skip("the published files are not on this machine; the other tests compare with their renderings")
     assert renderings(folder) == RENDERED
 
 

@@ -57,7 +57,7 @@ def learned(tokenizer: Any, template: str, messages: list[dict[str, Any]]) -> li
 def test_the_same_tokens_are_learned_as_with_trls_template(tokenizer: Any, name: str, talk: str) -> None:
     trl = pytest.importorskip("trl")
     if (name, talk) in OTHERWISE:
-        pytest.skip("TRL's template differs from the published one")
+        pytest.skip("TRL's template differs from the published template")
     path = Path(os.path.dirname(trl.__file__), "chat_templates", f"{OF_TRL[name]}_training.jinja")
     own = learned(tokenizer, chat_templates.text(name).decode(), TALKS[talk])
     assert own == learned(tokenizer, path.read_text(encoding="utf-8"), TALKS[talk])

@@ -69,7 +69,7 @@ def test_in_a_browser(tmp_path: Path, runs: int, dark: bool) -> None:
         assert ("Spec of y, compared with x" in seen["text"]) == (runs > 1)
         assert len(seen["hidden"]) == (runs > 1)
         assert runs > 2 or not any(seen["hidden"])
-    assert found["390"]["panels"][0][0] == found["390"]["panels"][1][0], "one panel in a row on a phone"
+    assert found["390"]["panels"][0][0] == found["390"]["panels"][1][0], "a phone shows one plot per row"
     assert found["1280"]["panels"][0][1] <= found["1280"]["panels"][1][0]
     assert found["390"]["heads"][0] != "none"
     assert found["1280"]["heads"][0] == "none"

@@ -265,7 +265,7 @@ def test_what_is_the_sweeps_own_is_not_swept(path):
 def test_a_silence_that_one_member_uses_is_used():
     text = spec(swept("lr = [1e-6]", "strategy = [zero2, fsdp1]"), strategy="zero2").replace("strategy zero2\n", "")
     found = [one for one in checked(text).problems if one.severity == "warning"]
-    assert found, "fsdp1 gives a warning"
+    assert found, "fsdp1 must cause a warning"
     silenced = text.replace("strategy = [", f"strategy = [  # xpc: allow {found[0].code} the cluster has it\n").replace(
         "zero2, fsdp1]", "zero2, fsdp1]"
     )

@@ -45,7 +45,7 @@ def test_every_spec_of_the_repository_keeps_its_meaning(path):
         text = handle.read()
     out = canonical(text, os.path.dirname(path), os.path.basename(path))
     if os.path.relpath(path, REPOSITORY).startswith("specs"):
-        assert out.encode() == text, "`xpc fmt specs` writes it"
+        assert out.encode() == text, "`xpc fmt specs` formats it"
 
 
 def test_what_the_members_of_a_sweep_share_is_converted_once():

@@ -267,7 +267,9 @@ def test_a_comment_stays_below_the_size_limit():
     assert len(text) < 65_536
     kept = text.count("<details>")
     assert 50 < kept < 100
-    assert all(f"{number}.xp&#58; gbs 1 -&gt; 2" in text for number in range(100)), "a line for those without a text"
+    assert all(f"{number}.xp&#58; gbs 1 -&gt; 2" in text for number in range(100)), (
+        "entries without a text share a line"
+    )
     assert "do not fit" in comment([Entry(f"{number}.xp", "x" * 390, "") for number in range(500)])
 
 
@@ -277,10 +279,12 @@ def test_the_action_runs_existing_modules():
         action = yaml.safe_load(handle)
     scripts = "\n".join(step["run"] for step in action["runs"]["steps"])
     assert "-m xpc.compiler.review.pull_request" in scripts
-    assert "uses" not in {key for step in action["runs"]["steps"] for key in step}, "what it uses would need pins"
+    assert "uses" not in {key for step in action["runs"]["steps"] for key in step}, (
+        "an action that it uses would have to be pinned"
+    )
     for step in action["runs"]["steps"]:
         subprocess.run(["bash", "-n"], input=step["run"], text=True, check=True)
-        assert "${{" not in step["run"], "inputs come by the environment, or a branch's name could run commands"
+        assert "${{" not in step["run"], "pass inputs by the environment: otherwise a branch's name could run commands"
 
 
 LARGE = "xpc 1\n\ntrain qwen2.5-32b on alpaca for 1 epochs\n\nhardware 1 x t4-16gb\n\n" + BATCH

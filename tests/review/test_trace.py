@@ -13,4 +13,6 @@ def test_keys_of_tables_and_other_files_by_name() -> None:
     assert found is not None
     keys = Trace(found).keys_of("seed")
     assert "trainer_args.json arguments.seed = 42" in keys
-    assert not [key for key in keys if " " not in key], "a file whose keys are listed, and prose, are not named again"
+    assert not [key for key in keys if " " not in key], (
+        "files whose keys are listed, and Markdown files, must not be listed again"
+    )

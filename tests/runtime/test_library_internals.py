@@ -61,7 +61,7 @@ def test_only_library_internals_touches_them() -> None:
     for path in RUNTIME.rglob("*.py"):
         if path.parent != INTERNALS:
             found = private(path) - OUTSIDE.get(path.name, set())
-            assert not found, f"{path}: move what touches {found} to library_internals/"
+            assert not found, f"{path}: move the code that uses {found} to library_internals/"
 
 
 def stand_ins(path: Path) -> set[str]:
@@ -121,7 +121,7 @@ def test_the_readme_names_everything_that_is_touched() -> None:
     names = set().union(*(private(path) for path in INTERNALS.glob("*.py"))) | overridden()
     assert len(names) > 10
     for name in names:
-        assert name in readme, f"runtime/README.md says nothing of {name}"
+        assert name in readme, f"runtime/README.md does not mention {name}"
         assert any(name in one for one in table()) or name in ("_metrics", "_stored_metrics", *READ), name
 
 
@@ -154,7 +154,7 @@ def test_the_code_under_it_is_what_it_was(target: str) -> None:
     for name, kept in table().items():
         again = f"then: python tests/runtime/library_digests.py {target} PYTHON"
         assert kept.get(target) == found[name], (
-            f"{name} of {target} has changed: does runtime/library_internals/{kept['module']}.py still fit? {again}"
+            f"{name} of {target} has changed: does runtime/library_internals/{kept['module']}.py still work? {again}"
         )
 
 

@@ -142,7 +142,7 @@ def test_node_0_leaves_last(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def set(self, key: str, _: str) -> None:
             output.append(f"sets {key}")
-            raise RuntimeError("the store is gone")
+            raise RuntimeError("the store has ended")
 
     for rank in (0, 2):
         handler = SimpleNamespace(shutdown=lambda: output.append("closes") is None)

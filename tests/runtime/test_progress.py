@@ -51,7 +51,9 @@ def test_a_silent_phase_prints_at_growing_intervals(monkeypatch: pytest.MonkeyPa
         errors.printed = clock[0]
 
     def tick(_: float) -> None:
-        assert os.environ["XPC_PRINTED"] == str(errors.printed), "for processes that start now"
+        assert os.environ["XPC_PRINTED"] == str(errors.printed), (
+            "a process that starts now reads when the last line was printed"
+        )
         clock[0] += 0.5
         if clock[0] > 200:
             raise StopIteration

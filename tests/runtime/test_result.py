@@ -50,7 +50,7 @@ def test_a_peak_of_a_phase_is_not_that_of_an_earlier_one() -> None:
     not count for the phase.
     """
     if not Path("/proc/self/clear_refs").exists():
-        pytest.skip("this system has no clear_refs: peaks only grow")
+        pytest.skip("this system has no clear_refs, so peaks are never reset")
     held = bytearray(b"x" * 2**28)
     measurements.peak("large")
     del held

@@ -87,7 +87,7 @@ def test_what_keeps_it_from_pushing_is_found_before(
     found = pushing.Hub().check_access(pushes(tmp_path, name))
     assert len(found) == 1
     assert words in found[0]
-    assert not [one for one in server.requested if one.startswith("POST")], "asking changes nothing on the hub"
+    assert not [one for one in server.requested if one.startswith("POST")], "the check changes nothing on the hub"
 
 
 @pytest.mark.parametrize("name", pushing.OFFLINE)
@@ -293,4 +293,4 @@ def test_the_next_launch_pushes_what_a_killed_one_did_not(
     assert "pushed     " in capsys.readouterr().out
     server.requested.clear()
     assert output_folder.finished(bundle, done) == 0
-    assert server.requested == [], "it is pushed once"
+    assert server.requested == [], "the final model is pushed only once"

@@ -137,7 +137,7 @@ def test_the_same_number_twice_and_one_too_high(bundle: Bundle, port: int) -> No
     output = hold([rendezvous(0, port, wait=900), rendezvous(7, port, wait=900)], [bundle] * 2, [[], []])
     assert output[0] == f"{host} has NODE_RANK 7, and this run has the nodes 0 to 1"
     assert output[1] == "NODE_RANK is 7, and this run has the nodes 0 to 1"
-    assert time.monotonic() - started < 600, "nobody waits for the right one"
+    assert time.monotonic() - started < 600, "the nodes must not wait for a node with the right number"
 
 
 def test_a_taken_port_names_who_has_it(bundle: Bundle, port: int) -> None:

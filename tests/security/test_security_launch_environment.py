@@ -68,7 +68,7 @@ def test_nonsense_for_threads_is_one_message(bundle: Path, value: str) -> None:
 @pytest.mark.parametrize("value", ["99999", "65536", "x", "-1", "9" * 40])
 def test_nonsense_for_the_port_is_one_message(bundle: Path, value: str) -> None:
     if "main_process_port" not in (bundle / "b" / "launch.sh").read_text():
-        pytest.skip("one process has no port")
+        pytest.skip("a run of one process has no port")
     done = launched(bundle, MASTER_PORT=value)
     assert (done.returncode, done.stderr.count("\n"), "MASTER_PORT must be" in done.stderr) == (2, 1, True), done
 

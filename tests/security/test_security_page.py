@@ -39,4 +39,4 @@ def test_every_stack_pins_a_datasets_without_scripts() -> None:
             pins = str(tomllib.load(handle))
         found = re.search(r"'datasets': '(\d+)\.", pins)
         assert found is not None, name
-        assert int(found[1]) >= 4, "datasets 3 still has scripts"
+        assert int(found[1]) >= 4, "datasets 3 still runs scripts of datasets"

@@ -90,7 +90,9 @@ def test_data_of_a_hidden_folder_is_reported(specs: Path) -> None:
     assert "XP590" not in codes(checked(spec(train='qwen2.5-3b on ".mine/rows.jsonl" for 3 epochs'), str(specs)))
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/kmsg"), reason="no /proc/kmsg on this system to be blocked by")
+@pytest.mark.skipif(
+    not os.path.exists("/proc/kmsg"), reason="this system has no /proc/kmsg, which would block the read"
+)
 def test_data_that_never_comes_is_not_waited_for(tmp_path: Path) -> None:
     """/proc/kmsg says that it is a regular file, but reading it blocks. The compiler does not wait for its data."""
     endings = ("jsonl", "csv", "txt", "json")
@@ -142,7 +144,7 @@ def test_imported_bundle_writes_next_to_the_spec_alone(bundled: str, tmp_path: P
     (tmp_path / "work" / "here").mkdir(parents=True)
     before = tree(tmp_path)
     done = xpc("import", "../../evil", "-o", "new.xp", cwd=str(tmp_path / "work" / "here"))
-    assert done.returncode == (2 if bundled else 1), "without a copy, `xpc check` misses the rows"
+    assert done.returncode == (2 if bundled else 1), "if no copy exists, `xpc check` does not find the rows"
     after = tree(tmp_path)
     new = {name for name in after if name not in before}
     assert all(name.startswith("work/here/") for name in new), new

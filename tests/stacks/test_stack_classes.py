@@ -87,7 +87,7 @@ def test_the_models_that_liger_patches(name: str, answers: Ask) -> None:
     stack = stack_of(name)
     found, models = answers(name)["liger"]
     if found != stack.pins["liger-kernel"]:
-        pytest.skip(f"that environment has liger-kernel {found or 'none'}, not {stack.pins['liger-kernel']}")
+        pytest.skip(f"the stack's environment has liger-kernel {found or 'none'}, not {stack.pins['liger-kernel']}")
     assert models == list(stack.facts.liger_models)
 
 

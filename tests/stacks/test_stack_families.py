@@ -38,7 +38,7 @@ def measured(name: str) -> dict[str, dict]:
         env=variables,
         check=False,
     )
-    assert done.returncode == 0, f"status {done.returncode}, and last of all was said:\n{done.stderr[-4000:]}"
+    assert done.returncode == 0, f"status {done.returncode}, after this output:\n{done.stderr[-4000:]}"
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -106,7 +106,7 @@ def test_no_source_asks_for_a_stack_by_its_name(top: str) -> None:
         if path.startswith(top + os.sep):
             with open(os.path.join(ROOT, path), encoding="utf-8") as handle:
                 found += wrong(path, handle.read())
-    assert not found, f"asks for a stack by its name; use stacks.names(), DEFAULT or a fact: {', '.join(found)}"
+    assert not found, f"compares the name of a stack; use stacks.names(), DEFAULT or a fact instead: {', '.join(found)}"
 
 
 @pytest.mark.parametrize("path", PROGRAMS)

@@ -43,7 +43,7 @@ def test_every_number_has_a_range_or_a_reason(name: str) -> None:
     found = list(numbers(stack))
     assert len(found) > 60
     open_ = [".".join(one) for one in found if bool(stack.legal(*one)) == bool(stack.free(*one))]
-    assert not open_, f"{policy(name)} has no range in [legal] and no reason in [free] (or both) for {', '.join(open_)}"
+    assert not open_, f"{policy(name)} needs either a range in [legal] or a reason in [free] for {', '.join(open_)}"
     codes = {rule.code for rule in every()}
     for method, one in found:
         reason = stack.free(method, one)
@@ -61,7 +61,7 @@ def test_every_range_and_reason_is_of_a_name_that_can_be_written(name: str) -> N
         table = output[part]
         assert isinstance(table, dict)
         removed = sorted(set(table) - known)
-        assert not removed, f"{policy(name)}: no spec can write {', '.join(removed)} any more; take it out of [{part}]"
+        assert not removed, f"{policy(name)}: no spec can write {', '.join(removed)} any more; remove it from [{part}]"
 
 
 @pytest.mark.parametrize("name", stacks.names())

@@ -62,7 +62,7 @@ def test_every_argument_is_stated_or_omitted_for_a_reason(name: str) -> None:
         assert not stated & omitted
     policy = set(stack.table["policy"]["omitted"])
     used = {name for config in stack.configs for name in stack.omitted(config)}
-    assert policy <= used, "an omitted name that no class has"
+    assert policy <= used, "no class has one of the omitted names"
     for config in stack.configs:
         fields = stack.fields(config)
         assert all(name in policy or fields[name].deprecated for name in stack.omitted(config))

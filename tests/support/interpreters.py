@@ -57,7 +57,7 @@ def interpreter(stack: str) -> str:
     """The path of the stack's interpreter. Skips the calling test if the stack has no interpreter."""
     python = python_of(stack)
     if python is None:
-        pytest.skip(f"no environment holds the versions of {stack}; `make {environment(stack)}/ready` installs them")
+        pytest.skip(f"no environment has the versions of {stack}; `make {environment(stack)}/ready` installs them")
     return python
 
 

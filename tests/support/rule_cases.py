@@ -111,7 +111,7 @@ def _content(value: str | list[Any] | Mapping[str, Any]) -> str | bytes:
             return base64.b64decode(data)
         case {"lines": lines, "encoding": encoding}:
             return str(_content(lines)).encode(encoding)
-    raise ValueError(f"no content of a file: {value}")
+    raise ValueError(f"not the content of a file: {value}")
 
 
 def _line(value: str | list[Any] | Mapping[str, Any]) -> str:
@@ -145,7 +145,7 @@ def _part(value: str | Mapping[str, Any]) -> str:
             return str(text) * times
         case {"count_to": last}:
             return ", ".join(map(str, range(1, last + 1)))
-    raise ValueError(f"no part of a line: {value}")
+    raise ValueError(f"not a part of a line: {value}")
 
 
 CASES = tuple(case for topic in TOPICS for case in read(topic))

@@ -139,7 +139,7 @@ class Cluster:
             if time.monotonic() > until:
                 reported = self.logs()
                 self.stop()
-                raise RuntimeError(f"the cluster did not come up within {seconds} seconds\n{reported}")
+                raise RuntimeError(f"the cluster has not started within {seconds} seconds\n{reported}")
             time.sleep(0.2)
         return self
 

@@ -181,7 +181,7 @@ def test_in_a_browser(page, tmp_path, text, dark):
         assert seen["width"] >= int(width) - 20
         assert seen["page"] <= seen["width"], "the page scrolls sideways"
         assert seen["rows"] > 30
-        assert seen["first"] <= 0.7 * int(width), "the names leave no room for what is said of them"
+        assert seen["first"] <= 0.7 * int(width), "the names leave no space for the values"
         assert seen["bars"] > 10
         assert seen["text"] > 500
         sizes = sorted(seen["before"], key=float)

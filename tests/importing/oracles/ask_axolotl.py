@@ -99,7 +99,7 @@ def builder(cfg: Any) -> Any:
         made.build(cfg.max_steps or STEPS)
     except Captured as found:
         return found.arguments
-    raise RuntimeError("no arguments were made")
+    raise RuntimeError("axolotl made no trainer arguments")
 
 
 def arguments(made: Any, defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:

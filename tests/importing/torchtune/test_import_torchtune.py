@@ -63,7 +63,7 @@ def test_every_file_of_a_full_lora_or_dpo_recipe_is_what_torchtune_would_train()
         differ = {key: pair for key, pair in _compared(record, found).items() if pair[0] != pair[1]}
         wrong.update({record["file"]: differ} if differ else {})
         for line in found.draft.differences.values():
-            assert line in found.text, "a difference stands in the spec"
+            assert line in found.text, "the spec must state a difference"
     assert wrong == {}
 
 

@@ -91,7 +91,7 @@ def test_a_module_that_trl_no_longer_has_dates_a_launched_script(tmp_path: Path)
     assert not any("several versions" in one for one in found.messages)
     assert "checkpointing = false" in found.text, "trl 0.12 does not recompute"
     assert "packing(strategy=wrapped)" in found.text
-    assert "chat_template = file(" in found.text, "the script sets it, whatever its arguments are"
+    assert "chat_template = file(" in found.text, "the script sets the value, whatever its arguments are"
 
 
 ARGUMENTS_OF_THE_TRAINER = """
@@ -109,6 +109,6 @@ def test_arguments_of_the_trainer_date_a_launched_script(tmp_path: Path, more: s
     (tmp_path / "sft.py").write_text(ARGUMENTS_OF_THE_TRAINER)
     command = f"python sft.py --model_name_or_path Qwen/Qwen2.5-0.5B --dataset_name org/rows {more}\n"
     found = imported(command, name="run.sh", root=str(tmp_path))
-    assert found.draft.fitting[-1] == "0.12", "only its trainer takes `max_seq_length`"
+    assert found.draft.fitting[-1] == "0.12", "only the trainer of this version accepts `max_seq_length`"
     assert "mean = local_tokens" in found.text
     assert "packing(strategy=wrapped)" in found.text

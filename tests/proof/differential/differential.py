@@ -172,7 +172,7 @@ class Differential:
         print(f"FALSE ACCEPT {found['name']}, {found['target']}: {found['problems'][0][:300]}", flush=True)
 
     def _suspect(self, code: str, target: str, text: str, seen: list[str]) -> None:
-        print(f"FALSE REFUSAL? {code}, {target}: {'; '.join(seen)[:300] or 'silence'}", flush=True)
+        print(f"FALSE REFUSAL? {code}, {target}: {'; '.join(seen)[:300] or 'no exception'}", flush=True)
         self.report.false_refusals.append({"code": code, "target": target, "seen": seen[:3], "text": text})
 
     def _train(self) -> None:
@@ -279,11 +279,13 @@ def versions(targets: tuple[str, ...]) -> dict[str, dict[str, str]]:
 def main() -> int:
     """Make the run and write the report. The exit status is 1 if the report has any finding."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--accepted", type=int, default=20_000, help="accepted specs that are constructed")
-    parser.add_argument("--steps", type=int, default=600, help="accepted specs that train a step")
+    parser.add_argument(
+        "--accepted", type=int, default=20_000, help="how many accepted specs are tried in the libraries"
+    )
+    parser.add_argument("--steps", type=int, default=600, help="how many accepted specs train a step")
     parser.add_argument("--seed", default=SEED)
     parser.add_argument("--jobs", type=int, default=1, help="processes a target")
-    parser.add_argument("--minutes", type=float, default=0, help="ends early, and tells how far it came")
+    parser.add_argument("--minutes", type=float, default=0, help="end after this time, and report the specs so far")
     parser.add_argument("--out", default="differential", help="the folder of the report")
     words = parser.parse_args()
     report = Differential(words.accepted, words.steps, words.seed, words.jobs, minutes=words.minutes).run()

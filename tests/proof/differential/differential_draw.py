@@ -124,7 +124,7 @@ def generated_specs(
         waiting = [pool.apply_async(draw, (next(starts),)) for _ in range(2 * jobs)]
         while accepted < wanted and time.monotonic() < until:
             if not waiting:
-                raise RuntimeError("the generator draws hardly anything that compiles")
+                raise RuntimeError("hardly any generated spec compiles")
             for found in waiting.pop(0).get():
                 yield found
                 number += 1

@@ -117,7 +117,7 @@ def test_the_page_is_the_report() -> None:
         text = page(report, handle.read())
     with open(os.path.join(folder, "differential.md"), encoding="utf-8") as handle:
         assert handle.read() == text, (
-            "python tests/proof/differential/differential_report.py docs/differential.json docs/differential.md"
+            "run: python tests/proof/differential/differential_report.py docs/differential.json docs/differential.md"
         )
 
 

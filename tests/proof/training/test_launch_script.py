@@ -60,7 +60,7 @@ def test_through_a_link_and_through_the_path(bundle: str, tmp_path: object) -> N
     assert runs(dry(["bash", "-c", 'start-run "$@"', "-"], "/", PATH=f"{links}:{os.environ['PATH']}").stdout, bundle)
 
 
-@pytest.mark.skipif(shutil.which("dash") is None, reason="there is no other shell here")
+@pytest.mark.skipif(shutil.which("dash") is None, reason="no other shell is installed")
 def test_other_shell_is_refused(bundle: str) -> None:
     done = dry(["dash", "launch.sh"], bundle)
     assert done.returncode == 2

@@ -125,7 +125,7 @@ OUTPUT: dict[str, Callable[[Bundle, str | None], bool]] = {
 def test_the_copy_is_what_was_published() -> None:
     command, config = published("commands.json"), published("ds-config.json")
     if command is None or config is None:
-        pytest.skip("the published files are not here; the copy in this test stands")
+        pytest.skip("the published files are not on this machine; the other tests compare with copies")
     assert flags(command["sft2"]) == COMMAND
     assert config == DEEPSPEED
 

@@ -58,7 +58,9 @@ def test_nothing_warns(strategies: Callable[[str], Run], name: str) -> None:
     for word in ("futurewarning", "deprecat", "userwarning", "traceback", "find_unused", "[warning]", "leaked"):
         lines = [line for line in text.splitlines() if word in line and "real_accelerator" not in line]
         assert not lines, lines
-    assert strategies(name).done.stdout.startswith("[run] "), "a library speaks first"
+    assert strategies(name).done.stdout.startswith("[run] "), (
+        "a library has printed something before the first line of the run"
+    )
 
 
 def test_a_strategy_of_each_stack_starts_cold() -> None:
@@ -74,7 +76,9 @@ def test_a_layer_is_compiled_once_and_the_losses_stay(
     run = train(spec("model(compile)"), "compiled", cold=True)
     assert run.losses == pytest.approx(strategies("one").losses, abs=1e-4)
     traced = [line for line in run.done.stderr.splitlines() if "start tracing forward_with_checkpointing" in line]
-    assert len([line for line in traced if "/0]" in line]) == 1, "the model has two layers of one kind"
+    assert len([line for line in traced if "/0]" in line]) == 1, (
+        "the model has two layers of the same kind, compiled once"
+    )
     assert any(tmp_path.iterdir()), "nothing was compiled"
 
 

@@ -97,8 +97,8 @@ def command(file: str, table: dict[str, Any]) -> tuple[list[str], dict[str, str]
 def cluster(location: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Cluster]:
     """Make the volume for a cluster file, with the bundle of a run that has this many steps."""
     if os.geteuid() or shutil.which("unshare") is None:
-        assert not os.environ.get("XPC_EVERY_TEST"), "every test is asked for, and this one needs root and unshare"
-        pytest.skip("names of pods need an /etc/hosts of their own: root and unshare")
+        assert not os.environ.get("XPC_EVERY_TEST"), "all tests should run, but this one needs root and unshare"
+        pytest.skip("the test needs a separate /etc/hosts for the names of pods, and so root and unshare")
     python = warm.of(DEFAULT).python
 
     def make(file: str, steps: int) -> Cluster:

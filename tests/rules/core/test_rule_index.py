@@ -131,7 +131,9 @@ def test_rule_reads_what_it_names_and_skipped_modules_have_no_finding(specs):
                     hidden.setdefault(module, set()).add(rule.code)
     assert not {code: sorted(paths) for code, paths in undeclared.items() if paths}
     hidden = {module: sorted(codes) for module, codes in hidden.items() if not allowed(module)}
-    assert not hidden, f"ask again for what the module's WHEN asks, or name it in PRECONDITION: {hidden}"
+    assert not hidden, (
+        f"check the condition of WHEN in these rules again, or list their module in PRECONDITION: {hidden}"
+    )
 
 
 def _alone(rule, spec):

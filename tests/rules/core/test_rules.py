@@ -86,7 +86,7 @@ def test_rejected_gives_exactly_its_code_with_the_way_out_and_accepted_does_not(
     assert case.code in codes(found), shown(found)
     others = {one.code for one in found.problems if one.severity != "note"} - {case.code} - BESIDE
     assert not others, shown(found)
-    assert golden(case, found) == kept(case), "make golden writes it anew"
+    assert golden(case, found) == kept(case), "`make golden` rewrites it"
     for one in of(found, case.code):
         is_whole(one)
         edit_answers(one, case, found, root)
@@ -117,7 +117,7 @@ def help_compiles(one: Diagnostic, case: Case, found: Checked, root: str) -> Non
     if not (one.edits or way_out(one.help) or leaves_out(one.help)):
         return
     after = typed_in(case.rejected, one)
-    assert after is not None, f"no setting: {one.help}"
+    assert after is not None, f"not a setting: {one.help}"
     again = checked(after, root)
     output = f"the spec once {case.code}'s help is typed in ({one.help}):\n{after}\n{shown(again)}"
     assert case.code not in errors(again) or len(of(found, case.code)) > 1, output

@@ -25,7 +25,7 @@ def test_a_models_own_values_do_not_replace_what_is_stated(stack, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout.strip().splitlines()[-1])
     assert found["after"] == {"temperature": 1.0, "top_p": 1.0, "repetition_penalty": 1.0}
-    assert found["same_file"], "the file of the saved model is as it was"
+    assert found["same_file"], "the saved model's file must not change"
 
 
 def test_without_the_runtime_an_older_stack_samples_otherwise(tmp_path):

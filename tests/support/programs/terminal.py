@@ -72,7 +72,7 @@ class Terminal:
     def wait(self) -> int:
         end = time.monotonic() + HUNG
         while self.poll() is None:
-            assert time.monotonic() < end, f"it does not end: {self.output}"
+            assert time.monotonic() < end, f"the command does not end: {self.output}"
             time.sleep(0.02)
         self.reader.join(5)
         assert "Traceback" not in self.output, self.output

@@ -119,7 +119,7 @@ def test_a_reward_gets_a_date_as_text(warm: Warm, tmp_path: Any) -> None:
 def test_a_row_without_an_answer_is_named(warm: Warm, target: str) -> None:
     """trl raises a RuntimeError that blames the chat template and names no row."""
     if not load(target).facts.assistant_only_loss:
-        pytest.skip("the stack has no loss on the assistant's turns alone")
+        pytest.skip("the stack has no loss on the assistant's turns only")
     rows: list[Any] = conversations(12)
     rows[7], rows[9] = rows[7][:1], rows[9][:1]
     found = stopped(warm, "unanswered", rows, ANSWERS, target=target)
