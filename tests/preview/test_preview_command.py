@@ -57,7 +57,7 @@ def test_an_interpreter_without_the_stack_is_named(tmp_path: object, monkeypatch
     monkeypatch.setattr(process, "_installed_here", lambda: None)
     monkeypatch.delenv("PYTHON", raising=False)
     with pytest.raises(
-        UsageError, match=r"needs trl 1\.16\.0, and this interpreter has no trl: name one with --python"
+        UsageError, match=r"needs trl 1\.16\.0, and this interpreter has no trl: name another interpreter with --python"
     ):
         run(tmp_path)
     monkeypatch.setattr(process, "_installed_here", lambda: "0.24.0")
