@@ -106,6 +106,16 @@ def finder(folder: str) -> Callable[[str], list[str]]:
     return lambda name: names().get(name, []) if _marked(root) else []
 
 
+def place(folder: str, name: str) -> str:
+    """The path of a source in its repository, such as `recipes/x/dpo/config.yaml`, wherever the command is started.
+    Without a repository, it is the name of the source.
+    """
+    start = os.path.abspath(folder)
+    root = list(_upwards(start))[-1]
+    inside = os.path.join(start, os.path.basename(name))
+    return os.path.relpath(inside, root) if _marked(root) else name
+
+
 def _inside(root: str, path: str) -> bool:
     real, home = os.path.realpath(path), os.path.realpath(root)
     hidden = any(part.startswith(".") for part in os.path.relpath(path, root).split(os.sep))

@@ -56,6 +56,7 @@ class Overrides:
     - `trl`: the version of TRL that the source was written for, such as `0.22`
     - `sets`: the variables of a script by name; `pick`: the number of the training command, from 1
     - `partial`: whether guesses are allowed that a person confirms
+    - `place`: the path of the source in its repository, such as `recipes/x/dpo/config.yaml`
     - `read`: returns the bytes of a file that a source names, relative to the source
     - `scripts`: yields the Python files near the source, each with its name and text; `launches`: the shell scripts
     - `find`: returns the paths of the repository's Python files with a given name
@@ -77,6 +78,7 @@ class Overrides:
     sets: Mapping[str, str] = field(factory=dict)
     pick: int | None = None
     partial: bool = False
+    place: str = ""
     read: Callable[[str], bytes | None] = field(default=nothing, repr=False)
     scripts: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)
     launches: Callable[[], Iterator[tuple[str, str]]] = field(default=no_scripts, repr=False)

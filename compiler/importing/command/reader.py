@@ -379,7 +379,11 @@ def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Ent
     data = overrides.read(name)
     if data is None:
         raise Unreadable(f"`{name[:80]}` does not exist{option and f'; `{option} FILE` names it'}", entry.line)
-    return table.read(data.decode("utf-8-sig", "replace"), name)
+    try:
+        return table.read(data.decode("utf-8-sig", "replace"), name)
+    except Unreadable as error:
+        location = f"{name}:{error.line}" if error.line else name
+        raise Unreadable(f"`{location}`: {error}", entry.line) from error
 
 
 def _method(program: str) -> str | None:

@@ -136,7 +136,7 @@ def prompt_of(value: object) -> Prompt | None:
             if inner is None or not (inner.template or (inner.column and inner.column.isidentifier())):
                 return None
             out += inner.template or f"{{{{ {inner.column} }}}}"
-    return Prompt(template=out)
+    return Prompt(known=out) if all(isinstance(part, str) for part in value.parts) else Prompt(template=out)
 
 
 def rendered(value: object) -> Object | None:

@@ -45,7 +45,7 @@ def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: En
     if overrides.method is not None:
         return overrides.method
     seen = set(names)
-    for part in reversed(WORDS.split(file.lower())):
+    for part in _words(file, overrides):
         online = bool(seen & {"num_generations", "reward_funcs"})
         if part in METHODS and (part != "distill" or seen & set(TELLING[0][1])) and METHODS[part].grouped >= online:
             return part
@@ -56,6 +56,24 @@ def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: En
                 if not (method == "dpo" and sft_only):
                     return method
     return "sft"
+
+
+def _words(file: str, overrides: Overrides) -> list[str]:
+    """The words of a file's path, the last one first. They are those of the path that the command names, and then those
+    of the folders in the repository.
+    """
+    return WORDS.split(f"{overrides.place}/{file}".lower())[::-1]
+
+
+def _unclear(draft: Draft, entries: Entries, file: str, overrides: Overrides) -> None:
+    """Warn if the keys fit several methods for pairs of answers, and neither `--method` nor the path names one."""
+    if draft.method != "dpo" or overrides.method is not None or "dpo" in _words(file, overrides):
+        return
+    fields = {method: set(versions.table()[method]) for method in ("dpo", "orpo", "cpo", "kto")}
+    stated = set(entries) & set().union(*fields.values())
+    fitting = [method for method, names in fields.items() if stated <= names]
+    if len(fitting) > 1:
+        draft.warn(None, f"the keys fit the methods {', '.join(fitting)}; the spec has dpo", "`--method` names another")
 
 
 def start(
@@ -114,6 +132,7 @@ def trl(entries: Entries, file: str, overrides: Overrides) -> Draft:
     """Convert a TRL configuration to a draft of the spec."""
     keys, entries = entries, handbook.with_packing(entries, method_of(overrides, file, entries, entries), overrides)
     draft, source = start(overrides, entries, file)
+    _unclear(draft, entries, file, overrides)
     handbook.report(draft, entries, keys, overrides)
     arguments(draft, entries, overrides, source, Machines())
     named = [one for one in WORDS.split(posixpath.basename(file).lower()) if one in UNLIKE]

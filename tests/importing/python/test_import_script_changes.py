@@ -141,3 +141,13 @@ def test_values_for_hydra_are_named(command: str) -> None:
     found = imported(command + "\n", *HARDWARE, name="run.sh")
     named = [one for one in found.messages if "a value for a configuration of Hydra" in one]
     assert len(named) == 2, found.messages
+
+
+@pytest.mark.parametrize(("text", "wrong"), [
+    ("A note: {one['note']}", True), ("{one['title']}: {one['note']}", False), ("{one['note']}", False),
+])  # fmt: skip
+def test_text_with_a_beginning_of_no_column_is_an_error(text: str, wrong: bool) -> None:
+    rows = ROWS + f'rows = rows.map(lambda one: {{"text": f"{text}"}})\nargs = SFTConfig("out")\n'
+    found = script(rows + TRAINER + "trainer.train()\n")
+    assert any("its prompt has no column" in one for one in found.messages) is wrong, found.messages
+    assert wrong or not found.errors

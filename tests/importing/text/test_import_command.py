@@ -312,3 +312,9 @@ def test_fastchat_s_script_is_not_looked_for_by_its_name(tmp_path: Path) -> None
     found = imported(command, *HARDWARE, name="run.sh", root=str(tmp_path))
     assert not found.draft.wrong, found.messages
     assert "format = conversations" in found.text
+
+
+def test_file_of_a_command_that_is_not_yaml_is_named(tmp_path) -> None:
+    (tmp_path / "c.yaml").write_text("learning_rate: 1e-5\n<<<<<<< HEAD:c.yaml\nseed: 1\n")
+    with pytest.raises(Unreadable, match=r"`c.yaml:\d`: it is not YAML"):
+        imported("accelerate launch sft.py c.yaml\n", name="run.sh", root=str(tmp_path))

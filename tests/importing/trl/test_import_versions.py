@@ -99,3 +99,13 @@ def test_dated_file_without_moved_defaults_says_nothing() -> None:
 def test_unknown_version_is_refused() -> None:
     with pytest.raises(UsageError, match=r"the versions are 0\.9"):
         imported(GRPO, *HARDWARE, "--trl", "0.5")
+
+
+@pytest.mark.parametrize(("method", "trl", "kept"), [
+    ("orpo", "0.24", True), ("kto", "0.18", True), ("dpo", "0.18", True),
+    ("dpo", "1.16", False), ("sft", "0.24", False),
+])  # fmt: skip
+def test_argument_that_is_a_setting_of_other_methods_only(method: str, trl: str, kept: bool) -> None:
+    found = imported(HEAD + "max_completion_length: 200\n", *HARDWARE, "--method", method, "--trl", trl)
+    assert found.draft.wrong is not kept, found.messages
+    assert not kept or found.arguments["max_completion_length"] == 200
