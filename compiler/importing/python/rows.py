@@ -181,7 +181,7 @@ END_TOKENS = (
 def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
     """Split a string that ends with a column, such as a prompt followed by the answer. Returns the prompt, the name of
     the last column, and whether an eos token follows the column (the token as a string if the script writes it
-    literally). None if the string does not end with a column.
+    literally, and white space such as a newline, which may also follow). None if the string does not end with a column.
     """
     if isinstance(value, Choice):
         full, empty = divided(value.full), divided(value.empty)
@@ -196,6 +196,8 @@ def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
     ended: bool | str = bool(parts) and is_end(parts[-1])
     if parts and isinstance(parts[-1], str) and parts[-1].strip() in END_TOKENS:
         ended = parts[-1].strip()
+    elif parts and isinstance(parts[-1], str) and not parts[-1].strip():
+        ended = parts[-1]
     if ended:
         parts.pop()
     answer = unstripped(parts.pop()) if parts else None
@@ -203,6 +205,11 @@ def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
         return None
     head = prompt_of(Text(tuple(parts))) if parts else Prompt(known="")
     return None if head is None else (head, answer.name, ended)
+
+
+def is_ended(ended: bool | str) -> bool:
+    """Whether the end of a text that `divided` returns is an end token."""
+    return bool(ended if isinstance(ended, bool) else ended.strip())
 
 
 def turns_of(value: object) -> Turns | None:

@@ -13,6 +13,7 @@ from xpc.compiler.importing.python.rows import (
     Turns,
     columns_of,
     divided,
+    is_ended,
     prompt_of,
     rendered,
     stripped_columns,
@@ -163,8 +164,11 @@ def _ended(shape: Shape, key: str, ended: bool | str) -> None:
     """Report if the script's texts do not end with the tokenizer's eos token, because a run of the spec adds this
     token. The script adds no eos token if `ended` is false; if `ended` is a string, the script adds this string.
     """
-    shape.end(key, bool(ended))
-    if isinstance(ended, str):
+    shape.end(key, is_ended(ended))
+    if isinstance(ended, str) and not is_ended(ended):
+        why = "the script's texts end with white space, such as a newline, which the spec leaves out"
+        shape.draft.differs(key, why, shape.entry(key))
+    elif isinstance(ended, str):
         why = f"the script ends its texts with `{ended}`; the spec trains on the tokenizer's end token"
         shape.draft.differs(key, f"{why} (`model {{ eos }}` names another end token)", shape.entry(key))
 

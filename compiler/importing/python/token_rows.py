@@ -10,7 +10,7 @@ from xpc.compiler.importing.python.interpreter.assignment import IGNORED, MASKED
 from xpc.compiler.importing.python.interpreter.functions import origin
 from xpc.compiler.importing.python.interpreter.operators import LESS, MASKED, TOKENS, is_tokens
 from xpc.compiler.importing.python.interpreter.values import Argument, Column, Object, Text, Unknown
-from xpc.compiler.importing.python.rows import MappedColumns, divided, prompt_of, rendered, single, turns_of
+from xpc.compiler.importing.python.rows import MappedColumns, divided, is_ended, prompt_of, rendered, single, turns_of
 from xpc.grammar.record import record
 
 END = ("eos_token_id", "pad_token_id")
@@ -186,7 +186,7 @@ def _prompted(text: object, question_call: Object | None) -> tuple[dict[str, obj
     found = divided(text)
     if question is None or found is None or prompt_of(question.value) != found[0]:
         return None
-    return {"prompt": question.value, "completion": Column(found[1])}, bool(found[2])
+    return {"prompt": question.value, "completion": Column(found[1])}, is_ended(found[2])
 
 
 def _masked_question(labels: object, call: Object) -> Object | None:

@@ -151,3 +151,13 @@ def test_text_with_a_beginning_of_no_column_is_an_error(text: str, wrong: bool) 
     found = script(rows + TRAINER + "trainer.train()\n")
     assert any("its prompt has no column" in one for one in found.messages) is wrong, found.messages
     assert wrong or not found.errors
+
+
+@pytest.mark.parametrize(("end", "spaces"), [("", False), ("\\n", True), (" \\n\\n", True), ("\\nEnd", None)])
+def test_white_space_after_the_answer_is_a_difference(end: str, spaces: bool | None) -> None:
+    rows = ROWS + f"""rows = rows.map(lambda x: {{"text": f"Q: {{x['q']}} A: {{x['a']}}{end}"}})\n"""
+    found = script(rows + 'args = SFTConfig("out")\n' + TRAINER + "trainer.train()\n")
+    assert found.draft.wrong is (spaces is None), found.messages
+    assert any("end with white space" in one for one in found.messages) is bool(spaces)
+    assert spaces is None or not found.errors
+    assert spaces is None or any("adds no eos token" in one for one in found.messages)
