@@ -4,6 +4,7 @@ unchanged. This module is imported only for an unknown name.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 from xpc.compiler import stacks
@@ -52,7 +53,11 @@ def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
     reader = f", which only `strategy fsdp1` reads; with FSDP2 it is always on, so {unknown.name} is left out" if (
         found.name in ONLY_FSDP1) else reader  # fmt: skip
     reader = ", which `strategy zero3` reads" if found.name.rpartition(".")[2].startswith(OF_ZERO3) else reader
-    edit = found.form if found.fits and not outside else None
+    stated = unknown.typed is not None and any(
+        re.search(rf"\b{one}\b", unknown.label.source.text) for one in re.findall(r"`(?:\w+ )?(\w+)`", reader)
+    )
+    reader = "" if stated else reader
+    edit = found.form if (found.fits or stated) and not outside else None
     return Suggestion("XP101", message, library, f"write `{found.form}`{outside}{reader}", edit, True)
 
 

@@ -16,6 +16,7 @@ from xpc.compiler.suggest.flag_values import NAMED
 from xpc.compiler.suggest.lines.machines import hardware_of
 from xpc.compiler.suggest.lines.rewriting import HEADER, Rewritten, body, rewritten_in
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
+from xpc.compiler.suggest.nested import members
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, reason
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, PastedBlock, block_at, heads, joined
 from xpc.compiler.suggest.registry_names import YOUR_GPUS
@@ -87,7 +88,8 @@ def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             new = joined or (_rewritten(one) if one.code in CODES else one)
             out.append(new)
             block = None if new is one or joined is not None else block_at(at.source.text, at.span.start)
-            end = block.end if block is not None and block.items else end
+            whole = block is not None and block.inside and new.primary == Label(at.source, block.first)
+            end = block.end if block is not None and (block.items or whole) else end
             end = joined.primary.span.end if joined is not None and joined.primary is not None else end
     return out
 
@@ -126,6 +128,12 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
         message = f"unexpected `{text[at]}`: choices and settings are separated by spaces, and values follow `=`"
         return evolve(found, message=message, help=f"write `{line}`"[:600], edits=(Edit(Span(start, end), line),))
     block = block_at(text, at)
+    if block is not None and block.inside:
+        whole = of_members(block.head, block.inside, body(method_of(text)) + heads(text, at))
+        if whole.form is not None:
+            message, edits = "in a spec, blocks of YAML become settings", (Edit(block.first, whole.form),)
+            return evolve(found, message=message, primary=Label(source, block.first), help=whole.help, edits=edits)
+        block = None
     if block is not None:
         return _block_rewritten(found, block, body(method_of(text)) + heads(text, at))
     top = body(method_of(text))
@@ -208,9 +216,9 @@ def _of_pairs(text: str, block: PastedBlock, before: str) -> Rewritten | None:
     setting corresponds.
     """
     inside = text[block.first.end : block.brace.start if block.brace is not None else block.end]
-    if block.head in schema.CLAUSES or not re.fullmatch(rf"(?:\s*[\"']\w+[\"']\s*:\s*(?:{JSON}),?)+\s*", inside):
+    if block.head in schema.CLAUSES or members(f"{{{inside}}}") is None:
         return None
-    found = _mapping(Option(block.first, block.head.rpartition(" ")[2], f"{{{' '.join(inside.split())}}}"), before)
+    found = _mapping(Option(block.first, block.head.rpartition(" ")[2], f"{{{inside}}}"), before)
     return None if found.form is None else found
 
 
@@ -325,7 +333,7 @@ def _mapping(option: Option, before: str) -> Rewritten:
     """Rewrite a mapping of JSON as settings. The name of a setting is looked up by the name of the mapping together
     with a key in it: `lora` and `r` give `lora_r`.
     """
-    inside = re.findall(rf"[\"']?(\w+)[\"']?[ ]*:[ ]*({JSON})", option.value or "")
+    inside = members(option.value or "") or []
     row = schema.BY_PATH.get(option.name)
     chosen = [one for one in inside if row is not None and row.head and row.choices and one[0] in NAMED]
     called = None if row is None or len(chosen) != 1 else choice(row, chosen[0][1].strip(QUOTES))
@@ -340,10 +348,34 @@ def _mapping(option: Option, before: str) -> Rewritten:
     texts = rewritten_in(before, f"{option.name}=[{pairs}]") if option.name in ("env", "environment") else whole
     if inside and texts.form is not None:
         return texts
-    name = "" if letters(option.name) in EVERYTHING else f"{option.name}_"
-    rewrites = [rewritten_in(before, f"{name}{key}={as_value(value)}") for key, value in inside]
-    forms = [one.form for one in rewrites if one.form is not None]
-    if not rewrites:
-        return Rewritten(None, f"a setting is written `{option.name} = value`")
-    form = (" " if before.startswith(HEADER) else "\n").join(joined(forms)) if len(forms) == len(rewrites) else None
-    return Rewritten(form, "; ".join(dict.fromkeys(one.help for one in rewrites)))
+    return of_members(option.name, inside, before)
+
+
+def of_members(head: str, inside: Sequence[tuple[str, str]], before: str) -> Rewritten:
+    """Rewrite the members of a mapping that has the name `head`. A later member is read next to the settings of those
+    before it, because `offload` is legal only in some strategies.
+    """
+    header = before.startswith(HEADER)
+    forms: list[str] = []
+    helps: list[str] = []
+    for name, value in inside:
+        names = _names(f"{head}.{name}")
+        lines = "" if header or before.count("{\n") else "".join(f"{one}\n" for one in joined(forms))
+        places = [before, before + lines] if lines else [before]
+        ways = [rewritten_in(place, f"{one}={as_value(value)}") for place in places for one in names]
+        found = next((one for one in ways if one.form is not None), ways[0])
+        forms += [] if found.form is None else [found.form]
+        helps.append(found.help)
+    if not inside:
+        return Rewritten(None, f"a setting is written `{head} = value`")
+    form = (" " if header else "\n").join(joined(forms)) if len(forms) == len(inside) else None
+    return Rewritten(form, "; ".join(dict.fromkeys(helps)) if form is None else f"write `{form}`".replace("\n", "`, `"))
+
+
+def _names(dotted: str) -> list[str]:
+    """The names to try for a nested name, without blocks that hold settings of every kind: `offload_param_device` for
+    `zero_optimization.offload_param.device`.
+    """
+    parts = dotted.split(".")
+    parts = [one for one in parts[:-1] if letters(one) not in (*EVERYTHING, "kwargs", "")] + parts[-1:]
+    return ["_".join(parts), ".".join(parts), *(["_".join(parts[1:])] if len(parts) > 2 else [])]

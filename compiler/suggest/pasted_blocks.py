@@ -12,6 +12,7 @@ from functools import lru_cache
 from xpc.compiler.language import schema
 from xpc.compiler.language.expand import expand
 from xpc.compiler.suggest.meaning import meaning
+from xpc.compiler.suggest.nested import members_of_yaml
 from xpc.grammar.diagnostic import Edit
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
@@ -57,6 +58,7 @@ class PastedBlock:
     closed: bool
     items: tuple[str, ...] = ()
     brace: Span | None = None
+    inside: tuple[tuple[str, str], ...] = ()
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -249,6 +251,10 @@ def _closed(block: OpenBlock) -> Iterator[PastedBlock]:
         yield PastedBlock(_clause(match), Span(first.start, colon), end, False)
     elif letters(match["name"]) in UNWRAPPED:
         yield PastedBlock("", first, end, False)
+    elif match["name"] not in schema.CLAUSES and not match["more"]:
+        inside = members_of_yaml(match.string[first.end + 1 : end].split("\n"))
+        if inside is not None:
+            yield PastedBlock(match["name"], Span(first.start, end), end, True, inside=tuple(inside))
 
 
 def _is_elsewhere(clause: str, inside: str) -> bool:
@@ -282,12 +288,33 @@ def of_one_clause(advised: list[tuple[str | None, str]]) -> list[tuple[str | Non
     return out
 
 
+def clause_of(form: str) -> str:
+    """The clause or the switch with settings that a form states, such as `lora` for `qlora(rank=8)`, and `packing` for
+    `packing`. "" for any other form.
+    """
+    call = CALL.fullmatch(form)
+    head = form if call is None else call["clause"].split(" ")[0]
+    if head in ("lora", "qlora"):
+        return "lora"
+    switch = head in schema.ADAPTERS or any(schema.children(row.path) for row in schema.TABLE if row.name == head)
+    return head if switch and (call is not None or head not in schema.CLAUSES or head in schema.ADAPTERS) else ""
+
+
 def joined(forms: Sequence[str]) -> list[str]:
     """Join the settings of a clause, which may be written only once: `lora(rank=8, alpha=16)`."""
-    out: dict[str, str] = {}
+    out: dict[str, tuple[str, list[str]]] = {}
     for form in forms:
-        call = CALL.fullmatch(form)
+        call, clause = CALL.fullmatch(form), clause_of(form)
         head = form if call is None else call["clause"]
-        before = CALL.fullmatch(out.get(head, ""))
-        out[head] = form if call is None or before is None else f"{head}({before['settings']}, {call['settings']})"
-    return list(out.values())
+        before, settings = out.get(clause or form, (head, []))
+        new = [] if call is None else [call["settings"]]
+        out[clause or form] = max(head, before, key=len), [*settings, *(one for one in new if one not in settings)]
+    return [
+        head + (f"({', '.join(settings)})" if settings else "") for head, settings in map(_of_four_bits, out.values())
+    ]
+
+
+def _of_four_bits(form: tuple[str, list[str]]) -> tuple[str, list[str]]:
+    """A clause and its settings, without the bits of `qlora`, which are its meaning."""
+    head, settings = form
+    return head, [one for one in settings if head != "qlora" or one != "bits=4"]

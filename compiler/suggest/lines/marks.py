@@ -13,6 +13,7 @@ from xpc.compiler.language.schema import outer_names
 from xpc.compiler.suggest.lines.phrases import TUPLE, phrases
 from xpc.compiler.suggest.lines.rewriting import Rewritten, body, findings_in, findings_of, replaced
 from xpc.compiler.suggest.meaning import meaning
+from xpc.compiler.suggest.nested import members
 from xpc.compiler.suggest.pasted import (
     COMMAND,
     QUOTES,
@@ -23,7 +24,7 @@ from xpc.compiler.suggest.pasted import (
     flags_of,
     option_rewritten,
 )
-from xpc.compiler.suggest.pasted_blocks import closing_line, heads
+from xpc.compiler.suggest.pasted_blocks import closing_line, heads, joined
 from xpc.compiler.suggest.sentence import method_of
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
 from xpc.grammar.record import evolve, record
@@ -50,12 +51,8 @@ SEVERAL_NAMES = re.compile(r"(?P<names>(?P<first>\w+)(?:[ \t]*,[ \t]*\w+)+)[ \t]
 """A pattern for a call with several results: `model, tokenizer = FastLanguageModel.from_pretrained(`."""
 INDEX = re.compile(r"\w+\[[\"'](?P<name>[\w.-]+)[\"']\][ \t]*=[ \t]*(?P<value>.+)")
 TYPED = re.compile(r"(?P<name>[A-Za-z]\w*)[ \t]*:[ \t]*(?P<type>[A-Za-z][\w.\[\], |]*?)[ \t]*=[ \t]*(?P<value>.+)")
-PARAMS = re.compile(r"[\"']?(?:params|args|kwargs)[\"']?[ \t]*:[ \t]*\{([^{}]*)\}")
-MAPPING = re.compile(r"[\"']?(?P<name>[A-Za-z]\w*)[\"']?[ \t]*[:=][ \t]*(?P<value>\{[^{}]*\})")
-"""A pattern for a mapping whose keys are settings: `"optimizer": {"type": "AdamW", "lr": 2e-5}`."""
-OBJECT = re.compile(r"\{(?P<inside>(?:[^{}]|\{[^{}]*\})*)\}")
-MEMBER = re.compile(r"[ \t]*[\"']?(?P<name>[A-Za-z][\w.-]*)[\"']?[ \t]*[:=][ \t]*"
-                    r"(?P<value>\"[^\"]*\"|'[^']*'|\[[^\]]*\]|\{[^{}]*\}|[^,\"'\[\]{}]+)[ \t]*(?:,|$)")  # fmt: skip
+MAPPING = re.compile(r"[\"']?(?P<name>[A-Za-z][\w.-]*)[\"']?[ \t]*[:=][ \t]*(?P<value>\{.*[{:].*\})")
+"""A pattern for a mapping with a mapping in it: `"optimizer": {"params": {"lr": 2e-5}}`."""
 PAIR = re.compile(
     r"(?P<quote>[\"']?)(?P<name>[A-Za-z][\w.-]*(?:[ \t][\w.-]+){0,5})(?P=quote)[ \t]*"
     r"(?P<sign>:=|==|=>|->|<-|[=:]|[ \t](?:to|is|of)[ \t])[ \t]*(?P<value>\S.*)"
@@ -164,8 +161,8 @@ def _rewritten(found: Diagnostic, source: Source, start: int, end: int) -> Diagn
 
 
 def _advised(found: Diagnostic, source: Source, span: Span, rewrites: Sequence[Rewritten]) -> Diagnostic:
-    forms = [one.form for one in rewrites if one.form is not None]
-    complete = len(forms) == len(rewrites)
+    forms = joined([form for one in rewrites if one.form is not None for form in one.form.split("\n")])
+    complete = all(one.form is not None for one in rewrites)
     message = "a setting is written `name = value`, without other signs around it"
     if len(forms) > 1:
         message = "each setting is written `name = value`, on its own line"
@@ -173,7 +170,7 @@ def _advised(found: Diagnostic, source: Source, span: Span, rewrites: Sequence[R
     help = f"write {', '.join(f'`{one}`' for one in forms)}{each}" if complete else "; ".join(o.help for o in rewrites)
     _, column = source.text[: span.start].rpartition("\n")[1:]
     comment = _comment(source.text[span.start : span.end])
-    edits = (Edit(span, f"\n{column}".join(dict.fromkeys(forms)) + comment),) if complete else ()
+    edits = (Edit(span, f"\n{column}".join(forms) + comment),) if complete else ()
     return evolve(found, message=message, primary=Label(source, span), help=help[:600], edits=edits)
 
 
@@ -231,9 +228,8 @@ def marked(line: str) -> list[Pair] | None:
     text = line.strip()
     if line[:1] in " \t" and line.lstrip()[:2] == "- ":
         return None  # the line is an item of a YAML list
-    nested = PARAMS.sub(r"\1", text)
-    mapping = MAPPING.fullmatch(nested.rstrip(", ")) if nested != text else None
-    if mapping is not None:
+    mapping = MAPPING.fullmatch(text.rstrip(", "))
+    if mapping is not None and "{" in mapping["value"][1:] and members(mapping["value"]) is not None:
         return [Pair(mapping["name"], mapping["value"])]
     typed = TYPED.fullmatch(text)
     if typed is not None and typed["type"].split("[")[0].lower() in ("int", "float", "str", "bool", "list", "optional"):
@@ -243,10 +239,7 @@ def marked(line: str) -> list[Pair] | None:
         if found is not None:
             name = _bare(found["name"])
             return [Pair(name, _value(found["value"]))] if re.fullmatch(r"[A-Za-z][\w.-]*", name) else None
-    members = OBJECT.fullmatch(text.rstrip(" ,;"))
-    if members is not None:
-        return _members(members["inside"])
-    return _unwrapped(text)
+    return [Pair("config", text.rstrip(" ,;"))] if members(text.rstrip(" ,;")) else _unwrapped(text)
 
 
 def _unwrapped(line: str) -> list[Pair] | None:
@@ -283,17 +276,6 @@ def _several(text: str) -> list[Pair] | None:
         out.append(Pair(_bare(found["name"]), _value(found["value"])))
         at = found.end()
     return out if len(out) > 1 else None
-
-
-def _members(inside: str) -> list[Pair] | None:
-    out, at = [], 0
-    while at < len(inside.rstrip(" ,")):
-        found = MEMBER.match(inside, at)
-        if found is None:
-            return None
-        out.append(Pair(_bare(found["name"]), _value(found["value"])))
-        at = found.end()
-    return out or None
 
 
 def _bare(name: str) -> str:

@@ -164,7 +164,7 @@ def _bodies(node: Node) -> list[Body]:
     last = node.operands[-1].span.end if node.operands else node.head.span.end
     block = node.block
     braces = [Body(block.statements, Span(last, block.span.end), last)] if block and block.statements else []
-    return [*_bodies(node.head), *line, *(one for each in node.operands for one in _bodies(each)), *braces]  # type: ignore[list-item]
+    return [*_bodies(node.head), *line, *(one for each in node.operands for one in _bodies(each)), *braces]
 
 
 def _without(text: str, body: Body, moved: Sequence[int]) -> list[Edit]:

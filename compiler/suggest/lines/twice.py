@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from xpc.compiler.language.schema import ADAPTERS, CLAUSES
+from xpc.compiler.suggest.pasted_blocks import clause_of, joined
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
@@ -32,13 +32,12 @@ def join_edits(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         clause = _whole_line(one)
         if clause and one.primary is not None:
             groups.setdefault((one.primary.source.name, clause), []).append(at)
-    for (_, clause), numbers in groups.items():
-        calls = [CALL.fullmatch(out[at].edits[0].text) for at in numbers]
-        settings = [call["settings"] for call in calls if call is not None]
-        names = [name for one in settings for name in NAME.findall(one)]
+    for numbers in groups.values():
+        forms = joined([out[at].edits[0].text for at in numbers])
+        names = NAME.findall(forms[0])
         if len(numbers) < 2 or len(set(names)) < len(names):
             continue
-        form = f"{clause}({', '.join(settings)})" if settings else clause
+        form = forms[0]
         for at in numbers:
             first, edit = at == numbers[0], out[at].edits[0]
             span = (
@@ -64,11 +63,8 @@ def _whole_line(found: Diagnostic) -> str:
     start, end = line_bounds(text, edit.span.start, edit.span.start)
     if not start or text[start : edit.span.start].strip() or text[edit.span.end : end].strip():
         return ""
-    call = CALL.fullmatch(edit.text)
-    name = edit.text if call is None else call["clause"]
-    if text.count("{", 0, start) != text.count("}", 0, start):
-        return ""
-    return name if name in ADAPTERS or (call is not None and name in CLAUSES) else ""
+    inside = text.count("{", 0, start) != text.count("}", 0, start)
+    return "" if inside else clause_of(edit.text)
 
 
 def _joined(found: Diagnostic) -> Diagnostic:
