@@ -18,7 +18,7 @@ from compile_support import manifest_of
 from git_commands import branch_off, git
 
 from xpc.compiler.files.inputs import UsageError
-from xpc.compiler.review.pull_request import MARKER, Entry, comment, entries, main, publish
+from xpc.compiler.review.pull_request import MARKER, Entry, comment, entries, main, previews, publish
 from xpc.compiler.review.pull_request.check import check
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -574,7 +574,7 @@ def test_golden_previews_are_compared_as_text(repository) -> None:
     commit("previews")
     git(".", "branch", "-f", "main")
     write(repository, "one.preview", "row 0 of train.jsonl: 7 tokens, 1 bear loss\n\x1b[31m")
-    write(repository, "new.preview", "row 0\n")
+    write(repository, "new.preview", "row 1\n")
     (repository / "old.preview").unlink()
     commit("another template")
     found = {one.path: one for one in entries(".", "main")}
@@ -586,3 +586,20 @@ def test_golden_previews_are_compared_as_text(repository) -> None:
         "the golden preview is deleted", "a new golden preview",
     )  # fmt: skip
     assert not any(one.broken for one in found.values())
+
+
+def test_unchanged_large_and_renamed_golden_previews(repository, monkeypatch) -> None:
+    """A preview above the limit was called new in each pull request, and one that grew above it was called deleted."""
+    monkeypatch.setattr(previews, "LARGEST", 2**20)
+    large = "row 0 of train.jsonl: 7 tokens\n" * 2**16
+    for name, text in (("large", large), ("grown", "row 0\n"), ("old", "row 1\n")):
+        write(repository, f"{name}.preview", text)
+    commit("previews")
+    git(".", "branch", "-f", "main")
+    write(repository, "grown.preview", large)
+    git(".", "mv", "old.preview", "new.preview")
+    commit("more rows")
+    assert {one.path: one.line for one in entries(".", "main")} == {
+        "grown.preview": "the golden preview differs; it is larger than 1 MiB, so its lines are not compared",
+        "new.preview": "the golden preview old.preview, renamed",
+    }
