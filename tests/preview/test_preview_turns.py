@@ -144,6 +144,18 @@ def test_what_a_template_writes_before_the_first_turn_belongs_to_no_turn(warm: W
     assert one["turns"][0]["tokens"] == sum(turn == 0 for *_, turn in one["tokens"])
 
 
+@pytest.mark.parametrize("template", ["llama3.1", "qwen3"])
+def test_descriptions_of_tools_belong_to_no_turn(warm: Warm, template: str) -> None:
+    """Llama 3.1's template writes them into the user's turn, between its header and its content."""
+    row = {"tools": [TOOL], "messages": [ASK, GOOD]}
+    (one,) = first(warm, f"tools-{template}", row, DEFAULT, f"chat_template = {template}", seq=900)["sequences"]
+    texts = ["".join(text for _, text, _, turn in one["tokens"] if turn == at) for at in (-1, 0)]
+    assert '"function"' in texts[0]
+    assert "1+1?" not in texts[0]
+    assert texts[1].endswith(("1+1?<|eot_id|>", "1+1?<|im_end|>\n"))
+    assert "function" not in texts[1]
+
+
 @pytest.mark.parametrize(("question", "codes"), [("1+1?", ["XP594"]), ("1+1? /no_think", [])])
 def test_an_empty_block_of_reasoning_is_reported_unless_the_question_asks_for_it(
     warm: Warm, question: str, codes: list[str]

@@ -137,16 +137,19 @@ def opening(
     """The text that the template writes before a user's first turn, such as Qwen2.5's own system prompt, or tools.
 
     To find it, the turn is rendered a second time, after a made-up answer: the text that both renderings of the turn
-    share is the turn itself. `first` is the first turn alone, from `beginnings`. "" if the conversation begins with
-    another role, or if the template writes the first turn differently.
+    share is the turn itself. If a template writes tools inside the turn, as Llama 3.1's does, only the end of the turn
+    is shared: its content, and what follows. `first` is the first turn alone, from `beginnings`. "" if the conversation
+    begins with another role, or if the template writes the first turn's content differently.
     """
     if not first or turns[0].get("role") != "user":
         return ""
     answered = [turns[0], {"role": "assistant", "content": ANSWER}]
     texts = (_rendered(tokenizer, template, one, row) for one in (answered, [*answered, turns[0]]))
     once, twice = ((text or "").partition(ANSWER)[2] for text in texts)
-    turn = twice.removeprefix(once)
-    return first.removesuffix(turn) if turn and first.endswith(turn) else ""
+    turn, content = twice.removeprefix(once), content_of(turns[0]).strip()
+    at = turn.find(content)
+    ending = turn if first.endswith(turn) else turn[at:] if content and at >= 0 else ""
+    return first.removesuffix(ending) if ending and first.endswith(ending) else ""
 
 
 def _rendered(
