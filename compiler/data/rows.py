@@ -89,6 +89,12 @@ def columns(source: DataSource) -> tuple[str, ...]:
     return tuple(name for name in given if name not in KEPT)
 
 
+def lacks_columns(source: DataSource) -> bool:
+    """Whether a local file lacks a column that its format needs. Its rows then cannot be counted or compared."""
+    found = survey(source)
+    return found is not None and not set(columns(source)) <= set(found.columns)
+
+
 def _with_prompt(source: DataSource) -> tuple[str, ...]:
     """The columns of the format. A preference pair without `columns` in the spec also gets the column `prompt` if the
     file has one, because the runtime reads this column.

@@ -4,12 +4,13 @@ reported.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator
 from glob import glob
 
 import pytest
-from compile_support import REPOSITORY, SEED, checked, shown
+from compile_support import REPOSITORY, SEED, checked, put, shown
 
 from xpc.compiler.language import schema
 from xpc.grammar.diagnostic import NOTE, applied
@@ -122,6 +123,18 @@ def test_findings_that_follow_from_a_typo_are_not_reported(line, code):
     errors = [one.code for one in found.problems if one.severity == "error"]
     # XP503: dpo needs preference pairs, but the rows are conversations
     assert [one for one in errors if one != "XP503"] == [code], shown(found)
+
+
+@pytest.mark.parametrize(
+    ("extra", "code"), [("", "XP208"), ("extra trl(dataloader_drop_last=true)\n", "XP210")], ids=["batch", "drop"]
+)
+def test_rows_of_a_file_without_the_columns_are_not_compared_with_the_batch(tmp_path, extra, code):
+    """The object below has 400 rows inside, and not one row."""
+    rows = [{"prompt": "1+1?", "completion": "2"}] * 400
+    put(tmp_path, {"within.json": json.dumps({"rows": rows}), "one.json": json.dumps(rows[:1])})
+    for name, expected in (("within.json", ["XP553"]), ("one.json", [code])):
+        found = checked(f'xpc 1\ntrain qwen2.5-3b on "{name}"\ndata(format=prompt_completion)\n{extra}', str(tmp_path))
+        assert [one.code for one in found.problems if one.code in ("XP208", "XP210", "XP553")] == expected, shown(found)
 
 
 def test_what_is_wrong_apart_from_the_typo_is_still_reported():

@@ -34,7 +34,7 @@ def _shaped(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
     for source in spec.files:
         found = rows.survey(source)
         there = found is not None and found.rows and found.wrong is None
-        if found is not None and there and set(rows.columns(source)) <= set(found.columns):
+        if found is not None and there and not rows.lacks_columns(source):
             yield source, found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.data.row_counts import trained
+from xpc.compiler.data.rows import lacks_columns
 from xpc.compiler.rules.core.conditions import few_rows
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -30,7 +31,7 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("batch.packing") or spec.online or "data" in spec.wrong:
         return
-    rows, gbs, micro = trained(spec), spec.integer("batch.gbs"), spec.integer("batch.micro")
+    rows, gbs, micro = _rows(spec), spec.integer("batch.gbs"), spec.integer("batch.micro")
     per_pass = micro * spec.replicas
     if rows is None or not 0 < rows < gbs:
         return
@@ -74,7 +75,7 @@ def everything_dropped(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("batch.packing") or spec.online or spec.extra_value("trl", "dataloader_drop_last") is not True:
         return
-    rows, micro = trained(spec), spec.integer("batch.micro")
+    rows, micro = _rows(spec), spec.integer("batch.micro")
     if rows is not None and rows < micro * spec.replicas:
         location = spec.extra_location("trl", "dataloader_drop_last", f"{micro} x {spec.replicas} > {rows} rows")
         yield Finding(
@@ -84,3 +85,10 @@ def everything_dropped(spec: Spec) -> Iterator[Finding]:
             (spec.label("batch.micro", "the micro-batch"), spec.data[0].label),
             location.typed.partition("=")[0].rstrip() + " = false",
         )
+
+
+def _rows(spec: Spec) -> int | None:
+    """The number of training rows. None if it is unknown, or if the rule XP553 reports a file without the columns that
+    are read: such a file may contain the list of rows inside of one object.
+    """
+    return None if any(map(lacks_columns, spec.files)) else trained(spec)
