@@ -13,20 +13,20 @@ const SETUP = 0, QUERY = 2, RESULT = 3;
 // Weights of a section's fields; WHOLE is the factor of an identifier.
 const TITLE = 8, NAME = 6, ASK = 2, PAGE = 1, TEXT = 1, WHOLE = 3;
 // How a part of a question counts: see scores().
-const SATURATION = 6, LENGTH = 0.75, COVERAGE = 0.6, HEADING = 0.8, MIX = 0.75, MOST = 2, LESS = 0.85, FAINT = 0.5, LIKE = 1, CLOSE = 1.5;
+const SATURATION = 6, LENGTH = 0.75, COVERAGE = 0.6, HEADING = 0.8, MIX = 0.75, MOST = 2, LESS = 0.85, FAINT = 0.5, LIKE = 1, CLOSE = 1.5, RAREST = 5.2;
 // How the best BEST sections are compared: see refined(). The weights were fitted to tests/docs/questions.toml.
 const BEST = 30, WORDS = 0.91, KNOWN = 1.17, SAID = 0.8, CALLED = 0.49, TITLED = 0.138, ALIKE = 0.62, PAIRS = 1, ASKS = 0.15;
 // Weights of what a word of a question is searched as; PART and INNER are those of the words of a phrase or identifier.
-const SYNONYM = 0.6, PREFIX = 0.6, MISSPELT = 0.5, PART = 0.2, INNER = 0.2;
+const SYNONYM = 0.6, PREFIX = 0.6, MISSPELT = 0.5, FAMILY = 0.4, PART = 0.2, INNER = 0.2;
 const ASKED = new Set(("how what which where when why who do does did done can could should would will is are be am was " +
   "i my me we you your it its the a an to of in on for with and or at from by as that this there have has get got use " +
   "using want need make please help about way if so any some work works into not too just mine know good always " +
   "correctly safely properly easy many during while").split(" "));
-// Words that say little about a topic: they count half, as numbers do.
-const WEAK = new Set(("large big huge small very really much more less most different same another other good bad better new old " +
-  "low high one two first long short change see know error fail failed failure issue value support supported " +
-  "possible allow enable own write start end final everything size per vs missing often each total show number " +
-  "count set run running training train model suddenly always never back still only").split(" "));
+// Words that say little about a topic: they count half, as sizes do. They are the lines of search_words.txt with `-`.
+const WEAK = new Set();
+
+// A number or a size, such as `7b` and `80gb`.
+const SIZE = /^[\d.]+[kmbg]?b?$/;
 
 // Words that the stemmer would take for a word of another meaning: `checkpoint`, `conversation`, `import`, `generation`,
 // `position`.
@@ -92,6 +92,10 @@ const named = (names) => new Map(names.flatMap(terms).map((one) => [one, 1]));
 function learnWords(lines) {
   for (const line of lines.split("\n")) {
     if (!line.trim() || line.startsWith("#")) continue;
+    if (line.startsWith("- ")) {
+      for (const one of words(line)) WEAK.add(one);
+      continue;
+    }
     const [from, to = from] = line.split(">").map((side) => side.split(",").map(words).filter((one) => one.length));
     const finds = to.map((one) => one.map(stem).join(" "));
     for (const one of [...from, ...to]) {
@@ -136,8 +140,8 @@ function learnSections(docs) {
 
 const askedFor = (doc) => (doc.asked || []).map(typed);
 
-// How rare a term is that so many sections have.
-const rarity = (count) => Math.log(1 + (sections.length - count + 0.5) / (count + 0.5));
+// How rare a term is that so many sections have. A word of one section says hardly more than one of five.
+const rarity = (count) => Math.min(RAREST, Math.log(1 + (sections.length - count + 0.5) / (count + 0.5)));
 
 // A phrase is cut into parts as a question is.
 function learnAsked(at, phrase) {
@@ -183,16 +187,18 @@ function near(a, b) {
 }
 
 // What a word of the question is searched as, with weights: itself, its synonyms, and, if no page has the word, words
-// that begin with it or differ in one letter.
+// that begin with it or differ in one letter. `qwen9` is `qwen`, too.
 function variants(name, typing) {
-  const found = new Map([[name, 1]]);
+  const found = new Map([[name, 1]]), known = postings.has(name) || synonyms.has(name);
   for (const other of synonyms.get(name) || []) found.set(other, SYNONYM);
-  if (!postings.has(name) && !synonyms.has(name) || typing && name.length < 4)
+  if (!known || typing && name.length < 3)
     for (const other of postings.keys()) {
       if (found.has(other) || /[ _]/.test(other)) continue;
       if (name.length > 1 && other.startsWith(name)) found.set(other, PREFIX);
-      else if (!postings.has(name) && name.length > 3 && near(name, other)) found.set(other, MISSPELT);
+      else if (!known && name.length > 3 && near(name, other)) found.set(other, MISSPELT);
     }
+  const [, family] = name.match(/^([a-z]{3,})\d[\d.]*$/) || [];
+  if (family && postings.has(stem(family))) found.set(stem(family), FAMILY);
   return found;
 }
 
@@ -211,15 +217,26 @@ function parts(question) {
   return [...result, ...spoken(rest)];
 }
 
+// A word that no page has as the two words of which it is made: `logfile` is `log file`.
+function divided(word) {
+  const known = (one) => postings.has(stem(one));
+  if (known(word) || synonyms.has(stem(word))) return [word];
+  for (let at = 3; at < word.length - 2; at++) {
+    const halves = [word.slice(0, at), word.slice(at)];
+    if (halves.every(known) && variants(stem(word), false).size === 1) return halves;
+  }
+  return [word];
+}
+
 // The parts of a question without its identifiers.
 function spoken(question) {
-  const list = words(question), open = !/[\s?.]$/.test(question), result = [];
+  const list = words(question).flatMap(divided), open = !/[\s?.]$/.test(question), result = [];
   const meant = list.filter((one) => !ASKED.has(one)).length ? (one) => !ASKED.has(one) : () => true;
   for (let at = 0; at < list.length; ) {
     let size = Math.min(longest, list.length - at);
     while (size > 1 && !phrases.has(list.slice(at, at + size).map(stem).join(" "))) size--;
     const taken = list.slice(at, at + size), name = taken.map(stem).join(" ");
-    const weight = taken.every((one) => WEAK.has(one) || ASKED.has(one) || /^\d+$/.test(one)) ? FAINT : 1;
+    const weight = taken.every((one) => WEAK.has(one) || ASKED.has(one) || SIZE.test(one)) ? FAINT : 1;
     at += size;
     if (size > 1) {
       const found = variants(name, false);

@@ -209,7 +209,8 @@ TABLE: tuple[Setting, ...] = (
     _of_methods("method.log_completions", k.FLAG, "log some prompts with their completions and rewards",
             args=("log_completions",), inner=True),
     _of_methods("method.rewards", k.WEIGHTED, "reward functions, with weights and arguments: built-in names, and "
-            'functions of files, as `file("rewards.py:right", weight=0.5)`',
+            'functions of files, as `file("rewards.py:right", weight=0.5)`, which get `prompts`, `completions` and the '
+            "other columns of the rows by name",
             args=("reward_weights",)),
     _of_methods("method.vllm", k.FLAG, "generate with vLLM instead of transformers", args=("use_vllm",)),
     _of_methods("method.vllm.mode", k.CHOICE, "where vLLM runs: inside the training processes, or as a separate server",

@@ -70,8 +70,8 @@ def test_specs_have_colours(site):
 
 
 MISSED = 0.043
-"""The share of the questions whose first result may be another section; 0.041 was measured. It is lower than for new
-questions: of 240 questions whose results had not been seen, 57 were missed.
+"""The share of the questions whose first result may be another section; 0.042 was measured. It is lower than for new
+questions: of 240 questions whose results had not been seen, 57 were missed, and then of 120 others 16.
 """
 
 
@@ -136,6 +136,9 @@ def test_the_search_answers_questions(site, tmp_path):
         pytest.param("how can I see which tokens are used for the loss", "What is shown", id="neighbouring words"),
         pytest.param("kubern", "Slurm, Kubernetes, SkyPilot", id="still typing"),
         pytest.param("XP960", "beyond-the-card", id="a code"),
+        pytest.param("learningrate", "How do I set the learning rate and warmup?", id="two words in one"),
+        pytest.param("qwen9 support", "Which models are supported", id="a version that no page has"),
+        pytest.param("what do I put in the jsonl", "Which dataset format", id="everyday words"),
         pytest.param("model outputs empty <think></think>", "Reasoning in some rows only", id="a tag"),
         pytest.param("saving a checkpoint fails with ZeRO-3", "Saving a checkpoint fails", id="another meaning"),
     ],
