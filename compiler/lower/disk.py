@@ -94,7 +94,7 @@ def adapters(spec: Spec, facts: ModelFacts) -> int:
     """The number of trained parameters in a run with adapters: those of the adapters, and those of the modules in
     `modules_to_save`. 0 if the number is unknown.
     """
-    if facts.uneven or (not spec.low_rank and facts.experts):
+    if not spec.low_rank and facts.experts:
         return 0
     linear, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"), spec.names("lora.parameters"))
     if spec.low_rank:

@@ -67,7 +67,7 @@ def _unquantized(spec: Spec, facts: ModelFacts) -> int:
     saved = {one.rpartition(".")[2] for one in spec.names("lora.modules_to_save")}
     embedding = facts.vocab * facts.hidden if not spec.lora or saved & {*TOKEN_EMBEDDINGS} else 0
     sizes = ((one.inputs * one.outputs, facts.layers * one.count) for one in _matrices(spec, facts) if one.site)
-    return embedding + sum(count * size for size, count in sizes if size < SMALL)
+    return embedding + round(sum(count * size for size, count in sizes if size < SMALL))
 
 
 def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> float:
@@ -77,7 +77,7 @@ def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> floa
     name, wanted, targets = spec.text("optimizer"), spec.integer("optimizer.rank"), spec.get("optimizer.targets")
     apollo, factored = name in PACKAGES["apollo"], algorithm(name) == "adafactor"
     each: float = OF_BLOCK if name.endswith("8bit") else weight
-    kept, projected = 0.0, 0
+    kept, projected = 0.0, 0.0
     for one in _matrices(spec, facts):
         # As in transformers, a target may be any part of a module's path. Stacked experts are not linear modules,
         # so no target includes them.

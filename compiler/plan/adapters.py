@@ -42,7 +42,8 @@ def of_token(load: Load) -> float:
     if tuned.dropout and tuned.kind != "oft":
         # Dropout saves its mask, one byte per element, and its output. Under autocast, the output is already counted:
         # each adapted layer saves it as its input.
-        out += sum(one.inputs for one in tuned.linear) * (1.0 if load.amp else 1.0 + load.element)
+        wide = sum(one.inputs * min(1.0, one.count) for one in tuned.linear)
+        out += wide * (1.0 if load.amp else 1.0 + load.element)
     if tuned.kind in ("vera", "miss"):
         # The backward pass needs the inputs of trained tensors. VeRA's two vectors scale `rank` numbers and the
         # adapter's outputs; MiSS's matrix multiplies `rank` sums (tuners/vera/layer.py, tuners/miss/layer.py).
@@ -161,13 +162,13 @@ def rotations(layers: Sequence[Linear], blocks: int | None, size: int) -> tuple[
     inputs, peft takes the nearest divisor, and the smaller of two equally near ones (peft 0.21,
     `adjust_oft_parameters`).
     """
-    params = whole = 0
+    params = whole = 0.0
     for one in layers:
         wide = _nearest_divisor(one.inputs, blocks or size)
         many, wide = (wide, one.inputs // wide) if blocks else (one.inputs // wide, wide)
         params += many * (wide * (wide - 1) // 2) * one.count
         whole += many * wide * wide * one.count
-    return params, whole
+    return round(params), round(whole)
 
 
 def _nearest_divisor(number: int, wanted: int) -> int:

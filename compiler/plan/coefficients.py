@@ -83,6 +83,7 @@ def sizes(facts: ModelFacts, rank: int = 0) -> dict[str, float]:
         "query rank": facts.query_rank,
         "latent": facts.latent,
         "rotated": facts.rotated,
+        "shared": facts.shared_width,
         "one": 1,
         "rank": rank,
         "experts": facts.experts,

@@ -49,8 +49,6 @@ def load_of(spec: Spec) -> Load | str:
         return "the checkpoint is quantized, and its weights are not of one size"
     if facts.experts and not spec.low_rank:
         return f"`{spec.adapter}` on a mixture of experts was not measured"
-    if facts.uneven and spec.lora:
-        return f"the adapters of `{facts.model_type}` models, which have shared experts, are not counted"
     half, strategy = spec.text("precision") != "fp32", spec.text("strategy")
     stage, deepspeed = SPREADS.get(strategy, 0), strategy.startswith("zero")
     engine = "deepspeed" if deepspeed else "fsdp" if stage else "none"

@@ -17,8 +17,8 @@ from xpc.compiler.plan.adapters import component, in_backward, in_forward, of_la
 from xpc.compiler.plan.coefficients import row, saved
 from xpc.compiler.plan.heads import logits
 from xpc.compiler.plan.load import Load
-from xpc.compiler.registry.types import IMAGE_FAMILIES
-from xpc.grammar.record import record
+from xpc.compiler.registry.types import IMAGE_FAMILIES, ModelFacts, layer_kinds
+from xpc.grammar.record import evolve, record
 
 SUB_GROUP = 1e9
 """How many elements ZeRO-3 updates at once on a process (DeepSpeed 0.19.8, zero/config.py, `sub_group_size`)."""
@@ -77,10 +77,13 @@ class Memory:
 
 def memory(load: Load) -> Memory | str:
     """The memory of one process, or a sentence that says why it is unknown."""
-    plain = _layer(load, load.attention)
-    if isinstance(plain, str):
-        return plain
-    average = most = plain
+    average = most = 0.0
+    for layers, facts in layer_kinds(load.facts):
+        plain = _layer(evolve(load, facts=facts), load.attention)
+        if isinstance(plain, str):
+            return plain
+        average += plain * layers / load.facts.layers
+        most = max(most, plain)
     if load.attention == "sdpa" and _slides(load):
         # For a layer with a sliding window, torch's kernel gets a mask. The layer then saves as much as with padded
         # rows.
@@ -88,7 +91,7 @@ def memory(load: Load) -> Memory | str:
         if isinstance(sliding, str):
             return sliding
         share = load.facts.window_layers / load.facts.layers
-        average, most = plain + share * (sliding - plain), max(plain, sliding)
+        average, most = average + share * (sliding - average), max(average, sliding)
     more = of_token(load)
     phases = _phases(load, _states(load), load.tokens * (average + more), load.tokens * (most + more))
     return Memory(phases, load.at_most)
@@ -191,7 +194,7 @@ def _states(load: Load) -> States:
         # two buckets of reduce_bucket_size, which transformers sets to h^2
         communication = 2.0 * load.element * facts.hidden**2
         if load.stage == 3:
-            outside = max(0.0, facts.params - facts.layers * facts.layer_params)
+            outside = _outside(facts)
             gathered = min(2 * facts.layer_params + outside / 2, 1e9 + facts.layer_params) * load.element
             if shard == 1:
                 gathered = 0.0
@@ -199,7 +202,7 @@ def _states(load: Load) -> States:
         # Two layers are gathered at a time: the one that is computed, and the next one. Embedding and head stay
         # gathered, because FSDP does not reshard the root module after the forward pass. Their gradients are reduced in
         # full.
-        outside = max(0.0, facts.params - facts.layers * facts.layer_params)
+        outside = _outside(facts)
         each = _gathered_weight(load)
         gathered = 2 * facts.layer_params * each + outside * load.element if shard > 1 and load.stage == 3 else 0.0
         # bitsandbytes keeps the scales of 4-bit weights in `quant_state`, which FSDP does not shard
@@ -224,6 +227,13 @@ def _gathered_weight(load: Load) -> float:
     stored, and any other weight in the computed dtype.
     """
     return float(load.element) if load.adapters is None else min(float(load.element), load.weight)
+
+
+def _outside(facts: ModelFacts) -> float:
+    """The number of parameters outside of the layers. If layers differ, only embeddings and head are counted."""
+    if facts.uneven:
+        return facts.vocab * facts.hidden * (1.0 if facts.tied else 2.0)
+    return max(0.0, facts.params - facts.layers * facts.layer_params)
 
 
 def _casts(load: Load) -> float:
@@ -271,6 +281,7 @@ def _working(load: Load, layer: float) -> float:
     width = facts.intermediate * max(1, facts.experts_per_token) / (facts.experts if load.looped else 1)
     trains_mlp = load.adapters is None or load.adapters.sites == "all"
     inner = (4 if trains_mlp else 6) if facts.gated_mlp else 4
+    width = max(width, facts.shared_width, facts.dense_width)
     mlp = load.tokens * per * float(inner * width + (2 * facts.hidden if trains_mlp else 0))
     # Eager attention has a matrix of scores. Its backward pass runs after the MLP's, so only the larger of the two
     # counts. CUDA's softmax backward needs three tensors at once: the float32 gradient, its product with the softmax

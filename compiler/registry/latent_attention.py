@@ -51,7 +51,7 @@ def _mixture(c: Config, s: Shape, dense: int, experts: int, shared: int, per_tok
     an MLP as wide as `shared` experts, and a router without a bias.
     """
     bias = _mlp_bias(c)
-    without, dense_layer = s.layer_params - mlp(s, bias), s.layer_params
+    without, dense_layer, wide = s.layer_params - mlp(s, bias), s.layer_params, s.intermediate
     s = evolve(s, intermediate=c.integer("moe_intermediate_size", default=inner))
     experts = c.integer("n_routed_experts", default=experts)
     together = evolve(s, intermediate=s.intermediate * c.integer("n_shared_experts", default=shared))
@@ -64,6 +64,8 @@ def _mixture(c: Config, s: Shape, dense: int, experts: int, shared: int, per_tok
         expert=expert,
         dense_layers=min(dense, s.layers),
         dense_layer=dense_layer,
+        dense_width=wide,
+        shared_width=together.intermediate,
     )
 
 

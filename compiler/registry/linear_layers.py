@@ -59,14 +59,14 @@ experts, have Llama's names.
 @record
 class Linear:
     """A linear layer: the name of its module, its site (such as `q` or `up`), its widths, and how many of it a decoder
-    layer has (1, or as many as experts).
+    layer has (1, or as many as experts; if layers differ, the average over all layers).
     """
 
     name: str
     site: str
     inputs: int
     outputs: int
-    count: int
+    count: float
 
 
 def linear_layers(facts: ModelFacts) -> tuple[Linear, ...]:
@@ -80,10 +80,30 @@ def linear_layers(facts: ModelFacts) -> tuple[Linear, ...]:
     }  # fmt: skip
     names = NAMES.get(facts.model_type, _LLAMA)
     first = _latent_attention(facts) if facts.latent else ()
-    return first + tuple(
-        Linear(name, site, *widths[site], 1 if site in ATTENTION else max(1, facts.experts))
-        for site, name in names.items()
-        if (site != "gate" or facts.gated_mlp) and not (first and site in ATTENTION)
+    sparse = 1 - facts.dense_layers / facts.layers if facts.uneven else 1
+    return (
+        first
+        + plain_mlps(facts)
+        + tuple(
+            Linear(name, site, *widths[site], 1 if site in ATTENTION else max(1, facts.experts) * sparse)
+            for site, name in names.items()
+            if (site != "gate" or facts.gated_mlp) and not (first and site in ATTENTION)
+        )
+    )
+
+
+def plain_mlps(facts: ModelFacts) -> tuple[Linear, ...]:
+    """The linear layers of a mixture that are in no expert: those of the MLP next to the experts, and those of the
+    layers without experts.
+    """
+    if not facts.uneven:
+        return ()
+    dense, hidden = facts.dense_layers / facts.layers, facts.hidden
+    return tuple(
+        Linear(f"{place}.{_LLAMA[site]}", site, *((wide, hidden) if site == "down" else (hidden, wide)), count)
+        for place, wide, count in (("shared_experts", facts.shared_width, 1 - dense), ("mlp", facts.dense_width, dense))
+        for site in ("gate", "up", "down")
+        if count
     )
 
 
@@ -129,7 +149,7 @@ def lora_parameters(facts: ModelFacts, rank: int, layers: Sequence[Linear], dora
     magnitude, for each output.
     """
     each = sum((rank * (one.inputs + one.outputs) + dora * one.outputs) * one.count for one in layers)
-    return facts.layers * each
+    return round(facts.layers * each)
 
 
 def layer_parameters(kind: str, rank: int, layers: Sequence[Linear]) -> int:
@@ -139,10 +159,10 @@ def layer_parameters(kind: str, rank: int, layers: Sequence[Linear]) -> int:
     MiSS one matrix of rank x outputs. Source: peft 0.21 and 0.17 `tuners/{vera,loha,miss}/layer.py`.
     """
     if kind == "vera":
-        return sum((rank + one.outputs) * one.count for one in layers)
+        return round(sum((rank + one.outputs) * one.count for one in layers))
     if kind == "loha":
-        return sum(2 * rank * (one.inputs + one.outputs) * one.count for one in layers)
-    return sum(rank * one.outputs * one.count for one in layers)
+        return round(sum(2 * rank * (one.inputs + one.outputs) * one.count for one in layers))
+    return round(sum(rank * one.outputs * one.count for one in layers))
 
 
 def shared_parameters(rank: int, layers: Sequence[Linear]) -> int:

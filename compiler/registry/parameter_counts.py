@@ -19,11 +19,8 @@ class Shape(Decoder):
     """The number of parameters outside of the layers: embeddings, head, last norm, image tower."""
     expert: int = 0
     """The number of parameters of one expert."""
-    dense_layers: int = 0
     dense_layer: int = 0
-    """For a mixture of experts that also has layers with a plain MLP: the number of these layers, and the number of
-    parameters of one of them.
-    """
+    """For a mixture of experts that also has layers with a plain MLP: the number of parameters of such a layer."""
 
     @property
     def q(self) -> int:

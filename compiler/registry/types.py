@@ -1,6 +1,6 @@
 """The classes of the registry's entries: models, GPUs and datasets."""
 
-from xpc.grammar.record import field, record
+from xpc.grammar.record import evolve, field, record
 
 IMAGE_FAMILIES = ("qwen2_5_vl",)
 """The families (`model_type`) that xpc trains on rows with images."""
@@ -17,6 +17,9 @@ class Decoder:
     Models with latent attention (MLA), such as DeepSeek's, have `latent`, the rank of keys and values. `query_rank` is
     the rank of the queries (0: one projection without a rank), `rotated` the part of each head with positions,
     `head_dim` the width of a query or key head, and `value_dim` that of a value head. In other models, these are 0.
+
+    Mixtures with latent attention have `shared_width`, the width of the MLP that every token passes next to its
+    experts. The first `dense_layers` layers have no experts, but an MLP of `dense_width`.
     """
 
     layers: int
@@ -36,6 +39,9 @@ class Decoder:
     query_rank: int = field(default=0, kw_only=True)
     rotated: int = field(default=0, kw_only=True)
     value_dim: int = field(default=0, kw_only=True)
+    shared_width: int = field(default=0, kw_only=True)
+    dense_layers: int = field(default=0, kw_only=True)
+    dense_width: int = field(default=0, kw_only=True)
 
     @property
     def values(self) -> int:
@@ -46,9 +52,7 @@ class Decoder:
 
     @property
     def uneven(self) -> bool:
-        """Whether the model has linear layers that `linear_layers` does not list: shared experts, and the MLPs of
-        layers without experts, as in DeepSeek V3.
-        """
+        """Whether the model has MLPs next to the experts, and layers without experts, as DeepSeek V3."""
         return self.experts > 0 and self.latent > 0
 
 
@@ -79,6 +83,18 @@ class ModelFacts(Decoder):
         if self.model_type not in IMAGE_FAMILIES:
             return self.params
         return self.layers * self.layer_params + self.vocab * self.hidden * (2 - self.tied) + self.hidden
+
+
+def layer_kinds(facts: ModelFacts) -> tuple[tuple[int, ModelFacts], ...]:
+    """The kinds of decoder layers of a model, each as its number of layers and a model with only such layers. Mixtures
+    whose first layers have no experts have two kinds, other models have one.
+    """
+    sparse = facts.layers - facts.dense_layers
+    if not facts.uneven or not facts.dense_layers:
+        return ((facts.layers, facts),)
+    wide, experts = facts.dense_width, evolve(facts, dense_layers=0)
+    dense = evolve(facts, dense_layers=0, experts=0, experts_per_token=0, intermediate=wide, shared_width=wide)
+    return ((facts.dense_layers, dense), *(((sparse, experts),) if sparse else ()))
 
 
 @record

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from xpc.compiler.registry.linear_layers import ATTENTION, Linear, linear_layers, targeted
 from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.stacks import Stack
+from xpc.compiler.stacks.modules import LORA, modules
 
 FAMILIES = (
     "afmoe", "cohere2_moe", "deepseek_v2", "deepseek_v3", "deepseek_v32", "dots1", "ernie4_5_moe", "exaone_moe",
@@ -76,7 +77,7 @@ def adapter_layers(
     If experts are separate linear layers, each has its own adapter. A stacked parameter has one adapter, and peft adds
     the adapter's product to a copy of the parameter (`ParamWrapper`), which takes memory. The adapter of `gate_up_proj`
     has twice the rank if `targets` contains gate or up, and the plain rank if `gate_up_proj` is only in `parameters`.
-    With all-linear, the router also gets an adapter.
+    With all-linear, a router that is a linear layer also gets an adapter, and an MLP that is no expert gets none.
     """
     if not facts.experts:
         return targeted(facts, targets), 0
@@ -86,8 +87,11 @@ def adapter_layers(
     if listed is not None and facts.model_type == "mixtral":
         listed = (*listed, *(new for new, old in zip(NAMES, OLD_NAMES, strict=True) if old in ends))
     found = targeted(facts, listed)
-    router = Linear("gate", "router", facts.hidden, facts.experts, 1)
-    routed = (router,) if facts.model_type in FAMILIES and (listed is None or "gate" in ends) else ()
+    sparse = 1 - facts.dense_layers / facts.layers if facts.uneven else 1
+    router = Linear("gate", "router", facts.hidden, facts.experts, sparse)
+    gates = (kinds for path, kinds in modules(stack.name, facts.model_type).items() if path.endswith(".gate"))
+    linear = facts.model_type in FAMILIES and any(LORA in kinds for kinds in gates)
+    routed = (router,) if linear and (listed is None or "gate" in ends) else ()
     if not stacked(stack, facts):
         return (*found, *routed), 0
     out = [*(one for one in found if one.site in ATTENTION), *routed]
@@ -100,9 +104,9 @@ def adapter_layers(
         pair, down = max(pair, name.endswith("gate_up_proj")), max(down, name.endswith("down_proj"))
     merged = 0
     if pair:
-        out.append(Linear("gate_up_proj", "gate_up", hidden, 2 * inner, pair * many))
+        out.append(Linear("gate_up_proj", "gate_up", hidden, 2 * inner, pair * many * sparse))
         merged += many * hidden * 2 * inner
     if down:
-        out.append(Linear("down_proj", "down", inner, hidden, many))
+        out.append(Linear("down_proj", "down", inner, hidden, many * sparse))
         merged += many * inner * hidden
     return tuple(out), merged

@@ -46,7 +46,9 @@ GROUPED = ("falcon", "phi3", "cohere", "cohere2")
 ROTATED_HALF = ("glm", "glm4")
 """Families that rotate half of each head and copy the angles in each layer. The copies grow with the width of a head.
 """
-LATENT = ("minicpm3", "youtu")
+LATENT_MIXTURES = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")
+"""Families with latent attention and experts. Every token also passes an MLP next to the experts."""
+LATENT = ("minicpm3", "youtu", *LATENT_MIXTURES)
 """Families with latent attention: queries, keys and values are projected to a rank, and expanded for each head."""
 COMPRESSED = (
     (64, 96, 4, 40, 24, 8, 12, 20), (96, 96, 4, 24, 40, 16, 16, 16), (64, 160, 2, 48, 16, 8, 24, 12),
@@ -57,7 +59,18 @@ COMPRESSED = (
 """Shapes for families with latent attention: hidden, intermediate, heads, the rank of queries, the rank of keys and
 values, the widths of a head with and without positions, and the width of a value head.
 """
-MIXTURES = ("mixtral", "qwen3_moe", "gpt_oss")
+SHARED = tuple(
+    (*shape, experts, each, inner, shared)
+    for shape, (experts, each, inner, shared) in zip(
+        (*COMPRESSED, *((*shape[:2], shape[2] * 2, *shape[4:2:-1], *shape[5:]) for shape in COMPRESSED)),
+        ((4, 2, 48, 1), (4, 1, 32, 2), (8, 2, 24, 1), (8, 4, 40, 2), (6, 2, 56, 1), (6, 3, 32, 3), (8, 3, 64, 1),
+         (4, 3, 24, 2), (12, 2, 40, 1), (12, 4, 16, 3), (6, 1, 72, 2), (4, 2, 88, 1)) * 2,
+    )
+)  # fmt: skip
+"""Shapes for mixtures with latent attention: as in `COMPRESSED`, then experts, experts per token, the width of one,
+and how many experts the MLP next to them is as wide as.
+"""
+MIXTURES = ("mixtral", "qwen3_moe", "gpt_oss", *LATENT_MIXTURES)
 WINDOWED = (
     "cohere2", "cwm", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "mixtral", "olmo3", "phi3",
     "starcoder2",
@@ -76,9 +89,12 @@ def config(family: str, shape: tuple[int, ...], periods: int, window: int = 1024
     """
     if family in LATENT:
         keys = ("hidden_size", "intermediate_size", "num_attention_heads", "q_lora_rank", "kv_lora_rank",
-                "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")  # fmt: skip
-        return {"model_type": family, **dict(zip(keys, shape, strict=True)), "num_key_value_heads": shape[2],
-                "vocab_size": 128, "max_position_embeddings": 256, "num_hidden_layers": periods}  # fmt: skip
+                "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "n_routed_experts", "num_experts_per_tok",
+                "moe_intermediate_size", "n_shared_experts")  # fmt: skip
+        sparse = {"first_k_dense_replace": 0, "mlp_layer_types": ["sparse"] * periods, "n_group": 1, "topk_group": 1}
+        return {"model_type": family, **dict(zip(keys, shape)), **(sparse if family in LATENT_MIXTURES else {}),
+                "num_key_value_heads": shape[2], "vocab_size": 128, "max_position_embeddings": 256,
+                "num_hidden_layers": periods}  # fmt: skip
     hidden, intermediate, heads, kv, width, experts, each = shape
     layers = periods * period(family)
     if family in ("gpt2", "gpt_bigcode"):
@@ -118,7 +134,7 @@ def shapes(family: str) -> tuple[tuple[int, ...], ...]:
     configuration allows.
     """
     if family in LATENT:
-        return COMPRESSED
+        return SHARED if family in LATENT_MIXTURES else COMPRESSED
     if family in (*ALL_KEYS, *ONE_KEY, *GROUPED):
         return tuple(
             (h, i, heads, heads if family in ALL_KEYS else 1 if family in ONE_KEY else kv, h // heads, 4, 2)

@@ -322,8 +322,10 @@ def names(family: str, mode: str) -> tuple[str, ...]:
         out[1:2] = ["chosen x hidden", "chosen x intermediate"]
         out[-1:] = ["experts", "chosen", "one"]
     if family in LATENT:
-        out[3:4] = ["heads x value width", "heads x rotated", "query rank", "latent", "rotated"]
         out.remove("kv heads")
+        out.remove("kv heads x width")
+        out[-1:-1] = ["heads x value width", "heads x rotated", "query rank", "latent", "rotated"]
+        out[1:1] = ["shared"] if family in MIXTURES else []
     if family in ROTATED_HALF:
         out[-1:] = ["head width", "one"]
     more = ["chosen x rank"] if family in MIXTURES and "lora-all" in mode else []

@@ -80,8 +80,6 @@ def main(stack: str, requested: list[str]) -> None:
     order = [*FIRST, *(name for name in families() if name not in FIRST)]
     for family in requested or order:
         why = family_models.facts(family, family_models.shapes(family)[0])
-        if not isinstance(why, str) and why.uneven:
-            why = "layers with shared experts are not measured"
         try:
             why = why if isinstance(why, str) else family_models.uncounted(family)
         except Exception as error:
