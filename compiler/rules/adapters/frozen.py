@@ -94,9 +94,9 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
 def no_weight(spec: Spec) -> Iterator[Finding]:
     """`freeze` must name modules and weights that the model has. `layer_modules` cannot name a module that only layers
     of other families have. `except_modules` cannot name a module that the model lacks: a reward model, for example, has
-    a score head instead of `lm_head`. If the model is a mixture of experts, only the run checks the names in
-    `except_modules`. A pattern in `except_parameters` matches from the beginning of a parameter's full name, so it
-    begins like `model.layers.27` and not like `layers.27`.
+    a score head instead of `lm_head`. Each name is that of one module: `experts`, and not `mlp.experts`. A pattern in
+    `except_parameters` matches from the beginning of a parameter's full name, so it begins like `model.layers.27` and
+    not like `layers.27`.
 
     Why it is bad: such a name matches nothing, so the weights that it should keep trainable are frozen.
 
@@ -119,6 +119,8 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
                 f"no layer of {family} has a module `{one}`",
                 f"leave it out, or name one of {parts}",
             )
+    if family not in MODULES:
+        yield from _in_no_part(spec, family)
     others = spec.names("freeze.except_modules") if family in MODULES and known and not known.experts else ()
     reported = [*absent(spec, others), *(HEADS if spec.method.scores else ())]
     for one in others:
@@ -138,6 +140,25 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
                     f"a reward model has no `{one[:60]}`",
                     "leave it out: the score head is always trained",
                     (spec.label("method"),),
+                )
+
+
+def _in_no_part(spec: Spec, family: str) -> Iterator[Finding]:
+    """Report names that no module of a mixture of experts, or of another family of modules.json, has."""
+    from xpc.compiler.rules.adapters.module_names import named_parts
+
+    inside, outside = named_parts(spec)
+    places: tuple[tuple[NamesPath, tuple[str, ...], str], ...] = (
+        ("freeze.layer_modules", inside, "in"), ("freeze.except_modules", outside, "outside of"),
+    )  # fmt: skip
+    for path, legal, where in places:
+        for one in spec.names(path) if legal else ():
+            if one not in legal:
+                yield Finding(
+                    spec.location(path, f"{where} its layers {family} has {', '.join(legal)}"),
+                    f"{family} has no weights in `{one[:60]}` {where} its layers",
+                    f"leave it out, or name one of {', '.join(legal)}"
+                    + ("; `layer_modules` names modules inside the layers" if one in inside else ""),
                 )
 
 

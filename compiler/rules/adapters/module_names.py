@@ -42,13 +42,38 @@ def last_module_names(spec: Spec) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys((*found, *heads(spec, spec.model.model_type or "")))) if found else None
 
 
+def _known(spec: Spec) -> Mapping[str, str]:
+    return modules(spec.stack.name, spec.model.model_type)
+
+
 def module_paths(spec: Spec) -> tuple[str, ...]:
     """The paths of the model's modules on this stack; empty for an unknown family. A reward model has `score` instead
     of an output head.
     """
-    known = modules(spec.stack.name, spec.model.model_type)
+    known = _known(spec)
     parts = tuple(path for path, kinds in known.items() if PARAMETER not in kinds)
     return (*(path for path in parts if path not in HEADS), "score") if parts and spec.method.scores else parts
+
+
+def named_parts(spec: Spec) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of modules inside of a decoder layer, and of those outside of the layers, by modules.json. `freeze`
+    compares each name with them. Both are empty for an unknown family, and for one with several lists of layers.
+    """
+    known = module_paths(spec)
+    if len({path.partition(".N.")[0] for path in known if ".N." in path}) != 1:
+        return (), ()
+    stacked = tuple(f"{path.rpartition('.')[0]}." for path in paths(_known(spec), PARAMETER))
+    inside: dict[str, None] = {}
+    outside: dict[str, None] = {}
+    for path in known:
+        home, layer, rest = f"{path}.".partition(".N.")
+        if path.startswith(stacked):
+            continue  # PEFT knows stacked experts by the names of separate layers, which the model does not have
+        if rest:
+            inside.update(dict.fromkeys(one for one in rest.split(".") if one not in ("", "N")))
+        elif not layer and f"{path}.N" not in known:
+            outside.update(dict.fromkeys(home.strip(".").split(".")))
+    return tuple(inside), tuple(outside)
 
 
 def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
