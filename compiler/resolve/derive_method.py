@@ -59,6 +59,8 @@ def adapter(of: OpenSpec) -> None:
             "lora.dropout", 0.0, "adapters on experts that are stacked in one parameter cannot have dropout", DEFAULT
         )
     kind = next((one for one in ADAPTERS if of.get(one) is True), "lora")
+    if kind in ("lora", "qlora") and "lora.dropout" not in of.values and of.method.grouped:
+        of.set("lora.dropout", 0.0, "importance ratios need the same neurons twice; PEFT's default", DEFAULT)
     for name, value in OTHERS.get(kind, LORA).items() if kind != "oft" else ():
         path = path_of(f"lora.{name}")
         if path not in of.values:

@@ -70,6 +70,13 @@ def test_an_adapter_on_every_method(method: str) -> None:
     assert (found["method"]["name"], found["lora"]["rank"]) == (method, 4)
 
 
+@pytest.mark.parametrize(("method", "dropout"), [("sft", 0.05), ("dpo", 0.05), ("grpo", 0.0), ("rloo", 0.0)])
+def test_importance_ratios_have_no_dropout_by_default(method: str, dropout: float) -> None:
+    for adapter, expected in (("lora", dropout), ("qlora", dropout), ("lora(dropout=0.1)", 0.1)):
+        found = plan(of(method), adapter, strategy="ddp", train=ON.get(method, PAIRS))
+        assert found["lora"]["dropout"] == expected
+
+
 def test_one_adapter(tmp_path: object) -> None:
     assert errors(checked(spec("lora", "qlora"))) == ["XP103"]
     assert errors(checked(spec("lora(bits=5)"))) == ["XP107"]

@@ -186,8 +186,7 @@ def always_one(spec: Spec) -> Iterator[Finding]:
 @rule("XP628", "dropout-in-ratios", "warning")
 def dropout_in_ratios(spec: Spec) -> Iterator[Finding]:
     """Adapters with dropout should not be trained with importance ratios. A run compares probabilities if it takes
-    several optimizer steps on the same completions, or if vLLM generates them. The rule warns of a written dropout; of
-    the default, 0.05, it prints a note.
+    several optimizer steps on the same completions, or if vLLM generates them. The default for grpo and rloo is 0.
 
     Why it is bad: the old and the new probabilities are computed with different neurons dropped, so ratios differ from
     1 before the model has changed, and tokens are clipped at random.
@@ -201,11 +200,9 @@ def dropout_in_ratios(spec: Spec) -> Iterator[Finding]:
     reused = several or (spec.get("method.iterations") or 1) > 1 or spec.flag("method.vllm")
     if not spec.lora or not dropout or not reused or spec.extra_value("trl", "disable_dropout") is True:
         return
-    written = spec.written("lora.dropout")
     yield Finding(
-        spec.location("lora.dropout" if written else spec.adapter),
-        f"dropout of the adapters{'' if written else f', {dropout:g} by default,'} changes the importance ratios",
-        write("dropout = 0") if written else f"write `{spec.adapter}(dropout=0)`",
+        spec.location("lora.dropout"),
+        "dropout of the adapters changes the importance ratios",
+        write("dropout = 0"),
         (spec.label("method", "the method"),),
-        severity=None if written else "note",
     )
