@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.data import rows
 from xpc.compiler.language.setting import FlagPath, NamesPath
+from xpc.compiler.registry import find_dataset
 from xpc.compiler.rules.core.conditions import any_of, base_model, gemma, local_tokenizer, written
 from xpc.compiler.rules.core.rule import Finding, rule, with_more
 from xpc.compiler.spec import Spec
@@ -35,7 +36,8 @@ BEGINS = re.compile(r"start|begin")
 def end_token(spec: Spec) -> Iterator[Finding]:
     """The chat template should end a turn with the tokenizer's end token; otherwise no row of a conversation contains
     that token there. For a local model, this rule reads the end token from tokenizer_config.json. For a registered base
-    model, xpc knows the end token, and the rule applies if a local file has conversations.
+    model, xpc knows the end token, and the rule applies if a local file has conversations. If only a dataset of the hub
+    has them, whose rows are not read, it prints a note about a template that the spec states.
 
     Why it is bad: the model never learns to write the token at which a server ends the answer.
 
@@ -58,8 +60,11 @@ def end_token(spec: Spec) -> Iterator[Finding]:
         return
     if rows.all_texts(spec.data):
         return
+    severity = None
     if (stated is not None or spec.model.eos is None) and not any(map(_talks, spec.files)):
-        return
+        if not spec.written("model.chat_template") or not any(map(_registered_talk, spec.data)):
+            return
+        severity = "note"
     tokens = list(dict.fromkeys(re.findall(r"<\|[^|<>{}'\"\s]+\|>|<end_of_turn>|<turn\|>|</s>", text)))
     # `<|end_header_id|>` ends the name of a role, and not a turn
     token = next((one for one in reversed(tokens) if ENDS.search(one) and "header" not in one), None)
@@ -73,6 +78,7 @@ def end_token(spec: Spec) -> Iterator[Finding]:
             f'write `eos = "{token}"`, if turns end with it' if token else "name the token that ends a turn",
             (location if spec.written("model.chat_template") else spec.model.label,),
             replace=more if token else None,
+            severity=severity,
         )
         return
     yield Finding(
@@ -80,6 +86,7 @@ def end_token(spec: Spec) -> Iterator[Finding]:
         f"the chat template never writes `{eos[:40]}`, the end token of {spec.model.name}",
         f'write `model(eos="{token}")`, if turns end with it' if token else "name the token that ends a turn: `eos`",
         replace=with_more(location, more) if token and spec.written("model.chat_template") else None,
+        severity=severity,
     )
 
 
@@ -89,6 +96,12 @@ def _talks(source: DataSource) -> bool:
     if found is None:
         return (source.path or "").endswith(".parquet") and rows.conversational(source) is True
     return found.wrong is None and rows.conversational(source) is True
+
+
+def _registered_talk(source: DataSource) -> bool:
+    """Whether the source is a registered dataset of conversations, or one whose columns of conversations are stated."""
+    known = source.id is not None and (source.stated or find_dataset(source.id) is not None)
+    return known and rows.conversational(source) is True
 
 
 UNTRAINED = re.compile(r"(nous-)?llama-3(\.1)?-\d+b$")
