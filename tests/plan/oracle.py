@@ -229,6 +229,15 @@ def measure(
     return out
 
 
+def failure(family: str, mode: str, how: dict[str, Any]) -> str | None:
+    """The error with which the libraries fail in this mode; None if they do not."""
+    try:
+        measure(family, shapes(family)[0], 4, {mode: how})
+    except (RuntimeError, TypeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"[:100]
+    return None
+
+
 def growth(measured: list[int]) -> tuple[float, float]:
     """How measured bytes grow with the length: the coefficients of the length and of its square. A constant part
     (weights converted to another dtype) is dropped.

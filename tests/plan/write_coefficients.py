@@ -5,8 +5,9 @@ table of a stack.
 
 Run it with an interpreter that has the stack's libraries. With names, only these families are measured; the rows of
 other families stay. If a family saves the same bytes as on the default stack, it gets the default's rows without being
-measured at every shape. A mode in the table is not measured again with the same library versions. A family that cannot
-be built, or whose parameters the registry does not count, is reported with the reason and gets no rows.
+measured at every shape. A mode in the table is not measured again with the same library versions. A mode in which the
+libraries fail gets no row. A family that cannot be built, or whose parameters the registry does not count, is reported
+with the reason and gets no rows.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ def main(stack: str, requested: list[str]) -> None:
             continue
         known, before = before_now(stack, family, versions)
         modes = {mode: how for mode, how in oracle.modes(family).items() if mode not in known}
+        failing = {mode: why for mode, how in modes.items() if (why := oracle.failure(family, mode, how))}
+        modes = {mode: how for mode, how in modes.items() if mode not in failing}
         usual = {mode: row for mode, row in coefficients.family(family).items() if mode in modes and stack != DEFAULT}
         try:
             same = family not in coefficients.differences() and oracle.holds(family, usual, modes)
@@ -101,7 +104,8 @@ def main(stack: str, requested: list[str]) -> None:
         rows = {**known, **{mode: dict(found) for mode, (found, _) in measured.items()}}
         off = before | {mode: f"{left:.2%}" for mode, (_, left) in measured.items() if left > oracle.EXACT}
         write(stack, family, rows, off, versions)
-        print(family, "as the default" if same else next(iter(rows.values())), off, "left out:", unfit, flush=True)
+        excluded = [*unfit, *failing.items()]
+        print(family, "as the default" if same else next(iter(rows.values())), off, "left out:", excluded, flush=True)
 
 
 if __name__ == "__main__":
