@@ -10,6 +10,7 @@ from xpc.compiler.language.values import plain_value
 from xpc.compiler.registry.types import Gpu
 from xpc.compiler.stacks import Stack
 from xpc.compiler.suggest.meaning import Meaning, meaning
+from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
 from xpc.compiler.suggest.typed_form import intended_value, typed, written
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.nearest import nearest
@@ -78,6 +79,9 @@ def unknown(stack: Stack, library: str, name: str, item: Item, method: str, sugg
     if near is None:
         known = extras.legal_names(stack, library, method)
         near = _near(name, known | extras.owned_names(stack, library, method))
+        why = own_reason(name)
+        if why is not None and not (near or "").endswith(name):
+            return _finding(stack, library, name, item, NO_EQUIVALENT + why)
         path = None if near is None else extras.owner(library, near, method)
     if path is not None:
         setting = schema.BY_PATH[path]
@@ -164,7 +168,6 @@ def wrong_kind(library: str, name: str, item: Item, expected: str) -> Diagnostic
 def _mapping_help(library: str, head: str, last: str, item: Item) -> str:
     """The help for the mapping `head` or the key `last` in it: what to write instead, or why that is not possible."""
     from xpc.compiler.suggest.extra_form import extra_argument
-    from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
 
     if head in schema.BY_PATH["track"].choices:
         return f"`track` decides it: write `track={head}` outside of `extra`"

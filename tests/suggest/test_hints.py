@@ -141,6 +141,8 @@ def test_rows_of_another_method_with_a_prompt_suggest_its_column(tmp_path):
         ('accelerate { fp8_config = "te" }', "no equivalent, because torchao computes in fp8"),
         ('accelerate { dynamo_config.dynamo_backend = "inductor" }', '`extra trl(torch_compile_backend="inductor")`'),
         ("accelerate { megatron_lm_config.megatron_lm_tp_degree = 2 }", "there is no Megatron"),
+        ("trl { bema = true }", "the model's weights are never averaged"),
+        ("trl { use_liger_loss = true }", "always compute the loss in chunks"),
     ],
 )
 def test_mapping_of_the_stack_names_the_setting_that_decides_it(inside, words):

@@ -36,8 +36,8 @@ def no_teacher(spec: Spec) -> Iterator[Finding]:
 
 
 def _fitting(spec: Spec) -> str | None:
-    """The smallest registered model that could be the teacher: it is larger than the student and has the student's
-    vocabulary.
+    """The registered model that could be the teacher: it is larger than the student and has the student's vocabulary.
+    Models of the student's own series are preferred, then instruct models for an instruct model, then small models.
     """
     facts = spec.model.facts
     if facts is None:
@@ -45,8 +45,11 @@ def _fitting(spec: Spec) -> str | None:
     known = [one for one in map(registry.find_model, registry.model_names()) if one is not None]
     alike = [one for one in known if (one.vocab, one.model_type) == (facts.vocab, facts.model_type)]
     larger = [one for one in alike if one.params > facts.params]
-    by_size = sorted(larger, key=lambda one: (one.params, one.alias.partition("-")[0] != facts.alias.partition("-")[0]))
-    return by_size[0].alias if by_size else None
+    series = facts.alias.partition("-")[0]
+    nearest = sorted(
+        larger, key=lambda one: (one.alias.partition("-")[0] != series, one.chat != facts.chat, one.params)
+    )
+    return nearest[0].alias if nearest else None
 
 
 @rule("XP646", "teacher-of-another-vocabulary")

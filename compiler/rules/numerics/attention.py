@@ -5,7 +5,7 @@ XP34x).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import gcd
+from math import ceil, gcd
 
 from xpc.compiler import registry
 from xpc.compiler.language.schema import path_of
@@ -173,7 +173,7 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("batch.seq", context),
             f"sequences of {seq} tokens are longer than the model's context",
-            f"write `seq = {facts.context}`",
+            f"write `seq = {facts.context}`{_or_scaled(spec, seq / facts.context)}",
             replace=f"seq = {facts.context}" if spec.written("batch.seq") else None,
             severity="error" if fixed else None,
         )
@@ -185,6 +185,16 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
             (spec.label("batch.seq", "the longest sequence"),),
             severity="error",
         )
+
+
+def _or_scaled(spec: Spec, times: float) -> str:
+    """The end of a help that proposes to scale the positions, if the model and the run allow it. Otherwise empty."""
+    from xpc.compiler.rules.numerics.rope import own_scaling
+
+    scalable = spec.model.model_type in spec.stack.facts.scaled_families and own_scaling(spec) is None
+    if not scalable or spec.rope is not None or (spec.lora and not spec.flag("save.merge")):
+        return ""
+    return f", or scale the positions: `model(rope=yarn(factor={ceil(times)}))`"
 
 
 def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) -> Iterator[Finding]:

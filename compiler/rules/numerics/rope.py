@@ -20,7 +20,7 @@ SCALED = (
 """Prefixes of the aliases of registered models whose published config.json already scales rotary positions."""
 
 
-def _scaling(spec: Spec) -> str | None:
+def own_scaling(spec: Spec) -> str | None:
     """The type of scaling in the model's config.json, such as "llama3". None if there is no scaling, or if config.json
     is unknown.
     """
@@ -43,7 +43,7 @@ def scaled_twice(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 5.23 `modeling_rope_utils.py`: a configuration has one scaling; confirmed by running it.
     """
-    kind = _scaling(spec)
+    kind = own_scaling(spec)
     if kind is not None:
         yield Finding(
             spec.location("model.rope", "a second scaling"),
@@ -122,7 +122,7 @@ def not_needed(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 `modeling_rope_utils.py` (all kinds but dynamic scale every position).
     """
     rope, facts = spec.rope, spec.model.facts
-    if _scaling(spec) is not None:
+    if own_scaling(spec) is not None:
         return  # the rule XP132 reports a model that is already scaled
     if rope is None or facts is None or "batch.seq" not in spec.method.reads:
         return
@@ -153,7 +153,7 @@ def original_beyond_the_context(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 `modeling_rope_utils.py` (`_compute_yarn_parameters`, `_compute_llama3_parameters`).
     """
     rope, own = spec.rope, _own_context(spec)
-    if rope is None or rope.original is None or own is None or rope.original <= own or _scaling(spec) is not None:
+    if rope is None or rope.original is None or own is None or rope.original <= own or own_scaling(spec) is not None:
         return
     yield Finding(
         spec.location("model.rope", f"the model's context is {own}"),
