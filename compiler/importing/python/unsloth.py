@@ -37,7 +37,9 @@ REPLACED: dict[str, dict[str, object]] = {
 }
 """For each loss, arguments of GRPO that Unsloth always sets, even if the script sets another value."""
 INSTEAD = {"warmup_ratio": "warmup_steps"}
-"""For a default of Unsloth, the argument that replaces it: a script that sets `warmup_steps` has no `warmup_ratio`."""
+"""For each default of Unsloth, an argument that replaces it. A script that sets `warmup_steps` does not get Unsloth's
+default for `warmup_ratio`.
+"""
 
 
 def write(entries: Entries, draft: Draft, trainer: Object, packages: Iterable[str]) -> None:
