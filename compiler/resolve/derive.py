@@ -58,9 +58,7 @@ class Derivation(OpenSpec):
     choice: Choice | None = None
 
     def run(self, choose: Choose) -> None:
-        """Derive every value that the spec does not state. `choose` is the function of the plan that
-        chooses settings.
-        """
+        """Derive every value that the spec does not state. `choose` is the plan's function that chooses settings."""
         self._written_strategy()
         self._precision()
         self._method()

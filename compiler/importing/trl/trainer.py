@@ -79,7 +79,7 @@ def one(draft: Draft, name: str, entry: Entry) -> None:
         if entry.off:
             draft.note(entry, f"it is off, and {draft.method} has no such setting")
         elif not draft.keep_in_extra("trl", name, entry):
-            draft.error(entry, f"{draft.method} has no such setting", f"it is one of {', '.join(row.methods)}")
+            draft.error(entry, f"{draft.method} has no such setting", f"it is a setting of {', '.join(row.methods)}")
     elif name == "padding_free" and draft.method == "dpo" and not draft.stack.facts.dpo_padding_free:
         draft.note(entry, PADS)
         if not entry.off:
