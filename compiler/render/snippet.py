@@ -13,7 +13,7 @@ the span is shown.
 """
 
 BEFORE = 60
-"""The number of code points before the span that are shown of a line that is longer than `WIDEST`."""
+"""Of a line that is longer than `WIDEST`, this many code points before the span are shown."""
 
 _CUT = "..."
 
