@@ -162,7 +162,7 @@ def _read_by_runs(run: Run, other: Run) -> list[str]:
 
 
 def _fixes(one: Spec, other: Spec) -> tuple[str, ...]:
-    """The bugs of libraries that the old stack is known to have, and the new stack does not."""
+    """The known bugs of the old stack's libraries that the new stack does not have."""
     if one.stack is other.stack:
         return ()
     # imported only here, because it is needed only if the stack changes

@@ -150,7 +150,7 @@ def _lock(handle: IO[str]) -> bool:
 
 
 def _locked_marker(folder: str) -> IO[str]:
-    """Open and lock the marker. Raises RunError if another process keeps the lock; OSError."""
+    """Open and lock the marker. Raises RunError if another process keeps the lock, or OSError."""
     handle = open(os.path.join(folder, MARKER), "a", encoding="utf-8")  # noqa: SIM115
     if _lock(handle):
         return handle
