@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 NEVER = (
     ("kernels", "flash attention, Liger and compiled kernels need a GPU"),
-    ("memory", "the small model fits everywhere; `xpc plan` predicts the memory of the large one"),
-    ("network", "NCCL, the hub and trackers are not reached"),
+    ("memory", "the small model fits everywhere; `xpc plan` predicts the memory of the large model"),
+    ("network", "NCCL, the hub and trackers are not used"),
 )
 """The parts of a run that no rehearsal can try."""
 

@@ -226,7 +226,11 @@ def _machine(draft: _Draft) -> None:
     draft.clear("precision", "nan")
     draft.omit("model.dtype")
     if precision == "fp8":
-        draft.put("precision", "bf16", "fp8 needs a GPU of compute capability 8.9; the rest of such a run is bf16")
+        draft.put(
+            "precision",
+            "bf16",
+            "fp8 needs a GPU of compute capability 8.9; all other operations of the run are bf16",
+        )
     else:
         draft.put("precision", "fp32", "a CPU computes in fp32 with ZeRO" if precision == "bf16" else NO_GPU)
 

@@ -89,7 +89,7 @@ def _changed(tokenizer: Tokenizer, ours: Sequence[int], theirs: Sequence[int]) -
     shown = [[tokenizer.decode([one], skip_special_tokens=False) for one in ids[start : start + 3]]
              for ids in (ours, theirs)]  # fmt: skip
     first, second = (", ".join(map(repr, one)) or "nothing" for one in shown)
-    return f"a row begins to differ with the tokens {first} instead of {second}"
+    return f"the tokens of a row differ, such as {first} instead of {second}"
 
 
 def _parts(loaded: Any, stated: Any, text: str) -> Iterator[str]:
