@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from operator import ne
 
 from xpc.compiler.language import schema
@@ -204,6 +204,7 @@ def shares_word(name: str, path: str) -> bool:
     return any(names[number].path == path for word in own for number in with_word.get(word, ()))
 
 
+@lru_cache(maxsize=64)
 def nearest_other_name(name: str) -> tuple[str | None, float]:
     """Return a pair: the known name that is most similar to `name`, or None; and how similar it is. The known names are
     the arguments for `extra`, and names of other tools for which xpc has no setting.
@@ -217,6 +218,7 @@ def nearest_other_name(name: str) -> tuple[str | None, float]:
     return (_with_all_words(name), 0.85) if best is None else (best, rank)
 
 
+@lru_cache(maxsize=64)
 def mistyped(name: str) -> str | None:
     """The known name that one typing mistake turns into an unknown name: `kl_coef` for `kl_ccoef`. It may be a name of
     xpc or of another tool. None if there is no such name, or if there are several with different meanings.

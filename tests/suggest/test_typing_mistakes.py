@@ -13,6 +13,7 @@ from test_unknown_names import HEAD, errors, first, stated
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.kinds import BLOCK, FLAG
+from xpc.compiler.suggest import meaning
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
 from xpc.compiler.suggest.legal import example
 from xpc.compiler.suggest.meaning import mistyped
@@ -125,3 +126,17 @@ def test_every_argument_of_the_libraries_has_an_answer(target: str):
     names |= {*stack.launch_keys("deepspeed"), *stack.keys("deepspeed")}
     assert len(names) > 200
     assert [name for name in sorted(names) if is_generic(f"{HEAD}{name} = 1\n")] == []
+
+
+def test_a_repeated_name_is_compared_with_the_known_names_once(monkeypatch):
+    """Otherwise a page with the same unknown name on a hundred lines takes a second."""
+    compared = []
+    real = meaning.one_mistake
+    monkeypatch.setattr(meaning, "one_mistake", lambda one, other: compared.append(one) or real(one, other))
+    counts = []
+    for times in (1, 20):
+        mistyped.cache_clear()
+        compared.clear()
+        assert len(errors(HEAD + "baobin_gradientz = 1\n" * times)) == times
+        counts.append(len(compared))
+    assert counts[0] == counts[1] > 0
