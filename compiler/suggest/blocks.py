@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from xpc.compiler.language import schema
 from xpc.compiler.language.codes import CODES as SLUGS
 from xpc.compiler.language.expand import expand
-from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.suggest.first_line import rewrite_first_line
 from xpc.compiler.suggest.flag_values import NAMED
 from xpc.compiler.suggest.joined_values import join_values
@@ -279,11 +278,6 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
     """Rewrite each setting of a block as a setting of xpc. Returns pairs of the text to type and a help. The text is
     None if no setting of xpc corresponds. Settings of the same clause are joined.
     """
-    switch = _switch(block)
-    if switch is not None:
-        settings = ", ".join((switch[1], *(f"{name}={typed}" for name, typed in block.settings)))
-        advised = rewritten(f"{switch[0]}({settings})", block.header, block.method)
-        return [(advised.form, advised.help)]
     out: list[tuple[str | None, str]] = []
     clause = None if letters(block.name) in EVERYTHING else _clause(block.name)
     # suggest nothing in `launch`: most of its settings are legal with one scheduler only, and another tool's block does
@@ -311,27 +305,6 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
         )
         out.append((advised.form, advised.help))
     return out
-
-
-def _switch(block: Block) -> tuple[str, str] | None:
-    """Rewrite a block that has the name of an adapter's setting: `dora { rank = 16 }` becomes `lora(dora, rank=16)`.
-    Returns a pair: the clause and the setting, here `lora` and `dora`. None for any other block.
-    """
-    found = meaning(block.name, exact=True)
-    clause, _, setting = ("", "", "") if found is None else found.path.partition(".")
-    row = schema.BY_PATH.get("" if found is None else found.path)
-    if (
-        found is None
-        or row is None
-        or not setting
-        or clause not in schema.ADAPTERS
-        or not (found.value or row.kind is FLAG)
-    ):
-        return None
-    settings = [meaning(name, clause) for name, _ in block.settings]
-    if not all(one is not None and one.path.partition(".")[0] == clause for one in settings):
-        return None
-    return clause, f"{setting}={found.value}" if found.value else setting
 
 
 def _clause(name: str) -> str | None:

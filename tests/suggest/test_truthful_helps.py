@@ -27,7 +27,6 @@ def first(text: str, root: str | None = None) -> Diagnostic:
     ("written", "right"),
     [
         ("optimiser adamw(lr=1e-5)", "optimizer adamw(lr=1e-5)"),
-        ("optim adam(lr=1e-5)", "optimizer adamw(lr=1e-5)"),
         ("scheduler cosine(warmup=3%)", "schedule cosine(warmup=3%)"),
         ("data_seed=7", "extra trl(data_seed=7)"),
         ("strategy zero2 {\n  offload_optimizer = true\n}", "strategy zero2 {\n  offload = optimizer\n}"),
@@ -50,7 +49,6 @@ def first(text: str, root: str | None = None) -> Diagnostic:
         ("target trl 1.16", "target trl-1.16"),
         ("data.seed=3", "data(seed=3)"),
         ("validation_ds.micro_batch_size=2\ndata(holdout=5%)", "eval(micro=2)\ndata(holdout=5%)"),
-        ("policy.sequence_packing.enabled=true\nflash2", "packing\nflash2"),
         ("lora_target_modules=q_proj,v_proj", "lora(targets=[q_proj, v_proj])"),
         ("sweep {\n  lr = choice(1e-6, 1e-4)\n}", "sweep {\n  lr = [1e-6, 1e-4]\n}"),
         ("eva(every=epoch)\ndata(holdout=5%)", "eval(every=epoch)\ndata(holdout=5%)"),

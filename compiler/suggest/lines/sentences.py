@@ -141,11 +141,6 @@ ANY = re.compile(
     r"[ \t]+(?:on|using)[ \t]+(?:(?:a|the|one|my)[ \t]+)?(?P<device>cpu|gpus?)(?=[ \t]*(?:$|#)|[ \t]+(?:with|for)\b)"
 )
 """A pattern for the device of a run in a first line: `on cpu`, `on a gpu`."""
-AT_MOST = re.compile(
-    r"[ \t]+(?:with[ \t]+)?(?:max(?:imum)?|at most)[ \t]+(?P<length>\d+[ \t]+(?:steps|epochs))(?=[ \t]|$)"
-)
-"""A pattern for the length of a run as a limit: `with max 500 steps`."""
-SWITCHED_ON = re.compile(r"[ \t]+(?:turned[ \t]+|switched[ \t]+)?on[ \t]*$")
 
 
 def _device(source: Source, start: int, end: int) -> Rewrite | None:
@@ -159,40 +154,6 @@ def _device(source: Source, start: int, end: int) -> Rewrite | None:
         return Rewrite(message, f"write `hardware N x GPU` on a line of its own, {YOUR_GPU}")
     edits = (Edit(Span(start + found.start(), start + found.end()), ""), Edit(Span(end, end), "\nhardware cpu"))
     return Rewrite(message, "write `hardware cpu` on a line of its own", edits)
-
-
-def _limited(source: Source, start: int, end: int) -> Rewrite | None:
-    """Rewrite a length that is written as a limit (`with max 500 steps`), and a choice that is followed by `on` (`with
-    liger on`).
-    """
-    line = source.text[start:end].partition("#")[0].rstrip()
-    most = AT_MOST.search(line)
-    head, _, options = line.partition(" with ")
-    if most is not None and " for " not in line:
-        rest = f"{line[: most.start()]}{line[most.end() :]}".removesuffix(" with")
-        head, word, options = rest.partition(" with ")
-        form = f"{head} for {most['length']}{word}{options}"
-    elif options and (on := SWITCHED_ON.search(line)) is not None:
-        form = line[: on.start()]
-    else:
-        return None
-    if not _is_legal(form):
-        return None
-    return Rewrite(
-        "the sentence is `train MODEL on DATA for LENGTH with ...`",
-        _shown(form),
-        (Edit(Span(start, start + len(line)), form),),
-    )
-
-
-def _second_dataset(source: Source, start: int, end: int) -> Rewrite | None:
-    """Report a second dataset after the first: `train M on D E`."""
-    found = re.compile(r"[ \t]*train[ \t]+\S+[ \t]+on[ \t]+(\S+)[ \t]+([\w./-]+)").match(source.text, start, end)
-    if found is None or registry.find_dataset(found[1]) is None or registry.find_dataset(found[2]) is None:
-        return None
-    names = f"`{found[1]}` and `{found[2]}`"
-    help = f"write `on rows`, and add a block `data rows {{ ... }}` below with {names}, each on its own line"
-    return Rewrite("several datasets go into a `data` block", help)
 
 
 def _spoken(source: Source, start: int, end: int) -> Rewrite | None:
@@ -295,9 +256,7 @@ def _with_verb(source: Source, start: int, end: int) -> Rewrite | None:
     return Rewrite("the sentence begins with `train`", _shown(form), (Edit(Span(start, start + len(line)), form),))
 
 
-FORMS = (
-    _with_verb, _over_lines, _spoken, _values, _cards, _device, _regularly, _limited, _second_dataset, _without_with,
-)  # fmt: skip
+FORMS = (_with_verb, _over_lines, _spoken, _values, _cards, _device, _regularly, _without_with)
 
 
 def of_one_sentence(problems: Sequence[Diagnostic]) -> list[Diagnostic]:

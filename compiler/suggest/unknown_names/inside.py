@@ -51,7 +51,6 @@ def inside(unknown: UnknownName) -> Suggestion:
         _clause_in_a_clause,
         _choice_of_another_clause,
         _impossible_value,
-        _of_a_block_inside,
     )
     case = Inside(unknown)
     found = first_answer(case, steps) or _of_another_clause(case)
@@ -289,13 +288,6 @@ def _impossible_value(case: Inside) -> Suggestion | None:
     if len(case.rows) > 1 or case.node is None or intended_value(row, case.unknown) is not None:
         return None
     return evolve(wrong_value(row, case.unknown, case.message), code="XP102")
-
-
-def _of_a_block_inside(case: Inside) -> Suggestion | None:
-    """Handle a name that only a setting in a block of this clause has: `private` in `save` is `hub(private)`."""
-    row = case.rows[0]
-    alone = len(case.rows) == 1 and row.path.partition(".")[0] == case.clause
-    return case.suggests(written(row, case.unknown), inside=True) if alone else None
 
 
 def _of_another_clause(case: Inside) -> Suggestion:

@@ -44,7 +44,7 @@ def search(unknown: UnknownName) -> Suggestion:
     if len(near) > 1:
         return _one_of(unknown, near)
     case = Case(unknown, near[0] if near else guess)
-    parts_of_paths = (_key_of_a_component, _switch_of_a_tracker, _switch_of_a_block, _key_of_evaluation, _last_part)
+    parts_of_paths = (_key_of_a_component, _switch_of_a_tracker, _key_of_evaluation, _last_part)
     after_the_guess = (_refused_word, _of_a_library, *parts_of_paths, _model_or_data)
     return first_answer(case, after_the_guess) or _by_guess(_without_general_guess(case))
 
@@ -139,16 +139,6 @@ def _switch_of_a_tracker(case: Case) -> Suggestion | None:
     tracker = case.name.partition(".")[0]
     known = _is_unclear_path(case) and tracker in schema.BY_PATH["track"].choices
     return case.suggests(f"track={tracker}") if known else None
-
-
-def _switch_of_a_block(case: Case) -> Suggestion | None:
-    """Handle a key that turns a block on: for `flops_profiler.enabled`, the suggestion for `flops_profiler` is
-    returned.
-    """
-    block, _, switch = case.name.rpartition(".")
-    if not _is_unclear_path(case) or switch not in ("enabled", "enable"):
-        return None
-    return evolve(search(evolve(case.unknown, name=block)), message=case.message)
 
 
 def _key_of_evaluation(case: Case) -> Suggestion | None:

@@ -16,13 +16,13 @@ from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import expected, methods_with, plain
 from xpc.compiler.suggest.legal import ALREADY, AUTO, answer, example, leave_out, unset_advice
 from xpc.compiler.suggest.likeness import words
-from xpc.compiler.suggest.meaning import SAME, Meaning, choice, meaning
+from xpc.compiler.suggest.meaning import SAME, Meaning, meaning
 from xpc.compiler.suggest.registry_names import YOUR_GPU
 from xpc.compiler.suggest.sentence import method_of, named_by_value, output_folder, sentence
 from xpc.compiler.suggest.typed_form import clause_line, decided_value, typed
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in
 from xpc.grammar.record import evolve, record
-from xpc.grammar.tree import Call, Number, Ref, String
+from xpc.grammar.tree import Number, Ref, String
 
 FOUR_BITS = re.compile(r"\b(?:nf4|fp4|int4|4-?bit)\b|nf4")
 ONLINE = ("grpo", "rloo")
@@ -57,7 +57,6 @@ def _of_setting(case: Guessed) -> Suggestion:
         _switched_off,
         _loss_of_a_method,
         _number_of_gpus,
-        _clause_as_a_call,
         _flag_with_a_flag,
         _other_beta,
         _done_anyway,
@@ -204,16 +203,6 @@ def _number_of_gpus(case: Guessed) -> Suggestion | None:
     count = node.value if isinstance(node, Number) and isinstance(node.value, int) and node.value > 0 else "N"
     form = f"hardware{'=' if case.unknown.header else ' '}{count} x GPU"
     return case.says(f"write `{form}`, {YOUR_GPU}")
-
-
-def _clause_as_a_call(case: Guessed) -> Suggestion | None:
-    """Handle a choice with settings after it: `optim adam(lr=1e-5)` is `optimizer adamw(lr=1e-5)`."""
-    row, node = case.row, case.node
-    if case.clause or not isinstance(node, Call) or not row.head or not row.choices:
-        return None
-    called = node.name.text if node.name.text in row.choices else choice(row, node.name.text)
-    form = f"{row.name} {called or row.choices[0]}{case.typed[len(node.name.text) :]}"
-    return case.suggests(form, None if called is None else form)
 
 
 def _flag_with_a_flag(case: Guessed) -> Suggestion | None:
