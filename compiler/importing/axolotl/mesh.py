@@ -53,7 +53,11 @@ def _hybrid(draft: Draft, replicate: Entry | None, shard: Entry | None, world: i
     """Set hybrid sharding if the model has several replicas. Without FSDP, replicas are those of DDP."""
     context = draft.settings.get("strategy.context_parallel")
     parallel = 1 if context is None else int(context.text)
-    replicas = integer(replicate) if replicate is not None else world // ((integer(shard) or 1) * parallel)
+    replicas = (
+        integer(replicate)
+        if replicate is not None
+        else world // (((integer(shard) if shard is not None else 1) or 1) * parallel)
+    )
     if sharded and replicas and replicas > 1:
         draft.put("strategy", "hsdp", replicate or shard)
         draft.put("strategy.shard", world // replicas, shard or replicate)

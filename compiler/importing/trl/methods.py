@@ -244,8 +244,8 @@ def _rewards(draft: Draft, named: Entries) -> None:
     elif draft.reward_names:
         given = [] if weights is None or weights.empty else [number(one) for one in weights.items]
         if given and (len(given) != len(draft.reward_names) or None in given):
-            names = ", ".join(draft.reward_names)
-            draft.error(weights, f"there are {len(given)} weights, and `{draft.rewards}` has the functions {names}")
+            listed = ", ".join(draft.reward_names)
+            draft.error(weights, f"there are {len(given)} weights, and `{draft.rewards}` has the functions {listed}")
         each = zip(draft.reward_names, given or [None] * len(draft.reward_names))
         found = [Weighted(name, weight, draft.rewards, name) for name, weight in each]
         draft.put("method.rewards", tuple(found), None, f"the functions in `{draft.rewards}` with `completions`")

@@ -153,7 +153,7 @@ def open_further(machine: Machine, owner: dict[object, object], why: str, locati
     """
     for one in list(owner):
         machine.journal.write(owner, one, Unknown(why, location, owner[one]))
-        if isinstance(owner, Members):
+        if isinstance(owner, Members) and isinstance(one, str):
             set_attribute(machine, owner.owner, one, owner[one], location)
     machine.journal.write(owner, OPEN, Unknown(why, location))
     if isinstance(owner, Members):
