@@ -35,7 +35,8 @@ def mesh(draft: Draft, named: Entries, overrides: Overrides, found: Machines, sh
             draft.error(shard or replicate, f"the run has {world} processes, which is {what} {product} ({keys})",
                         "`--hardware` and `--nodes` name the machines of the run")  # fmt: skip
         else:
-            _hybrid(draft, replicate, shard, world, sharded)
+            if sharded:  # without FSDP, replicas are those of DDP
+                _hybrid(draft, replicate, shard, world, product)
             for one in (shard, replicate):
                 draft.mark(one, "mapped", "hardware, nodes")
     for key in SIZES:
@@ -49,16 +50,10 @@ def mesh(draft: Draft, named: Entries, overrides: Overrides, found: Machines, sh
             draft.error(one, f"the language has no {key.partition('_')[0]} parallelism")
 
 
-def _hybrid(draft: Draft, replicate: Entry | None, shard: Entry | None, world: int, sharded: bool) -> None:
-    """Set hybrid sharding if the model has several replicas. Without FSDP, replicas are those of DDP."""
-    context = draft.settings.get("strategy.context_parallel")
-    parallel = 1 if context is None else int(context.text)
-    replicas = (
-        integer(replicate)
-        if replicate is not None
-        else world // (((integer(shard) if shard is not None else 1) or 1) * parallel)
-    )
-    if sharded and replicas and replicas > 1:
+def _hybrid(draft: Draft, replicate: Entry | None, shard: Entry | None, world: int, product: int) -> None:
+    """Set hybrid sharding if the model has several replicas."""
+    replicas = world // product if replicate is None else integer(replicate) or 1
+    if replicas > 1:
         draft.put("strategy", "hsdp", replicate or shard)
         draft.put("strategy.shard", world // replicas, shard or replicate)
 
