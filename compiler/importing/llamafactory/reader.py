@@ -268,7 +268,9 @@ def _megatron(draft: Draft, named: Entries) -> None:
 def _kernels(draft: Draft, named: Entries) -> None:
     flash = named.get("flash_attn")
     word = None if flash is None else str(text(flash)).lower()
-    if flash is not None and word in ("auto", "none"):
+    if flash is not None and word == "true":
+        draft.put("model.attn", "flash2", flash, "older versions of LLaMA-Factory have a switch for FlashAttention 2")
+    elif flash is not None and word in ("auto", "none", "false"):
         draft.note(flash, "sdpa, as transformers chooses")
     elif flash is not None and word is not None and word in ATTENTION:
         draft.put("model.attn", ATTENTION[word], flash)

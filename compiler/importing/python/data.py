@@ -20,7 +20,7 @@ from xpc.compiler.importing.python.interpreter.values import (
     Row,
     Unknown,
 )
-from xpc.compiler.importing.python.rows import MappedColumns, single
+from xpc.compiler.importing.python.rows import MappedColumns, columns_in, single
 from xpc.compiler.importing.python.token_rows import tokenized, tokens
 from xpc.grammar.record import field, mutable
 
@@ -91,6 +91,19 @@ def understood(machine: Machine, chain: Chain) -> Data:
     return out
 
 
+def _added(out: Data, step: Object) -> dict[str, object] | None:
+    """The column that `rows.add_column(name, [f(row) for row in rows])` adds, with its value for each row. None if its
+    values are not made from columns of the same rows, or from a column that the script has made before.
+    """
+    name, given = step.argument("name", 0), step.argument("column", 1)
+    values = given.value if given is not None and isinstance(given.value, list) else []
+    read = columns_in(values[0]) if len(values) == 1 and isinstance(step.receiver, Object) else []
+    own = all(isinstance(one.source, Object) and one.source is step.receiver for one in read)
+    if name is None or not isinstance(name.value, str) or not read or not own:
+        return None
+    return {name.value: values[0]} if not {one.name for one in read} & set(out.columns) else None
+
+
 def _own_tokens(out: Data, chain: Chain) -> None:
     """Replace a column `input_ids` that the script builds itself, in a loop or in a table, by the texts that were
     tokenized. If these texts cannot be found, or the labels differ from the tokens, add a problem.
@@ -136,6 +149,8 @@ def _step(machine: Machine, out: Data, step: Object) -> None:
             out.problems.append((step, "`train_size` is set instead of `test_size`", ""))
     elif name in ("map", "filter"):
         _mapped(machine, out, step)
+    elif name == "add_column" and (made := _added(out, step)) is not None:
+        out.columns |= made
     elif name in ("rename_column", "rename_columns"):
         _renamed(out, step)
     elif name in ("standardize_sharegpt", "standardize_data_formats"):

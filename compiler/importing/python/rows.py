@@ -146,7 +146,12 @@ def rendered(value: object) -> Object | None:
 
 def columns_of(value: object) -> set[str]:
     """The names of the columns that a string contains."""
-    return {one.name for one in _inside(value) if isinstance(one, Column)}
+    return {one.name for one in columns_in(value)}
+
+
+def columns_in(value: object) -> list[Column]:
+    """The columns that a string contains."""
+    return [one for one in _inside(value) if isinstance(one, Column)]
 
 
 def _inside(value: object) -> list[object]:

@@ -161,3 +161,27 @@ def test_white_space_after_the_answer_is_a_difference(end: str, spaces: bool | N
     assert any("end with white space" in one for one in found.messages) is bool(spaces)
     assert spaces is None or not found.errors
     assert spaces is None or any("adds no eos token" in one for one in found.messages)
+
+
+@pytest.mark.parametrize(("column", "reads"), [
+    ("[build(row) for row in rows]", True),
+    ("[build(row) for row in other]", False),
+    ("[build(row) for row in rows.shuffle()]", False),
+    ("own.texts(rows)", False),
+    ("['same' for row in rows]", False),
+])  # fmt: skip
+@pytest.mark.parametrize("before", ["", "rows = rows.map(lambda row: {'q': row['q'] + '?'})\n"])
+def test_column_that_is_made_from_the_same_rows(before: str, column: str, reads: bool) -> None:
+    text = f"""
+import own
+def build(row):
+    return f"Q: {{row['q']}} A: {{row['a']}}"
+{ROWS}{before}other = load_dataset("org/other", split="train")
+rows = rows.add_column("made", {column}).shuffle(seed=1)
+args = SFTConfig("out", dataset_text_field="made")
+"""
+    found = script(text + TRAINER + "trainer.train()\n")
+    assert found.draft.wrong is not (reads and not before), found.messages
+    if reads and not before:
+        assert 'prompt_template = "Q: {{ q }} A: "' in found.text
+        assert "columns = [q, a]" in found.text
