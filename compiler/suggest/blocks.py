@@ -19,14 +19,16 @@ from xpc.compiler.suggest.joined_values import join_values
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.lines.choices import move_choices
 from xpc.compiler.suggest.lines.header import rewrite_header
+from xpc.compiler.suggest.lines.leaving import LEAVE, leave_out
 from xpc.compiler.suggest.lines.lists import rewrite_lists
 from xpc.compiler.suggest.lines.machines import hardware_of, rewrite_machines
 from xpc.compiler.suggest.lines.marks import rewrite_marked
-from xpc.compiler.suggest.lines.moves import move_out
+from xpc.compiler.suggest.lines.moves import move_length, move_out
 from xpc.compiler.suggest.lines.rewriting import BODY, rewritten
 from xpc.compiler.suggest.lines.sentences import of_one_sentence, rewrite_sentences
 from xpc.compiler.suggest.lines.twice import join_clauses, join_edits
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
+from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.numbers import rewrite_number
 from xpc.compiler.suggest.pasted import SHELL, as_value, no_block, rewrite_options
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, joined, of_one_clause
@@ -65,7 +67,9 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
         for one in rewrite_options(rewrite_lists(rewrite_sentences(problems)))
     ]
     found = of_one_sentence(rewrite_marked(move_out(rewrite_header(found))))
-    return rewrite_blocks(join_edits(join_clauses(move_choices(join_values(rewrite_machines(found))))))
+    return rewrite_blocks(
+        join_edits(join_clauses(leave_out(move_length(move_choices(join_values(rewrite_machines(found)))))))
+    )
 
 
 MOST = 100
@@ -88,7 +92,7 @@ def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[s
             sources.setdefault(label.source.name, (label.source, []))[1].append((label.span.start, at))
     for source, starts in sources.values():
         starts.sort()
-        for block in _blocks(source):
+        for block in _blocks(_of_python(source)):
             first, after = (bisect_left(starts, (bound, 0)) for bound in (block.span.start, block.span.end))
             inside = sorted(at for _, at in starts[first:after])
             known = all(found[at].code not in CODES for at in inside) and letters(block.name) not in EVERYTHING
@@ -170,6 +174,21 @@ LOADED = re.compile(r"(?P<name>[\w.]+)\.(?:from_pretrained|get_peft_model)")
 """A pattern for the functions that load a model: `FastLanguageModel.from_pretrained`."""
 
 
+RESULTS = re.compile(
+    r"^(?P<first>[ \t]*\w+)(?P<rest>(?:[ \t]*,[ \t]*\w+)+)(?=[ \t]*=[ \t]*[A-Za-z_][\w.]*\()", re.MULTILINE
+)
+"""A pattern for a call with several results: `model, tokenizer = FastLanguageModel.from_pretrained(`."""
+COLON = re.compile(r"^([ \t]*\w+):(?= [A-Za-z_][\w.]*\([^()\n]*\)[ \t]*$)", re.MULTILINE)
+"""A pattern for a call after a colon: `peft_config: LoraConfig(r=16)`."""
+
+
+def _of_python(source: Source) -> Source:
+    """The source with calls of Python written as settings, with each character at its place."""
+    text = RESULTS.sub(lambda found: found["first"] + " " * len(found["rest"]), source.text)
+    text = COLON.sub(r"\1=", text)
+    return source if text == source.text else Source(source.name, text)
+
+
 def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block | None:
     """Read a Python call that is assigned to a name as a block: `args = SFTConfig(packing=True)`, `peft_config =
     LoraConfig(r=16)` or `lora = dict(r=16)`. None for any other value.
@@ -184,8 +203,8 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
     loaded = LOADED.fullmatch(call.name.text)
     first = call.args[0] if call.args else None
     named = (("model_name", source.slice(first.span)),) if loaded and isinstance(first, String) else ()
-    variable = loaded and isinstance(first, Ref)  # the first argument is the model: `get_peft_model(model, r=16)`
-    if not call.args or not all(isinstance(one, Setting) for one in call.args[len(named) + bool(variable) :]):
+    settings = call.args[1:] if named or isinstance(first, Ref) else call.args  # `get_peft_model(model, r=16)`
+    if not call.args or not all(isinstance(one, Setting) for one in settings):
         return None
     match = PYTHON.fullmatch(call.name.text) or loaded
     if match is not None:
@@ -193,10 +212,23 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
         name = match["name"].lower() if known is not None and known.path in schema.ADAPTERS else "training"
         name = "quantization" if match["name"] == "BitsAndBytes" else name
     elif call.name.text != "dict":
-        return None
+        pairs = _settings(settings, source)
+        if not all(is_known(one) and meaning(one, exact=True) is not None for one, _ in pairs):
+            return None
+        if not pairs:  # `trainer = train_on_responses_only(trainer)`
+            return _function(call.name.text.rpartition(".")[2], Span(start, call.span.end), source)
+        name = "training"
     span = Span(start, call.span.end)
-    settings = named + tuple((one, as_value(typed)) for one, typed in _settings(call.args, source))
-    return Block(name, span, span, settings, False, True, method_of(source.text))
+    stated = named + tuple((one, as_value(typed)) for one, typed in _settings(settings, source))
+    return Block(name, span, span, stated, False, True, method_of(source.text))
+
+
+def _function(name: str, span: Span, source: Source) -> Block | None:
+    """The block for a function whose name says what is set, as `train_on_responses_only`. None for any other."""
+    known = meaning(name, exact=True)
+    if known is None and advice(name, "") is None:
+        return None
+    return Block("training", span, span, ((name, "true"),), False, True, method_of(source.text))
 
 
 def rewrite_config(found: Diagnostic) -> Diagnostic:
@@ -229,6 +261,7 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
         else _single_value(block)
     ) or _forms(block)
     advised = of_one_clause(advised)
+    advised = [one for one in advised if one[0] is not None or not LEAVE.fullmatch(one[1])] or advised
     complete = all(form is not None for form, _ in advised)
     forms = joined([form for form, _ in advised if form is not None])
     text = (" " if block.header else "\n").join(forms)

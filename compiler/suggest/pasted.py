@@ -53,6 +53,13 @@ COMMAND = re.compile(
 )
 """A pattern for the beginning of a line of a shell script."""
 SHELL = "a spec has no shell commands"
+BELOW = re.compile(r"\s*\n[ \t]*(?:-|[ \t]\S)")
+"""A pattern for a list or a block below a name of YAML."""
+POWER = re.compile(
+    r"(?:(?P<number>\d+(?:\.\d+)?)[ ]?(?:[*x×·][ ]?10[ ]?(?:\^|\*\*)|[eE]-?(?=-))|10[ ]?(?:\^|\*\*))[ ]?"
+    r"(?P<sign>-?)(?P<exponent>\d+)"
+)
+"""A pattern for a power of ten: `2 * 10^-5`, `10**-4`, `1e--5`."""
 NAMES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)+")
 BARE = re.compile(
     r"[A-Za-z][\w.-]*|\d+ x [\w.-]+|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?|\[.*\]|\".*\""
@@ -283,12 +290,18 @@ def _option(match: re.Match[str], value: str | None) -> Option:
         else match.end("name") + 1
     )
     typed = match["name"]
+    legal = typed in schema.CLAUSES or typed in schema.bare_choices()
+    if value is None and match.re is YAML and not legal and not BELOW.match(text, match.end()):
+        value = "null"  # a name of YAML without a value
     name = typed.replace("-", "_") if typed[:1] != '"' and "/" not in typed else typed
     return Option(Span(start, end), name, None if value is None else as_value(value))
 
 
 def as_value(value: str) -> str:
     """A value from a command line or YAML in xpc's notation."""
+    if (power := POWER.fullmatch(value)) is not None:
+        value = f"{power['number'] or '1'}e{power['sign'] or ''}{power['exponent']}"
+    value = re.sub(r"(?<=\d)[ \t]+%$", "%", value)
     if value[:1] == "'":
         value = value[1:-1] if value[1:2] in "{[" or '"' in value else f'"{value[1:-1]}"'
     if value[:1] == "{":

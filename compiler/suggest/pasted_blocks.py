@@ -309,12 +309,4 @@ def joined(forms: Sequence[str]) -> list[str]:
         before, settings = out.get(clause or form, (head, []))
         new = [] if call is None else [call["settings"]]
         out[clause or form] = max(head, before, key=len), [*settings, *(one for one in new if one not in settings)]
-    return [
-        head + (f"({', '.join(settings)})" if settings else "") for head, settings in map(_of_four_bits, out.values())
-    ]
-
-
-def _of_four_bits(form: tuple[str, list[str]]) -> tuple[str, list[str]]:
-    """A clause and its settings, without the bits of `qlora`, which are its meaning."""
-    head, settings = form
-    return head, [one for one in settings if head != "qlora" or one != "bits=4"]
+    return [f"{head}({', '.join(settings)})" if settings else head for head, settings in out.values()]

@@ -190,12 +190,14 @@ def says(found: Diagnostic, words: str) -> bool:
 def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> bool:
     """Whether the edit of a finding, or its help if it has no edit, gives the correct answer."""
     kind, _, words = right.partition(": ")
+    typing = any(edit.text.strip() for edit in found.edits)  # an edit may also only remove what was typed
     if kind == "no":
-        return not found.edits and "write `" not in (found.help or "") and says(found, words)
+        return not typing and "write `" not in (found.help or "") and says(found, words)
     if kind == "says":
         before = text.splitlines()
         whole = " ".join(one.replace(" = ", "=") for one in edited(text, found).splitlines() if one not in before)
-        return says(evolve(found, message=whole, help="", primary=None) if found.edits else found, words)
+        help = "" if typing else found.help
+        return says(evolve(found, message=whole, help=help, primary=None) if found.edits else found, words)
     wanted = stated(right_text(tool, right))
     if found.edits:
         after = edited(text, found)

@@ -27,7 +27,7 @@ def move_choices(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         row = None if advice is None else BY_PATH.get(advice["clause"])
         if advice is None or row is None or advice["choice"] not in row.choices:
             continue
-        gone = _setting(found)
+        gone = setting_span(found)
         opened = _opened(out, found, advice["clause"])
         if gone is None:
             continue
@@ -42,7 +42,7 @@ def move_choices(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     return out
 
 
-def _setting(found: Diagnostic) -> Span | None:
+def setting_span(found: Diagnostic) -> Span | None:
     """The place of the setting that a finding is about, including the rest of its line or its comma. None if the place
     is unclear.
     """
@@ -50,7 +50,7 @@ def _setting(found: Diagnostic) -> Span | None:
         return None
     text, at = found.primary.source.text, found.primary.span.start
     start, end = line_bounds(text, at, at)
-    alone = re.compile(r"[ \t]*[\"']?[\w.-]+[\"']?[ \t]*[:=][ \t]*[^\s,{}()#]+[ \t]{0,40},?[ \t]{0,40}(?:#.*)?")
+    alone = re.compile(r"[ \t]*[\"']?[\w.-]+[\"']?[ \t]*[:=][ \t]*[^\s,{}()#]*[ \t]{0,40},?[ \t]{0,40}(?:#.*)?")
     if alone.fullmatch(text, start, end):
         return Span(start - 1, end) if start else None
     one = re.compile(r"[\w.-]+[ \t]*=[ \t]*[^\s,{}()#]+[ \t]*,[ \t]*").match(text, at, end)

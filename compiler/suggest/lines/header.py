@@ -12,13 +12,14 @@ from xpc.compiler.suggest.lines.marks import settled
 from xpc.compiler.suggest.lines.phrases import phrases
 from xpc.compiler.suggest.lines.rewriting import findings_in, findings_of, replaced
 from xpc.compiler.suggest.sentence import method_of
+from xpc.grammar.checks import VERBS
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, applied
 from xpc.grammar.parse import parse
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
-HEAD = re.compile(r"train[ \t]+(?P<model>[^\s,]+)[ \t]+on[ \t]+"
+HEAD = re.compile(rf"(?P<verb>{'|'.join(VERBS)})[ \t]+(?P<model>[^\s,]+)[ \t]+on[ \t]+"
                   r"(?!(?:with|for|on|extends)\b)(?P<data>\"[^\"\n]*\"|[^\s,]+),?(?P<rest>[ \t].*)")  # fmt: skip
 DASHES = re.compile(r"(?<!\S)--?(?=[A-Za-z])")
 LONGEST_LINE = 600
@@ -34,17 +35,23 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             continue
         source, at = one.primary.source, one.primary.span.start
         start, end = line_bounds(source.text, at, at)
-        if end - start > LONGEST_LINE or not source.text.startswith("train", start):
+        if end - start > LONGEST_LINE or not source.text[start:end].startswith(VERBS):
             continue
         inside = findings_in(out, source, start, end)
         text = source.text[start:end]
         rewrite = None if any(map(_has_a_choice, inside)) else _form(text)
-        if rewrite is None or _says_the_same(inside, source, Span(start, end), text[: rewrite[0]] + rewrite[1]):
+        if rewrite is None or _says_the_same(inside, source, Span(start, end), _sentence(text, rewrite)):
             break  # the findings about single words are more exact
         if inside:
             out = replaced(out, inside, _made(inside[0], source, Span(start, end), rewrite))
         break
     return out
+
+
+def _sentence(line: str, rewrite: tuple[int, str]) -> str:
+    """The rewritten sentence, with `train` for another verb."""
+    column, rest = rewrite
+    return f"train {line[:column].split(maxsplit=1)[1]}{rest}"
 
 
 def _has_a_choice(found: Diagnostic) -> bool:
@@ -71,8 +78,11 @@ def _settings(text: str) -> list[tuple[str, str]]:
 def _made(found: Diagnostic, source: Source, span: Span, rewrite: tuple[int, str]) -> Diagnostic:
     column, rest = rewrite
     message = "choices and settings go after `with`, and values follow `=`"
-    form = f"{source.text[span.start : span.start + column]}{rest.partition(' #')[0]}"
+    line = source.text[span.start : span.end]
+    form = _sentence(line, (column, rest.partition(" #")[0]))
+    verb = re.split(r"[ \t]", line, maxsplit=1)[0]
     edits = (Edit(Span(span.start + column, span.end), rest),)
+    edits = edits if verb == "train" else (Edit(Span(span.start, span.start + len(verb)), "train"), *edits)
     return evolve(found, message=message, primary=Label(source, span), help=f"write `{form[:LONGEST]}`", edits=edits)
 
 

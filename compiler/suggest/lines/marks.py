@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from xpc.compiler.language.schema import outer_names
+from xpc.compiler.language.schema import CLAUSES, outer_names
 from xpc.compiler.suggest.lines.phrases import TUPLE, phrases
 from xpc.compiler.suggest.lines.rewriting import Rewritten, body, findings_in, findings_of, replaced
 from xpc.compiler.suggest.meaning import meaning
@@ -47,8 +47,6 @@ bracket.
 CELLS = re.compile(r"\|(?P<name>[^|]+)\|(?P<value>[^|]+)\|(?:[^|]*\|)*")
 TAG = re.compile(r"<(?P<name>[A-Za-z][\w.-]*)>(?P<value>[^<>]*)</(?P<close>[\w.-]+)>")
 EXPORT = re.compile(r"(?:export|setenv)[ \t]+(?P<name>[A-Za-z_]\w*)[ \t]*[= \t][ \t]*(?P<value>\S+)")
-SEVERAL_NAMES = re.compile(r"(?P<names>(?P<first>\w+)(?:[ \t]*,[ \t]*\w+)+)[ \t]*=[ \t]*[A-Za-z_][\w.]*\(")
-"""A pattern for a call with several results: `model, tokenizer = FastLanguageModel.from_pretrained(`."""
 INDEX = re.compile(r"\w+\[[\"'](?P<name>[\w.-]+)[\"']\][ \t]*=[ \t]*(?P<value>.+)")
 TYPED = re.compile(r"(?P<name>[A-Za-z]\w*)[ \t]*:[ \t]*(?P<type>[A-Za-z][\w.\[\], |]*?)[ \t]*=[ \t]*(?P<value>.+)")
 MAPPING = re.compile(r"[\"']?(?P<name>[A-Za-z][\w.-]*)[\"']?[ \t]*[:=][ \t]*(?P<value>\{.*[{:].*\})")
@@ -60,6 +58,8 @@ PAIR = re.compile(
 SPACED = re.compile(r"(?P<name>[A-Za-z]\w*)[ \t]+(?P<value>\S+)")
 SIGNED = re.compile(r"(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<value>\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[^\s=\"'\[\]]+)"
                     r"(?:[ \t]*(?:,|;|&&?|and\b)[ \t]*|[ \t]+|$)")  # fmt: skip
+PROSE = re.compile(r"[ \t]*[A-Za-z][\w'%-]*(?:[ \t,;]+[\w'%.-]+)+[.!]?[ \t]*")
+"""A pattern for a line of words, without signs of a setting."""
 AROUND = (("`", "`"), ("<", ">"), ("{", "}"), ("(", ")"), ("**", "**"), ("__", "__"))
 
 
@@ -80,10 +80,27 @@ def rewrite_marked(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         inside = findings_in(out, source, start, end)
         if not inside or settled(inside, source, start, end):
             continue
-        made = _rewritten(inside[0], source, start, end)
+        made = _rewritten(inside[0], source, start, end) or _of_prose(inside, source, start, end)
         if made is not None:
             out = replaced(out, inside, made)
     return out
+
+
+def _of_prose(inside: Sequence[Diagnostic], source: Source, start: int, end: int) -> Diagnostic | None:
+    """The finding about a line of words that is not understood: `use whatever works best`. Helps about its single words
+    would only lead to other errors. None for other lines.
+    """
+    text = source.text[start:end]
+    words = text.split()
+    plain = PROSE.fullmatch(text) is not None and words[0] not in outer_names() and words[0] not in CLAUSES
+    least = 4 if any(one.edits for one in inside) else 6
+    if not plain or len(words) < least or COMMAND.match(text) or " -" in text:
+        return None
+    typed = text.strip()
+    span = Span(start + text.index(typed), start + text.index(typed) + len(typed))
+    message = "a setting is written `name = value`, on a line of its own"
+    help = "write settings such as `lr = 1e-5`: `xpc list settings` prints them all"
+    return evolve(inside[0], message=message, primary=Label(source, span), help=help, edits=())
 
 
 def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
@@ -137,11 +154,6 @@ def _rewritten(found: Diagnostic, source: Source, start: int, end: int) -> Diagn
     typed = source.text[start:end]
     first = start + len(typed) - len(typed.lstrip())
     span = Span(first, first + len(typed.strip()))
-    names = SEVERAL_NAMES.match(text)
-    if names is not None:
-        message = "a spec has no variables"
-        edits = (Edit(Span(first, first + names.end("names")), names["first"]),)
-        return evolve(found, message=message, help=f"write `{names['first']} = ...`", edits=edits)
     if RULE.fullmatch(text):
         return _without_line(found, source, text, Span(start, end))
     top = body(method_of(source.text))
@@ -260,8 +272,11 @@ def _unwrapped(line: str) -> list[Pair] | None:
     value = pair["value"].strip().rstrip(",")
     if value.startswith("{") and re.search(r"[:=]", value):
         return None  # a mapping
+    if pair.re is PAIR and pair["sign"].strip().isalpha() and " " in value:
+        return None  # `Log to wandb every 10 steps`
     wrapped = any(value.startswith(one) and value.endswith(other) for one, other in AROUND)
-    if text == line and not quoted and not wrapped:
+    mended = value[:1].isdigit() and as_value(value) not in (value, f'"{value}"')  # `2 * 10^-5`
+    if text == line and not quoted and not wrapped and not mended:
         return None
     return [Pair(_bare(pair["name"]), _value(value))]
 

@@ -1,5 +1,5 @@
-"""Move settings out of a block that does not have them: `batch { gbs = 64, bf16 }` becomes `batch { gbs = 64 }`, and
-`bf16` on a line of its own. Imported only for a wrong spec.
+"""Move settings to the place where they are legal: `batch { gbs = 64, bf16 }` becomes `batch { gbs = 64 }`, and `bf16`
+on a line of its own; `num_train_epochs = 3` becomes `for 3 epochs` in the first line. Imported only for a wrong spec.
 """
 
 from __future__ import annotations
@@ -21,10 +21,32 @@ OUTSIDE = re.compile(
     r"(?:it belongs to `\w+`: )?write `(?P<form>(?!\S*\.\.\.)[^`]+)`(?: on a line of its own,)? outside of `\w+`"
 )
 """A pattern for a help that moves a setting, without a choice between several forms."""
+LENGTH = re.compile(
+    r"write `(?P<form>for \d+ (?:epochs?|steps?))`(?: after `train MODEL on DATA`| in the first line, after the data)?"
+)
+"""A pattern for a help that writes the length of the run into the first line."""
 MOST = 20
 """The largest number of findings that get an edit, because each is tried."""
 
 Node = Setting | Clause | Value
+
+
+def move_length(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Add edits to the first finding about the length of the run, if it stands on a line of its own."""
+    for one in problems:
+        advice = None if one.edits else LENGTH.fullmatch(one.help or "")
+        train = None if advice is None or one.primary is None else parse(one.primary.source)[0].train
+        if advice is None or train is None or train.budget is not None or one.primary is None:
+            continue
+        text, at = one.primary.source.text, one.primary.span
+        start, end = line_bounds(text, at.start, at.start)
+        alone = re.fullmatch(r"[ \t]*(?:[^={}()]+[=:])?[^={}(),]+,?[ \t]*(?:#.*)?", text[start:end])
+        if alone is None or start <= train.span.end:
+            continue
+        after = train.data.span.end
+        edits = (Edit(Span(after, after), f" {advice['form']}"), Edit(Span(start - 1, end), ""))
+        return [evolve(one, edits=edits) if each is one else each for each in problems]
+    return list(problems)
 
 
 @record

@@ -23,6 +23,7 @@ CLAUSE = re.compile(r"(\w+)(?:\(|$)")
 WORD = re.compile(r"[A-Za-z][\w./-]*")
 TUPLE = re.compile(r"\(([\d.eE, -]+)\)")
 """A pattern for numbers in round brackets: `betas=(0.9, 0.95)`."""
+BITS = re.compile(r"\b([48])[ -]bits?\b")
 LATER_WORD = re.compile(r"\w[\w./-]*")
 VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[\w.][\w.%+/-]*")
 EQUALS = ("=", ":", ":=", "==", "=>", "->", "<-", "of", "is", "to", "at", "equals", "as", "are", "over", "for")
@@ -60,8 +61,18 @@ BETWEEN = (
     "once",
     "and",
     "results",
+    "to",
+    "with",
 )
 """Words between a clause and `every`: `save a checkpoint every 500 steps`."""
+TRACKERS = tuple(one for one in schema.BY_PATH["track"].choices if one != "none")
+VERBS = ("train", "finetune", "fine-tune", "run", "make", "do", "add", "apply", "turn", "switch", "we", "i")
+"""Words that a line may begin with before its settings: `Train in bf16`."""
+FALLS = ("decay", "decaying", "down", "annealing")
+"""Words before the rate at the end of a schedule: `decay to 10%`."""
+ENDS = ("stop", "end", "finish", "train", "run")
+"""Words before the length of a run: `stop after 500 steps`."""
+OF_ROWS = ("of", "the", "rows", "row", "samples", "examples", "data", "dataset", "training", "set", "for")
 LIMITS = (("at", "most"), ("up", "to"), ("a", "total", "of"), ("at", "maximum"), ("about",), ("max",), ("maximum",))
 """Words before the length of a run."""
 LENGTHS = ("context", "sequence", "sequences", "length", "window", "limit")
@@ -101,15 +112,17 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
     """The settings of a text. None if a part of it is not understood, and for a text without settings. `method` is the
     training method of the spec.
     """
-    text = TUPLE.sub(r"[\1]", text)
+    text = BITS.sub(r"\1-bit", TUPLE.sub(r"[\1]", text))
     words = TOKENS.findall(text)
     # brackets and signs that no pattern matches are not words, so the text is not understood
     if len(words) > MOST or re.sub(r"\s", "", "".join(words)) != re.sub(r"\s", "", text):
         return None
     reader, forms, length = Reader(words, header, method), list[str](), ""
-    while reader.at < len(words):
+    while reader.at < len(reader.words):
         library = reader.word() == "deepspeed" and reader.word(1).startswith("zero")
-        if library or reader.word().lower() in EMPTY:
+        engine = reader.word() == "on" and reader.word(1) in schema.BY_PATH["launch"].choices
+        verb = not header and not reader.at and reader.word().lower() in VERBS
+        if library or engine or verb or reader.word().lower() in EMPTY:
             reader.at += 1
         elif not length and (found := _length(reader)):
             length = found
@@ -119,21 +132,17 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
             reader.clause = call[1] if call is not None and call[1] in schema.CLAUSES else ""
         else:
             return None
-    return (
-        Phrases(tuple(joined([one for one in forms if not _is_implied(one, forms)])), length)
-        if forms or length
-        else None
-    )
-
-
-def _is_implied(form: str, forms: Sequence[str]) -> bool:
-    """Whether a clause is written twice, once without settings: `lora` next to `lora(rank=8)`."""
-    return any(one.startswith(f"{form}(") for one in forms)
+    return Phrases(tuple(joined(forms)), length) if forms or length else None
 
 
 def _length(reader: Reader) -> str:
     """Read the length of the run: `for 3 epochs`, `for at most 500 steps`, `epochs: 3`."""
-    after = int(reader.word() in ("for", "during"))
+    ends = reader.word().lower() in ("stop", "end", "finish", "train", "run") and reader.word(1) in (
+        "after",
+        "for",
+        "at",
+    )
+    after = 2 if ends else int(reader.word() in ("for", "during"))
     limit = next((one for one in LIMITS if tuple(map(reader.word, range(after, after + len(one)))) == one), ())
     after += len(limit)
     amount = str(COUNTED.get(reader.word(after), reader.word(after)))
@@ -160,25 +169,72 @@ def _regularly(reader: Reader) -> str:
     """
     clause = REGULAR.get(reader.word().lower(), "")
     after = 1 + (reader.word(1) in (":", "="))
-    while clause and reader.word(after) in BETWEEN:
+    tracker = ""
+    while clause and (reader.word(after) in BETWEEN or (clause == "track" and reader.word(after) in TRACKERS)):
+        tracker = reader.word(after) if reader.word(after) in TRACKERS else tracker
         after += 1
-    if reader.word() in ("keep", "keeping"):
-        while reader.word(after) in ("the", "last", "best", "newest", "only", "latest"):
+    if reader.word().lower() in ("keep", "keeping"):
+        while reader.word(after) in ("the", "last", "best", "newest", "only", "latest", "at", "most"):
             after += 1
-        if reader.word(after).isdecimal() and reader.word(after + 1).rstrip("s") == "checkpoint":
-            kept = reader.word(after)
+        kept = str(COUNTED.get(reader.word(after), reader.word(after)))
+        if kept.isdecimal() and reader.word(after + 1).rstrip("s") == "checkpoint":
             reader.at += after + 2
             return f"save(keep={kept})"
     if not clause or reader.word(after) not in ("every", "each"):
         return ""
     count, unit = reader.word(after + 1), reader.word(after + 2).rstrip("s")
+    last = next((ahead for ahead in (after + 3, after + 2) if reader.word(ahead) == "to"), 0)
+    if clause == "track" and last and reader.word(last + 1) in TRACKERS:  # `log every 10 steps to wandb`
+        tracker = reader.word(last + 1)
+        reader.words = [*reader.words[: reader.at + last], *reader.words[reader.at + last + 2 :]]
+    head = f"{clause} {tracker}" if tracker else clause
     if count == "epoch" or (count == "1" and unit == "epoch"):
         reader.at += after + 2 + (count == "1")
-        return f"{clause}(every=epoch)"
+        return f"{head}(every=epoch)"
     if not re.fullmatch(r"\d[\d_]*%?", count) or unit == "epoch":
         return ""
     reader.at += after + 2 + (unit in ("step", "iteration", "iter", "update"))
-    return f"{clause}(every={count})"
+    return f"{head}(every={count})"
+
+
+def _held_out(reader: Reader) -> str:
+    """Rows for evaluation: `hold out 5% for validation`, `reserve 500 rows for eval`."""
+    first = reader.word().lower()
+    after = (
+        2 if (first, reader.word(1)) in (("hold", "out"), ("set", "aside")) else int(first in ("reserve", "holdout"))
+    )
+    share, rows = reader.word(after), after + 1
+    if not after or not re.fullmatch(r"\d[\d_]*%?", share):
+        return ""
+    while reader.word(rows) in (
+        "of",
+        "the",
+        "rows",
+        "row",
+        "samples",
+        "examples",
+        "data",
+        "dataset",
+        "training",
+        "set",
+        "for",
+    ):
+        rows += 1
+    named = REGULAR.get(reader.word(rows)) == "eval" or reader.word(rows) in ("test", "testing", "val")
+    reader.at += rows + named
+    return f"holdout={share}"
+
+
+def _falls_to(reader: Reader) -> str:
+    """Where the rate ends: `decay to 10%`, `decaying to 1e-6`."""
+    if reader.word() not in FALLS or reader.word(1) != "to":
+        return ""
+    value = reader.word(2)
+    zero = value == "zero"
+    if not zero and not re.fullmatch(r"[\d.]+(?:e-?\d+)?%?", value):
+        return ""
+    reader.at += 3
+    return f"min_lr={0 if zero else value}"
 
 
 def _to_the_hub(reader: Reader) -> str:
@@ -296,7 +352,7 @@ def _alone(reader: Reader) -> str:
     """Read a choice or a switch: `gradient checkpointing`, `cosine schedule`, `zero2`, `lora(rank=8)`."""
     if re.fullmatch("4-?bits?", reader.word()) and reader.word(1) == "qlora":
         reader.at += 1
-    if re.fullmatch("8-?bits?", reader.word()) and reader.word(1) in ("optimizer", "adam", "adamw"):
+    if re.fullmatch("8-?bits?", reader.word()) and reader.word(1).lower() in ("optimizer", "adam", "adamw"):
         reader.at += 2
         return "adamw8bit"
     if "(" in reader.word():
@@ -315,6 +371,8 @@ def _alone(reader: Reader) -> str:
         noun = count > 1 and named[-1] in ("schedule", "scheduler", "optimizer", "precision", "attention", "method")
         if count > 1 and re.match(r"\d", reader.word(count)):
             continue  # the word belongs to the next name, as in `constant learning rate 1e-5`
+        if count > 1 and named[-1] in FALLS and reader.word(count) == "to":
+            continue  # `cosine decay to 10%`
         if not (legal or switch or noun) or advice(name, "") is not None:
             continue
         name = row.name if name in REFUSED and row is not None else name
@@ -325,5 +383,5 @@ def _alone(reader: Reader) -> str:
     return ""
 
 
-STEPS = (_regularly, _to_the_hub, _named, _after_its_value, _alone)
-"""The functions that each read one part of a text, in the order in which they are tried."""
+STEPS = (_regularly, _held_out, _falls_to, _to_the_hub, _named, _after_its_value, _alone)
+"""What may stand in a text, in the order in which it is tried."""

@@ -24,6 +24,8 @@ suggestions take time.
 """
 
 
+UNSET = ("null", "None", "Null", "NULL", "nil", "~", "")
+"""Values that leave an argument unset in YAML, JSON and Python."""
 OF_HYDRA = re.compile(
     r"(?:[\w-]+\.)*_(?:target|recursive|convert|partial|args)_"
     r"|(?:[\w-]+\.)*(?:dataset|checkpointer|loss|model|quantizer|tokenizer|profiler)\._component_"
@@ -43,9 +45,13 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
         found = unknown_name(evolve(unknown, name=near), count)
         message = found.message.replace(f"`{near[:60]}`", f"`{unknown.name[:60]}`", 1)
         return evolve(found, message=message, text=found.text or f"did you mean `{near}`?")
+    found = outside(unknown) if unknown.clause is None else inside(unknown)
+    off = found.edit is not None and re.search(r"=[ ]?(?:0|none)\)?$", found.edit)
+    if unknown.typed is not None and unknown.typed.strip('"') in UNSET and not off:
+        help = f"leave `{unknown.name[:60]}` out: `{unknown.typed}` sets nothing"
+        return Suggestion("XP101", found.message, help=help)
     if unknown.clause is None:
-        return outside(unknown)
-    found = inside(unknown)
+        return found
     return found if found.intended else evolve(found, intended=_written_in(found.help, unknown.clause))
 
 

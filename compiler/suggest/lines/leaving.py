@@ -1,0 +1,26 @@
+"""Remove lines that say what a run does without them: `eval_strategy: steps` next to `eval_steps: 100`, and
+`resume_from_checkpoint: null`. Imported only for a wrong spec.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from xpc.compiler.suggest.lines.choices import setting_span
+from xpc.grammar.diagnostic import Diagnostic, Edit
+from xpc.grammar.record import evolve
+
+LEAVE = re.compile(r"leave (?:it|`[\w.-]+`) out: (?!.*(?:\bwrite\b|no equivalent|no similar|names no class|;)).*")
+"""A pattern for a help that names no other way, and does not say that something is missing in xpc."""
+
+
+def leave_out(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Add an edit that removes the setting to each finding whose help says to leave it out, because the run does the
+    same without it.
+    """
+    out: list[Diagnostic] = []
+    for one in problems:
+        gone = None if one.edits or not LEAVE.fullmatch(one.help or "") else setting_span(one)
+        out.append(one if gone is None else evolve(one, edits=(Edit(gone, ""),)))
+    return out
