@@ -229,6 +229,15 @@ class Workspace:
         near = None if self.kind(written, base) else self.nearest_name(written, base)
         return f"the path is relative to {relative_to}" if near is None else f'name `"{near}"`, which is here'
 
+    def help_for_base(self, written: str, base: str) -> str:
+        """The help text for a missing path of data or of a model, if it exists relative to the file `base` that names
+        it, and not relative to the spec. Otherwise "".
+        """
+        name = self.locate(written, base)[0]
+        if name == self.locate(written)[0] or not self.kind(name):
+            return ""
+        return f'a path of a base is relative to the spec that extends it: write `"{name}"`'
+
     def walk(self, written: str) -> list[str] | str:
         """The files below a folder, relative to it and sorted, without hidden files; or a sentence on why they are not
         read.

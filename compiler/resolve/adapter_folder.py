@@ -39,7 +39,8 @@ def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Prob
     folder = path.rstrip("/")
     read = workspace.read(f"{folder}/{CONFIG}")
     if isinstance(read, str):
-        return _refuse(problems, label, *_no_adapter(path, read, workspace))
+        why, help = _no_adapter(path, read, workspace)
+        return _refuse(problems, label, why, workspace.help_for_base(path, label.source.name) or help)
     if not workspace.kind(f"{folder}/{WEIGHTS}"):
         help = "save the adapter again with peft's `save_pretrained`, or name a folder that has its weights"
         return _refuse(problems, label, f"`{path[:80]}` has no {WEIGHTS}", help)

@@ -97,10 +97,12 @@ class _Search:
             self.read(read.name, read.data)
         elif _is_elsewhere(path, self.workspace):
             why = f"`{path[:80]}` is not here: the run will look for it, and its architecture is not checked"
-            gives = '`model(config=file("config.json"))` gives the architecture'
+            gives = self.workspace.help_for_base(path, self.label.source.name)
+            gives = gives or '`model(config=file("config.json"))` gives the architecture'
             self.problems.append(evolve(report("XP118", why, self.label, help=gives), severity="warning"))
         else:
             why, help = _no_config(path, read, self.workspace)
+            help = self.workspace.help_for_base(path, self.label.source.name) or help
             self.problems.report("XP118", why, self.label, help=help)
 
     def by_name(self, node: Ref) -> Model:

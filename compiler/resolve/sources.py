@@ -390,10 +390,10 @@ def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) 
         help = "patterns are not supported: name the folder, whose files are read together"
     elif near is not None and near.lower().endswith(DATA_FORMATS) == path.lower().endswith(DATA_FORMATS):
         help = f'name `"{near}"`, which is here'
-    elif is_hub_id(path):
+    elif is_hub_id(path) and not workspace.help_for_base(path, label.source.name):
         help = f"write `{path}` without quotes for a dataset of the hub"
-    elif elsewhere:
-        help = "the path is relative to the spec; when the run starts, XPC_DATA_ROOT can name another folder"
     else:
-        help = "the path is relative to the spec; for data on another machine write `data(format=...)`"
+        machine = "for data on another machine write `data(format=...)`"
+        machine = "when the run starts, XPC_DATA_ROOT can name another folder" if elsewhere else machine
+        help = workspace.help_for_base(path, label.source.name) or f"the path is relative to the spec; {machine}"
     return evolve(report("XP123", message, label, help=help), severity="warning" if elsewhere else ERROR)

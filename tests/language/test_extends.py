@@ -2,7 +2,8 @@
 to the base's own file.
 """
 
-from case_support import spec
+import pytest
+from case_support import ROW, spec
 from compile_support import (
     CHATML,
     checked,
@@ -97,3 +98,22 @@ def test_files_are_relative_to_the_file_that_names_them(tmp_path):
     files = compiled('xpc 1\nextends "bases/base.xp"\n', root)
     assert [data for name, data in files.items() if name.startswith("files/")] == [CHATML.encode()]
     assert "XP114" in errors(checked(spec('model(chat_template=file("chatml.jinja"))'), root))
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "path"),
+    [
+        ('train qwen2.5-3b on "data/rows.jsonl"', "XP123", "data/rows.jsonl"),
+        ('train "data/model" on alpaca', "XP118", "data/model"),
+        ('train qwen2.5-3b on alpaca\nlora(from = "data/model")', "XP930", "data/model"),
+    ],
+    ids=["data", "model", "adapter"],
+)
+def test_a_path_that_exists_only_next_to_the_base_gets_a_help_with_the_right_path(tmp_path, line, code, path):
+    """Data and models are relative to the spec, unlike files, which are relative to the file that names them."""
+    put(tmp_path, {"house/base.xp": f"{line}\n", "house/data/rows.jsonl": ROW, "house/data/model/a.txt": ""})
+    text = 'xpc 1\nextends "house/base.xp"\nhardware 8 x h100-80gb\n'
+    found = only(checked(text, tmp_path), code)
+    assert found.help == f'a path of a base is relative to the spec that extends it: write `"house/{path}"`'
+    here = text.replace("house/base.xp", "base.xp")  # next to the base, the same path is right
+    assert not any("a path of a base" in (one.help or "") for one in checked(here, tmp_path / "house").problems)
