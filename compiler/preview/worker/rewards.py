@@ -76,7 +76,8 @@ def _values(
         text, tokenizer = row[column], session.tokenizer
         talks = isinstance(row["prompt"], list)
         for location, one in ((-2, text), (-1, f"\\boxed{{{text.strip().strip('$')}}}")):
-            given["completions"][location] = [{"role": "assistant", "content": one}] if talks else one
+            turns = [{"role": "assistant", "content": one}]
+            given["completions"][location] = type(given["completions"][0])(turns) if talks else one
             ids = tokenizer(one, add_special_tokens=False)["input_ids"]
             given["completion_ids"][location] = [*ids, tokenizer.eos_token_id]
     recorded = _Recorded(function)

@@ -26,6 +26,19 @@ call of a reward function, before training, raises such an error, the run goes o
 """
 
 
+class Messages(list[dict[str, str]]):
+    """A completion of messages in the first call. `"7" in completion` raises: it is false for every completion, because
+    a text is no message.
+    """
+
+    def __contains__(self, one: object) -> bool:
+        if isinstance(one, str):
+            raise TypeError(
+                'a completion is a list of messages, of which no text is one; write `in one[-1]["content"]`'
+            )
+        return super().__contains__(one)
+
+
 def name_of(function: Callable[..., Any]) -> str:
     """The function's name in messages and logs."""
     return str(getattr(function, "__name__", type(function).__name__))
@@ -43,7 +56,7 @@ def arguments(
 
     answers = ["", *[ANSWER] * max(1, generations - 1)]
     turns = isinstance(row["prompt"], list)
-    completions = [[{"role": "assistant", "content": one}] if turns else one for one in answers]
+    completions = [Messages([{"role": "assistant", "content": one}]) if turns else one for one in answers]
     ids = [[*tokenizer(one, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id] for one in answers]
     made = {
         "prompts": own_messages([row["prompt"]] * len(answers)), "completions": completions, "completion_ids": ids,
