@@ -36,10 +36,13 @@ class write(str):  # noqa: N801
 
 def with_more(label: Label, more: str) -> str:
     """The source text at a label, followed by another setting (`more`). In a block on one line the setting follows
-    after a comma, otherwise on a new line.
+    after a comma, in a clause without a block (`lora rank=8`) after a space, otherwise on a new line.
     """
-    after = label.source.text[label.span.end :].lstrip(" \t")
-    return f"{label.typed}, {more}" if after[:1] in (",", ")", "}") else f"{label.typed}\n  {more}"
+    text = label.source.text
+    if text[label.span.end :].lstrip(" \t")[:1] in (",", ")", "}"):
+        return f"{label.typed}, {more}"
+    inline = text[: label.span.start].rpartition("\n")[2].strip()
+    return f"{label.typed} {more.replace(' = ', '=')}" if inline else f"{label.typed}\n  {more}"
 
 
 @record

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.language.setting import Path
 from xpc.compiler.registry.linear_layers import HEADS
 from xpc.compiler.rules.core.conditions import any_of, enabled, outside_of_the_registry
-from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.rules.core.rule import Finding, rule, with_more, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks.modules import OFT, ends, last_names, paths, possible
 
 WHEN = any_of(enabled("oft"), outside_of_the_registry)
 EXPANDED = "kv_b_proj"
 """The layer that expands the latent keys and values for each head."""
+STATED: tuple[Path, ...] = (
+    "lora.block_size",
+    "lora.rank",
+    "lora.alpha",
+    "lora.dropout",
+    "lora.bits",
+    "lora.modules_to_save",
+)
+"""Settings of an adapter. `targets` can be added after the first one that the spec states."""
 INDEXED = ("indexer", "wq_b", "wk", "weights_proj")
 """Names of indexers and of their linear layers."""
 
@@ -38,14 +48,26 @@ def rotated(spec: Spec) -> Iterator[Finding]:
     known = last_names(paths(possible(spec.stack.name, kind, spec.model.config), OFT))
     written = [str(one) for one in targets] if isinstance(targets, tuple) else list(known)
     legal = [one for one in written if one.rpartition(".")[2] not in (EXPANDED, *HEADS, "embed_tokens")]
-    layers, size = ", ".join(legal or ["o_proj"]), spec.get("lora.block_size")
-    blocks = f"block_size={size}, " if size else ""
-    yield Finding(
-        spec.location("lora.targets", f"includes `{EXPANDED}`"),
+    yield _with_targets(
+        spec,
+        f"includes `{EXPANDED}`",
         f"oft cannot rotate `{EXPANDED}` of {kind} on {spec.stack.name}",
-        write(f"targets = [{layers}]") if isinstance(targets, tuple) else f"write `oft({blocks}targets=[{layers}])`",
-        (spec.model.label,),
+        ", ".join(legal or ["o_proj"]),
     )
+
+
+def _with_targets(spec: Spec, fact: str, message: str, layers: str) -> Finding:
+    """A finding about the adapter's targets, whose help and edit state other ones."""
+    targets = f"targets = [{layers}]"
+    if isinstance(spec.get("lora.targets"), tuple):
+        return Finding(spec.location("lora.targets", fact), message, write(targets), (spec.model.label,))
+    stated = next((path for path in STATED if spec.written(path)), None)
+    if stated is None:
+        help = write(f"{spec.adapter}({targets.replace(' = ', '=')})")
+        return Finding(spec.location(spec.adapter, fact), message, help, (spec.model.label,))
+    location = spec.location(stated, f"without `targets`, the adapter {fact}")
+    help = f"write `{targets}` in `{spec.adapter}`"
+    return Finding(location, message, help, (spec.model.label,), with_more(location, targets))
 
 
 @rule("XP347", "indexer-without-gradient")
@@ -67,13 +89,12 @@ def indexer(spec: Spec) -> Iterator[Finding]:
         return
     if spec.lora and isinstance(targets, tuple) and not any(set(str(one).split(".")) & {*INDEXED} for one in targets):
         return
-    layers = "targets=[q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, o_proj]"
-    written = isinstance(targets, tuple)
-    stated = layers.replace("=", " = ") if written else f"lora({layers})"
-    path = "lora.targets" if written else spec.adapter
-    yield Finding(
-        spec.location(path, "includes the indexer") if spec.lora else spec.model.label,
-        f"the indexer of {kind} gets no gradient, so {'its adapters learn' if spec.lora else 'it learns'} nothing",
-        write(stated) if spec.lora else f"train adapters on other layers: `{stated}`",
-        (spec.model.label,) if spec.lora else (),
+    layers, nothing = (
+        "q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, o_proj",
+        f"the indexer of {kind} gets no gradient",
     )
+    if spec.lora:
+        yield _with_targets(spec, "includes the indexer", f"{nothing}, so its adapters learn nothing", layers)
+    else:
+        help = f"train adapters on other layers: `lora(targets=[{layers}])`"
+        yield Finding(spec.model.label, f"{nothing}, so it learns nothing", help)
