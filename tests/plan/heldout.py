@@ -195,7 +195,7 @@ def section() -> list[str]:
         "A100: 2,422 and 3,094 tokens/s), which no formula can explain. Attention over rows of 32,768 tokens is",
         "predicted 26% too slow for LLaMA-Factory, whose kernel is newer than llm-foundry's.",
         "For adapters without fused kernels there is a separate factor, the median of the",
-        "dense `fms_models` runs without such kernels; nothing was fitted to the other rows. The mixtures of experts",
-        "in `fms_models` are computed one expert after the other.",
+        "dense `fms_models` runs without such kernels. No other run of `fms_models` was used for fitting. Its mixtures",
+        "of experts are computed one expert after the other.",
         "",
     ]

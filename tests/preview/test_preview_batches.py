@@ -117,7 +117,7 @@ def collated(batches: list[dict[str, Any]], method: str) -> list[tuple[list[int]
             for name in ("chosen", "rejected"):
                 blank = [[0] * len(row) for row in batch[f"input_ids_{name}"]]
                 out += list(map(kept, batch[f"input_ids_{name}"], batch[f"attention_mask_{name}"], blank))
-        # dpo before trl 1.0 truncates later, so its rows are read from the model's input
+        # before trl 1.0, dpo truncates in the forward pass, so its rows are read from the model's input
         elif "prompt_input_ids" in batch:
             for inputs in one["inputs"][:1]:
                 prompts = [sum(row) for row in batch["prompt_attention_mask"]] * 2

@@ -116,8 +116,8 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
     if "tools" in columns:
         draft.error(
             entry,
-            f"`{name}` has a column of tools (`{columns['tools']}`), which LLaMA-Factory writes in words of its own; "
-            "the chat template that `xpc import` writes has none",
+            f"`{name}` has a column of tools (`{columns['tools']}`), for which LLaMA-Factory adds its own text to the "
+            "prompt; the chat template that `xpc import` writes has no such text",
             "import without this column, and write a template with tools into the spec, such as "
             "`chat_template = qwen3`: the run then reads the column `tools`",
         )

@@ -27,7 +27,7 @@ class NodeRendezvous(Feature):
     """Hooks for a run on several nodes."""
 
     def check_nodes(self, bundle: Bundle, check: Callable[[int], list[str]]) -> bool:
-        """Check together with the other nodes, if launch.sh gave this node a rank. Raises RunError on all nodes."""
+        """Check on every node, if launch.sh gave this node a rank. Problems of one node raise RunError on all."""
         rendezvous = node_protocol.read_rendezvous(bundle.run["nodes"], os.environ)
         if rendezvous is not None:
             meet(bundle, rendezvous, lambda: check(rendezvous.rank))

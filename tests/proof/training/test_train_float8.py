@@ -215,8 +215,8 @@ def test_accelerate_converts_what_the_runtime_expects_and_no_reference(location:
     made = bundle(location, "expected", "fp8")
     found, stopped = answers(MODEL + CONVERTED, str(location), made)
     assert found["made"] == found["expected"]
-    # Each of the two decoder layers has seven linear layers. accelerate does not convert two linear layers of the
-    # model: the first layer, and the last layer, which is the head.
+    # The model has 15 linear layers: seven in each of its two decoder layers, and the head. accelerate does not convert
+    # the first of them and the head.
     assert len(found["made"]) == 13
     assert not [name for name in found["made"] if name.endswith(("lm_head", "layers.0.self_attn.q_proj"))]
     assert found["reference"] == []
