@@ -33,9 +33,7 @@ class Messages(list[dict[str, str]]):
 
     def __contains__(self, one: object) -> bool:
         if isinstance(one, str):
-            raise TypeError(
-                'a completion is a list of messages, of which no text is one; write `in one[-1]["content"]`'
-            )
+            raise TypeError('a completion is a list of messages, and no text is one: write `in one[-1]["content"]`')
         return super().__contains__(one)
 
 
