@@ -17,6 +17,7 @@ from xpc.compiler.data.preview_counts import keep, sentence
 from xpc.compiler.files.bundle import write
 from xpc.compiler.files.file_memory import user_memory
 from xpc.compiler.files.inputs import SpecError, UsageError, located, read_spec
+from xpc.compiler.files.package import install_command
 from xpc.compiler.language.codes import CODES
 from xpc.compiler.lower import lower
 from xpc.compiler.lower.sweep import named
@@ -174,8 +175,9 @@ def interpreter(spec: Spec, python: str | None) -> str:
     named = python or os.environ.get("PYTHON")
     if not named:
         has = f"has trl {own}" if own else "has no trl"
+        install = f"install it (`{install_command('train')}`), or " if stack.name == stacks.DEFAULT and not own else ""
         raise UsageError(
-            f"the trainer of {stack.name} needs trl {pinned}, and this interpreter {has}: name another interpreter "
+            f"the trainer of {stack.name} needs trl {pinned}, and this interpreter {has}: {install}name another interpreter "
             f"with --python PATH{_other_stack(own)}"
         )
     found = shutil.which(named)

@@ -154,11 +154,12 @@ def evaluated(plan: Plan) -> str:
 
 def duration(span: Span, of: str = "") -> str:
     """Write a duration with its range, such as `133.1 (102.4 to 190.1) hours`. A duration below an hour is written in
-    minutes. `of` is the text before the unit: "", or `GPU-` for GPU-hours.
+    minutes, and one below a minute in seconds. `of` is the text before the unit: "", or `GPU-` for GPU-hours.
     """
-    if span.value >= 1:
-        return f"{hours(span)} {of}hours"
-    return f"{hours(span.times(60))} {of}minutes"
+    for each, unit in ((1, "hours"), (60, "minutes")):
+        if span.value * each >= 1:
+            return f"{hours(span.times(each))} {of}{unit}"
+    return f"{hours(span.times(3600))} {of}seconds"
 
 
 def cost(span: Span) -> str:
@@ -168,7 +169,7 @@ def cost(span: Span) -> str:
 
 
 def hours(span: Span) -> str:
-    """A number of hours or minutes with its range: `133.1 (102.4 to 190.1)`. Values below 1 have more digits."""
+    """A number of a unit with its range: `133.1 (102.4 to 190.1)`. Values below 1 have more digits."""
     digits = 1 if span.value >= 1 else 2 if span.value >= 0.1 else 3
     low = f"{span.low:.{digits}f} to " if span.low else "up to "
     return f"{span.value:.{digits}f} ({low}{span.high:.{digits}f})"

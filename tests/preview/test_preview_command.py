@@ -56,10 +56,14 @@ def test_shares_that_do_not_add_up_are_reported(tmp_path: object, capsys: pytest
 def test_an_interpreter_without_the_stack_is_named(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_installed_here", lambda: None)
     monkeypatch.delenv("PYTHON", raising=False)
+    without = "and this interpreter has no trl: "
     with pytest.raises(
-        UsageError, match=r"needs trl 1\.16\.0, and this interpreter has no trl: name another interpreter with --python"
+        UsageError,
+        match=rf"needs trl 1\.16\.0, {without}install it \(`pip install .*\[train\].*`\), or name another interpreter",
     ):
         run(tmp_path)
+    with pytest.raises(UsageError, match=rf"needs trl 0\.24\.0, {without}name another interpreter with --python"):
+        run(tmp_path, text=spec("target trl-0.24\n"))
     monkeypatch.setattr(process, "_installed_here", lambda: "0.24.0")
     with pytest.raises(UsageError, match=r"has trl 0\.24\.0: .*, or .* `xpc upgrade COPY --target trl-0\.24 --write`"):
         run(tmp_path)
