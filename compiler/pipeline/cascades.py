@@ -60,22 +60,31 @@ def in_one_round(
     remaining |= {(one.code, one.message) for one in last if one.code >= FIRST_RULE}
     own = set(mistakes)
     kept = [one for one in found if one in own or one.code == MORE or (one.code, one.message) in remaining]
-    known = {(one.code, one.message) for one in found}
-    later = [one for one in after if _is_cause(one, name) and (one.code, one.message) not in known]
-    return tuple(_with_later(kept, later, source, sorted(edits, key=lambda one: one.span)))
+    places = _Places(sorted(edits, key=lambda one: one.span))
+    known = {(one.code, one.message, place) for one in found for place in (_start(one), None)}
+    later = [one for one in after if _is_cause(one, name) and (one.code, one.message, _start(one, places)) not in known]
+    return tuple(_with_later(kept, later, source, places))
+
+
+def _start(one: Diagnostic, places: _Places | None = None) -> int | None:
+    """Where a finding begins; with `places`, in the original text. None inside of an inserted text."""
+    if one.primary is None:
+        return None
+    span = one.primary.span if places is None else places.original(one.primary.span)
+    return None if span is None else span.start
 
 
 def _with_later(
-    found: list[Diagnostic], later: Sequence[Diagnostic], source: Source, edits: Sequence[Edit]
+    found: list[Diagnostic], later: Sequence[Diagnostic], source: Source, places: _Places
 ) -> list[Diagnostic]:
     """Add the errors of the changed text (`later`) to the findings about the original text (`source`). An error inside
     of an inserted text corrects the edit that inserts this text; any other is reported at its place in the original.
     """
-    places, out = _Places(edits), [*found]
+    out = [*found]
     for one in later:
         inside = places.around(one.edits)
         if len(inside) == 1:
-            edit, start = edits[inside[0]], places.starts[inside[0]]
+            edit, start = places.edits[inside[0]], places.starts[inside[0]]
             moved = [Edit(Span(each.span.start - start, each.span.end - start), each.text) for each in one.edits]
             text = applied(edit.text, moved)
             # this correction moves the text, so the positions of the remaining errors are out of date
@@ -97,6 +106,7 @@ class _Places:
         """`starts` and `ends` are the offsets of the inserted texts in the changed text. `shifts` has for each number
         of edits by how many characters they make the text longer.
         """
+        self.edits = edits
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.shifts = [0]

@@ -177,8 +177,8 @@ def interpreter(spec: Spec, python: str | None) -> str:
         has = f"has trl {own}" if own else "has no trl"
         install = f"install it (`{install_command('train')}`), or " if stack.name == stacks.DEFAULT and not own else ""
         raise UsageError(
-            f"the trainer of {stack.name} needs trl {pinned}, and this interpreter {has}: {install}name another interpreter "
-            f"with --python PATH{_other_stack(own)}"
+            f"the trainer of {stack.name} needs trl {pinned}, and this interpreter {has}: {install}name another "
+            f"interpreter with --python PATH{_other_stack(own)}"
         )
     found = shutil.which(named)
     if found is None:

@@ -148,6 +148,8 @@ def _blocks(source: Source) -> Iterator[Block]:
         body: tuple[Setting | Clause | Value, ...] = (
             node.block.statements if isinstance(node, Clause) and node.block else ()
         )
+        if isinstance(head, Call) and head.name.text.endswith("add_argument"):
+            yield from _argument(head, source)
         if isinstance(head, Call):
             name, location, body = head.name.text, head.name.span, (*head.args, *body)
         elif isinstance(head, Ref) and head.is_name:
@@ -221,6 +223,15 @@ def _call_of_python(name: str, start: int, call: Call, source: Source) -> Block 
     span = Span(start, call.span.end)
     stated = named + tuple((one, as_value(typed)) for one, typed in _settings(settings, source))
     return Block(name, span, span, stated, False, True, method_of(source.text))
+
+
+def _argument(call: Call, source: Source) -> Iterator[Block]:
+    """The block for an option of a parser with a default: `parser.add_argument("--lr", default=1e-5)`."""
+    named = [one.value for one in call.args if isinstance(one, String) and one.value.startswith("--")]
+    default = dict(_settings(call.args, source)).get("default")
+    if named and default is not None:
+        settings = ((named[0].removeprefix("--").replace("-", "_"), as_value(default)),)
+        yield Block("training", call.span, call.span, settings, False, True, method_of(source.text))
 
 
 def _function(name: str, span: Span, source: Source) -> Block | None:

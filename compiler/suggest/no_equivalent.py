@@ -77,6 +77,8 @@ def advice(name: str, typed: str) -> str | None:
         # the help would repeat `true` or `false` as a value, so the caller prints `own_reason` instead
         return None
     value = typed.strip('"') or "..."
+    if value.lower() == "false" and help.startswith("write ") and "=true" in help and "=false" not in help:
+        return "leave it out: it is off"
     try:
         share = f"{float(value) * 100:g}%" if 0 < float(value) < 1 else value
     except ValueError:

@@ -52,6 +52,8 @@ COMMAND = re.compile(
     r"|(?:srun|sbatch|torchrun|accelerate|deepspeed|python3?|pip|conda|bash)[ \t]+[\w./-])"
 )
 """A pattern for the beginning of a line of a shell script."""
+ARGUMENT = re.compile(rf"(?<=[ \t])--(?P<name>[A-Za-z][\w-]*)(?:(?:=|[ \t]+)(?P<one>{VALUE}))?")
+"""A pattern for an option of a command, with one value at most."""
 SHELL = "a spec has no shell commands"
 BELOW = re.compile(r"\s*\n[ \t]*(?:-|[ \t]\S)")
 """A pattern for a list or a block below a name of YAML."""
@@ -94,9 +96,10 @@ def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             joined = _in_several_words(one) if one.code in NAMES_OF else None
             new = joined or (_rewritten(one) if one.code in CODES else one)
             out.append(new)
-            block = None if new is one or joined is not None else block_at(at.source.text, at.span.start)
-            whole = block is not None and block.inside and new.primary == Label(at.source, block.first)
-            end = block.end if block is not None and (block.items or whole) else end
+            places = (block_at(at.source.text, at.span.start, nested) for nested in (True, False))
+            blocks = [] if new is one or joined is not None else [block for block in places if block is not None]
+            whole = [b.end for b in blocks if b.items or (b.inside and new.primary == Label(at.source, b.first))]
+            end = max([end, *whole])
             end = joined.primary.span.end if joined is not None and joined.primary is not None else end
     return out
 
@@ -129,18 +132,21 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
     start, end = line_bounds(text, at, at)
     command = COMMAND.match(text, start, end)
     if command is not None:
-        return evolve(found, message=SHELL, help=command_help(command), edits=())
+        options = [_option(one, one["one"]) for one in ARGUMENT.finditer(text, start, end)]
+        advised = [option_rewritten(one, body(method_of(text))) for one in options[:9]]
+        helps = dict.fromkeys([command_help(command), *(one.help for one in advised if one.help.startswith("write "))])
+        return evolve(found, message=SHELL, help="; ".join(helps)[:600], edits=())
     line = without_punctuation(text[start:end]) if text[at : at + 1] in (",", ":") else None
     if line is not None:
         message = f"unexpected `{text[at]}`: choices and settings are separated by spaces, and values follow `=`"
         return evolve(found, message=message, help=f"write `{line}`"[:600], edits=(Edit(Span(start, end), line),))
-    block = block_at(text, at)
-    if block is not None and block.inside:
+    block = block_at(text, at, nested=True)
+    if block is not None:
         whole = of_members(block.head, block.inside, body(method_of(text)) + heads(text, at))
         if whole.form is not None:
-            message, edits = "in a spec, blocks of YAML become settings", (Edit(block.first, whole.form),)
+            message, edits = "in a spec, blocks of YAML and JSON become settings", (Edit(block.first, whole.form),)
             return evolve(found, message=message, primary=Label(source, block.first), help=whole.help, edits=edits)
-        block = None
+    block = block_at(text, at)
     if block is not None:
         return _block_rewritten(found, block, body(method_of(text)) + heads(text, at))
     top = body(method_of(text))

@@ -12,7 +12,7 @@ from functools import lru_cache
 from xpc.compiler.language import schema
 from xpc.compiler.language.expand import expand
 from xpc.compiler.suggest.meaning import meaning
-from xpc.compiler.suggest.nested import members_of_yaml
+from xpc.compiler.suggest.nested import members, members_of_yaml
 from xpc.grammar.diagnostic import Edit
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
@@ -69,12 +69,12 @@ class PastedBlock:
         return (opened,) if self.closed else (opened, Edit(Span(self.end, self.end), "\n}"))
 
 
-def block_at(text: str, at: int) -> PastedBlock | None:
+def block_at(text: str, at: int, nested: bool = False) -> PastedBlock | None:
     """The pasted block whose first line contains the position `at`; None if there is none."""
     end = text.find("\n", at)
     end = len(text) if end < 0 else end
     return next((one for one in pasted_blocks(text) if one.first.start <= at <= max(one.first.end, end)
-                 and text.find("\n", one.first.start, at) < 0), None)  # fmt: skip
+                 and text.find("\n", one.first.start, at) < 0 and bool(one.inside) is nested), None)  # fmt: skip
 
 
 def heads(text: str, at: int) -> str:
@@ -152,10 +152,22 @@ def _with_braces(text: str) -> Iterator[PastedBlock]:
         if match is not None and (match["name"] in schema.CLAUSES or not match["more"]):
             first = match.start("name") - (text[match.start("name") - 1 : match.start("name")] in ('"', "'"))
             brace = closing_line(text, match.start("open"))
+            inside = _members(match, brace)
+            if brace is not None and inside:
+                yield PastedBlock(match["name"], Span(first, brace.end), brace.end, True, inside=inside)
             if letters(match["name"]) in UNWRAPPED and brace is not None:
                 yield PastedBlock("", Span(start, end), end, True, brace=brace)
             else:
                 yield PastedBlock(_clause(match), Span(first, match.end("open")), end, True, brace=brace)
+
+
+def _members(match: re.Match[str], brace: Span | None) -> tuple[tuple[str, str], ...]:
+    """The settings in a block with braces that is not one of xpc, and has blocks in it. Empty for any other block."""
+    if brace is None or match["more"] or match["name"] in schema.CLAUSES:
+        return ()
+    text = match.string[match.start("open") : brace.end].rstrip(", \t")
+    found = members(text) if "{" in text[1:] else None
+    return tuple(found or ())
 
 
 def closing_line(text: str, start: int) -> Span | None:

@@ -53,7 +53,7 @@ def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
         unit = unit_of(length[2])
         return "for N steps" if unit is None else f"for {length[1]} {unit}"
     if row is not None:
-        return f"for {value_of(row, unknown)} {row.name}"
+        return f"for {value_of(row, unknown).removesuffix('.0')} {row.name}"
     if guess.path.startswith("data."):
         name = guess.path.rpartition(".")[2]
         value = (

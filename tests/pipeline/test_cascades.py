@@ -182,3 +182,10 @@ def test_a_correction_of_an_edit_is_in_the_edit_and_its_help():
     text = f"xpc 1\n{LINE} at lr 1e-5\n"
     edits = [edit for one in checked(text).problems for edit in one.edits]
     assert applied(text, edits) == f"xpc 1\n{LINE} with lr=1e-5\n"
+
+
+def test_two_errors_with_the_same_message_are_both_reported():
+    """The second is only seen after the correction of a name: 0.03 in the sweep, next to 0.03 outside of it."""
+    sweep = "sweep {\n  warmup_ratio = [0.03, 0.05]\n}\n"
+    found = checked(f"xpc 1\n{LINE}\nwarmup = 0.03\n{sweep}").problems
+    assert [one.edits[0].text for one in found if one.code == "XP105"] == ["3%", "3%", "5%"]

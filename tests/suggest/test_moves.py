@@ -45,3 +45,22 @@ def test_an_example_of_a_value_is_not_moved(typed):
     found = next(one for one in checked(f"{LINE}{typed}\n").problems if one.code in ("XP101", "XP102"))
     assert "outside of" in (found.help or "")
     assert not found.edits
+
+
+@pytest.mark.parametrize(
+    ("typed", "right"),
+    [
+        ("num_train_epochs: 3.0", ""),
+        ("batch { epochs = 3, gbs = 32 }", "batch { gbs = 32 }\n"),
+        ("data { epochs = 3 }", ""),
+        ("stop after 3 epochs", ""),
+    ],
+)
+def test_the_length_of_the_run_moves_into_the_first_line(typed, right):
+    text = f"{LINE}{typed}\n"
+    assert edited(text, checked(text).problems[0]) == f"{LINE.rstrip()} for 3 epochs\n{right}"
+
+
+def test_a_second_length_is_not_moved():
+    text = "xpc 1\ntrain qwen2.5-3b on alpaca for 2 epochs\nmax_steps = 500\n"
+    assert not checked(text).problems[0].edits

@@ -60,7 +60,7 @@ def test_an_argument_of_deepspeed_is_typed_where_the_strategy_reads_it():
     [
         (["lora", "lora(rank=8)", "lora(alpha=16)"], ["lora(rank=8, alpha=16)"]),
         (["lora(rank=8)", "qlora"], ["qlora(rank=8)"]),
-        (["qlora", "lora(bits=4)", "lr=1e-5"], ["qlora", "lr=1e-5"]),
+        (["qlora", "lora(bits=4)", "lr=1e-5"], ["qlora(bits=4)", "lr=1e-5"]),
         (["packing(eval=false)", "packing"], ["packing(eval=false)"]),
         (["optimizer adamw(lr=1e-5)", "optimizer(clip=1)"], ["optimizer adamw(lr=1e-5, clip=1)"]),
     ],

@@ -132,8 +132,6 @@ def test_other_shape_is_corrected(typed: str, right: str) -> None:
         ("sequence_parallel = true\n", "no equivalent"),
         ("zero3_offload = true\n", "write `strategy zero3(offload=cpu)`"),
         ('accum = "auto"\n', "leave `accum` out"),
-        ("load_in_8bit = false\n", "leave `load_in_8bit` out: it is off"),
-        ("use_cpu = false\n", "leave `use_cpu` out: it is off"),
         ("hardware 2 x p4d.24xlarge\n", "write `hardware 8 x a100-40gb`, and `nodes 2`"),
         ("hardware 8 H100 GPUs\n", "write `hardware 8 x h100-80gb`, `hardware 8 x h100-nvl-94gb` or"),
         ("actor._target_ = verl.workers.Actor\n", "leave `actor._target_` out: a spec names no class"),

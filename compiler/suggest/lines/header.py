@@ -19,7 +19,7 @@ from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
-HEAD = re.compile(rf"(?P<verb>{'|'.join(VERBS)})[ \t]+(?P<model>[^\s,]+)[ \t]+on[ \t]+"
+HEAD = re.compile(rf"(?P<verb>(?:[A-Za-z',]+[ \t]+){{0,6}}?(?:{'|'.join(VERBS)}))[ \t]+(?P<model>[^\s,]+)[ \t]+on[ \t]+"
                   r"(?!(?:with|for|on|extends)\b)(?P<data>\"[^\"\n]*\"|[^\s,]+),?(?P<rest>[ \t].*)")  # fmt: skip
 DASHES = re.compile(r"(?<!\S)--?(?=[A-Za-z])")
 LONGEST_LINE = 600
@@ -35,7 +35,7 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             continue
         source, at = one.primary.source, one.primary.span.start
         start, end = line_bounds(source.text, at, at)
-        if end - start > LONGEST_LINE or not source.text[start:end].startswith(VERBS):
+        if end - start > LONGEST_LINE or not {*VERBS}.intersection(source.text[start:end].split()[:7]):
             continue
         inside = findings_in(out, source, start, end)
         text = source.text[start:end]
@@ -48,10 +48,10 @@ def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     return out
 
 
-def _sentence(line: str, rewrite: tuple[int, str]) -> str:
-    """The rewritten sentence, with `train` for another verb."""
-    column, rest = rewrite
-    return f"train {line[:column].split(maxsplit=1)[1]}{rest}"
+def _sentence(line: str, rewrite: tuple[int, int, str]) -> str:
+    """The rewritten sentence, with `train` for other words at its beginning."""
+    verb, column, rest = rewrite
+    return f"train{line[verb:column]}{rest}"
 
 
 def _has_a_choice(found: Diagnostic) -> bool:
@@ -75,18 +75,17 @@ def _settings(text: str) -> list[tuple[str, str]]:
     return sorted((path, "" if one.node is None else source.slice(one.node.span)) for path, one in items.items())
 
 
-def _made(found: Diagnostic, source: Source, span: Span, rewrite: tuple[int, str]) -> Diagnostic:
-    column, rest = rewrite
+def _made(found: Diagnostic, source: Source, span: Span, rewrite: tuple[int, int, str]) -> Diagnostic:
+    verb, column, rest = rewrite
     message = "choices and settings go after `with`, and values follow `=`"
     line = source.text[span.start : span.end]
-    form = _sentence(line, (column, rest.partition(" #")[0]))
-    verb = re.split(r"[ \t]", line, maxsplit=1)[0]
+    form = _sentence(line, (verb, column, rest.partition(" #")[0]))
     edits = (Edit(Span(span.start + column, span.end), rest),)
-    edits = edits if verb == "train" else (Edit(Span(span.start, span.start + len(verb)), "train"), *edits)
+    edits = edits if line[:verb] == "train" else (Edit(Span(span.start, span.start + verb), "train"), *edits)
     return evolve(found, message=message, primary=Label(source, span), help=f"write `{form[:LONGEST]}`", edits=edits)
 
 
-def _form(line: str) -> tuple[int, str] | None:
+def _form(line: str) -> tuple[int, int, str] | None:
     """Rewrite the part of a first line after its data. Returns a pair: where this part begins, and the text to write
     there. None if some words are not understood.
     """
@@ -98,4 +97,4 @@ def _form(line: str) -> tuple[int, str] | None:
         return None
     form = (f" for {read.length}" if read.length else "") + (f" with {' '.join(read.forms)}" if read.forms else "")
     legal = not findings_of(f"xpc 1\ntrain m on d{form}\n")
-    return (head.end("data"), f"{form} #{comment}" if comment else form) if legal else None
+    return (head.end("verb"), head.end("data"), f"{form} #{comment}" if comment else form) if legal else None

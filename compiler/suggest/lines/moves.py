@@ -41,10 +41,16 @@ def move_length(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         text, at = one.primary.source.text, one.primary.span
         start, end = line_bounds(text, at.start, at.start)
         alone = re.fullmatch(r"[ \t]*(?:[^={}()]+[=:])?[^={}(),]+,?[ \t]*(?:#.*)?", text[start:end])
-        if alone is None or start <= train.span.end:
+        place = None if alone else _place(one.primary.source, at)
+        if start <= train.span.end or (alone is None and place is None):
             continue
+        gone = [Edit(Span(start - 1, end), "")]
+        if place is not None:
+            statement, body, index, _ = place
+            bare = len(body.items) == 1 and _is_bare(statement)
+            gone = [Edit(Span(start - 1, end), "")] if bare else _without(text, body, [index])
         after = train.data.span.end
-        edits = (Edit(Span(after, after), f" {advice['form']}"), Edit(Span(start - 1, end), ""))
+        edits = (Edit(Span(after, after), f" {advice['form']}"), *gone)
         return [evolve(one, edits=edits) if each is one else each for each in problems]
     return list(problems)
 
@@ -192,6 +198,8 @@ def _bodies(node: Node) -> list[Body]:
 def _without(text: str, body: Body, moved: Sequence[int]) -> list[Edit]:
     """Remove some items of a body, one edit for each."""
     items = body.items
+    if len(items) == 1 and body.whole is not None:
+        return [Edit(body.whole, "")]
     kept = next((index for index in range(len(items)) if index not in moved), len(items))
     out: list[Edit] = []
     for index in moved:

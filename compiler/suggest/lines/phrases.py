@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from xpc.compiler.language import schema
-from xpc.compiler.suggest.converted_values import COUNTED, REPOSITORY, unit_of
+from xpc.compiler.suggest.converted_values import COUNTED, unit_of
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
+from xpc.compiler.suggest.lines.events import EVENTS, FALLS, Reader
 from xpc.compiler.suggest.lines.rewriting import rewritten
 from xpc.compiler.suggest.meaning import is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.pasted import as_value
 from xpc.compiler.suggest.pasted_blocks import joined
-from xpc.grammar.record import mutable, record
+from xpc.grammar.record import record
 
 TOKENS = re.compile(
     r"\"[^\"\n]*\"|'[^'\n]*'|\[[^\]\n]*\]|[\w.-]+\([^()\n]*\)|:=|==|=>|->|<-|[,;&+=]|:(?=\s|$)"
@@ -26,7 +26,27 @@ TUPLE = re.compile(r"\(([\d.eE, -]+)\)")
 BITS = re.compile(r"\b([48])[ -]bits?\b")
 LATER_WORD = re.compile(r"\w[\w./-]*")
 VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[\w.][\w.%+/-]*")
-EQUALS = ("=", ":", ":=", "==", "=>", "->", "<-", "of", "is", "to", "at", "equals", "as", "are", "over", "for")
+EQUALS = (
+    "should",
+    "be",
+    "will",
+    "=",
+    ":",
+    ":=",
+    "==",
+    "=>",
+    "->",
+    "<-",
+    "of",
+    "is",
+    "to",
+    "at",
+    "equals",
+    "as",
+    "are",
+    "over",
+    "for",
+)
 """Signs and words between a name and its value."""
 EMPTY = (
     ",", ";", "&", "+", "and", "a", "an", "the", "with", "using", "plus", "also", "use", "set", "by", "at", "my", "of",
@@ -48,40 +68,13 @@ WORDS = ("name", "text", "path", "repository", "model", "names", "targets")
 """The kinds of settings whose value can be any word."""
 AMONG = ("use", "Use", "the", "a", "an", "first", "about", "around", "exactly", "only", "just")
 """Words between a name and its value that mean nothing: `warmup over the first 100 steps`."""
-BETWEEN = (
-    "a",
-    "the",
-    "model",
-    "it",
-    "checkpoint",
-    "checkpoints",
-    "weights",
-    "metrics",
-    "loss",
-    "once",
-    "and",
-    "results",
-    "to",
-    "with",
-)
-"""Words between a clause and `every`: `save a checkpoint every 500 steps`."""
-TRACKERS = tuple(one for one in schema.BY_PATH["track"].choices if one != "none")
 VERBS = ("train", "finetune", "fine-tune", "run", "make", "do", "add", "apply", "turn", "switch", "we", "i")
 """Words that a line may begin with before its settings: `Train in bf16`."""
-FALLS = ("decay", "decaying", "down", "annealing")
-"""Words before the rate at the end of a schedule: `decay to 10%`."""
 ENDS = ("stop", "end", "finish", "train", "run")
 """Words before the length of a run: `stop after 500 steps`."""
-OF_ROWS = ("of", "the", "rows", "row", "samples", "examples", "data", "dataset", "training", "set", "for")
 LIMITS = (("at", "most"), ("up", "to"), ("a", "total", "of"), ("at", "maximum"), ("about",), ("max",), ("maximum",))
 """Words before the length of a run."""
 LENGTHS = ("context", "sequence", "sequences", "length", "window", "limit")
-REGULAR = {
-    "eval": "eval", "evaluate": "eval", "evaluation": "eval", "evaluating": "eval", "validate": "eval",
-    "validation": "eval", "save": "save", "saving": "save", "checkpoint": "save", "checkpoints": "save",
-    "log": "track", "logging": "track", "track": "track",
-}  # fmt: skip
-"""The clauses of words for regular events, as in `save every 100 steps`."""
 
 
 @record
@@ -90,22 +83,6 @@ class Phrases:
 
     forms: tuple[str, ...]
     length: str = ""
-
-
-@mutable
-class Reader:
-    """Reads the words of a text one after another."""
-
-    words: Sequence[str]
-    header: bool
-    method: str
-    at: int = 0
-    clause: str = ""
-    """The clause of the setting that was read last."""
-
-    def word(self, ahead: int = 0) -> str:
-        """The word `ahead` places after the current one; "" after the end."""
-        return self.words[self.at + ahead] if self.at + ahead < len(self.words) else ""
 
 
 def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
@@ -153,6 +130,9 @@ def _length(reader: Reader) -> str:
     if unit is not None and (unit == "epochs" or after or not reader.at):
         reader.at += after + 2
         return f"{amount} {unit[:-1] if amount == '1' else unit}"
+    if reader.word() in ("once", "twice"):
+        reader.at += 1
+        return "1 epoch" if reader.word(-1) == "once" else "2 epochs"
     batch = reader.word().startswith("batch")
     named = unit_of(reader.word()) if reader.word().isidentifier() and not batch else None
     sign = int(reader.word(1) in EQUALS)
@@ -161,97 +141,6 @@ def _length(reader: Reader) -> str:
     amount = reader.word(1 + sign)
     reader.at += 2 + sign
     return f"{amount} {named[:-1] if amount == '1' else named}"
-
-
-def _regularly(reader: Reader) -> str:
-    """Read how often something happens, or how many checkpoints are kept: `save a checkpoint every 100 steps`, `keep
-    the last 3`.
-    """
-    clause = REGULAR.get(reader.word().lower(), "")
-    after = 1 + (reader.word(1) in (":", "="))
-    tracker = ""
-    while clause and (reader.word(after) in BETWEEN or (clause == "track" and reader.word(after) in TRACKERS)):
-        tracker = reader.word(after) if reader.word(after) in TRACKERS else tracker
-        after += 1
-    if reader.word().lower() in ("keep", "keeping"):
-        while reader.word(after) in ("the", "last", "best", "newest", "only", "latest", "at", "most"):
-            after += 1
-        kept = str(COUNTED.get(reader.word(after), reader.word(after)))
-        if kept.isdecimal() and reader.word(after + 1).rstrip("s") == "checkpoint":
-            reader.at += after + 2
-            return f"save(keep={kept})"
-    if not clause or reader.word(after) not in ("every", "each"):
-        return ""
-    count, unit = reader.word(after + 1), reader.word(after + 2).rstrip("s")
-    last = next((ahead for ahead in (after + 3, after + 2) if reader.word(ahead) == "to"), 0)
-    if clause == "track" and last and reader.word(last + 1) in TRACKERS:  # `log every 10 steps to wandb`
-        tracker = reader.word(last + 1)
-        reader.words = [*reader.words[: reader.at + last], *reader.words[reader.at + last + 2 :]]
-    head = f"{clause} {tracker}" if tracker else clause
-    if count == "epoch" or (count == "1" and unit == "epoch"):
-        reader.at += after + 2 + (count == "1")
-        return f"{head}(every=epoch)"
-    if not re.fullmatch(r"\d[\d_]*%?", count) or unit == "epoch":
-        return ""
-    reader.at += after + 2 + (unit in ("step", "iteration", "iter", "update"))
-    return f"{head}(every={count})"
-
-
-def _held_out(reader: Reader) -> str:
-    """Rows for evaluation: `hold out 5% for validation`, `reserve 500 rows for eval`."""
-    first = reader.word().lower()
-    after = (
-        2 if (first, reader.word(1)) in (("hold", "out"), ("set", "aside")) else int(first in ("reserve", "holdout"))
-    )
-    share, rows = reader.word(after), after + 1
-    if not after or not re.fullmatch(r"\d[\d_]*%?", share):
-        return ""
-    while reader.word(rows) in (
-        "of",
-        "the",
-        "rows",
-        "row",
-        "samples",
-        "examples",
-        "data",
-        "dataset",
-        "training",
-        "set",
-        "for",
-    ):
-        rows += 1
-    named = REGULAR.get(reader.word(rows)) == "eval" or reader.word(rows) in ("test", "testing", "val")
-    reader.at += rows + named
-    return f"holdout={share}"
-
-
-def _falls_to(reader: Reader) -> str:
-    """Where the rate ends: `decay to 10%`, `decaying to 1e-6`."""
-    if reader.word() not in FALLS or reader.word(1) != "to":
-        return ""
-    value = reader.word(2)
-    zero = value == "zero"
-    if not zero and not re.fullmatch(r"[\d.]+(?:e-?\d+)?%?", value):
-        return ""
-    reader.at += 3
-    return f"min_lr={0 if zero else value}"
-
-
-def _to_the_hub(reader: Reader) -> str:
-    """Read where the model is uploaded: `push it to me/model`, `push to the hub`."""
-    if reader.word() not in ("push", "upload", "publish"):
-        return ""
-    after = 1
-    while reader.word(after) in ("it", "the", "model", "adapter", "weights", "to", "hf", "huggingface"):
-        after += 1
-    named = reader.word(after)
-    if named != "hub" and not REPOSITORY.fullmatch(named):
-        return ""
-    reader.at += after + 1
-    if named == "hub" and reader.word() == "as" and REPOSITORY.fullmatch(reader.word(1)):
-        named = reader.word(1)
-        reader.at += 2
-    return "hub" if named == "hub" else f"hub(name={named})"
 
 
 def _is_name(name: str) -> bool:
@@ -383,5 +272,5 @@ def _alone(reader: Reader) -> str:
     return ""
 
 
-STEPS = (_regularly, _held_out, _falls_to, _to_the_hub, _named, _after_its_value, _alone)
+STEPS = (*EVENTS, _named, _after_its_value, _alone)
 """What may stand in a text, in the order in which it is tried."""

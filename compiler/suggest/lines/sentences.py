@@ -28,7 +28,9 @@ NUMBERS = "|".join(COUNTED)
 CARDS = re.compile(
     rf"[ \t]+(?P<word>on|using|with|across|over)[ \t]+(?:a[ \t]+)?"
     rf"(?:(?P<count>\d+|{NUMBERS})(?:[ \t]+|(?=x))(?:x[ \t]*)?)?"
-    r"(?P<gpu>[A-Za-z][\w.-]*)(?:[ \t]+gpus?)?(?=[ \t]*(?:$|#)|[ \t]+(?:with|for)\b)"
+    r"(?P<gpu>(?:(?:nvidia|tesla|rtx|geforce)[ \t]+)*[A-Za-z\d][\w.-]*(?:[ \t]+\d+[ \t]?gb)?)(?:[ \t]+gpus?)?"
+    r"(?=[ \t]*(?:$|#)|[ \t]+(?:with|for)\b)",
+    re.IGNORECASE,
 )
 """A pattern for GPUs in a first line: `on 4 h100s`, `using 8xa100-80gb`."""
 SPOKEN = re.compile(r"[ \t]*(?P<before>(?:(?!train\b)[A-Za-z',]+[ \t]+){1,6})(?=train[ \t])")
@@ -122,7 +124,7 @@ def _cards(source: Source, start: int, end: int) -> Rewrite | None:
     """Rewrite GPUs in the first line: `train M on D with lora on 4 h100s`."""
     line = source.text[start:end]
     for found in CARDS.finditer(line, _after_data(line)):
-        guess = gpus_named(found["gpu"])
+        guess = gpus_named("-".join(found["gpu"].split()))
         # another finding reports `with 8 h100`, because a count and a GPU may follow `with`
         if not guess.names or (found["count"] and found["word"] == "with"):
             continue

@@ -24,7 +24,7 @@ suggestions take time.
 """
 
 
-UNSET = ("null", "None", "Null", "NULL", "nil", "~", "")
+UNSET = ("null", "None", "Null", "NULL", "nil", "~")
 """Values that leave an argument unset in YAML, JSON and Python."""
 OF_HYDRA = re.compile(
     r"(?:[\w-]+\.)*_(?:target|recursive|convert|partial|args)_"

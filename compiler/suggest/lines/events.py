@@ -1,0 +1,171 @@
+"""Read what happens at regular times, and what ends a run: `save every 100 steps`, `hold out 5% for evaluation`.
+Imported only for a wrong spec.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from xpc.compiler.language import schema
+from xpc.compiler.suggest.converted_values import COUNTED, REPOSITORY
+from xpc.grammar.record import mutable
+
+BETWEEN = (
+    "a",
+    "the",
+    "model",
+    "it",
+    "checkpoint",
+    "checkpoints",
+    "weights",
+    "metrics",
+    "loss",
+    "once",
+    "and",
+    "results",
+    "to",
+    "with",
+)
+"""Words between a clause and `every`: `save a checkpoint every 500 steps`."""
+TRACKERS = tuple(one for one in schema.BY_PATH["track"].choices if one != "none")
+FALLS = ("decay", "decaying", "down", "annealing")
+"""Words before the rate at the end of a schedule: `decay to 10%`."""
+OF_ROWS = ("of", "the", "rows", "row", "samples", "examples", "data", "dataset", "training", "set", "for")
+REGULAR = {
+    "eval": "eval", "evaluate": "eval", "evaluation": "eval", "evaluating": "eval", "validate": "eval",
+    "validation": "eval", "save": "save", "saving": "save", "checkpoint": "save", "checkpoints": "save",
+    "log": "track", "logging": "track", "track": "track",
+}  # fmt: skip
+"""The clauses of words for regular events, as in `save every 100 steps`."""
+
+
+@mutable
+class Reader:
+    """Reads the words of a text one after another."""
+
+    words: Sequence[str]
+    header: bool
+    method: str
+    at: int = 0
+    clause: str = ""
+    """The clause of the last setting."""
+
+    def word(self, ahead: int = 0) -> str:
+        """The word `ahead` places after the current one; "" after the end."""
+        return self.words[self.at + ahead] if self.at + ahead < len(self.words) else ""
+
+
+def _regularly(reader: Reader) -> str:
+    """Read a regular event, or the number of checkpoints: `save a checkpoint every 100 steps`, `keep the last 3`."""
+    clause = REGULAR.get(reader.word().lower(), "")
+    after = 1 + (reader.word(1) in (":", "="))
+    tracker = ""
+    while clause and (reader.word(after) in BETWEEN or (clause == "track" and reader.word(after) in TRACKERS)):
+        tracker = reader.word(after) if reader.word(after) in TRACKERS else tracker
+        after += 1
+    if reader.word().lower() in ("keep", "keeping"):
+        while reader.word(after) in ("the", "last", "best", "newest", "only", "latest", "at", "most"):
+            after += 1
+        kept = str(COUNTED.get(reader.word(after), reader.word(after)))
+        if kept.isdecimal() and reader.word(after + 1).rstrip("s") == "checkpoint":
+            reader.at += after + 2
+            return f"save(keep={kept})"
+    if not clause or reader.word(after) not in ("every", "each"):
+        return ""
+    count, unit = reader.word(after + 1), reader.word(after + 2).rstrip("s")
+    last = next((ahead for ahead in (after + 3, after + 2) if reader.word(ahead) == "to"), 0)
+    if clause == "track" and last and reader.word(last + 1) in TRACKERS:  # `log every 10 steps to wandb`
+        tracker = reader.word(last + 1)
+        reader.words = [*reader.words[: reader.at + last], *reader.words[reader.at + last + 2 :]]
+    head = f"{clause} {tracker}" if tracker else clause
+    if count == "epoch" or (count == "1" and unit == "epoch"):
+        reader.at += after + 2 + (count == "1")
+        return f"{head}(every=epoch)"
+    if not re.fullmatch(r"\d[\d_]*%?", count) or unit == "epoch":
+        return ""
+    reader.at += after + 2 + (unit in ("step", "iteration", "iter", "update"))
+    return f"{head}(every={count})"
+
+
+def _held_out(reader: Reader) -> str:
+    """Rows for evaluation: `hold out 5% for validation`, `reserve 500 rows for eval`."""
+    first = reader.word().lower()
+    after = (
+        2 if (first, reader.word(1)) in (("hold", "out"), ("set", "aside")) else int(first in ("reserve", "holdout"))
+    )
+    share, rows = reader.word(after), after + 1
+    if not after or not re.fullmatch(r"\d[\d_]*%?", share):
+        return ""
+    while reader.word(rows) in (
+        "of",
+        "the",
+        "rows",
+        "row",
+        "samples",
+        "examples",
+        "data",
+        "dataset",
+        "training",
+        "set",
+        "for",
+    ):
+        rows += 1
+    named = REGULAR.get(reader.word(rows)) == "eval" or reader.word(rows) in ("test", "testing", "val")
+    reader.at += rows + named
+    return f"holdout={share}"
+
+
+def _until(reader: Reader) -> str:
+    """What ends a run early, and what is trained: `early stop after 3 evals`, `freeze all but the last 2 layers`."""
+    number = next((at for at in range(1, 8) if re.fullmatch(r"\d+", _counted(reader.word(at)))), 0)
+    before = [one.lower() for one in reader.words[reader.at : reader.at + number]]
+    unit = reader.word(number + 1).rstrip("s")
+    value, stops = _counted(reader.word(number)), before[:1] == ["early"] and before[-1:] == ["after"]
+    frozen = before[:1] == ["freeze"] and {"except", "but"}.intersection(before) and unit in ("layer", "block")
+    if not number or not (frozen or (stops and unit in ("eval", "evaluation", "check"))):
+        return ""
+    reader.at += number + 2
+    if frozen:
+        return f"freeze(except_{'first' if 'first' in before else 'last'}={value})"
+    while reader.word() in ("without", "an", "any", "improvement", "improving", "with", "no"):
+        reader.at += 1
+    return f"eval(patience={value})"
+
+
+def _counted(word: str) -> str:
+    """A word for a number in digits: `2` for `two`."""
+    return str(COUNTED.get(word.lower(), word))
+
+
+def _falls_to(reader: Reader) -> str:
+    """Where the rate ends: `decay to 10%`, `decaying to 1e-6`."""
+    if reader.word() not in FALLS or reader.word(1) != "to":
+        return ""
+    value = reader.word(2)
+    zero = value == "zero"
+    if not zero and not re.fullmatch(r"[\d.]+(?:e-?\d+)?%?", value):
+        return ""
+    reader.at += 3
+    return f"min_lr={0 if zero else value}"
+
+
+def _to_the_hub(reader: Reader) -> str:
+    """An upload: `push it to me/model`, `push to the hub`."""
+    if reader.word() not in ("push", "upload", "publish"):
+        return ""
+    after = 1
+    while reader.word(after) in ("it", "the", "model", "adapter", "weights", "to", "hf", "huggingface"):
+        after += 1
+    named = reader.word(after)
+    if named != "hub" and not REPOSITORY.fullmatch(named):
+        return ""
+    reader.at += after + 1
+    if named == "hub" and reader.word() == "as" and REPOSITORY.fullmatch(reader.word(1)):
+        named = reader.word(1)
+        reader.at += 2
+    return "hub" if named == "hub" else f"hub(name={named})"
+
+
+EVENTS = (_regularly, _held_out, _until, _falls_to, _to_the_hub)
+"""The events, in the order in which they are tried."""
