@@ -23,7 +23,7 @@ from xpc.compiler.pipeline import check_text, compile_text
 from xpc.compiler.spec import folders
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.core.feature import Bundle
-from xpc.runtime.features.rows import local_sources
+from xpc.runtime.features.rows import local_sources, split_files
 
 FILES = {
     "rows/train/b.jsonl": ROW * 6,
@@ -183,6 +183,17 @@ def test_a_large_folder_waits_for_no_hash_in_a_check(tmp_path: Path, monkeypatch
     found = check_text(text().encode(), "t.xp", workspace)
     assert found.spec is not None, shown(found)
     assert {part.sha256 for part in found.spec.data[0].parts} == {None}
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [("training", "train"), ("valid", "validation"), ("dev", "validation"), ("val", "validation"), ("testing", "test"),
+     ("eval", "test"), ("evaluation", "test")],
+)  # fmt: skip
+def test_other_words_of_a_split_name_its_files(name: str, split: str) -> None:
+    """The words are those of datasets 5.2 `data_files.py` (SPLIT_KEYWORDS)."""
+    names = [f"{name}.jsonl", "other.jsonl"]
+    assert split_files.of_split(names, split) == names[:1]
 
 
 def test_three_files_stand_for_many(tmp_path: Path) -> None:

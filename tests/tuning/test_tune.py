@@ -84,6 +84,13 @@ def finish(folder: Path, number: int, seconds: float, peak: int | None) -> None:
     (out / "summary.json").write_text(json.dumps({"bundle": decisive_digest(read), "peak_allocated_bytes": peak}))
 
 
+@pytest.mark.parametrize("name", DECISIVE)
+def test_the_digest_of_a_bundle_depends_on_each_decisive_file(name: str) -> None:
+    files = dict.fromkeys(DECISIVE, b"one")
+    assert decisive_digest({**files, name: b"two"}.get) != decisive_digest(files.get)
+    assert decisive_digest({one: data for one, data in files.items() if one != name}.get) != decisive_digest(files.get)
+
+
 @pytest.fixture
 def probes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)

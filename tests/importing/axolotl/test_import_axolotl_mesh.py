@@ -65,3 +65,7 @@ def test_replicas_without_fsdp_are_those_of_ddp() -> None:
     found = imported(FILE + "dp_replicate_size: 8\n", *H100)
     assert not found.draft.wrong, found.messages
     assert found.draft.settings["strategy"].text == "ddp"
+
+
+def test_the_target_of_an_import_is_stated() -> None:
+    assert "target trl-0.24" in imported(FILE, "--target", "trl-0.24").text

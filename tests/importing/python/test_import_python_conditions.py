@@ -109,6 +109,21 @@ def test_data_sets_of_a_concatenation_that_are_not_known_are_counted(tmp_path: P
     assert any("2 of the 3 data sets that the script joins are not known" in one for one in decisions(found))
 
 
+@pytest.mark.parametrize(("inside", "model"), [("pass", "org/last"), ("break", "org/first")])
+def test_the_branch_after_a_loop_runs_if_the_loop_does_not_break(inside: str, model: str) -> None:
+    found = imported(f"""
+from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+model = "org/first"
+for name in ("a", "b"):
+    {inside}
+else:
+    model = "org/last"
+SFTTrainer(model, SFTConfig("out"), train_dataset=load_dataset("org/rows", split="train")).train()
+""", name="train.py")  # fmt: skip
+    assert f"train {model} on org/rows" in found.text, found.messages
+
+
 def test_an_attribute_of_a_class_or_a_module_may_be_none() -> None:
     found = imported("""
 from datasets import load_dataset

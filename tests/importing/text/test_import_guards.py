@@ -56,6 +56,7 @@ def test_what_follows_exit_without_an_error_does_not_run(tmp_path: Path) -> None
 def test_branch_that_exits_with_an_error_sets_nothing() -> None:
     assert last('X=1\nif [ -z "" ]; then\n  X=2\n  exit 1\nelse\n  X=3\nfi\na $X') == [("a", ""), ("3", "")]
     assert last("X=1\n[ -n '' ] && { X=2; }\na $X") == [("a", ""), ("1", "")]
+    assert last("X=1\n[ ! -n '' ] && { X=2; }\na $X") == [("a", ""), ("2", "")]
     assert last("X=1\n{\n  X=2\n}\na $X") == [("a", ""), ("2", "")]
 
 
