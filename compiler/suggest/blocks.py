@@ -265,11 +265,7 @@ def _settings(body: Sequence[Setting | Clause | Value], source: Source) -> tuple
 
 def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
     advised = (
-        _as_call(block)
-        if block.python
-        else hardware_of(block.settings, block.header)
-        if block.name == "hardware"
-        else _single_value(block)
+        hardware_of(block.settings, block.header) if block.name == "hardware" else _single_value(block)
     ) or _forms(block)
     advised = of_one_clause(advised)
     advised = [one for one in advised if one[0] is not None or not LEAVE.fullmatch(one[1])] or advised
@@ -291,21 +287,6 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
         help="; ".join(filter(None, (f"write {help}" if forms else "", rest)))[:600],
         edits=(Edit(block.span, text),) if complete else (),
     )
-
-
-def _as_call(block: Block) -> list[tuple[str | None, str]]:
-    """Rewrite a Python call that is assigned to the name of a clause: `lora = dict(r=8)` becomes `lora(rank=8)`.
-    Empty for any other block.
-    """
-    if block.name not in schema.CLAUSES:
-        return []
-    settings = [f"{name}={typed}" for name, typed in block.settings]
-    whole = rewritten(f"{block.name}({', '.join(settings)})", False, block.method)
-    if whole.form is not None or len(settings) == 1:
-        return [(whole.form, whole.help)]
-    # rewrite each setting alone, because one may have no equivalent (`task_type`) while the others have one
-    alone = [rewritten(f"{block.name}({one})", False, block.method) for one in settings]
-    return [(one.form, one.help) for one in alone]
 
 
 def _single_value(block: Block) -> list[tuple[str | None, str]]:

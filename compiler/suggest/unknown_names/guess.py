@@ -21,22 +21,12 @@ def best_guess(unknown: UnknownName) -> Meaning | None:
     """The setting that a name most likely stands for. The functions below are called one after another, and each may
     replace the guess of those before it.
     """
-    guess = _of_method(unknown.name) or meaning(unknown.name, unknown.clause, valued=unknown.node is not None)
+    guess = meaning(unknown.name, unknown.clause, valued=unknown.node is not None)
     if unknown.clause is None:
         return _after_component(unknown.name, guess)
     for better in (_of_the_same_name, _twin_in_the_clause, _with_a_shared_word, _misspelt_in_the_clause):
         guess = better(unknown.name, unknown.clause, guess)
     return guess
-
-
-def _of_method(name: str) -> Meaning | None:
-    """The setting for a name that begins with the name of a method, such as `grpo_epsilon`. None for any other name."""
-    method, _, rest = name.partition("_")
-    row = schema.BY_PATH.get(f"method.{rest}")
-    known = (
-        row is not None and method in schema.BY_PATH["method"].choices and (not row.methods or method in row.methods)
-    )
-    return Meaning(f"method.{rest}", own=True) if known and meaning(name, exact=True) is None else None
 
 
 def _after_component(name: str, guess: Meaning | None) -> Meaning | None:
