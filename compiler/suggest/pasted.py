@@ -144,8 +144,9 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
     if block is not None:
         whole = of_members(block.head, block.inside, body(method_of(text)) + heads(text, at))
         if whole.form is not None:
-            message, edits = "in a spec, blocks of YAML and JSON become settings", (Edit(block.first, whole.form),)
-            return evolve(found, message=message, primary=Label(source, block.first), help=whole.help, edits=edits)
+            message, whole_block = "in a spec, blocks of YAML and JSON become settings", Edit(block.first, whole.form)
+            label = Label(source, block.first)
+            return evolve(found, message=message, primary=label, help=whole.help, edits=(whole_block,))
     block = block_at(text, at)
     if block is not None:
         return _block_rewritten(found, block, body(method_of(text)) + heads(text, at))
@@ -296,7 +297,7 @@ def _option(match: re.Match[str], value: str | None) -> Option:
         else match.end("name") + 1
     )
     typed = match["name"]
-    legal = typed in schema.CLAUSES or typed in schema.bare_choices()
+    legal = typed in schema.CLAUSES
     if value is None and match.re is YAML and not legal and not BELOW.match(text, match.end()):
         value = "null"  # a name of YAML without a value
     name = typed.replace("-", "_") if typed[:1] != '"' and "/" not in typed else typed

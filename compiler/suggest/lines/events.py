@@ -67,10 +67,10 @@ def _regularly(reader: Reader) -> str:
     if reader.word().lower() in ("keep", "keeping"):
         while reader.word(after) in ("the", "last", "best", "newest", "only", "latest", "at", "most"):
             after += 1
-        kept = str(COUNTED.get(reader.word(after), reader.word(after)))
-        if kept.isdecimal() and reader.word(after + 1).rstrip("s") == "checkpoint":
-            reader.at += after + 2
-            return f"save(keep={kept})"
+        kept, named = _counted(reader.word(after)), reader.word(after + 1).rstrip("s") == "checkpoint"
+        if kept.rstrip(".").isdecimal() and (named or reader.clause == "save"):
+            reader.at += after + 1 + named
+            return f"save(keep={kept.rstrip('.')})"
     if not clause or reader.word(after) not in ("every", "each"):
         return ""
     count, unit = reader.word(after + 1), reader.word(after + 2).rstrip("s")
@@ -90,38 +90,27 @@ def _regularly(reader: Reader) -> str:
 
 def _held_out(reader: Reader) -> str:
     """Rows for evaluation: `hold out 5% for validation`, `reserve 500 rows for eval`."""
-    first = reader.word().lower()
-    after = (
-        2 if (first, reader.word(1)) in (("hold", "out"), ("set", "aside")) else int(first in ("reserve", "holdout"))
-    )
+    first, second = reader.word().lower(), reader.word(1)
+    after = 2 if (first, second) in (("hold", "out"), ("set", "aside")) else int(first in ("reserve", "holdout"))
     share, rows = reader.word(after), after + 1
-    if not after or not re.fullmatch(r"\d[\d_]*%?", share):
+    if not re.fullmatch(r"\d[\d_]*%?", share):
         return ""
-    while reader.word(rows) in (
-        "of",
-        "the",
-        "rows",
-        "row",
-        "samples",
-        "examples",
-        "data",
-        "dataset",
-        "training",
-        "set",
-        "for",
-    ):
+    while reader.word(rows) in OF_ROWS:
         rows += 1
     named = REGULAR.get(reader.word(rows)) == "eval" or reader.word(rows) in ("test", "testing", "val")
+    if not after and not (named and rows > after + 1):
+        return ""  # `10% of the data for validation` says it without a verb
     reader.at += rows + named
     return f"holdout={share}"
 
 
 def _until(reader: Reader) -> str:
     """What ends a run early, and what is trained: `early stop after 3 evals`, `freeze all but the last 2 layers`."""
-    number = next((at for at in range(1, 8) if re.fullmatch(r"\d+", _counted(reader.word(at)))), 0)
+    number = next((at for at in range(1, 12) if re.fullmatch(r"\d+", _counted(reader.word(at)))), 0)
     before = [one.lower() for one in reader.words[reader.at : reader.at + number]]
     unit = reader.word(number + 1).rstrip("s")
-    value, stops = _counted(reader.word(number)), before[:1] == ["early"] and before[-1:] == ["after"]
+    value, early = _counted(reader.word(number)), before[:1] == ["early"] and before[-1:] == ["after"]
+    stops = early or (before[:2] == ["stop", "early"] and before[-1:] in (["for"], ["after"]))
     frozen = before[:1] == ["freeze"] and {"except", "but"}.intersection(before) and unit in ("layer", "block")
     if not number or not (frozen or (stops and unit in ("eval", "evaluation", "check"))):
         return ""
@@ -131,6 +120,16 @@ def _until(reader: Reader) -> str:
     while reader.word() in ("without", "an", "any", "improvement", "improving", "with", "no"):
         reader.at += 1
     return f"eval(patience={value})"
+
+
+def _everywhere(reader: Reader) -> str:
+    """Which modules have adapters: `lora on all linear layers`."""
+    before = int(reader.word() in ("on", "to", "in", "for"))
+    every, *kind = (reader.word(before + at).lower() for at in range(3))
+    if reader.clause not in ("lora", "qlora") or every not in ("all", "every") or kind[0] != "linear":
+        return ""
+    reader.at += before + 2 + (kind[1] in ("layers", "layer", "modules", "module"))
+    return f"{reader.clause}(targets=all-linear)"
 
 
 def _counted(word: str) -> str:
@@ -167,5 +166,5 @@ def _to_the_hub(reader: Reader) -> str:
     return "hub" if named == "hub" else f"hub(name={named})"
 
 
-EVENTS = (_regularly, _held_out, _until, _falls_to, _to_the_hub)
+EVENTS = (_regularly, _held_out, _until, _everywhere, _falls_to, _to_the_hub)
 """The events, in the order in which they are tried."""

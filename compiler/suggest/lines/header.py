@@ -80,8 +80,8 @@ def _made(found: Diagnostic, source: Source, span: Span, rewrite: tuple[int, int
     message = "choices and settings go after `with`, and values follow `=`"
     line = source.text[span.start : span.end]
     form = _sentence(line, (verb, column, rest.partition(" #")[0]))
-    edits = (Edit(Span(span.start + column, span.end), rest),)
-    edits = edits if line[:verb] == "train" else (Edit(Span(span.start, span.start + verb), "train"), *edits)
+    first = () if line[:verb] == "train" else (Edit(Span(span.start, span.start + verb), "train"),)
+    edits = (*first, Edit(Span(span.start + column, span.end), rest))
     return evolve(found, message=message, primary=Label(source, span), help=f"write `{form[:LONGEST]}`", edits=edits)
 
 
@@ -90,7 +90,7 @@ def _form(line: str) -> tuple[int, int, str] | None:
     there. None if some words are not understood.
     """
     text, _, comment = line.partition(" #")
-    text = re.sub(r"[ \t]\(([^()]*)\)$", r" \1", text.rstrip(" \t.;,"))  # `(2 epochs)`
+    text = re.sub(r"[ \t]\(([^()]*)\)$", r" \1", text.rstrip(" \t.;,?!"))  # `(2 epochs)`
     head = HEAD.fullmatch(text)
     read = None if head is None else phrases(DASHES.sub("", head["rest"]), True, method_of(line))
     if head is None or read is None:

@@ -237,6 +237,28 @@ def _after_its_value(reader: Reader) -> str:
     return ""
 
 
+OFF = ("schedule.warmup", "optimizer.weight_decay", "optimizer.clip")
+"""Numbers whose 0 turns something off."""
+
+
+def _off(reader: Reader) -> str:
+    """A setting that is off: `no warmup`, `weight decay off`."""
+    before = int(reader.word().lower() in ("no", "without", "disable", "disabled"))
+    for count in range(LONGEST_NAME - 1, 0, -1):
+        named = [reader.word(ahead) for ahead in range(before, count + before)]
+        after = int(reader.word(count) in ("off", "disabled") and not before)
+        known = meaning("_".join(named), exact=True) if (before or after) and all(map(WORD.fullmatch, named)) else None
+        row = None if known is None else schema.BY_PATH.get(known.path)
+        flag = row is not None and row.kind.name == "flag"
+        if row is None or row.path in schema.ADAPTERS or not (flag or row.path in OFF):
+            continue
+        form = rewritten(f"{'_'.join(named)}={'false' if flag else '0'}", reader.header, reader.method).form
+        if form is not None:
+            reader.at += before + count + after
+            return form
+    return ""
+
+
 def _alone(reader: Reader) -> str:
     """Read a choice or a switch: `gradient checkpointing`, `cosine schedule`, `zero2`, `lora(rank=8)`."""
     if re.fullmatch("4-?bits?", reader.word()) and reader.word(1) == "qlora":
@@ -272,5 +294,5 @@ def _alone(reader: Reader) -> str:
     return ""
 
 
-STEPS = (*EVENTS, _named, _after_its_value, _alone)
+STEPS = (*EVENTS, _off, _named, _after_its_value, _alone)
 """What may stand in a text, in the order in which it is tried."""
