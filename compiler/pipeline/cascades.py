@@ -63,6 +63,8 @@ def in_one_round(
     places = _Places(sorted(edits, key=lambda one: one.span))
     known = {(one.code, one.message, place) for one in found for place in (_start(one), None)}
     later = [one for one in after if _is_cause(one, name) and (one.code, one.message, _start(one, places)) not in known]
+    if any(one.code == MORE for one in found):
+        later = []  # they may be the findings that are not shown
     return tuple(_with_later(kept, later, source, places))
 
 

@@ -14,9 +14,9 @@ from xpc.compiler.language import schema
 from xpc.compiler.suggest.first_line import without_punctuation
 from xpc.compiler.suggest.flag_values import NAMED
 from xpc.compiler.suggest.lines.machines import hardware_of
+from xpc.compiler.suggest.lines.nested import members
 from xpc.compiler.suggest.lines.rewriting import HEADER, Rewritten, body, rewritten_in
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
-from xpc.compiler.suggest.nested import members
 from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, reason
 from xpc.compiler.suggest.pasted_blocks import EVERYTHING, PastedBlock, block_at, heads, joined
 from xpc.compiler.suggest.registry_names import YOUR_GPUS

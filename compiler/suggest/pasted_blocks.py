@@ -11,8 +11,8 @@ from functools import lru_cache
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.expand import expand
+from xpc.compiler.suggest.lines.nested import members, members_of_yaml
 from xpc.compiler.suggest.meaning import meaning
-from xpc.compiler.suggest.nested import members, members_of_yaml
 from xpc.grammar.diagnostic import Edit
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse

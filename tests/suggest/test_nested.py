@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from compile_support import checked, edited
 
-from xpc.compiler.suggest.nested import members, members_of_yaml
+from xpc.compiler.suggest.lines.nested import members, members_of_yaml
 from xpc.compiler.suggest.pasted_blocks import joined
 
 LINE = "xpc 1\ntrain qwen2.5-3b on alpaca\n"

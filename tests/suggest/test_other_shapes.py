@@ -152,7 +152,6 @@ def test_other_shape_is_corrected(typed: str, right: str) -> None:
         ("lr = [1e-5, 2e-5]\n", "write `sweep { lr = [1e-5, 2e-5] }`"),
         ("train qwen2.5-3b on alpaca on 8 h100\n", "write `hardware 8 x h100-80gb`, `hardware 8 x h100-nvl-94gb` or"),
         ("train qwen2.5-3b on alpaca split train\n", "write `alpaca[train]`"),
-        ("train qwen2.5-3b on alpaca with no liger\n", "leave `no liger` out"),
         ("method ppo\n", "it has no equivalent, because it trains a second model"),
         ("method sft(train_on=responses)\n", "write `assistant_only` for rows of conversations, or `completion_only`"),
         ("freeze(first=10)\n", "write `freeze(except_last=N)`, where N is how many of the last layers are trained"),

@@ -36,6 +36,7 @@ def test_a_line_of_words_becomes_settings(typed, right):
         ("finetune M on alpaca with a learning rate of 1e-5", "train M on alpaca with lr=1e-5"),
         ("train M on alpaca on slurm with 2 nodes", "train M on alpaca with slurm nodes=2"),
         ("train M on alpaca with cosine decay to 10%", "train M on alpaca with cosine min_lr=10%"),
+        ("train M on alpaca with no liger", "train M on alpaca with liger=false"),
         ("train M on alpaca twice", "train M on alpaca for 2 epochs"),
         ("train M on alpaca with qlora on one rtx 4090", "train M on alpaca with qlora\nhardware 1 x rtx-4090"),
     ],

@@ -204,7 +204,6 @@ def test_words_of_a_sentence_that_no_edit_can_mend():
     for options, words in (
         ("8 h100", "`8 x h100-80gb` or"),
         ("8 gpus", "hardware=8 x GPU"),
-        ("no liger", "leave `no liger` out"),
     ):
         found = first(f"{LINE} with {options}\n")
         assert words in (found.help or "")

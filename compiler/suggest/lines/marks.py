@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from xpc.compiler.language.schema import CLAUSES, outer_names
+from xpc.compiler.suggest.lines.nested import members
 from xpc.compiler.suggest.lines.phrases import TUPLE, phrases
 from xpc.compiler.suggest.lines.rewriting import Rewritten, body, findings_in, findings_of, replaced
 from xpc.compiler.suggest.meaning import meaning
-from xpc.compiler.suggest.nested import members
 from xpc.compiler.suggest.pasted import (
     COMMAND,
     QUOTES,
