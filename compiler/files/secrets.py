@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from xpc.grammar.diagnostic import Diagnostic, Label
 
@@ -41,7 +41,7 @@ def pinned(revision: str | None) -> bool:
 
 def suspect(text: str) -> bool:
     """Whether a text may contain a secret. Most texts do not, so this fast test saves calls of the slower `find`."""
-    if any(mark in text for mark in MARKS):
+    if any(mark in text for mark in (*MARKS, *NAMES)):
         return True
     return "://" in text and any(
         "@" in part[:400].partition("/")[0].partition("\n")[0] for part in text.split("://")[1:]
@@ -62,10 +62,19 @@ NAMED = r"(?i)[A-Z0-9_-]*(?:TOKEN|[_-]KEY|PASSWORD|SECRET)[A-Z0-9_]*\s*=\s*\"?([
 """Matches a variable or an option with a name such as `API_KEY`, and its value. The rule XP911 reports such
 values.
 """
+CALLED = rf"(?:{'|'.join(NAMES)})\s*[=:(]?\s*\"?([^\s\",)\]}}]{{8,}})"
+"""Matches a setting with one of the names in NAMES, such as `api_key`, and its value, which any finding about this
+setting would print.
+"""
 KEY = r"(?:name|project)\s*=\s*\"?([0-9a-f]{40})(?![0-9a-f])"
 """Matches a name of a run or project that looks like an API key of Weights & Biases in its older format (40 hexadecimal
 digits). The rule XP791 reports such names.
 """
+
+WORD = r"[^\s\"`',()\[\]{}]{7,}[^\s\"`',()\[\]{}.:;]"
+"""Matches a part of a message that may quote a value."""
+QUOTED = (40, 60, 80, 100, None)
+"""The lengths to which messages cut the values that they quote."""
 
 
 def masked(text: str, codes: Iterable[str] = ()) -> str:
@@ -75,14 +84,20 @@ def masked(text: str, codes: Iterable[str] = ()) -> str:
     NAMED only with XP911, because no other rule reports such secrets.
     """
     letters = list(text)
-    for start, end, _ in find(text):
+    for start, end in _spans(text, codes):
         letters[start:end] = "*" * (end - start)
-    for pattern in [*([KEY] if "XP791" in codes else []), *([NAMED] if "XP911" in codes else [])]:
-        import re
-
-        for one in re.finditer(pattern, text):
-            letters[one.start(1) : one.end(1)] = "*" * (one.end(1) - one.start(1))
     return "".join(letters)
+
+
+def _spans(text: str, codes: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """The start and end of each secret in a text; see `masked`."""
+    yield from ((start, end) for start, end, _ in find(text))
+    called = any(name in text for name in NAMES)
+    for pattern, applies in ((CALLED, called), (KEY, "XP791" in codes), (NAMED, "XP911" in codes)):
+        if applies:
+            import re
+
+            yield from (one.span(1) for one in re.finditer(pattern, text))
 
 
 def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
@@ -93,23 +108,37 @@ def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
     found = list(found)
     codes = {one.code for one in found}
     shown: dict[int, Source] = {}  # several findings may be in the same source, so each source is searched once
+    values = set[str]()
 
     def label(one: Label) -> Label:
         source = shown.get(id(one.source))
         if source is None:
-            source = shown[id(one.source)] = Source(one.source.name, masked(one.source.text, codes))
-        return evolve(one, source=source, text=masked(one.text))
+            text = one.source.text
+            values.update(text[start:end][:most] for start, end in _spans(text, codes) for most in QUOTED)
+            source = shown[id(one.source)] = Source(one.source.name, masked(text, codes))
+        return evolve(one, source=source)
 
+    def words(text: str) -> str:
+        """A message or a help, which may quote a value that is a secret only because of its place in the source."""
+        if values:
+            import re
+
+            # searching for each value in each message would take too long
+            text = re.sub(WORD, lambda one: "*" * len(one[0]) if one[0] in values else one[0], text)
+        return masked(text)
+
+    placed = [evolve(one, primary=one.primary and label(one.primary), related=tuple(map(label, one.related)))
+              for one in found]  # fmt: skip
     return [
         evolve(
             one,
-            message=masked(one.message),
-            primary=one.primary and label(one.primary),
-            related=tuple(map(label, one.related)),
-            help=one.help and masked(one.help),
-            edits=tuple(evolve(edit, text=masked(edit.text)) for edit in one.edits),
+            message=words(one.message),
+            primary=one.primary and evolve(one.primary, text=words(one.primary.text)),
+            related=tuple(evolve(each, text=words(each.text)) for each in one.related),
+            help=one.help and words(one.help),
+            edits=tuple(evolve(edit, text=words(edit.text)) for edit in one.edits),
         )
-        for one in found
+        for one in placed
     ]
 
 

@@ -297,3 +297,21 @@ def test_a_key_without_a_form_of_its_own_is_not_printed(line, format, tmp_path):
     done = xpc("check", "x.xp", "--format", format, cwd=str(tmp_path))
     assert b"0123456789abcdef0123456789abcdef01234567" not in done.stdout + done.stderr
     assert b"XP791" in done.stdout or b"XP911" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("format", ["full", "concise", "json", "github", "sarif"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        'track wandb(api_key="{}")', "track wandb {{\n  api_key = {}\n}}", "api_key {}", 'extra trl(hub_token="{}")',
+        "launch slurm(password={})", "track clearml(secret_key={})", 'password "{}"',
+    ],
+)  # fmt: skip
+def test_the_value_of_an_unknown_setting_that_is_called_a_key_is_not_printed(line, format, tmp_path):
+    """No rule reports such a value, because the setting itself is an error."""
+    for value in ("0123456789abcdef0123456789abcdef01234567", "correcthorsebattery"):
+        put(tmp_path, {"x.xp": f"xpc 1\ntrain qwen2.5-3b on infinity-instruct\n{line.format(value)}\n"})
+        done = xpc("check", "x.xp", "--format", format, cwd=str(tmp_path))
+        assert done.returncode == 1
+        assert value.encode() not in done.stdout + done.stderr
+        assert b"XP" in done.stdout
