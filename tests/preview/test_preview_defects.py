@@ -48,6 +48,8 @@ TEMPLATES = {
         "in messages", "in messages | reverse") + ASK,
     "drawn": "{{ ['Hi', 'Ho'] | random }}" + TURN + MARKED.replace("@", "{{ m.content }}<|im_end|>") + "{% endfor %}"
     + ASK,
+    "divides": TURN + MARKED.replace("@", "{{ 1 / (m.content | length - 9) }}<|im_end|>") + "\n{% endfor %}" + ASK,
+    "endless": TURN + MARKED.replace("@", "{{ range(10 ** 9) | length }}<|im_end|>") + "\n{% endfor %}" + ASK,
     "no_marks": TURN + "{{ m.content }}<|im_end|>\n{% endfor %}" + ASK,
 }  # fmt: skip
 
@@ -93,6 +95,8 @@ DEFECTS = {
     "text_in_small_letters": ("plain", "small", "", "XP598", "leaves out the content 'It is 2.' of turn 1"),
     "text_written_twice": ("plain", "written_twice", "", "XP599", "'It is 2.' of turn 1 (assistant) twice"),
     "date_of_today": ("plain", "dated", "", "XP529", "writes today's date into the row"),
+    "division_by_zero": ("plain", "divides", "", "XP537", "the chat template refuses the row: division by zero"),
+    "endless_loop": ("plain", "endless", "", "XP537", "the chat template refuses the row: Range too big"),
     "value_by_chance": ("plain", "drawn", "", "XP529", "writes a random value into the row"),
     "turns_backwards": ("plain", "backwards", "", "XP599", "writes turn 1 (assistant) before turn 0 (user)"),
     "template_without_marks": (

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from . import tokens, verdicts
+from . import templates, tokens, verdicts
 from .reading import Capture, TokenSequence, mark_parts, sequences
 from .session import Session
 
@@ -79,8 +79,6 @@ def unchecked(session: Session) -> Iterator[None]:
 
 
 def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str, Any]) -> None:
-    from jinja2 import TemplateError
-
     row = _own(session, row)
     if session.processor is not None:
         out["images"] = _images(session, row["images"])
@@ -93,11 +91,14 @@ def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str
         out["excluded"] = str(error)
         out["verdicts"].append(_refused(str(error)))
         return
-    except TemplateError as error:
-        out["excluded"] = f"the chat template refuses the row: {error}"
-        out["verdicts"].append(verdicts.verdict("XP537", out["excluded"], "change the row, or name another template"))
-        return
-    except (RuntimeError, ValueError, TypeError, KeyError) as error:
+    except Exception as error:
+        if templates.raised(error):
+            out["excluded"] = f"the chat template refuses the row: {error}"
+            help = "change the row, or name another template"
+            out["verdicts"].append(verdicts.verdict("XP537", out["excluded"], help))
+            return
+        if not isinstance(error, RuntimeError | ValueError | TypeError | KeyError):
+            raise
         out["excluded"] = f"trl refuses the row: {str(error).strip().splitlines()[0]}"
         if session.bears_loss:
             out["verdicts"].append({**verdicts.verdict("XP591", out["excluded"]), "severity": "error"})

@@ -37,9 +37,9 @@ def main() -> int:
     except session.errors as error:
         send("error", str(error))
     except Exception as error:
-        from jinja2 import TemplateError
+        from . import templates
 
-        if not isinstance(error, TemplateError):
+        if not templates.raised(error):
             raise
         send("error", f"the chat template refuses a row: {error}")
     return 0

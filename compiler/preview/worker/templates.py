@@ -5,6 +5,7 @@ of the turns, or its prompts do not end with the beginning of an answer.
 import random
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from traceback import walk_tb
 from typing import Any
 
 from .session import Session
@@ -26,6 +27,14 @@ class Clock:
     def strftime(self, _: str) -> str:
         """Return DATE, for any format."""
         return DATE
+
+
+def raised(error: BaseException) -> bool:
+    """Whether a chat template raised the error. It may raise any exception, such as ZeroDivisionError."""
+    from jinja2 import TemplateError
+
+    files = (frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__))
+    return isinstance(error, TemplateError) or "<template>" in files
 
 
 def changing(session: Session, row: Mapping[str, Any]) -> Iterator[str]:
