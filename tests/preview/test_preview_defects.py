@@ -48,7 +48,7 @@ TEMPLATES = {
         "in messages", "in messages | reverse") + ASK,
     "drawn": "{{ ['Hi', 'Ho'] | random }}" + TURN + MARKED.replace("@", "{{ m.content }}<|im_end|>") + "{% endfor %}"
     + ASK,
-    "divides": TURN + MARKED.replace("@", "{{ 1 / (m.content | length - 9) }}<|im_end|>") + "\n{% endfor %}" + ASK,
+    "divides": TURN + MARKED.replace("@", "{{ 1 / (m.content | length - 8) }}<|im_end|>") + "\n{% endfor %}" + ASK,
     "endless": TURN + MARKED.replace("@", "{{ range(10 ** 9) | length }}<|im_end|>") + "\n{% endfor %}" + ASK,
     "no_marks": TURN + "{{ m.content }}<|im_end|>\n{% endfor %}" + ASK,
 }  # fmt: skip
