@@ -8,9 +8,12 @@ from collections.abc import Callable, Sequence
 from xpc.compiler.files.streams import standard_input
 from xpc.compiler.files.workspace import Workspace, read_file
 from xpc.grammar.diagnostic import Diagnostic, Label, Silenced
+from xpc.grammar.nearest import nearest
 
 MAX_SPEC = 16 * 2**20
 """Maximum size of a spec in bytes."""
+MAX_NAMES = 1000
+"""The number of specs in a folder that are compared with the name of one that is not there."""
 
 
 class UsageError(Exception):
@@ -35,8 +38,21 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
         data = read_file(path, MAX_SPEC)
         full = os.path.abspath(path)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        why = getattr(error, "strerror", None) or error
+        similar = _similar(path) if isinstance(error, FileNotFoundError) else ""
+        raise UsageError(f"{path} cannot be read: {why}{similar}") from error
     return open_spec(full, data)
+
+
+def _similar(path: str) -> str:
+    """A phrase with the spec in the same folder that `path` most likely misspells; "" if there is none."""
+    folder, name = os.path.split(path)
+    try:
+        specs = sorted(one for one in os.listdir(folder or ".") if one.endswith(".xp") and one != name)
+    except (OSError, ValueError):
+        return ""
+    meant = nearest(name.removesuffix(".xp"), [one.removesuffix(".xp") for one in specs[:MAX_NAMES]])
+    return f"; did you mean `{os.path.join(folder, meant)}.xp`?" if meant is not None else ""
 
 
 def open_spec(full: str, data: bytes) -> tuple[bytes, str, Workspace]:

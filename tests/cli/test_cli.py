@@ -151,6 +151,17 @@ def test_several_files(tmp_path):
     assert [line.split(":")[0] for line in text(done).splitlines() if ".xp:" in line] == ["a.xp", "sub/b.xp"]
 
 
+@pytest.mark.parametrize("typed", ["fnie.xp", "fine", "sub/../fine.x"])
+def test_a_misspelt_name_of_a_spec_is_corrected(typed, tmp_path):
+    root = put(tmp_path, {"fine.xp": SENTENCE, "other.xp": SENTENCE, "sub/a.xp": SENTENCE})
+    folder = typed[: typed.rfind("/") + 1]
+    for command in ("check", "plan", "compile"):
+        done = xpc(command, typed, cwd=root)
+        assert done.returncode == 2
+        assert f"did you mean `{folder}fine.xp`?" in done.stderr.decode()
+    assert b"did you mean" not in xpc("check", "nothing.xp", cwd=root).stderr
+
+
 def test_names_as_typed_from_the_working_directory(tmp_path):
     root = put(
         tmp_path,
