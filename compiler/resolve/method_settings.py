@@ -210,16 +210,18 @@ class MethodCheck:
         report an error and return None. The file is parsed and never executed.
         """
         name, colon, function = one.name.rpartition(":")
+        base = label.source.name if self.loaded.kinds[path] != SPEC else ""
         if not colon or not name.endswith(".py") or not function.isidentifier():
             what, example = FILE_VALUES[path]
             help = f'name a file next to the spec, and a {what} in it, such as `"{example}"`'
+            if one.name.endswith(".py") and not isinstance(read := self.read(one.name, base), str):
+                help = _help_for(one.name, what, _defined(read.data)) or help
             function, bracket, arguments = function.partition("(")
             if name.endswith(".py") and function.isidentifier() and bracket and path == "method.rewards":
                 help = f'write `file("{name}:{function}", {arguments[:80].removesuffix(")")})`'
             message = f"`{one.name[:80]}` does not name a Python file and a {what} in it"
             self.problems.report("XP107", message, label, help=help)
             return None
-        base = label.source.name if self.loaded.kinds[path] != SPEC else ""
         read = self.read(name, base)
         if isinstance(read, str):
             self.problems.report(
@@ -232,7 +234,8 @@ class MethodCheck:
             return None
         if function not in defined:
             near = nearest(function, defined)
-            help = f"write `{name}:{near}`" if near else f"define `{function}` at the top level of `{name[:80]}`"
+            define = f"define `{function}` at the top level of `{name[:80]}`"
+            help = f"write `{name}:{near}`" if near else _help_for(name, wanted, defined) or define
             self.problems.report("XP114", f"`{name[:80]}` defines no `{function[:60]}`", label, help=help)
             return None
         kind = defined[function]
@@ -241,7 +244,7 @@ class MethodCheck:
                 "XP114",
                 f"`{function[:60]}` in `{name[:80]}` is a {kind}, and `{path.rpartition('.')[2]}` takes a {wanted}",
                 label,
-                help=f'name a {wanted} of the file, such as `"{FILE_VALUES[path][1]}"`',
+                help=_help_for(name, wanted, defined) or f"define a {wanted} at the top level of `{name[:80]}`",
             )
             return None
         return evolve(one, file=self.keep(read), function=function, sha256=read.digest)
@@ -262,6 +265,13 @@ def _location(item: Item, node: Node | None) -> Label:
         return item.label
     named = isinstance(node, Call) and node.name.text != "file"
     return Label(item.label.source, node.name.span if isinstance(node, Call) and named else node.span)
+
+
+def _help_for(name: str, wanted: str, defined: dict[str, str | None] | str) -> str:
+    """A help that names up to three public functions (or classes) of a Python file; "" if it defines none."""
+    kinds = {} if isinstance(defined, str) else defined
+    public = [one for one, kind in kinds.items() if kind == wanted and not one.startswith("_")]
+    return f"write {' or '.join(f'`{name[:80]}:{one[:60]}`' for one in public[:3])}" if public else ""
 
 
 def _defined(data: bytes) -> dict[str, str | None] | str:

@@ -93,6 +93,24 @@ def test_what_names_no_tool_is_refused(tmp_path: Path, settings: str, code: str,
     assert any(one.code == code and message in one.message for one in found.problems), found.problems
 
 
+@pytest.mark.parametrize(
+    ("settings", "help"),
+    [
+        ('tools="own.py"', "write `own.py:search`"),
+        ('tools="own.py:Maze"', "write `own.py:search`"),
+        ('tools="own.py:WORDS"', "write `own.py:search`"),
+        ('tools="own.py:zzz"', "write `own.py:search`"),
+        ('environment="own.py"', "write `own.py:Maze`"),
+        ('rewards=["own.py"]', "write `own.py:search`"),
+        ('rewards=["other.py"]', "name a file next to the spec, and a function in it, such as `"),
+    ],
+)
+def test_the_help_names_what_the_file_defines(tmp_path: Path, settings: str, help: str) -> None:
+    stated = settings if settings.startswith("rewards") else f"rewards=format, {settings}"
+    found = checked(tools(tmp_path, stated), str(tmp_path))
+    assert next(one.help for one in found.problems if one.code in ("XP107", "XP114")).startswith(help)
+
+
 def test_a_name_whose_kind_is_not_known_may_be_a_tool(tmp_path: Path) -> None:
     files = compiled(tools(tmp_path, 'rewards=format, tools="own.py:finds"'), str(tmp_path))
     assert json.loads(files["trainer_args.json"])["method"]["tools"]["functions"][0]["function"] == "finds"
