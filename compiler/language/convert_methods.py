@@ -41,6 +41,7 @@ def weighted(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
+    _require_quotes(row, item, node)
     if not isinstance(node, Call):
         return Weighted(str(_name(row, item, node)))
     name, weight = node.name.text, None
@@ -73,8 +74,19 @@ def functions(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _function_name(row: Setting, item: Item, node: Value | None) -> str:
+    _require_quotes(row, item, node)
     named = _file(row, item, node) if isinstance(node, Call) else node
     return str(_text(row, item, named if isinstance(named, String) else node))
+
+
+def _require_quotes(row: Setting, item: Item, node: Value | None) -> None:
+    """Report the function of a file that is written without quotes, `rewards.py:right`, which is a reference."""
+    if isinstance(node, Ref) and node.name.endswith(".py") and node.config is not None:
+        message, help = (
+            "a file and its function are written in quotes",
+            f'write `"{node.name[:80]}:{node.config[:60]}"`',
+        )
+        raise InvalidValue("explained", "XP104", message, row, item, node, help=help)
 
 
 def template(row: Setting, item: Item, node: Value | None) -> object:

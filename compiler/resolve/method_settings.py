@@ -235,7 +235,7 @@ class MethodCheck:
         if function not in defined:
             near = nearest(function, defined)
             define = f"define `{function}` at the top level of `{name[:80]}`"
-            help = f"write `{name}:{near}`" if near else _help_for(name, wanted, defined) or define
+            help = f'write `"{name}:{near}"`' if near else _help_for(name, wanted, defined) or define
             self.problems.report("XP114", f"`{name[:80]}` defines no `{function[:60]}`", label, help=help)
             return None
         kind = defined[function]
@@ -271,7 +271,8 @@ def _help_for(name: str, wanted: str, defined: dict[str, str | None] | str) -> s
     """A help that names up to three public functions (or classes) of a Python file; "" if it defines none."""
     kinds = {} if isinstance(defined, str) else defined
     public = [one for one, kind in kinds.items() if kind == wanted and not one.startswith("_")]
-    return f"write {' or '.join(f'`{name[:80]}:{one[:60]}`' for one in public[:3])}" if public else ""
+    written = [f'`"{name[:80]}:{one[:60]}"`' for one in public[:3]]
+    return f"write {' or '.join(written)}" if written else ""
 
 
 def _defined(data: bytes) -> dict[str, str | None] | str:

@@ -96,19 +96,21 @@ def test_what_names_no_tool_is_refused(tmp_path: Path, settings: str, code: str,
 @pytest.mark.parametrize(
     ("settings", "help"),
     [
-        ('tools="own.py"', "write `own.py:search`"),
-        ('tools="own.py:Maze"', "write `own.py:search`"),
-        ('tools="own.py:WORDS"', "write `own.py:search`"),
-        ('tools="own.py:zzz"', "write `own.py:search`"),
-        ('environment="own.py"', "write `own.py:Maze`"),
-        ('rewards=["own.py"]', "write `own.py:search`"),
+        ('tools="own.py"', 'write `"own.py:search"`'),
+        ('tools="own.py:Maze"', 'write `"own.py:search"`'),
+        ('tools="own.py:WORDS"', 'write `"own.py:search"`'),
+        ('tools="own.py:zzz"', 'write `"own.py:search"`'),
+        ('environment="own.py"', 'write `"own.py:Maze"`'),
+        ('rewards=["own.py"]', 'write `"own.py:search"`'),
+        ("rewards=[own.py:search]", 'write `"own.py:search"`'),
+        ("tools=own.py:search", 'write `"own.py:search"`'),
         ('rewards=["other.py"]', "name a file next to the spec, and a function in it, such as `"),
     ],
 )
 def test_the_help_names_what_the_file_defines(tmp_path: Path, settings: str, help: str) -> None:
     stated = settings if settings.startswith("rewards") else f"rewards=format, {settings}"
     found = checked(tools(tmp_path, stated), str(tmp_path))
-    assert next(one.help for one in found.problems if one.code in ("XP107", "XP114")).startswith(help)
+    assert next(one.help for one in found.problems if one.code in ("XP104", "XP107", "XP114")).startswith(help)
 
 
 def test_a_name_whose_kind_is_not_known_may_be_a_tool(tmp_path: Path) -> None:
