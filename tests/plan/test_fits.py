@@ -405,7 +405,7 @@ def test_a_price_gives_the_cost(price: str, each: float, tmp_path, monkeypatch) 
     assert "cost" in command.run(command.parse([*requested, "--price", price, "--compare"]))[0].splitlines()[0]
 
 
-def test_less_than_an_hour_is_in_minutes_or_seconds_and_nothing_is_shown_as_zero(tmp_path, monkeypatch) -> None:
+def test_less_than_an_hour_is_in_minutes_and_nothing_is_shown_as_zero(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.xp").write_text(written(more="zero3", batch="gbs=128 micro=2 seq=2048"))
     text, _ = command.run(command.parse(["a.xp", "--rows", "6400", "--tokens", "500"]))
