@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.plan.load import Adapters, Load
 from xpc.compiler.registry.linear_layers import Linear, linear_layers
+from xpc.compiler.stacks.fused_experts import ALWAYS
 
 ROTATED = {"bf16": 8.0, "fp32": 16.0}
 """The bytes that OFT saves for each element of its rotation blocks. They are four matrices of the Cayley transform,
@@ -92,8 +93,8 @@ def of_layer(load: Load) -> float:
     their adapters.
 
     For experts, peft copies the stack of experts, adds the product of each adapter's matrices to the copy, and computes
-    with the copy (`ParamWrapper`). The adapters are copied, too. The bytes were counted on a real model
-    (tests/plan/test_experts.py).
+    with the copy (`ParamWrapper`). The adapters are copied, too. In gpt-oss, autograd keeps two copies, because its
+    matrices are not transposed. The bytes were counted on real models (tests/plan/test_experts.py).
     """
     tuned = load.adapters
     if tuned is None:
@@ -106,7 +107,8 @@ def of_layer(load: Load) -> float:
         return sum(one.inputs * one.outputs for one in tuned.linear) * _computed(load)
     if not tuned.merged:
         return 0.0
-    return _copy(load, tuned) + tuned.params / load.facts.layers * (tuned.element + (2 if load.amp else 0))
+    copies = 2 if load.family in ALWAYS else 1
+    return copies * _copy(load, tuned) + tuned.params / load.facts.layers * (tuned.element + (2 if load.amp else 0))
 
 
 def _copy(load: Load, tuned: Adapters) -> float:

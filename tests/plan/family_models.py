@@ -238,6 +238,9 @@ def adapted(model: Any, targets: str, rank: int, dropout: float, fp32: bool, kin
     elif kind in ("vera", "loha", "miss"):
         made_by = {"vera": peft.VeraConfig, "loha": peft.LoHaConfig, "miss": peft.MissConfig}[kind]
         config = made_by(r=rank, target_modules=modules)
+    elif targets == "all" and model.config.model_type == "gpt_oss":  # all-linear finds no experts in this family
+        named = [f"mlp.experts.{one}" for one in ("gate_up_proj", "down_proj")]
+        config = peft.LoraConfig(r=rank, target_modules=modules, target_parameters=named)
     else:
         config = peft.LoraConfig(r=rank, lora_dropout=dropout, target_modules=modules, use_dora=kind == "dora")
     out = peft.get_peft_model(model, config, autocast_adapter_dtype=fp32)

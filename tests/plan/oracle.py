@@ -180,8 +180,7 @@ def _modes(family: str, kinds: tuple[str, ...], made: dict[str, dict[str, Any]])
     out: dict[str, dict[str, Any]] = {
         f"full/{name}/{kind}": {**precision, **made[kind]} for name, precision in PRECISIONS.items() for kind in kinds
     }
-    # all-linear finds no experts in gpt_oss
-    for sites in ("qv", "qkvo") if family == "gpt_oss" else ("qv", "qkvo", "all"):
+    for sites in ("qv", "qkvo", "all"):
         for name, precision in BASES.items():
             out[f"lora-{sites}/{name}/{kinds[0]}"] = {
                 "lora": (sites, 0.0, name != "bf16"), **precision, **made[kinds[0]]

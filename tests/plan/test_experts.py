@@ -87,6 +87,17 @@ def test_adapters_have_the_parameters_that_peft_makes(stack: str, tmp_path: Path
     assert seen >= 6
 
 
+def test_adapters_on_the_experts_of_gpt_oss_have_a_plan() -> None:
+    """all-linear finds no experts in gpt-oss; `parameters` adapts them, as XP600 proposes."""
+    text = "xpc 1\ntrain gpt-oss-20b on multilingual-thinking for 1 epochs\nhardware 1 x h200-141gb\nprecision bf16\n"
+    text += f"lora(parameters=[{', '.join(STACKED)}])\nmodel(dtype=bf16)\nbatch gbs=8 micro=1 seq=1024\n"
+    found = check_text(text.encode(), "t.xp", Workspace("."))
+    assert found.spec is not None, [one.message for one in found.problems]
+    held = plan(found.spec).memory
+    assert held is not None
+    assert held.phases["forward"]["merged experts"] > 2 * 2 * 32 * 3 * 2880 * 2880
+
+
 def test_experts_are_most_of_a_mixture() -> None:
     facts = find_model("qwen3-30b-a3b")
     assert facts is not None
@@ -142,19 +153,25 @@ def test_adapters_of_a_stack_of_experts_hold_a_copy_of_it() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["qwen3_moe", "mixtral"])
+@pytest.mark.parametrize(
+    ("family", "attention", "parameters"),
+    [("qwen3_moe", "sdpa", ()), ("mixtral", "sdpa", ()), ("gpt_oss", "eager", STACKED)],
+)
 @pytest.mark.parametrize("precision", ["bf16", "amp"])
-def test_adapted_experts_keep_what_the_plan_counts(family: str, precision: str) -> None:
+def test_adapted_experts_keep_what_the_plan_counts(
+    family: str, attention: str, parameters: tuple[str, ...], precision: str
+) -> None:
     """The plan's bytes for the merged copy of the experts are exact. Its bytes for the adapters are an upper bound."""
     oracle = pytest.importorskip("oracle")
-    mode, known = f"lora-all/{precision}/sdpa", stacks.load(DEFAULT)
+    mode, known = f"lora-all/{precision}/{attention}", stacks.load(DEFAULT)
     assert known is not None
     for shape, rank in (((256, 128, 4, 2, 64, 16, 2), 4), ((192, 256, 6, 3, 32, 8, 2), 8)):
         one, two, three = oracle.measure(family, shape, rank, {mode: oracle.modes(family)[mode]})[mode]
         linear, quadratic = oracle.growth([one, two, three])
         fixed = one - linear * oracle.LENGTHS[0] - quadratic * oracle.LENGTHS[0] ** 2
         facts = oracle.facts(family, shape, 2)
-        layers, merged = adapter_layers(known, facts, "all-linear")
+        layers, merged = adapter_layers(known, facts, "all-linear", parameters)
         adapters = lora_parameters(facts, rank, layers) / facts.layers
         counted = adapters * (2 if precision == "bf16" else 6)
-        assert 2 * merged <= fixed <= 2 * merged + 1.1 * counted, (shape, fixed - 2 * merged, counted)
+        copies = 2 * merged * (2 if parameters else 1)
+        assert copies <= fixed <= copies + 1.1 * counted, (shape, fixed - copies, counted)
