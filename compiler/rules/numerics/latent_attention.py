@@ -63,8 +63,8 @@ def _with_targets(spec: Spec, fact: str, message: str, layers: str) -> Finding:
         return Finding(spec.location("lora.targets", fact), message, write(targets), (spec.model.label,))
     stated = next((path for path in STATED if spec.written(path)), None)
     if stated is None:
-        help = write(f"{spec.adapter}({targets.replace(' = ', '=')})")
-        return Finding(spec.location(spec.adapter, fact), message, help, (spec.model.label,))
+        clause = write(f"{spec.adapter}({targets.replace(' = ', '=')})")
+        return Finding(spec.location(spec.adapter, fact), message, clause, (spec.model.label,))
     location = spec.location(stated, f"without `targets`, the adapter {fact}")
     help = f"write `{targets}` in `{spec.adapter}`"
     return Finding(location, message, help, (spec.model.label,), with_more(location, targets))
