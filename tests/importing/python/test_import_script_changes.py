@@ -45,6 +45,18 @@ def test_dict_of_an_object_has_its_attributes(made: str, change: str) -> None:
     assert setting(found, "optimizer.lr") == "3e-5"
 
 
+@pytest.mark.parametrize(
+    "copied", ["copy.deepcopy(vars(args))", "dict(vars(args))", "args.__dict__.copy()", "{**vars(args)}"]
+)
+def test_copy_of_the_dict_of_an_object_is_a_dict(copied: str) -> None:
+    made = (
+        f"import copy\nargs = SFTConfig('out', learning_rate=1e-4)\nother = {copied}\nother['learning_rate'] = 3e-5\n"
+    )
+    found = script(made + ROWS + TRAINER + "trainer.train()\n")
+    assert not found.draft.wrong, found.messages
+    assert setting(found, "optimizer.lr") == "0.0001"
+
+
 def test_dict_that_is_updated_with_unknown_values_is_an_error() -> None:
     made = "import own\nargs = SFTConfig('out', learning_rate=1e-4)\nargs.__dict__.update(own.settings())\n"
     assert script(made + ROWS + TRAINER + "trainer.train()\n").draft.wrong

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from xpc.compiler.importing.python.interpreter import row_lists
-from xpc.compiler.importing.python.interpreter.attributes import EACH
+from xpc.compiler.importing.python.interpreter.attributes import EACH, Members
 from xpc.compiler.importing.python.interpreter.functions import (
     first,
     is_signature,
@@ -135,7 +135,8 @@ def copied(value: object, depth: int = 0) -> object:
     if not isinstance(value, dict) or depth > DEPTH:
         return value
     values = {key: copied(one, depth + 1) for key, one in value.items()}
-    return type(value)(values, value.locations) if isinstance(value, Table) else values
+    kind = Table if isinstance(value, Members) else type(value)
+    return kind(values, value.locations) if isinstance(value, Table) else values
 
 
 def _zip(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
