@@ -135,8 +135,9 @@ def copied(value: object, depth: int = 0) -> object:
     if not isinstance(value, dict) or depth > DEPTH:
         return value
     values = {key: copied(one, depth + 1) for key, one in value.items()}
-    kind = Table if isinstance(value, Members) else type(value)
-    return kind(values, value.locations) if isinstance(value, Table) else values
+    if isinstance(value, Members):
+        return Table(values, value.locations)
+    return type(value)(values, value.locations) if isinstance(value, Table) else values
 
 
 def _zip(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
