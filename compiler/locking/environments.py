@@ -120,7 +120,7 @@ def _run(words: list[str], folder: str, until: float) -> tuple[int, str, str]:
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-    return status, *(_start(path).decode(errors="replace") for path in (report, messages))
+    return status, _start(report).decode(errors="replace"), _start(messages).decode(errors="replace")
 
 
 def _start(path: str) -> bytes:

@@ -49,7 +49,7 @@ def _compared(before: Commit, after: Commit, path: str) -> tuple[str, str]:
             f"the golden preview differs; it is larger than {LARGEST // 2**20} MiB, so its lines are not compared",
             "",
         )
-    texts = [one.decode("utf-8", "replace").splitlines() for one in (old, new)]
-    lines = line_difference(*texts, "before", "after")
+    was, now = (one.decode("utf-8", "replace").splitlines() for one in (old, new))
+    lines = line_difference(was, now, "before", "after")
     many = sum(one.startswith(("+", "-")) for one in lines[2:])
     return f"the golden preview differs in {many:,} lines", "\n".join(map(visible, lines))

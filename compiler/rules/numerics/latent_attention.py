@@ -66,8 +66,8 @@ def _with_targets(spec: Spec, fact: str, message: str, layers: str) -> Finding:
         clause = write(f"{spec.adapter}({targets.replace(' = ', '=')})")
         return Finding(spec.location(spec.adapter, fact), message, clause, (spec.model.label,))
     location = spec.location(stated, f"without `targets`, the adapter {fact}")
-    help = f"write `{targets}` in `{spec.adapter}`"
-    return Finding(location, message, help, (spec.model.label,), with_more(location, targets))
+    inside = f"write `{targets}` in `{spec.adapter}`"
+    return Finding(location, message, inside, (spec.model.label,), with_more(location, targets))
 
 
 @rule("XP347", "indexer-without-gradient")
