@@ -57,6 +57,7 @@ import re
 import tomllib
 import zlib
 from functools import cache
+from glob import glob
 
 import pytest
 from compile_support import checked, edited
@@ -308,9 +309,10 @@ def misled(tool: str, typed: str, right: tuple[str, ...]) -> str:
     return ""
 
 
-ROWS = rows("01.toml")
-FILES = sorted(os.listdir(LISTS))
-LATER = [row for file in FILES if file != "01.toml" for row in rows(file)]
+FIRST = os.path.join("earlier", "01.toml")
+ROWS = rows(FIRST)
+FILES = sorted(os.path.relpath(path, LISTS) for path in glob(os.path.join(LISTS, "**", "*.toml"), recursive=True))
+LATER = [row for file in FILES if file != FIRST for row in rows(file)]
 
 
 @pytest.mark.parametrize("part", nightly_but(range(3), lambda part: part == 0))

@@ -7,10 +7,8 @@ from functools import cached_property
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.schema import Setting
-from xpc.compiler.suggest.clause_words import described
 from xpc.compiler.suggest.components import head_word, with_shared_word
 from xpc.compiler.suggest.converted_values import NO
-from xpc.compiler.suggest.data_names import data_advice
 from xpc.compiler.suggest.extra_form import extra_suggestion
 from xpc.compiler.suggest.flag_values import head_choice, setting_of_choice
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
@@ -22,6 +20,8 @@ from xpc.compiler.suggest.sentence import named_outside
 from xpc.compiler.suggest.tables import general_words
 from xpc.compiler.suggest.typed_form import by_word_or_value, clause_line, intended_value, written
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
+from xpc.compiler.suggest.unknown_names.clause_words import described
+from xpc.compiler.suggest.unknown_names.data_names import data_advice
 from xpc.compiler.suggest.unknown_names.outside import HEADER
 from xpc.compiler.suggest.unknown_names.search import search
 from xpc.compiler.suggest.unknown_names.setting import of_guess, of_source, wrong_value
