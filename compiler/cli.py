@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from xpc.grammar.diagnostic import Diagnostic, Silenced
 
 TEXTS = ("full", "concise")
-"""Values of `--format` for people. With any other format, standard output has only the findings, for a program to
-read.
+"""Values of `--format` whose output is for people. With any other value, standard output contains only the findings,
+for a program to read.
 """
 EXACT = ("completion", "fmt", "lsp", "schema")
-"""Commands whose output is for programs, and is printed unchanged. A module whose output depends on its options has a
-function `is_exact`.
+"""Commands whose output is for programs: it is printed without style or summary. If this holds only for some options of
+a command, the command's module has a function `is_exact(options)`.
 """
 DENIED = "warnings are denied (--deny warnings)"
 

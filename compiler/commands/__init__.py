@@ -20,8 +20,8 @@ APART = {
     "lsp": "xpc.compiler.language_server",
     "doctor": "xpc.compiler.commands.doctor",
 }
-"""Commands that have a module of their own. Each module has `parse`, which reads the options, and `run`, which returns
-the printed text and the exit status.
+"""Maps each command that does not belong to `cli.py` to its module. Each module has two functions: `parse` reads the
+options, and `run` returns the printed text and the exit status.
 """
 COMMANDS = {
     "check": "report what is wrong with specs, and write nothing",
@@ -45,6 +45,6 @@ COMMANDS = {
     "lsp": "serve editors with the Language Server Protocol",
     "doctor": "check whether this machine is ready for runs",
 }
-"""All commands, each with its line in the help of `xpc --help`."""
+"""Maps each command to its description in `xpc --help`."""
 LATER = ("sweep",)
 """Names that are reserved for commands that xpc may get later."""

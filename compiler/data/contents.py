@@ -13,8 +13,8 @@ from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 
 FEW = 64
-"""If a folder has more files than this, the surveys of its files are not stored, because they would displace the stored
-surveys of other files.
+"""The largest number of files of a folder for which the surveys of the files are stored. The surveys of a larger folder
+would displace the stored surveys of other files.
 """
 
 

@@ -6,14 +6,20 @@ import re
 from collections.abc import Iterator, Sequence
 
 FROM_1252 = "\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122"
-"""The characters that Windows' code page 1252 has for bytes from 0x80 to 0x9F, where Latin-1 has control characters."""
+"""The characters for the bytes from 0x80 to 0x9F in Windows' code page 1252, for use in a character class. In Latin-1,
+these bytes are control characters.
+"""
 MOJIBAKE = re.compile(f"[ÃÐÑ][\x80-\xbf{FROM_1252}]|â€|Â[\xa1-\xbf]")
-"""Matches characters that were encoded as UTF-8 and decoded by another encoding, such as `Ã©` for `é`."""
+"""Matches characters that were encoded as UTF-8 and decoded with another encoding: `é` has become `Ã©`."""
 ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{2,6}|#x[0-9a-fA-F]{2,5});")
 MARKUP = re.compile(r"<[a-zA-Z/!?]|```")
-"""Matches a tag or a block of code. A text with one may contain HTML entities on purpose."""
+"""Matches a tag such as `<br>`, or the beginning of a block of code. A text with a match may contain HTML entities on
+purpose.
+"""
 ESCAPED_LINE = re.compile(r"(?<!\\)\\n(?=\\n|[A-Z0-9 \-*#]|$)")
-"""Matches a backslash and an n where a line may end. LaTeX's names, such as `\\nabla`, have lowercase letters."""
+"""Matches the characters `\\n`, a backslash and an n, where a line may end. It does not match names of LaTeX such as
+`\\nabla`, because a lowercase letter follows.
+"""
 LOST = "\ufffd"
 """The replacement character, which a decoder writes for bytes that it cannot read."""
 

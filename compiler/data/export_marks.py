@@ -12,20 +12,24 @@ from xpc.compiler.data.damage import texts
 from xpc.compiler.data.turn_order import role_of
 
 CONTROL = "control:"
-"""`export_marks` reports a control token by this prefix and the token: `control:<|im_end|>`."""
+"""The prefix of a property: `control:<|im_end|>` means that a text contains the control token `<|im_end|>`."""
 TOKEN = re.compile(
     r"<\|(?:im_start|im_end|im_sep|eot_id|start_header_id|end_header_id|begin_of_text|end_of_text|endoftext|user"
     r"|assistant|system|end|eom_id|start_of_role|end_of_role)\|>|\[/?INST\]|<(?:start|end)_of_turn>|<</?SYS>>"
 )
 """Matches a control token of a published chat template, such as `<|im_end|>`."""
 BEGIN = ("<|begin_of_text|>", "<s>", "<bos>", "<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<|startoftext|>")
-"""Begin tokens of models whose tokenizers write one at the beginning of each text."""
+"""Begin tokens, such as `<s>`, of models whose tokenizers add the begin token to each text themselves."""
 SPEAKERS = ("assistant:", "human:", "user:", "chatgpt:", "gpt:", "bot:", "### assistant", "### response:", "### human")
-"""Beginnings of an answer that name a speaker, in lowercase."""
+"""Names of speakers with which an answer may begin, in lowercase: the answer `Assistant: Yes.` begins with
+`assistant:`.
+"""
 MISSING = ("nan", "NaN", "NAN", "<NA>", "NaT", "[object Object]")
 """Texts that pandas, NumPy or JavaScript write for a missing value or an object."""
 NOTHING = ("None", "null", "NULL", "undefined")
-"""Texts that may stand for a missing value, but may also be a real answer, as to "What does `print(None)` print?"."""
+"""Texts that stand for a missing value in some files, but are real answers in others: `None` answers "What does
+`print(None)` print?".
+"""
 PYTHON = re.compile(r"[\[({]\s*[\[{]?\s*u?'")
 """Matches the beginning of a list, a tuple or a dict that Python has written as text: `['Paris']`."""
 PLACE = re.compile(r"\{\{?\s*([A-Za-z_]\w*)\s*\}")
@@ -35,9 +39,9 @@ CHOICE = re.compile(r"(?:(?:response|answer|model|option|output|completion)[ _-]
 PROMPT_ENDS, ANSWER_BEGINS = re.compile(r"[A-Za-z0-9?.!:]\Z"), re.compile(r"[A-Za-z0-9]")
 WITH_PROMPT = ("prompt_completion", "unpaired", "prompt")
 ARGUMENT, SWITCH = "template_argument:", "template_switch:"
-"""Prefixes of properties that `export_marks` returns. A row with the argument `enable_thinking` of the chat template
-has the property `template_argument:enable_thinking`. If the value is a text such as "false" instead of a boolean, the
-property is `template_switch:enable_thinking`.
+"""Prefixes of properties. `template_argument:enable_thinking` means that a row has a value for the argument
+`enable_thinking` of the chat template. If the value is a text such as "false" instead of a boolean, the property is
+`template_switch:enable_thinking`.
 """
 SWITCHES = ("true", "false", "yes", "no", "on", "off")
 PLAIN = ("text", "tokens", "images")

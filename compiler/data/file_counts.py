@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from xpc.compiler.spec.survey import Tally
 
 CONSTANT = "constant:"
-"""The prefix of a property: `constant:question` means that all rows have the same text or turns in the column
-`question`.
-"""
+"""The prefix of a property: `constant:question` means that the column `question` has the same value in all rows."""
 LAST_TURN = ""
-"""The end of the property `constant:`: the last turn is the same in all conversations. No column has this name."""
+"""What follows the prefix `constant:` if the last turn is the same in all conversations. Columns have other names."""
 LONGEST, MANY = 64, 4096
-"""The largest number of columns that are compared, and the largest number of different last tokens that are counted."""
+"""LONGEST is the largest number of columns that are compared, MANY the largest number of different last tokens that are
+counted.
+"""
 LINE = range(50, 101)
-"""The lengths of lines in prose whose lines are broken at a fixed width."""
+"""Typical lengths, in characters, of the lines of a prose text that was wrapped at a fixed width."""
 MIDDLE = re.compile(r"[a-z,]\Z")
 PROMPTED = ("preference", "unpaired", "prompt_completion")
 

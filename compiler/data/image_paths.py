@@ -16,7 +16,7 @@ from xpc.compiler.spec.survey import Broken
 EMBEDDED = "data:image/"
 """The beginning of a data URL. Such a value contains the image itself, not a path."""
 LONGEST = 64 * 2**20
-"""A line of a large data file is read only up to this many bytes."""
+"""The largest number of bytes that are read of one line of a large data file."""
 
 
 def image_folder(source: DataSource) -> str:

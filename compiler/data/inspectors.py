@@ -14,7 +14,7 @@ from xpc.grammar.record import field, mutable
 from xpc.runtime.core.row_names import REASONING, ROLES
 
 PLACES = ("<image>", "<video>", "<audio>")
-"""Texts that mark the place of an image, a video or a sound in a turn (LLaVA's and LLaMA-Factory's rows)."""
+"""Texts in a turn that stand for an image, a video or a sound in rows of LLaVA and LLaMA-Factory."""
 MANY = 256
 """Maximum number of columns, roles or properties that a survey lists. A file with more is not training data."""
 

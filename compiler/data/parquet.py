@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 MOST = 2**24
 """Maximum size in bytes of a footer that is read."""
 VALUES = 500_000
-"""The largest number of values that are read in a footer. A column has about eight values. The values of row groups are
-not read.
+"""The largest number of values that are read in a footer. Each column of the schema has about eight values. The values
+of row groups are skipped.
 """
 DEEP = 16
-"""How deeply structs and lists may be nested in a footer that is read. A normal footer has eight levels."""
+"""The largest depth of nested structs and lists in a footer that is read. A normal footer has a depth of eight."""
 SCHEMA, ROWS = 2, 3
 """The numbers of two fields of FileMetaData: the schema, and the number of rows."""
 NAME, CHILDREN, CONVERTED = 4, 5, 6
 """The numbers of three fields of SchemaElement: the name, the number of children, and the converted type."""
 LISTS = (1, 2, 3)
-"""The converted types of maps and lists. Between such a type and the fields of its elements, the schema has an extra
-level, such as `list`.
+"""The converted types of maps and lists in a schema. Below an element of such a type, the schema has one element, often
+named `list`, that is not a field of the data; the fields are below this element.
 """
 
 

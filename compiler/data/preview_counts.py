@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xpc.grammar.diagnostic import Diagnostic
 
 KIND = "previews"
-"""The folder, inside the cache folder, with the counts of previews."""
+"""The name of the folder in the cache folder that contains the counts of previews."""
 DECISIVE = ("train", "model", "data", "method", "batch", "seed", "target")
 """Clauses whose settings affect rows, tokens or steps."""
 

@@ -15,12 +15,12 @@ from xpc.runtime.features.launch.csv_texts import NULLS
 
 Row = Mapping[str, object]
 MOST_ROWS = 4_000_000
-"""The largest number of rows that are read from a file. A file with more rows than this is either too large to be
-copied, or its rows have only a few characters each.
+"""The largest number of rows that are read from a file. A file with more rows than this either is larger than the limit
+for copied files, or its rows have only a few characters each.
 """
 CHECKED = 8 * 2**20
-"""Only in this many characters at the beginning of a file are objects with a repeated name reported. The check makes
-parsing three times slower, so it does not cover the complete file.
+"""The number of characters at the beginning of a file in which objects with a repeated key are reported. The check
+makes parsing three times slower, so it does not cover the complete file.
 """
 
 

@@ -16,9 +16,9 @@ from xpc.runtime.features.messages.turn_names import CALLERS
 Row = Mapping[str, object]
 
 LABEL = 40
-"""The largest number of characters of a wrong label in a message."""
+"""A message shows at most this many characters of a wrong label."""
 UNLEARNED = -100
-"""The label of a token that does not count in the loss (torch's cross_entropy)."""
+"""The label of a token that the loss ignores (torch's cross_entropy)."""
 
 
 def with_roles(row: Row, roles: Mapping[str, str]) -> Row:

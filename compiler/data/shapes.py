@@ -12,10 +12,10 @@ from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 
 IMAGES = "images"
-"""The format of conversations with images. Only models that read images can be trained on it."""
+"""The format of conversations with images. Only models that read images can be trained on such rows."""
 IMAGE_PAIRS = "image_preference"
-"""The format of preference pairs that have images in their prompts. Only models that read images can be
-trained on it.
+"""The format of preference pairs whose prompts contain images. Only models that read images can be trained on such
+rows.
 """
 WITH_IMAGES = (IMAGES, IMAGE_PAIRS)
 
@@ -31,12 +31,14 @@ SHAPES = {
     "unpaired": ("prompt", "completion", "label"),
     "prompt": ("prompt",),
 }
-"""The columns of each format, in the order of `DataSource.columns`. In preference pairs, a prompt column may stand
-before them.
+"""Maps each format to its columns, in the order of `DataSource.columns`. Preference pairs may have a prompt column in
+front of these columns.
 """
 
 ALPACA = ("instruction", "output")
-"""The columns of Alpaca's rows, whose texts a published prompt template combines. A column `input` is optional."""
+"""The required columns of Alpaca's rows. A published prompt template makes one text of these columns and the optional
+column `input`.
+"""
 INPUT = "input"
 
 TOKEN_MASKS = ("completion_mask", "assistant_masks", "attention_mask")

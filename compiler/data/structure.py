@@ -11,8 +11,8 @@ from xpc.runtime.features.messages.turn_names import CALL_KEYS, MARKS, MASKED, T
 
 PLAIN = {"role", "content", "from", "value"}
 TURN_KEY = "turn_key:"
-"""The prefix of a property: `turn_key:learn` means that a turn has a key `learn`, which probably says whether the turn
-is to be learned, but which no trainer reads.
+"""The prefix of a property: `turn_key:learn` means that a turn has a key `learn`. Such a key probably says whether the
+turn is learned, but no trainer reads the key.
 """
 
 UNREAD_KEY = "unread_key:"
@@ -20,7 +20,9 @@ UNREAD_KEY = "unread_key:"
 template can read.
 """
 READ_KEYS = ("id", "index", "type", "tool_call_id", "tool_calls", "function_call", *TRAINED, *MASKED, *REASONING)
-"""Keys of a turn that are not reported as unread: they are read, or their value is not a text to learn."""
+"""Keys of a turn that are not reported as unread: either the trainer reads them, or their values are not texts to
+learn.
+"""
 
 
 def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[str]:

@@ -21,9 +21,11 @@ from xpc.compiler.spec.survey import SKETCH, Broken, Survey
 from xpc.runtime.features.messages.stored_columns import unread
 
 SPOKEN = ("user", "assistant")
-"""The roles of a prompt and its answer. A digest leaves them out, because other formats do not name them."""
+"""The roles that stand for a prompt and its answer. The digest of a row does not include these two names, because row
+formats without roles do not have them.
+"""
 END = 256
-"""How many characters at each end of a row are digested, to compare it with the rows of other files."""
+"""The number of characters at each end of a row that are digested, to compare the row with the rows of other files."""
 
 
 def survey(

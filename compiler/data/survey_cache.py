@@ -29,8 +29,8 @@ READERS = (
     "data/survey_cache.py",
     "spec/survey.py",
 )
-"""The source files with the code that computes a survey. If one of them changes, the surveys that are stored are not
-used any more.
+"""The source files with the code that computes a survey. After a change of one of these files, surveys that were stored
+before are no longer used.
 """
 
 

@@ -12,7 +12,7 @@ FOLDER = "/workspace"
 CACHE = f"""\
 export HF_HOME="${{HF_HOME:-{FOLDER}/.cache/huggingface}}"
 """
-"""Shell lines that put downloads from the hub into the shared folder."""
+"""Shell lines that make the run store its downloads from the hub in the shared folder."""
 
 LONGEST_NAME = 45
 """The longest NAME for which a pod's name, NAME-node-0-1023-abcde, is a legal DNS label of at most 63 characters."""
@@ -22,7 +22,7 @@ TOKENS = {
     "swanlab": ("SWANLAB_API_KEY",),
     "clearml": ("CLEARML_API_ACCESS_KEY", "CLEARML_API_SECRET_KEY"),
 }
-"""For each tracker, the environment variables that contain its secrets."""
+"""Maps each tracker to the environment variables that contain its secrets."""
 
 
 def pod_name(name: str) -> str:

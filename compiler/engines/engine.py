@@ -17,16 +17,16 @@ class Engine:
     """The base class of engines. Its methods fit an engine that adds no files to a bundle."""
 
     submission: tuple[str, ...] = ()
-    """Options that the command or the job file already states, so that `extra_args` must not contain them. Empty if the
-    engine does not pass `extra_args` on.
+    """Options that `extra_args` must not contain, because the command or the job file already states them. Empty for an
+    engine that does not accept `extra_args`.
     """
     volume: str = ""
-    """The kind of this engine's shared folder, such as a PersistentVolumeClaim. Empty if nodes of the engine keep
-    their own files.
+    """What the setting `volume` names, such as a PersistentVolumeClaim. Empty if the machines of this engine keep their
+    own files.
     """
     mounted: str = ""
-    """The path at which every node mounts the shared folder. Empty if the engine mounts none, and nodes use the
-    folder's own path.
+    """The path at which every node mounts the shared folder. Empty if the engine mounts no folder; the nodes then use
+    the folder under its own path.
     """
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:

@@ -16,8 +16,8 @@ from xpc.grammar.package_data import read_text
 LIST = "run.sha256"
 NOT_RUN = ("README.md", "model_card.md", "model_card_merged.md", "spec.xp")
 LATER = "data/"
-"""The prefix of data files. `run.sha256` does not list them, because the run compares them with their own digests when
-it reads them.
+"""The prefix of the paths of data files. `run.sha256` does not list data files, because the run checks the digest of
+each data file when it reads the file.
 """
 
 

@@ -10,11 +10,12 @@ from xpc.compiler.language.setting import Path
 from xpc.compiler.spec import Spec
 
 TEMPFAIL = 75
-"""The exit status of a run that stopped because it was asked to stop. Such a run resumes when it is started again."""
+"""The exit status of a run that stopped on request. Started again, such a run resumes."""
 RETRIES = 3
 """The default of `retries`."""
 ONCE = "export XPC_RETRIES=0 # the cluster restarts a failed run, on all nodes\n"
-"""A shell line that keeps launch.sh from restarting a failed run, for engines that restart runs themselves."""
+"""A shell line after which launch.sh does not restart a failed run. It is used by engines that restart runs themselves.
+"""
 
 
 def restart_blocker(spec: Spec) -> Path | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from xpc.compiler.stacks import Json
 
 WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "none", "nan", "inf"})
-"""Texts that are written in quotes when they are keys, because some YAML 1.1 parser does not read them as strings."""
+"""Keys that are written in quotes, because some parsers of YAML 1.1 read them as booleans, null or numbers."""
 
 
 def document(table: Mapping[str, Json], comment: str) -> str:

@@ -26,9 +26,9 @@ WORDS = {
     "zip": "in a `sweep`, lists that vary together: `zip { gbs = [128, 256], micro = [16, 8] }`",
     "file": 'a file next to the spec: `chat_template = file("mine.jinja")`',
 }
-"""The words of the language that are not settings, each with an explanation."""
+"""Maps each word of the language that is not a setting to its explanation."""
 AMOUNTS = {"epoch": "once after every epoch", "never": "not at all"}
-"""Words, such as `epoch`, that a setting such as `every` accepts instead of a number, each with an explanation."""
+"""Maps a word that some settings accept instead of a number, as in `every = epoch`, to its explanation."""
 
 
 def explain_name(name: str) -> str | None:

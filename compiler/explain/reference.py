@@ -20,9 +20,7 @@ TOGETHER = {
     "lora": ("qlora", "oft", "vera", "loha", "miss"),
     "hardware": ("nodes", "precision"),
 }
-"""Clauses without a page of their own, because they have few settings. Their settings are on the page of the clause
-that is the key.
-"""
+"""Maps a clause to the clauses that are documented on its page, because they are too short for pages of their own."""
 SENTENCE = """\
 `train MODEL on DATA for LENGTH with ...` is the first line of a spec. [language.md](../language.md) describes it, and
 `extra`, which passes a library's own arguments on.

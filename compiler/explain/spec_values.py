@@ -19,9 +19,9 @@ from xpc.compiler.rules.adapters.experts import adapted_paths
 from xpc.compiler.spec.values import Origin
 
 MOST = 8
-"""If all settings are explained, at most this many emitted keys are shown for each of them."""
+"""The largest number of emitted keys that are shown for a setting if all settings are explained."""
 WRITTEN = ("model", "data", "extra")
-"""Parts of a spec that are not settings: the model, the data and `extra`."""
+"""Parts of a spec that are explained in addition to the settings."""
 
 
 def spec_values(path: str, name: str = "") -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST = 200
-"""Maximum number of dots outside of strings in a line."""
+"""The largest number of dots that a line may contain outside of strings."""
 LONG_STRINGS = ('"""', "'''")
 STRING = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'")
 

@@ -15,8 +15,8 @@ from xpc.compiler.files.workspace import read_toml
 EXECUTABLE = frozenset({"launch.sh", "evaluate.sh"})
 MANIFESTS = ("bundle.toml", "sweep.toml")
 SHARED = ("trainer/", "files/", "data/")
-"""Folders whose files are the same in all members of a sweep. Each of these files is stored once, and the members have
-hard links to it.
+"""Folders whose files are the same in all members of a sweep. Each file of these folders is stored once, and every
+member gets a hard link to the file.
 """
 
 

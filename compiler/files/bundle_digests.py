@@ -20,10 +20,12 @@ from xpc.grammar.record import mutable
 TOTAL = 4 * 2**30
 """Maximum total size in bytes of a bundle's files."""
 MOST = 20_000
-"""The largest number of files in a bundle. It is above 10,000, the limit for a data folder in a bundle."""
+"""The largest number of files in a bundle. It exceeds 10,000, the largest number of files in a data folder, which a
+bundle may contain.
+"""
 PROGRAMS = frozenset({"launch.sh", "evaluate.sh"})
 NOT_EXECUTABLE = " (not executable)"
-"""A text that is added to the digest of a script that is not executable. The digest then differs from that of an
+"""A suffix of the digest of a script that is not executable. It makes the digest differ from the digest of an
 executable script with the same contents.
 """
 

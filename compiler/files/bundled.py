@@ -26,7 +26,9 @@ MANIFEST, SPEC = "bundle.toml", "spec.xp"
 COPIED = ("files/", "data/")
 """The folders of a bundle with the copies of files that the spec names."""
 PATH = re.compile(r'"((?:files|data)/[^":\n]*)')
-"""The path of a copy in a spec; a function in the file may follow (`"files/reward.py:f"`)."""
+"""Matches the path of a copied file in a spec. After the path, the name of a function may follow:
+`"files/reward.py:f"`.
+"""
 
 
 @mutable

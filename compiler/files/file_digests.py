@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 BLOCK = 2**22
 SHOWN = 4 * 2**30
-"""The number of bytes after which another line about the progress is printed; reading them takes a few seconds."""
+"""After each further 4 GiB, a line of progress is printed. Reading so many bytes takes a few seconds."""
 VERSION = "sha256"
 _known: dict[tuple[str, str], str] = {}
-"""The digests that this process has computed, by the path and the stamp (size and times) of the file."""
+"""Maps the path and the stamp (size and times) of a file to its digest, for every digest that this process has
+computed.
+"""
 
 
 def file_digest(path: str, memory: FileMemory | None = None, trusted: bool = False) -> str | None:

@@ -14,14 +14,14 @@ import stat
 from xpc.grammar.record import mutable
 
 SETTLED = 2.0
-"""A number of seconds. If a file is changed twice within this time, some file systems record only one time of change,
-so the second change cannot be noticed.
+"""A fact is not stored if the file was changed less than this many seconds ago. Some file systems record the same time
+for two changes within this period, so the second change could not be noticed.
 """
 FACTS = 16
 """Maximum number of facts that are stored about one file."""
 Stamp = tuple[str, float]
-"""The size, the times, the inode and the device of a file as text, and the time of its last change in seconds since the
-epoch.
+"""Two values that identify the state of a file: its size, times, inode and device as one text, and the time of its last
+change in seconds since the epoch.
 """
 
 

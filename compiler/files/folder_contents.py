@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from xpc.grammar.record import field, mutable
 
 LARGEST = 64 * 2**20
-"""Maximum size in bytes of a file in a bundle. Copied data files have the same limit (workspace.MAX_DATA)."""
+"""Maximum size in bytes of a file in a bundle. It equals workspace.MAX_DATA, the limit for copied data files."""
 LARGEST_METRICS = 256 * 2**20
 """Maximum size in bytes of a run's metrics.jsonl."""
 KINDS = (
@@ -26,7 +26,9 @@ KINDS = (
 )
 BYTECODE = "__pycache__"
 COMPILED = re.compile(r"\.pyc(\.\d+)?\Z")
-"""The suffix of Python's bytecode files. While Python writes such a file, it appends a number to the name."""
+"""Matches the suffix of a bytecode file of Python. While Python writes such a file, the name ends with a number, as in
+`a.pyc.1234`.
+"""
 
 
 @mutable

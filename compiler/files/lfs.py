@@ -10,7 +10,7 @@ POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-[^\n]*\n)*oid sha256:([0-9a-f]{64})\nsize ([0-9]{1,18})\n"
 )
 MOST = 1024
-"""Maximum size of a pointer in bytes, from the specification of Git LFS."""
+"""Maximum size in bytes of a pointer, according to the specification of Git LFS."""
 
 
 def pointer(data: bytes) -> tuple[str, int] | None:

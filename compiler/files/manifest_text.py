@@ -20,8 +20,8 @@ LINE = re.compile(
     r"""(?:(?P<text>"[^"\\\x00-\x1f\x7f]*")|"""
     r"""(?P<value>"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt])*"|0|[1-9][0-9]{0,17}|true|false))"""
 )
-"""Matches a line of a manifest. The group `text` is a quoted value without escapes, which needs no decoding, as most
-values; the group `value` is any other value.
+"""Matches a line of a manifest. The group `text` is a string without escapes, which needs no decoding; most values are
+such strings. The group `value` is any other value.
 """
 DATA = "data"
 

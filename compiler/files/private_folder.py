@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST = 256
-"""Maximum number of entries in a folder."""
+"""The largest number of entries in a private folder."""
 
 
 def read(folder: str, name: str) -> dict[str, Any] | None:

@@ -10,7 +10,9 @@ MARKS = (
     "hf_", "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AIza",
     "PRIVATE KEY", "wandb_v1_",
 )  # fmt: skip
-"""Texts for a fast first test: every token and key in TOKENS contains at least one of them."""
+"""Texts for a fast first test: every secret that a pattern in TOKENS matches contains one of them, except a password in
+a URL.
+"""
 TOKENS = {
     "a token of the Hugging Face hub": r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{30,}",
     "an API key": r"(?<![A-Za-z0-9])sk-(?:[A-Za-z0-9]{32,}|(?:ant|proj|or|svcacct)-[A-Za-z0-9_-]{20,})",
@@ -23,11 +25,11 @@ TOKENS = {
     "a key of Weights & Biases": r"(?<![A-Za-z0-9])wandb_v1_[A-Za-z0-9_]{20,}",
     "a password in a URL": r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s/@:\"'<>]*:[^\s/@\"'<>${}]+@",
 }
-"""For each kind of secret, a pattern from the issuer's documentation or from secret scanners. No pattern matches a
-digest in hex.
+"""Maps each kind of secret to a pattern, taken from the issuer's documentation or from secret scanners. No pattern
+matches a hexadecimal digest.
 """
 NAMES = ("hub_token", "hf_token", "api_key", "access_token", "auth_token", "secret_key", "password", "secret")
-"""Endings of the names of keys whose values are treated as secrets, even if they do not look like secrets."""
+"""Endings of keys whose values are always treated as secrets, whatever the values look like."""
 
 HEX = frozenset("0123456789abcdef")
 
@@ -59,16 +61,16 @@ def find(text: str) -> list[tuple[int, int, str]]:
 
 
 NAMED = r"(?i)[A-Z0-9_-]*(?:TOKEN|[_-]KEY|PASSWORD|SECRET)[A-Z0-9_]*\s*=\s*\"?([^\s\",)\]}]+)"
-"""Matches a variable or an option with a name such as `API_KEY`, and its value. The rule XP911 reports such
-values.
+"""Matches an assignment to a variable or an option whose name suggests a secret, such as `API_KEY=...`. The group is
+the value. The rule XP911 reports such values.
 """
 CALLED = rf"(?:{'|'.join(NAMES)})\s*[=:(]?\s*\"?([^\s\",)\]}}]{{8,}})"
 """Matches a setting with one of the names in NAMES, such as `api_key`, and its value, which any finding about this
 setting would print.
 """
 KEY = r"(?:name|project)\s*=\s*\"?([0-9a-f]{40})(?![0-9a-f])"
-"""Matches a name of a run or project that looks like an API key of Weights & Biases in its older format (40 hexadecimal
-digits). The rule XP791 reports such names.
+"""Matches a run's or project's name that looks like an old API key of Weights & Biases (40 hexadecimal digits). The
+rule XP791 reports such names.
 """
 
 WORD = r"[^\s\"`',()\[\]{}]{7,}[^\s\"`',()\[\]{}.:;]"

@@ -24,30 +24,30 @@ if TYPE_CHECKING:
     from xpc.compiler.files.pins import Lock
 
 MAX_TEXT = 16 * 2**20
-"""Maximum size in bytes of a text file (spec, template, config) that is read."""
+"""The largest size in bytes of a text file (spec, template or config) that is read."""
 MAX_DATA = 64 * 2**20
-"""Maximum size in bytes of a local data file that is copied into a bundle."""
+"""The largest size in bytes of a local data file that is copied into a bundle."""
 MOST = 10_000
-"""The largest number of files in a data folder."""
+"""The largest number of files that a data folder may contain."""
 HEAD = 2**20
-"""How many bytes at the beginning of a data file are read to find the columns of its first row."""
+"""The number of bytes at the beginning of a data file that are read to find the columns of the first row."""
 BASES = (".xp",)
 OURS = (*BASES, ".jinja", ".jinja2", ".j2")
-"""Endings of specs and templates. A spec may name a file in a hidden folder outside of its own folder only if the file
-has one of these endings.
+"""Endings of specs and templates. Outside of the spec's folder, a spec may name a file in a hidden folder only if the
+file has one of these endings.
 """
 TEXTS = (*OURS, ".txt", ".md", ".json", ".jsonl", ".yaml", ".yml", ".py", ".csv", ".tsv", ".parquet", ".arrow")
-"""Endings of the files that a spec may name outside of its own folder. Files with keys or passwords do not have these
-endings.
+"""Endings of files. Outside of the spec's folder, a spec may name only files with these endings, because files with
+keys or passwords have other endings.
 """
 
 HIDDEN = "`{}` lies in a hidden folder, outside of the spec's folder"
 DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")
-"""Endings of data files whose columns are read from the first row."""
+"""Endings of the data files whose first row is read to find the columns."""
 READ_ROWS = (".jsonl", ".json", ".csv", ".txt")
-"""Endings of the data files whose rows are all read by the compiler (compiler/data/reader.py)."""
+"""Endings of the data files of which the compiler reads every row (compiler/data/reader.py)."""
 TASK_ROWS = (*DATA_FORMATS, ".tsv", ".arrow")
-"""Endings of data files for a task of lm-evaluation-harness."""
+"""Endings of the data files that a task of lm-evaluation-harness may read."""
 
 
 @record

@@ -12,11 +12,11 @@ from xpc.grammar.scan import scan
 from xpc.grammar.source import Source
 
 FILLED = ("default", "derived", "registry, or")
-"""Beginnings of the comments that the compiler adds to settings that it filled in. A setting from an extended spec has
-another comment, with the name of that spec.
+"""The compiler's comment on a setting begins with one of these words if the compiler filled in the value. The comment
+on a setting from an extended spec ends with the name of that spec.
 """
 LENGTH = "length: "
-"""The beginning of the comment that the compiler writes after `for N epochs` in the `train` line."""
+"""The beginning of the compiler's comment on a `train` line with `for N epochs`."""
 
 
 @record

@@ -24,8 +24,8 @@ DIGEST = re.compile(r"-[0-9a-f]{8}(?=\.\w+$)")
 Reader = Callable[[str], bytes | None]
 """A function that returns the contents of a file in the bundle's folder, or None if the file does not exist."""
 Copy = tuple[str, str, str | None]
-"""A data file of a bundle: its name in the bundle, and the path of its source in the spec. If the source is a folder,
-the third part is the file's name in the folder; otherwise None.
+"""A copied data file of a bundle: its name in the bundle; the path in the spec of the file or folder that it comes
+from; and, if it comes from a folder, its name in that folder, otherwise None.
 """
 
 

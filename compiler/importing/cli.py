@@ -221,7 +221,9 @@ def _reference(name: str | None) -> str | None:
 
 
 FILES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".arrow")
-"""Endings of files of rows. Without quotes, a spec reads `data/rows.jsonl` as the name of a data set on the hub."""
+"""Endings of data files. Without quotes, a spec reads a path such as `data/rows.jsonl` as the name of a dataset on the
+hub.
+"""
 
 
 def convert(source: SourceFile, options: argparse.Namespace, overrides: Overrides) -> Draft:

@@ -17,16 +17,16 @@ from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import field, mutable, record
 
 ASSUMED = ("optimizer", "strategy", "precision", "train.epochs", "memory.checkpointing")
-"""Settings that an imported spec states even if they have their default value. Otherwise, the compiler would choose a
-value or add a note.
+"""Settings that an imported spec states even if they have their default value. If the spec did not state them, the
+compiler would choose a value itself or add a note.
 """
 
 EXPONENT = re.compile(r"(?<=\de)(-)0(?=\d)")
-"""Matches the zero in an exponent as Python writes it: `1e-05` becomes `1e-5`."""
+"""Matches the minus sign and the superfluous zero of an exponent that Python wrote: `1e-05` becomes `1e-5`."""
 NULL = "null: the tool's own default"
 SUGGESTED = 40
-"""The largest number of unknown keys that get a spelling suggestion. A file with more unknown keys belongs to no tool
-that xpc supports.
+"""The largest number of unknown keys for which a spelling is suggested. A file with more unknown keys probably belongs
+to a tool that xpc does not support.
 """
 UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot write"
 

@@ -16,7 +16,7 @@ from xpc.grammar.parse import parse
 from xpc.grammar.source import Source as Text
 
 BLOCKS = ("method.vllm", "method.sync_reference")
-"""Flags whose settings are written in a block of several lines, as in `vllm {` ... `}`."""
+"""Settings whose own settings are written in a block over several lines: `vllm {`, one line for each setting, `}`."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 WORDS = ("train", "on", "for", "with", "extends", "xpc", "x", "true", "false", "file")
 

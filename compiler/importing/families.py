@@ -19,7 +19,9 @@ from xpc.compiler.stacks.fused_experts import adapted
 
 FLASH = ("flash2", "flash3")
 STAY = ("paged_adamw", "paged_lion", "adagrad")
-"""Optimizers that accelerate does not replace by DeepSpeed's Adam if the optimizer states are offloaded."""
+"""Optimizers that accelerate keeps if the optimizer states are offloaded. It replaces other optimizers by DeepSpeed's
+Adam.
+"""
 
 
 def kind_of(draft: Draft) -> str | None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from xpc.compiler.importing.text.entries import Entry
 
 OUTCOMES = ("setting", "renamed", "read", "irrelevant", "comment", "refused", "flag")
-"""Fields that say how a key is handled. Each entry of a key table has at least one of them."""
+"""Columns of a key table that say how a key is handled. Each row has a value in at least one of them."""
 
 
 class MalformedTable(Exception):
@@ -65,7 +65,7 @@ class Key:
 
 
 TYPES = {"usual": list, "values": dict, "flag": bool}
-"""The fields of `Key` whose values are not strings, with their types."""
+"""Maps each column of a key table whose values are not strings to the type of its values."""
 
 
 class KeyTable(Mapping[str, Key]):

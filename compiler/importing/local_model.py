@@ -14,8 +14,8 @@ from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.package_data import read_table
 
 NEAREST = 3
-"""How many names at the end of a path are compared with the names of models. More than one is needed, because runs
-write `NAME-sft/checkpoint-3000` and `NAME-sft/merged`.
+"""Only this many of the last names in a path are compared with the names of models. The last one alone is not enough,
+because the model's name may come earlier: `NAME-sft/checkpoint-3000`.
 """
 
 

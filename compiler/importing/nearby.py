@@ -14,19 +14,18 @@ from xpc.compiler.files.workspace import Workspace, read_file
 from xpc.compiler.importing.text.entries import MAX_SIZE
 
 MOST_FOLDERS = 8
-"""How many folders are searched for a named file, from the folder of the imported file upwards."""
+"""A named file is searched in at most this many folders: the folder of the imported file and the folders above it."""
 ROOTS = (".git", "pyproject.toml", "setup.py")
-"""The root of a repository or of a Python project contains one of these files or folders."""
+"""A folder that contains one of these is the root of a repository or of a Python project."""
 MOST_WALKED, MOST_LISTED = 2_000, 20_000
-"""A script is looked for by its name in at most this many folders, and among at most this many files of a
-repository.
+"""If a repository has more folders than MOST_WALKED, or more files than MOST_LISTED, no script is searched by its name.
 """
 FOREIGN = ("node_modules", "site-packages", "__pycache__", "venv", "env")
-"""Folders with files of other projects."""
+"""Names of folders that contain files of other projects. They are not searched."""
 PARTS = ("", "src", "scripts", "training", "train")
 """Names of subfolders in which a repository may have its training scripts."""
 MOST_SCRIPTS = 300
-"""The largest number of Python files that are searched for a repository's own keys."""
+"""The largest number of Python files that are searched for keys that a repository defines itself."""
 
 
 def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:

@@ -27,19 +27,21 @@ from xpc.grammar.record import evolve
 
 MODEL = re.compile(r"model(?:_name|_path|_id|_name_or_path)?$")
 DATA = re.compile(r"(?:train_dataset|load_dataset|dataset)\b|(?:dataset_name|dataset_path|data_path|data|train_file)$")
-"""Patterns for the keys of errors that explain why the model or the data are missing."""
+"""Two patterns. An error whose key matches MODEL explains why the model is unknown, and DATA does the same for the
+data.
+"""
 ABOUT = re.compile(
     "^(?:the column `[^`]*`: |the rows of the evaluation are not known: |the rows are not known: |"
     "the columns that the function makes are not read: )+"
 )
-"""Matches the beginning of a reason that says what the reason is about, such as "the column `x`: ..."."""
+"""Matches the subject at the beginning of an error's reason, such as "the column `x`: "."""
 AS_IS = re.compile("; the spec reads `[^`]*` as it is$")
 GIVEN = re.compile("the script takes `[^`]*` from its command line, without a default: `--set [^`]*` gives it")
-"""Matches an error that a single argument of the script would resolve."""
+"""Matches an error that disappears if `--set` gives a value to one argument of the script."""
 STATUS = 3
 """The exit status of an import that wrote a spec, but left decisions to a person."""
 MOST = 18
-"""The largest number of lines about decisions that are printed."""
+"""The largest number of decisions that are printed, one per line."""
 
 
 def apply(draft: Draft, overrides: Overrides) -> None:

@@ -20,7 +20,7 @@ from xpc.grammar.package_data import read_sections
 
 PORT = 29500
 BACKOFF_LIMIT = 6
-"""After how many restarts of its containers a Job fails by default (Kubernetes `batch/v1`)."""
+"""Kubernetes' default of `backoffLimit`: a Job fails after this many restarts of its containers (`batch/v1`)."""
 
 SHELL = "pod.sh"
 START = f"""\

@@ -28,15 +28,16 @@ from typing import Any
 
 BUNDLE = os.path.dirname(os.path.abspath(__file__))
 TEMPFAIL = 75
-"""Exit status of a run that was asked to stop; it resumes when it is started again."""
+"""The exit status of a run that stopped on request. Started again, such a run resumes."""
 FINAL = (0, 1, 2, TEMPFAIL)
-"""Exit statuses after which a retry is useless: success, a failure that would happen again, or a requested stop."""
+"""Exit statuses after which the job is not retried: success, failures that would happen again, and a stop on request.
+"""
 ENDED = "launch.sh ended with exit status"
 PASSED = ("PYTHON", "OMP_NUM_THREADS")
 PREFIXES = (
     "CLEARML_", "GLOO_", "HF_", "MLFLOW_", "NCCL_", "PYTORCH_", "SWANLAB_", "TOKENIZERS_", "TRACKIO_", "WANDB_", "XPC_",
 )  # fmt: skip
-"""Prefixes of the job's environment variables that are passed to every node, where they override the node's own."""
+"""Environment variables of the job with these prefixes are set on every node, even if the node has other values."""
 
 
 def main() -> int:

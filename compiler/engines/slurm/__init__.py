@@ -12,8 +12,8 @@ from xpc.grammar.diagnostic import Diagnostic, Label
 
 JOB = "job.sbatch"
 RUNS = "runs.sha256"
-"""The name of a file with one line for each member of a sweep, in the order of the array's tasks. A line contains the
-digest of a member's bundle.
+"""The name of a file with one line for each member of a sweep, in the order of the array's tasks. Each line contains
+the digest of the member's bundle.
 """
 README = f"""
 On a Slurm cluster, submit the run as a job. Do it in the folder for the output and the log, with the environment
@@ -28,7 +28,7 @@ The job has one more node, which runs the vLLM server, and sets XPC_VLLM_HOST. X
 program if that has its own environment; XPC_SERVER_WAIT is the longest wait in seconds.
 """
 LARGEST_ARRAY = 1001
-"""The largest number of tasks in an array, if slurm.conf does not set MaxArraySize (slurm.conf(5): 1001)."""
+"""Slurm's default limit on the number of an array's tasks (`MaxArraySize` in slurm.conf(5))."""
 
 
 class Slurm(Engine):

@@ -21,10 +21,10 @@ MARKS: Mapping[TextPath, str] = {
     "launch.qos": "._+-",
     "launch.constraint": "._+-,&|*[]()",
 }
-"""The characters that names may contain in addition to letters and digits."""
+"""Maps each setting to the characters that its names may contain in addition to letters and digits."""
 SHORTEST = 120
-"""The shortest legal time limit, in seconds. The stop signal comes one minute before the limit, and Slurm may send it
-up to a minute earlier than that.
+"""The shortest legal time limit, in seconds. The job asks for its stop signal one minute before the limit, and Slurm
+may send the signal up to one minute earlier.
 """
 
 
@@ -124,7 +124,7 @@ STATED_BY = {
     "container-mounts": "`mounts` states them", "container-image": "`image` states it",
     "array": "the members of a `sweep` become the tasks of an array",
 }  # fmt: skip
-"""Options of sbatch, each with the phrase that names the setting of xpc to write instead."""
+"""Maps an option of sbatch to a phrase that names the setting to write instead of the option."""
 OF_GPUS = ("gres", "gpus", "gpus-per-node", "gpus-per-task")
 
 

@@ -91,8 +91,8 @@ def _distributed(draft: Draft, kind: Entry, table: Entries, overrides: Overrides
 
 
 NODE = 8
-"""The assumed number of GPUs per node, used if only the mesh sizes, such as `dp_shard_size`, show the number of
-processes.
+"""The number of GPUs per node that is assumed if the number of processes follows only from mesh sizes such as
+`dp_shard_size`.
 """
 
 

@@ -18,15 +18,19 @@ KEYS = load("accelerate/deepspeed.toml")
 BLOCKS = ("zero_optimization", "bf16", "fp16", "optimizer", "scheduler", "activation_checkpointing",
           "zero_allow_untested_optimizer", "train_batch_size", "train_micro_batch_size_per_gpu",
           "steps_per_print", "wall_clock_breakdown")  # fmt: skip
-"""Keys of a DeepSpeed file that functions of this module import. The key table deepspeed.toml does not contain them."""
+"""Keys of a DeepSpeed file that are imported by functions of this module, and not by a row of the key table
+deepspeed.toml.
+"""
 PASSED_ON = {"gradient_accumulation_steps", "gradient_clipping"}
-"""Keys of a DeepSpeed file that may also be written in `deepspeed_config` of accelerate's YAML."""
+"""Keys of a DeepSpeed file that have an effect in `deepspeed_config` of accelerate's YAML, too."""
 IGNORED = {*(key.rpartition(".")[2] for key in KEYS if key.startswith("zero_optimization.")),
            *(key.partition(".")[0] for key in KEYS), *BLOCKS} - PASSED_ON  # fmt: skip
-"""Keys of a DeepSpeed file that have no effect inside `deepspeed_config` of accelerate's YAML."""
+"""Keys of a DeepSpeed file that have no effect in `deepspeed_config` of accelerate's YAML."""
 REPORTING = ("tensorboard", "csv_monitor", "wandb", "comet", "monitor_config", "flops_profiler", "comms_logger",
              "seq_parallel_communication_data_type")  # fmt: skip
-"""Keys that only affect logging and profiling, and a key that only DeepSpeed's own sequence parallelism reads."""
+"""Keys that do not affect the training: keys about logging and profiling, and one that DeepSpeed reads only with its
+own sequence parallelism.
+"""
 AUTO = "auto: it follows the trainer's arguments"
 
 

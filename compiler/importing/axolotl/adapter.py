@@ -8,19 +8,19 @@ from xpc.compiler.importing.trl import model as models
 from xpc.compiler.registry.linear_layers import NAMES
 
 LINEAR = {*NAMES["llama"].values()}
-"""The linear layers of a decoder layer, under their most common names."""
+"""The most common names of the linear layers in a decoder layer, such as `q_proj`."""
 BEYOND = ("lm_head", "embed_tokens", "embed_out", "wte", "wpe", "output", "embed_in")
-"""Modules that are not among the layers of `lora_target_linear`, but can be added to them by `lora_target_modules`."""
+"""Modules that `lora_target_linear` does not adapt. `lora_target_modules` can name them in addition."""
 READ = ("lora_model_dir", "lora_r", "lora_alpha", "lora_dropout", "lora_target_linear", "lora_target_modules",
         "peft_init_lora_weights")  # fmt: skip
-"""Keys about adapters that functions of this module import one by one. ADAPTER_OPTIONS lists the other keys."""
+"""Keys about adapters that functions of this module import. ADAPTER_OPTIONS has the keys that need no function."""
 ADAPTER_OPTIONS = {
     "peft_use_rslora": "lora.rslora", "peft_use_dora": "lora.dora", "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters", "loraplus_lr_ratio": "lora.lr_ratio",
     "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""The keys about adapters that have the same meaning as a setting, each with this setting. `loraplus_lr_ratio` stands
-before `loraplus_lr_embedding`, because the learning rate of the embeddings is only legal with the ratio.
+"""Maps each key about adapters that needs no function to the setting with the same meaning. The order matters:
+`loraplus_lr_embedding` becomes a setting that is legal only together with the setting of `loraplus_lr_ratio`.
 """
 
 

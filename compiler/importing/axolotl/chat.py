@@ -177,8 +177,8 @@ def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
 
 
 CONVERSATIONS = {"chatml": "chatml", "llama-3": "llama3", "llama3": "llama3", "gemma": "gemma"}
-"""Maps names of FastChat's conversations, as in `conversation: llama-3` of older sharegpt datasets, to axolotl's chat
-templates.
+"""Maps names of FastChat's conversation templates to names of axolotl's chat templates. Older sharegpt datasets state
+them, as in `conversation: llama-3`.
 """
 
 

@@ -34,11 +34,13 @@ COLUMNS = {
     "prompt_pairs": ("prompt", "chosen", "rejected"),
     "argilla": ("instruction", "chosen_response", "rejected_response"),
 }
-"""Column names of preference pairs, by the last part of the dataset type: `chatml.intel` has `question`, `chosen` and
-`rejected`.
+"""Maps the last part of a dataset type to the columns of its preference pairs: `intel`, as in `chatml.intel`, to
+`question`, `chosen` and `rejected`.
 """
 CONVERSATIONS = ("argilla_chat", "ultra")
-"""Last parts of the types of preference datasets whose answers are conversations, such as `ultra` in `chatml.ultra`."""
+"""Last parts of dataset types, such as `ultra` in `chatml.ultra`, for which both answers of a preference pair are
+conversations.
+"""
 SYSTEM = "axolotl puts the column `system` before the question, and the spec does not read that column"
 
 
@@ -224,9 +226,7 @@ def _unknown_type(draft: Draft, word: str, location: Entry) -> None:
 
 
 PAIRS = {("role", "content"): "messages", ("from", "value"): "conversations"}
-"""The keys of a message, each pair with the format that it indicates: role and content are `messages`, from and value
-are `conversations`.
-"""
+"""Maps the two keys of a message to the row format that they show: ("from", "value") to `conversations`."""
 
 
 def _messages(draft: Draft, table: Entries, older: bool, location: Entry) -> str:

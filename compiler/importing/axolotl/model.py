@@ -11,7 +11,7 @@ NEUTRAL = {
     "use_cache": "training keeps no cache of keys and values",
     "pad_token_id": "the trainer sets the tokenizer's padding token in the model",
 }
-"""Keys of config.json that do not affect training, each with the reason."""
+"""Maps each key of config.json that does not affect training to the reason."""
 
 
 def configured(draft: Draft, named: Entries) -> None:

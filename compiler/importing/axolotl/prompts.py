@@ -39,7 +39,7 @@ KEYS = {
     "system_prompt": "system_text",
     "field_instruction": "instruction", "field_input": "input", "field_output": "output", "field_system": "system",
 }  # fmt: skip
-"""The keys of a custom dataset type (a mapping under `type`), each with the attribute of `Words` that it sets."""
+"""Maps each key of a custom dataset type (a mapping under `type`) to the attribute of `Words` that the key sets."""
 CUSTOM = Words("{instruction} {input} ", "{instruction} ", system="system")
 
 

@@ -13,7 +13,9 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
 
 SCALE = 1_000_000
-"""A share of rows is rounded up to a multiple of 1 / SCALE, because axolotl rounds up the size of its first shard."""
+"""Of N shards, the spec takes the share 1 / N, rounded up to a multiple of 1 / SCALE, because axolotl rounds up the
+size of its first shard.
+"""
 
 
 def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:

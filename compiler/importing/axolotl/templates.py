@@ -48,7 +48,7 @@ BUILT_IN = {
     "qwen3": ("qwen3", "<|im_end|>"),
     "gemma3": ("gemma3", "<end_of_turn>"),
 }
-"""Templates that both axolotl and xpc have. For each name in axolotl: the name in xpc, and the end-of-turn token."""
+"""Maps axolotl's name of a template that xpc has, too, to xpc's name of the template and its end-of-turn token."""
 ASSISTANT = ("assistant",)
 BETWEEN = " if not loop.last or add_generation_prompt"
 

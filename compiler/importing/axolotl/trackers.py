@@ -12,8 +12,8 @@ TRACKERS = {
     "mlflow": ("use_mlflow", "mlflow_experiment_name", "mlflow_run_name"),
     "swanlab": ("use_swanlab", "swanlab_project", "swanlab_experiment_name"),
 }
-"""For each tracker, three keys: its switch, its project and its run name. If the project is set, the tracker is on as
-well.
+"""Maps each tracker to three keys: the switch of the tracker, its project and its run name. A tracker is on if its
+switch is true or its project is set.
 """
 
 

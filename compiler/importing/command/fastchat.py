@@ -22,12 +22,12 @@ KEYS = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
 
 CONVERSATION = re.compile(r"get_conv|conv_template|conversation_lib|default_conversation|SeparatorStyle")
 """Matches code that formats rows with FastChat's conversation templates, such as `get_conv`. The word `conversation`
-alone is not enough.
+alone does not match, because other scripts use it.
 """
 IMPORTED = re.compile(r"from[ \t]+fastchat[\w.]*[ \t]+import[ \t]+(?:\([^)]{0,1000}\)|[^\n]*)")
 ROWS = re.compile(r"\b(?:make_supervised_data_module|preprocess|\w*SupervisedDataset)\b")
-"""Matches FastChat's functions and classes that make the rows, such as `preprocess`. A script that imports none of them
-makes its own rows.
+"""Matches the names of FastChat's functions and classes that make training rows, such as `preprocess`. A script that
+imports none of these names makes its rows itself.
 """
 COMMENT = re.compile(r"#[^\n]*")
 

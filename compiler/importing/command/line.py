@@ -17,14 +17,16 @@ from xpc.grammar.record import evolve, record
 
 KEYS = keys.load("command/keys.toml")
 HYDRA = ("config_name", "config_path")
-"""Options of Hydra that take exactly one value. The words after this value are overrides such as `lr=1e-5`."""
+"""Options of Hydra that take exactly one value. All words of the command after this value are overrides such as
+`lr=1e-5`.
+"""
 PYTHON_SWITCH = re.compile(r"-[uBOsSEIb]+")
-"""Options of the Python interpreter that do not change the training, such as `-u`."""
+"""Matches options of the Python interpreter that do not change the training, such as `-u`."""
 
 
 CUT = ("text follows the backslash at the end of this line, so the command ends here, without the arguments on the "
        "next lines", "delete the text after the backslash")  # fmt: skip
-"""The reason and the help of an error about a line such as `--lr 1e-5 \\ # tuned`."""
+"""The reason and the help text of the error for a line such as `--lr 1e-5 \\ # tuned`."""
 
 
 @record
@@ -102,7 +104,7 @@ def parsed(call: Call, file: str, environment: tuple[Word, ...], short: Mapping[
 
 
 COUNTS = ("nproc_per_node", "num_gpus", "nnodes", "num_nodes", "num_processes", "num_machines")
-"""Options of the launchers that state how many processes or nodes there are."""
+"""Options of launchers that state a number of processes or nodes."""
 
 
 def _launchers(key: str) -> str:

@@ -30,19 +30,21 @@ from xpc.compiler.importing.trl.reader import only_names
 from xpc.grammar.record import evolve, field, record
 
 PROCESSES = ("nproc_per_node", "num_gpus", "num_processes")
-"""Options of torchrun, deepspeed and accelerate launch that state the number of processes of a node."""
+"""Options of torchrun, deepspeed and accelerate launch that state the number of processes on a node. `num_processes`
+counts the processes of all nodes.
+"""
 GUESSED = re.compile(r"^(?:train_dataset|load_dataset|dataset)\b|^model\b")
-"""Matches the keys of errors about unknown data or an unknown model of a script."""
+"""Matches the key of an error that a script's data or model cannot be read from its text."""
 WHOLE = re.compile(r"[0-9]{1,6}")
 ADAPTER = re.compile(r"resume_adapter|adapter_(?:path|dir|name_or_path)|lora_(?:path|weights|dir|ckpt)")
-"""The names of arguments with which scripts load an existing adapter, such as `--lora_weights`."""
+"""Matches the names of arguments by which a script loads an existing adapter, such as `--lora_weights`."""
 MOST = 8
-"""The largest number of warnings about what a script does in addition to its arguments."""
+"""The largest number of warnings about changes that a script makes beyond its arguments."""
 ROWS = re.compile(r"rows\.|dataset|train_dataset|data_collator|load_")
-"""Matches the keys of errors about the data, which are reported before other errors."""
+"""Matches the key of an error about the data. Such errors are reported before other errors."""
 CLASSES = re.compile(r"(?:Hf|H4)ArgumentParser|TrlParser")
-"""Parsers that fill in TRL's configuration classes. The arguments of a script that uses one of them
-have TRL's names.
+"""Matches parsers that fill in TRL's configuration classes. A script that uses one of them takes arguments with TRL's
+names.
 """
 
 
@@ -294,7 +296,9 @@ ADDED = (
     "model.chat_template", "batch.", "data.", "optimizer", "schedule", "precision", "memory", "lora", "qlora",
     "method.", "seed",
 )  # fmt: skip
-"""Settings that are copied from the draft of the script if the script changes the values of its arguments."""
+"""Beginnings of settings' paths. If the script changes its arguments, these settings are copied from the draft that was
+made of the script's code.
+"""
 
 
 def _add(named: Draft, script: Draft) -> None:

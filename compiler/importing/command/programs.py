@@ -8,7 +8,8 @@ import re
 from xpc.compiler.importing.overrides import Overrides
 
 DECLARED = re.compile(r"""\b(?:add_argument|option)\(\s*((?:["'][\w-]{1,60}["']\s*,\s*){1,8})""")
-"""Matches the names of an argument in its declaration, as in `add_argument("--config", "-c", type=str)`."""
+"""Matches the declaration of an argument with one or several names, such as `add_argument("--config", "-c", type=str)`.
+"""
 NAME = re.compile(r"""["']([\w-]+)["']""")
 
 

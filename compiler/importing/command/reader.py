@@ -28,11 +28,13 @@ ENVIRONMENT = {
     "SWANLAB_PROJECT": "swanlab_project", "CLEARML_PROJECT": "clearml_project", "CLEARML_TASK": "clearml_task",
 }  # fmt: skip
 NAMING = ("save", "track.name", "track.project", "save.hub.name")
-"""Settings that only name a run. They are left out of a sweep, because xpc itself names the runs of a sweep."""
+"""Settings that only give a run its names. A sweep does not contain them, because xpc itself names the members of a
+sweep.
+"""
 PROGRAM = re.compile(r"\$\{?(\w+)\}?(?:\.py)?$")
-"""Matches a program whose name is in a variable that is not set, as in `accelerate launch $1`."""
+"""Matches a program that consists of a variable without a value, such as `$1` in `accelerate launch $1`."""
 FILES = ("config", "config_file", "deepspeed", "deepspeed_config", "fsdp_config")
-"""Arguments and options of launchers that name a file of settings."""
+"""Arguments, and options of launchers, whose value is the path of a file with settings."""
 
 
 def command(source: SourceFile, overrides: Overrides) -> Draft:
@@ -112,7 +114,7 @@ def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, source: Sour
 
 
 LIBRARIES = frozenset(("verl", "openrlhf", "swift", "trlx", "nemo_rl", "skyrl_train", "areal", "slime", "xtuner"))
-"""Training libraries whose programs a command may start by `-m`, and which no importer reads."""
+"""Training libraries that no importer reads. A command may start their programs by `python -m`."""
 
 
 def _draft(line: Line, overrides: Overrides) -> Draft:
@@ -289,7 +291,7 @@ OWN_NAMES = {
     "epochs": "num_train_epochs", "grad_accum": "gradient_accumulation_steps",
     "gradient_accumulation": "gradient_accumulation_steps", "grad_accum_steps": "gradient_accumulation_steps",
 }  # fmt: skip
-"""Names that many custom scripts give to common arguments, such as `lr`, each with TRL's name for the argument."""
+"""Maps the names that many custom scripts give to common arguments to TRL's names: `lr` to `learning_rate`."""
 
 
 def _abbreviated(entries: Mapping[str, Entry], script_text: str) -> dict[str, str]:

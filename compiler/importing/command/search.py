@@ -17,17 +17,17 @@ from xpc.grammar.record import evolve
 LAUNCHED = re.compile(
     r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s(?:[^\n\\]|\\[^\0]){0,2000}?\.py|(?:^|\s)trl\s+\w+\s+--"
 )
-"""Matches a training command inside of a string. The number of characters before the program is limited, so that the
-time of the search grows linearly with the text.
+"""Matches a training command inside of a string. The distance between the launcher and the program is limited, so that
+the search takes a time proportional to the length of the text.
 """
 OTHER = re.compile(r"eval|infer|generat|bench|merge|serve|test|preprocess|convert|upload|push_|download")
 """Matches words in the names of programs that do not train, such as `eval`."""
 TRAINS = re.compile(r"train|sft|dpo|grpo|finetun|fine_tun", re.I)
-"""Matches words in the names of programs that probably train, such as `finetune`. The program itself may only call a
-module that trains.
+"""Matches words in the names of programs that probably train, such as `finetune`. Such a program may call another
+module that contains the training code.
 """
 OVERRIDE = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*=.*", re.S)
-"""Matches a value for a configuration of Hydra, such as `trainer.lr=1e-5`."""
+"""Matches an override of a Hydra configuration, such as `trainer.lr=1e-5`."""
 WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec", "docker", "podman", "singularity", "apptainer",
             "conda", "sudo", "stdbuf", "numactl", "taskset", "timeout", "nice", "ionice", "setsid", "mpirun", "pipenv",
             "pixi")  # fmt: skip
@@ -37,9 +37,10 @@ PRINTING = ("echo", "printf", "cat")
 PYTHON = re.compile(r"\$\{?\w*PY\w*\}?", re.I)
 """Matches variables that contain the path of the Python interpreter, such as `$PYTHON`."""
 MOST_PROGRAMS = 40
-"""At most this many programs of a script are looked for in the repository."""
+"""The largest number of programs of a shell script for which the import looks in the repository."""
 MOST_WRAPPED = 200
-"""The largest number of words after a wrapper such as `docker run` that are searched for the command that it starts."""
+"""After a wrapper such as `docker run`, at most this many words are searched for the command that the wrapper starts.
+"""
 
 
 def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) -> tuple[int, Call]:

@@ -12,8 +12,8 @@ from xpc.compiler.importing.text.shell import Call, Word
 SLURM = re.compile(
     r"^#SBATCH\s+(?:--(nodes|gres|gpus-per-node|gpus)|-(N|G))[= ]\s*(?:gpu:)?(?:[a-z]\w*:)?(\d+)", re.M | re.I
 )
-"""Matches a line such as `#SBATCH --gres=gpu:a100:4`, which states the nodes of a Slurm job, or the GPUs of each
-node.
+"""Matches a line that states the number of nodes of a Slurm job or the GPUs of a node, such as `#SBATCH
+--gres=gpu:a100:4`.
 """
 
 

@@ -18,16 +18,17 @@ from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, inte
 from xpc.grammar.record import evolve
 
 SCRIPTS = ("train_bash.py", "train.py", "run_exp.py", "train_sft.py")
-"""The names of LLaMA-Factory's training scripts. Scripts of other tools may have the same names, so the arguments must
-contain `finetuning_type`, too.
+"""The names of LLaMA-Factory's training scripts. Other tools have scripts with these names, so a command is
+LLaMA-Factory's only if it also has the argument `finetuning_type`.
 """
 STARTED = re.compile(r"^[ \t]*from llamafactory\.train\.tuner import .*\brun_exp\b", re.MULTILINE)
-"""Matches a line of a Python script that starts LLaMA-Factory and passes on the words of its own command."""
+"""Matches an import of `run_exp`, which a Python script calls to start LLaMA-Factory with the script's own arguments.
+"""
 PROCESSES, NODES = ("nproc_per_node", "num_processes", "num_gpus"), ("nnodes", "num_machines")
 OPTIONS = {
     **dict.fromkeys(PROCESSES, "hardware"), **dict.fromkeys(NODES, "nodes"), "config_file": "the file was read",
 }  # fmt: skip
-"""The launchers' options that are imported, each with the setting that it becomes, or a note."""
+"""Maps each option of a launcher that is imported to its setting, or to a note."""
 GPU = "h100-80gb"
 
 
@@ -39,8 +40,8 @@ def is_llamafactory(program: str, arguments: Entries) -> bool:
 
 
 VISIBLE, EACH = "$CUDA_VISIBLE_DEVICES", "$NPROC_PER_NODE"
-"""Environment variables that decide how many processes `llamafactory-cli` starts: one for each visible GPU, or
-NPROC_PER_NODE (launcher.py).
+"""Environment variables that determine the number of processes. `llamafactory-cli` starts NPROC_PER_NODE processes; if
+this is not set, one process for each GPU in CUDA_VISIBLE_DEVICES (launcher.py).
 """
 
 

@@ -70,9 +70,9 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
 
 NUMBER = re.compile(r"[0-9]{0,20}\.?[0-9]{0,20}(?<=[0-9])")
 ENDS = {"interleave_under": "stop", "interleave_over": "repeat"}
-"""For each `mix_strategy`, when a mixture with shares ends: as soon as the rows of one dataset are used up (`stop`), or
-when all rows of all datasets were used, while shorter datasets are repeated (`repeat`). Source: data/data_utils.py
-(`merge_dataset`).
+"""Maps each `mix_strategy` to the time when a mixture with shares ends: when the first dataset is used up (`stop`), or
+when every dataset was used up at least once (`repeat`: shorter datasets are repeated until then). Source:
+data/data_utils.py (`merge_dataset`).
 """
 
 
@@ -288,8 +288,8 @@ UNKNOWN: Mapping[str, tuple[About, str]] = {
         ", rated by `kto_tag`",
     ),
 }
-"""For each stage, the columns that LLaMA-Factory expects in a dataset without an entry in dataset_info.json, and the
-words for these columns in a warning.
+"""Used for a dataset without an entry in dataset_info.json: maps the stage to the entry that LLaMA-Factory then
+assumes, and to a phrase for a warning that describes the assumed rows.
 """
 
 

@@ -19,13 +19,14 @@ from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.runtime.core.row_names import ROLES
 
 MOST, LEAST = 768 * 768, 4 * 28 * 28
-"""LLaMA-Factory's default for the most pixels of an image, and the fewest to which Qwen2.5-VL's processor enlarges an
-image."""
+"""Numbers of pixels. LLaMA-Factory scales images down to MOST by default, and Qwen2.5-VL's processor scales them up to
+LEAST.
+"""
 TEMPLATE = "qwen2_vl"
-"""LLaMA-Factory's template that renders conversations as Qwen2.5-VL's own template does."""
+"""The template of LLaMA-Factory that renders conversations in the same way as Qwen2.5-VL's own template."""
 FROZEN = ("freeze_vision_tower", "freeze_multi_modal_projector")
 TAGS = {"user_tag": ("human", "user"), "assistant_tag": ("gpt", "assistant"), "system_tag": ("system", "system")}
-"""The default speakers of LLaMA-Factory, with their roles."""
+"""Maps each key for a speaker's name to its default and to the speaker's role: `user_tag` to ("human", "user")."""
 BY_HAND = "write the rows as docs/data.md shows them"
 
 

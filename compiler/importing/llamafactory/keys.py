@@ -13,15 +13,15 @@ ADAPTER_OPTIONS = {
     "additional_target": "lora.modules_to_save", "use_rslora": "lora.rslora", "use_dora": "lora.dora",
     "loraplus_lr_ratio": "lora.lr_ratio", "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""The setting for each key about adapters that needs no code of its own. `loraplus_lr_ratio` stands before
-`loraplus_lr_embedding`, because the learning rate of the embeddings is only legal with the ratio.
+"""Maps each key about adapters that needs no function to the setting with the same meaning. The order matters:
+`loraplus_lr_embedding` becomes a setting that is legal only together with the setting of `loraplus_lr_ratio`.
 """
 PISSA = ("pissa_init", "pissa_iter", "pissa_convert")
 TUNING_KEYS = (*FROZEN, *LORA, *OFT, *ADAPTER_OPTIONS, *PISSA, "lora_target", "oft_target")
 STAGES = {"pt": "sft", "sft": "sft", "rm": "reward", "dpo": "dpo", "kto": "kto"}
 VERBS = {"train": None, "sft": "sft", "dpo": "dpo", "rm": "reward"}
-"""The subcommands of `llamafactory-cli` that train, each with its training method. `train` has no method, because the
-key `stage` names it. All other subcommands read configuration files in the newer layout (v1).
+"""Maps each training subcommand of `llamafactory-cli` to its method. For `train`, the key `stage` determines the
+method. The other three read configuration files in the newer layout (v1).
 """
 MEDIA = (
     "image_max_pixels", "image_min_pixels", "image_do_pan_and_scan", "video_max_pixels", "video_min_pixels",
@@ -35,13 +35,13 @@ PADDED = (
     "rows are padded, because without padding the trainer does not truncate them at `cutoff_len`; the loss is the same"
 )
 ADDED = ("add_tokens", "add_special_tokens")
-"""Keys with tokens to add to the vocabulary."""
+"""Keys that list tokens to add to the vocabulary."""
 PROJECTED = (
     "galore_layerwise", "galore_target", "galore_rank", "galore_scale", "galore_update_interval", "apollo_layerwise",
     "apollo_target", "apollo_rank", "apollo_scale", "apollo_update_interval",
 )  # fmt: skip
 """Keys of GaLore and APOLLO, two optimizers that project gradients to a low rank. The keys select the layers and
-describe the projection.
+configure the projection.
 """
 SECOND = (
     "model", "model_class", "template", "trust_remote_code", "flash_attn", "init_config", "peft_config",
@@ -51,6 +51,6 @@ SECOND = (
     "lr_scheduler_config", "seed", "full_determinism", "logging_steps", "save_steps", "save_epochs",
     "save_total_limit", "save_ckpt_as_hf", "resume_from_checkpoint", "sample_backend", "max_new_tokens",
 )  # fmt: skip
-"""All keys of the newer layout (v1), in which LLaMA-Factory refuses any other key. Source: LLaMA-Factory 0.9.5,
-v1/config/.
+"""All keys of the newer layout (v1). LLaMA-Factory refuses a file in this layout with any other key. Source:
+LLaMA-Factory 0.9.5, v1/config/.
 """

@@ -19,10 +19,12 @@ NUMBERS: Mapping[str, Path] = {
     "wd": "optimizer.weight_decay", "momentum": "optimizer.momentum", "adamw_eps": "optimizer.eps",
 }  # fmt: skip
 FIXED = {"nesterov": True, "ns_steps": 5}
-"""Options of LLaMA-Factory's Muon, with the values that torch's Muon always has."""
+"""Options of LLaMA-Factory's Muon that torch's Muon does not have, each with the value that corresponds to torch's
+Muon.
+"""
 OWN = "not set: the default of LLaMA-Factory's Muon"
 GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "paged_adamw8bit": "galore_adamw8bit"}
-"""xpc's GaLore optimizer for each base optimizer."""
+"""Maps each optimizer to its GaLore version: `adafactor` to `galore_adafactor`."""
 
 
 def older(draft: Draft, named: Entries) -> None:

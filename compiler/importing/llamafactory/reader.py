@@ -43,17 +43,21 @@ FIRST: Mapping[str, object] = {
     "batch.seq": 2048, "batch.micro": 8, "optimizer.lr": 5e-5, "eval.micro": 8, "save.every": Amount("count", 500),
     "track.every": Amount("count", 500),
 }  # fmt: skip
-"""Defaults of the older layout that differ from xpc's: transformers' defaults, and LLaMA-Factory's `cutoff_len`."""
+"""Maps settings to the defaults of LLaMA-Factory's older layout that differ from xpc's. They are transformers'
+defaults, except LLaMA-Factory's own `cutoff_len`.
+"""
 SECOND: Mapping[str, object] = {
     "batch.seq": 2048, "batch.micro": 1, "optimizer.lr": 1e-4, "optimizer.weight_decay": 0.01, "schedule": "constant",
     "save.every": NEVER, "track.every": Amount("count", 1), "model.attn": "sdpa",
 }  # fmt: skip
-"""Defaults of the newer layout, whose optimizer is torch's AdamW with a constant learning rate
-(v1/core/base_trainer.py).
+"""Maps settings to the defaults of LLaMA-Factory's newer layout, which trains with torch's AdamW and a constant
+learning rate (v1/core/base_trainer.py).
 """
 
 SEPARATE = {"orpo": "orpo", "simpo": "cpo"}
-"""Values of `pref_loss` for which the spec needs another method than dpo: orpo is a method, and simpo a loss of cpo."""
+"""Maps a `pref_loss` that does not become the method dpo to the spec's method: orpo is a method of its own, and simpo
+is a loss of the method cpo.
+"""
 
 
 def llamafactory(entries: Entries, file: str, overrides: Overrides) -> Draft:

@@ -15,7 +15,7 @@ EXCLUSIVE = (
     ("max_samples", "streaming"),
     ("resize_vocab", "quantization_bit"),
 )
-"""Pairs of keys of which LLaMA-Factory accepts only one in a file."""
+"""Pairs of keys. LLaMA-Factory refuses a file with both keys of a pair."""
 ADAPTERS = ("use_rslora", "use_dora", "pissa_init", "loraplus_lr_ratio")
 """Keys that LLaMA-Factory accepts only with `finetuning_type: lora`."""
 PROJECTED = ("use_galore", "use_apollo")

@@ -14,16 +14,18 @@ from xpc.grammar.record import record
 from xpc.runtime.core.row_names import ROLES as KNOWN
 
 About = Mapping[str, object]
-"""One dataset's entry in `dataset_info.json`."""
+"""The entry of one dataset in `dataset_info.json`."""
 SPEAKERS = {"user_tag": "user", "assistant_tag": "assistant", "system_tag": "system"}
-"""Maps each key by which an entry of dataset_info.json names a speaker to the role of this speaker: `user_tag` (as in
-`user_tag: human`) to `user`.
+"""Maps each key of a dataset_info.json entry that names a speaker to the speaker's role: `user_tag`, as in `user_tag:
+human`, to `user`.
 """
 TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
-"""LLaMA-Factory's default message keys and speaker names."""
+"""Maps each key under `tags` in an entry to LLaMA-Factory's default: `role_tag` to `from`."""
 MEDIA = ("images", "videos", "audios")
 WITHOUT = {True: "a spec does not train on", False: "this model does not read: it reads text only"}
-"""Why columns of images, videos or sounds are refused: for models that read images (True), and for all others."""
+"""The end of an error about a column of images, videos or sounds. True stands for models that read images, False for
+all other models.
+"""
 
 
 @record

@@ -14,7 +14,7 @@ from xpc.compiler.importing.trl import model as models
 
 WORDS = ("lora", "oft", "freeze", "full")
 SECOND = {"r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
-"""Settings for the keys of `peft_config` in the newer layout (v1)."""
+"""Maps each key of `peft_config` in the newer layout (v1) to its setting."""
 WHY = "not set: LLaMA-Factory's default"
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from xpc.compiler.importing.overrides import Overrides
 
 MOST = 4
-"""The largest number of scripts that are tried for a module."""
+"""If a module does not train by itself, at most this many scripts that import it are tried."""
 DEPTH = 3
-"""How many modules may stand between a script and the module that it calls."""
+"""The largest number of imports in the chain from a script to the module."""
 MAIN = re.compile(r"__name__\s*==|^\w*(?:main|train|run)\w*\(", re.MULTILINE)
 
 

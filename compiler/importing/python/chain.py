@@ -17,7 +17,7 @@ from xpc.grammar.record import field, mutable
 
 MOST = 60
 MOST_FILES = 20
-"""The largest number of files that one loop may read."""
+"""The largest number of files that a loop of the script may read."""
 BUILT = (
     "from_list", "from_dict", "from_pandas", "from_records", "DataFrame", "Dataset", "DatasetDict", "list",
     "to_list", "from_generator",
@@ -30,7 +30,7 @@ OPENED = (
 
 
 MIXES = "interleave_datasets"
-"""The function of the datasets library that mixes several datasets."""
+"""The function of the library datasets that mixes several datasets."""
 
 
 @mutable
@@ -48,11 +48,11 @@ class Chain:
     unknown: list[Unknown] = field(factory=list)
     parts: list[Chain] = field(factory=list)
     mixed: Object | None = None
-    """The call of `interleave_datasets` that mixes the parts."""
+    """The call of `interleave_datasets` that mixes the datasets in `parts`."""
     looped: bool = False
-    """Whether a loop of the script collects the rows."""
+    """Whether the script collects the rows in a loop."""
     columns: dict[str, object] = field(factory=dict)
-    """Columns that a loop of the script builds for each row."""
+    """Maps each column that a loop of the script builds for every row to the column's value."""
 
 
 def chain_of(value: object, depth: int = 0) -> Chain:

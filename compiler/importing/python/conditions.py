@@ -12,8 +12,7 @@ from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Location
 
 PASSES = 6
-"""The largest number of times that a script is interpreted. Each time may reach conditions that were not reached
-before.
+"""A script is interpreted at most this often. Each repetition may reach conditions that the earlier ones did not reach.
 """
 UNUSUAL = re.compile(r"resum|checkpoint|debug|dry_run|smoke|\bdistributed|world_size|multi_?gpu|deepspeed")
 """Matches conditions that are false in a usual run, which starts from scratch on one GPU: `if args.resume:`."""

@@ -40,8 +40,7 @@ COLLATORS = (
 NO_ROWS = re.compile(
     r"state|metric|config|result|report|manifest|summary|args|card|stats|schema|eval|test", re.IGNORECASE
 )
-"""Matches the names of files that a training script opens for another purpose than to read training rows, such as
-`metrics.json`.
+"""Matches the names of files that a training script opens, but that contain no training rows, such as `metrics.json`.
 """
 ROWS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
 """Endings of files that may contain training rows."""
@@ -153,7 +152,7 @@ def _of_a_mixture(data: Data, chain: Chain) -> list[tuple[Object, str, str]]:
 
 
 ENDS = {"first_exhausted": "stop", "all_exhausted": "repeat"}
-"""For each `stopping_strategy` of `interleave_datasets`: the value of `exhausted`."""
+"""Maps each `stopping_strategy` of `interleave_datasets` to a value of the setting `exhausted`."""
 
 
 def _mixed(draft: Draft, call: Object) -> None:
@@ -360,7 +359,7 @@ def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entr
 
 
 PADDING = ("pad_sequence", "tuple", "dict", "zip", "ne", "tensor", "LongTensor", "as_tensor", "isinstance")
-"""A collator that calls only these functions does nothing but pad rows."""
+"""Names of functions. A collator that calls no other functions only pads rows."""
 
 
 def _only_pads(kind: Class) -> bool:

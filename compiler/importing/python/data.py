@@ -30,7 +30,9 @@ UNCHANGED = (
     "align_labels_with_mapping",
 )  # fmt: skip
 AS_TRAINER = ("extract_prompt", "apply_chat_template")
-"""Endings of TRL's functions over rows that its trainers also apply, such as `maybe_apply_chat_template`."""
+"""Endings of the names of TRL's functions that the trainers apply to rows themselves, such as
+`maybe_apply_chat_template`.
+"""
 
 
 @mutable
@@ -47,9 +49,9 @@ class Data:
     holdout: Argument | None = None
     held: str = ""
     last: bool = False
-    """Whether the last rows are held out, and not rows in a random order."""
+    """Whether the held-out rows are the last rows, and not random ones."""
     after_holdout: bool = False
-    """Whether the script selects rows from the part that it trains on, after it has held rows out."""
+    """Whether the script first holds rows out and then selects some of the remaining rows."""
     conversations: bool = False
     removed: bool = False
     """Whether the script removes columns."""
@@ -59,14 +61,14 @@ class Data:
     `MappedColumns.end`).
     """
     ended: bool = False
-    """Whether each row ends with the end token, because the script adds it, or because the trainer packs texts."""
+    """Whether each row ends with the end token, added by the script or by the trainer when it packs texts."""
     columns: dict[str, object] = field(factory=dict)
     made: dict[str, Location] = field(factory=dict)
     problems: list[tuple[Object, str, str]] = field(factory=list)
     functions: dict[str, Function] = field(factory=dict)
-    """The function that computes each column from a single row."""
+    """Maps a column to the function that computes it from a single row."""
     for_rewards: dict[str, tuple[object, Location]] = field(factory=dict)
-    """Computed columns that only reward functions read."""
+    """The computed columns that no function except a reward function reads."""
 
 
 def understood(machine: Machine, chain: Chain) -> Data:

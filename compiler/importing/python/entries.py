@@ -18,11 +18,15 @@ from xpc.compiler.importing.text.entries import MAX_DEPTH, Entry, Unreadable, ch
 from xpc.grammar.record import field, mutable
 
 MOST = 2_000
-"""The largest number of values that may be nested in one argument."""
+"""An argument may contain at most this many values, nested ones included."""
 NAMED = ("model_name_or_path", "tokenizer_name_or_path", "dataset_name")
-"""Arguments that the run needs. If such an argument is an environment variable that is not set, this is an error."""
+"""Arguments that every run needs. It is an error if the value of such an argument is an environment variable that is
+not set.
+"""
 KEPT = ("task_type", "lora_task_type")
-"""Arguments whose values are enumeration members, such as CAUSAL_LM, which keep their capital letters."""
+"""Arguments whose values are enumeration members such as CAUSAL_LM, and keep their capital letters. The members of
+other arguments are written in lowercase.
+"""
 
 
 @mutable

@@ -30,7 +30,7 @@ from xpc.grammar.record import evolve
 
 LOADS = ("from_pretrained", "create_reference_model")
 MOST = 3
-"""The largest number of replaced parts that are reported."""
+"""The largest number of replaced parts of a model that are reported."""
 LORA_DEFAULTS = {"lora.rank": 8, "lora.alpha": 8.0, "lora.dropout": 0.0}
 UNSLOTH_DEFAULTS = {"lora.rank": 16, "lora.alpha": 16.0, "lora.dropout": 0.0}
 UNSLOTH_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -118,16 +118,20 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
 LIBRARY = re.compile(
     r"(?:transformers\.(?:models|modeling\w*|trainer|Trainer)|trl|peft|torch\.nn|torch\.optim)(?:\.|$)"
 )
-"""Matches names in a library that decide what a model computes, or what a trainer learns. A script that replaces one of
-them changes the training.
+"""Matches the names of modules and classes of libraries that determine what a model computes or what it learns. A
+script that replaces an attribute of one of them changes the training.
 """
 QUIET = (
     "config", "generation_config", "state_dict", "save_pretrained", "push_to_hub", "tokenizer", "grad", "use_cache",
     "gradient_checkpointing", "training", "print_trainable_parameters",
 )  # fmt: skip
-"""Attributes of a model and of its parts that do not change what is learned, or that are imported elsewhere."""
+"""Attributes of a model or of its parts. Replacing one does not change what is learned, or is imported by another
+function.
+"""
 CODE = Function | Bound | Class | Instance | Name | Object
-"""Values that may replace a part of a model. Numbers and texts, such as a flag of a model, replace none."""
+"""The types of values that can replace a part of a model. Assigning a number or a text, such as a flag, replaces no
+part.
+"""
 
 
 def _replaced(draft: Draft, own: set[Location], model: Model, machine: Machine) -> None:
@@ -164,7 +168,7 @@ def _replaced(draft: Draft, own: set[Location], model: Model, machine: Machine) 
 
 
 WRITES = ("load_state_dict", "load_adapter", "add_adapter", "init_weights", "apply", "freeze")
-"""Methods of a model that change its weights or add others."""
+"""Methods of a model that change its weights or add weights to it."""
 DTYPE = re.compile(r"torch\.b?float\d*|torch\.half|torch\.double")
 
 

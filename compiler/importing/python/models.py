@@ -18,15 +18,17 @@ from xpc.compiler.language.methods import METHODS
 
 KEYS = keys.load("python/keys.toml")
 OTHER_ADAPTERS = {"VeraConfig": "vera", "LoHaConfig": "loha", "MissConfig": "miss"}
-"""The configuration classes of peft, except LoraConfig, each with xpc's name of the adapter."""
+"""Maps each other configuration class of peft to xpc's name of the adapter: `VeraConfig` to `vera`. LoraConfig is
+imported separately.
+"""
 QUANTIZED = ("-unsloth-bnb-4bit", "-bnb-4bit")
-"""Endings of repository names that mean already quantized weights."""
+"""Endings of the names of repositories whose weights are already quantized."""
 HARMLESS = ("use_cache", "pretraining_tp", "torch_dtype", "pad_token_id", "bos_token_id", "dtype", "name_or_path")
 """Attributes of a model's config that do not change the training."""
 ENCODERS = frozenset(
     ("bert", "roberta", "distilbert", "distilroberta", "deberta", "electra", "albert", "modernbert", "longformer")
 )
-"""Words in the names of encoders."""
+"""Words that occur in the names of encoder models, such as `bert`."""
 UNSLOTH_LENGTH = 2048
 """Unsloth's default for `max_seq_length`, in tokens. Unsloth also truncates rows to this length."""
 
@@ -83,7 +85,7 @@ def _init_kwargs(entries: Entries) -> Argument | None:
 
 
 VISION = ("ImageTextToText", "Vision2Seq", "FastVision", "Processor")
-"""Parts of class names, such as `Vision2Seq`, that occur in classes which load a model that reads images."""
+"""Parts of the names of classes that load a model that reads images: `Vision2Seq` in `AutoModelForVision2Seq`."""
 
 
 def _head(loaded: Object, trainer: Object) -> None:

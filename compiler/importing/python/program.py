@@ -19,7 +19,7 @@ POSITIONS = {
     "Trainer": ("model", "args", "data_collator", "train_dataset", "eval_dataset"),
     "Seq2SeqTrainer": ("model", "args", "data_collator", "train_dataset", "eval_dataset"),
 }
-"""The names of each trainer's positional arguments, from the first to the last."""
+"""Maps each trainer class to the names of its positional arguments, in their order."""
 OTHERS = (
     ("PPOTrainer", "PPO, which the language does not have"),
     ("OnlineDPOTrainer", "online DPO, which the language does not have"),
@@ -60,7 +60,7 @@ class Model:
     unsloth_adapter: Object | None = None
     continued: Argument | None = None
     continuing: Object | None = None
-    """The call that loads a saved adapter."""
+    """The call that loads a saved adapter, whose training the run continues."""
     prepared: Object | None = None
     formatted: Object | None = None
     dtype: Argument | None = None
@@ -68,8 +68,8 @@ class Model:
     unknown: list[Unknown] = field(factory=list)
     steps: list[Object] = field(factory=list)
     seen: list[Object] = field(factory=list)
-    """The model at each point before the trainer is created: first as the loading call returns it, then as each later
-    call returns it that wraps or changes it.
+    """The states of the model before the trainer is created: first the result of the call that loads it, then the
+    result of each call that wraps or changes it.
     """
 
 
@@ -201,7 +201,7 @@ def _checkpointing(out: Model, value: Object) -> None:
 
 
 DTYPES = {"half": "float16", "bfloat16": "bfloat16", "float": "float32"}
-"""The dtype to which each method of a model converts the weights."""
+"""Maps a method of a model to the dtype to which it converts the weights: `half` to `float16`."""
 
 
 def _other_step(out: Model, value: Object, first: object) -> object:

@@ -51,18 +51,20 @@ LIFE = (
     "__init__", "log", "save_model", "evaluate", "_save", "prediction_step", "__repr__", "push_to_hub",
     "_save_checkpoint", "create_model_card", "store_metrics", "log_metrics", "save_metrics", "__post_init__",
 )  # fmt: skip
-"""Methods of a trainer that only concern logging and saving. A script that overrides them does not change what is
-learned.
+"""Methods of a trainer that concern only logging, evaluating and saving. A script that overrides one of them does not
+change what is learned.
 """
 IDENTITY = re.compile("TOKEN|KEY|SECRET|RANK|WORLD_SIZE|WANDB|MLFLOW|SWANLAB|CLEARML|HF_|CUDA|MASTER_")
-"""Matches environment variables about accounts, trackers and launchers, which do not change what is learned."""
+"""Matches the names of environment variables that concern accounts, trackers and launchers, and do not change what is
+learned.
+"""
 TESTS_LENGTH = re.compile(r"[\"']max_seq_length[\"'] in \b")
-"""Matches a test whether the installed version of TRL has the argument `max_seq_length`."""
+"""Matches a script's test of whether the installed version of TRL has the argument `max_seq_length`."""
 UNREAD = (
     "run_name", "logging_dir", "output_dir", "hub_model_id", "hub_token", "report_to", "dataset_num_proc",
     "local_rank", "dataloader_num_workers", "project", "trackio_space_id",
 )  # fmt: skip
-"""Arguments that do not affect what is learned. If the value of one is unknown, this is only a warning."""
+"""Arguments that do not affect what is learned. An unknown value of such an argument gives a warning, not an error."""
 
 
 def python(text: str, file: str, overrides: Overrides) -> Draft:

@@ -13,9 +13,9 @@ from xpc.grammar.record import mutable
 
 ONCE = "map the rows once, and name the file that has them"
 ENDED = "0.17"
-"""The first TRL version whose SFTTrainer appends the eos token to texts that lack it."""
+"""In this and later versions of TRL, SFTTrainer appends the eos token to texts that do not end with it."""
 PREFERRED = "0.15"
-"""The first TRL version whose SFTTrainer uses the columns `prompt` and `completion` if the rows have them."""
+"""In this and later versions of TRL, SFTTrainer reads the columns `prompt` and `completion` if the rows have them."""
 
 
 @mutable

@@ -23,7 +23,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 from xpc.grammar.record import field, mutable, record
 
 MOST_PARTS = 200
-"""How many parts of a string or a conversation are searched for columns."""
+"""The largest number of parts of a string or a conversation that are searched for columns."""
 
 
 @record
@@ -57,13 +57,13 @@ class MappedColumns:
     columns: dict[str, object] = field(factory=dict)
     why: str = ""
     length: Argument | None = None
-    """The tokenizer's `max_length`, if it truncates."""
+    """The argument `max_length` of the tokenizer's call, if the call truncates the text."""
     end: str = ""
-    """The name of the tokenizer's token that the script appends to an answer, such as `eos_token_id`, or `nothing`.
-    Only for a script that builds the rows of tokens itself.
+    """If the script itself builds rows of tokens: the name of the token that it appends to an answer, such as
+    `eos_token_id`, or `nothing`.
     """
     ended: bool = False
-    """Whether the text of a row ends with the tokenizer's end token."""
+    """Whether the text of each row ends with the tokenizer's end token."""
 
 
 def formatted(machine: Machine, function: object, before: dict[str, object]) -> object:
@@ -180,7 +180,7 @@ END_TOKENS = (
     "</s>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<eos>", "<|end|>",
     "<｜end▁of▁sentence｜>", "<|eot|>", "<turn|>", "<|return|>", "<|end_of_turn|>", "[EOS]",
 )  # fmt: skip
-"""End-of-turn and eos tokens of model families, which scripts write literally."""
+"""End-of-turn and eos tokens of several model families. Scripts contain them as literal texts."""
 
 
 def divided(value: object) -> tuple[Prompt, str, bool | str] | None:

@@ -13,7 +13,7 @@ from xpc.compiler.importing.python.interpreter.values import Argument, Name, Obj
 from xpc.compiler.language.methods import METHODS
 
 MOST = 1_000
-"""At most this many values of a trainer's settings are compared."""
+"""The largest number of values in a trainer's settings that are compared between runs."""
 LISTED = 8
 """The largest number of runs that a message lists."""
 ARGUMENTS = (

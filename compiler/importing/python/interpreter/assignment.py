@@ -22,9 +22,9 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 MASKED_PADDING = "<padding>"
-"""The attribute of a row's labels that states the label of the padding, such as -100."""
+"""The name of an attribute of a row's labels. Its value is the label of the padding, such as -100."""
 MASKED_START = "<start>"
-"""The attribute of a row's labels that states how many labels at the beginning are -100."""
+"""The name of an attribute of a row's labels. Its value says how many labels at the beginning are -100."""
 IGNORED = -100
 
 

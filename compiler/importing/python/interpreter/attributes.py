@@ -29,7 +29,9 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 EACH = Name("<each row>")
-"""The index of a loop such as `for i in range(len(batch["text"]))`, which stands for every row of the batch."""
+"""The value of the variable `i` in a loop such as `for i in range(len(batch["text"]))`. It stands for every row of the
+batch.
+"""
 
 
 class Members(Table):

@@ -11,7 +11,7 @@ from xpc.compiler.importing.python.interpreter.values import Join, Object
 from xpc.grammar.record import mutable
 
 MISSING = object()
-"""Marks a key that does not exist."""
+"""The value of a key that does not exist."""
 
 
 @mutable
@@ -29,8 +29,8 @@ class Journal:
     def __init__(self) -> None:
         self.branches: list[Writes] = []
         self.copied = 0
-        """The number of items in all lists that were changed. Each change copies a list, so this number measures the
-        cost.
+        """The sum of the lengths of all lists that were changed. It measures the cost, because each change copies the
+        list.
         """
 
     def write(self, container: MutableMapping[object, object], key: object, value: object) -> None:

@@ -27,7 +27,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 DEPTH = 20
-"""Dicts that are nested more deeply than this are not copied."""
+"""The largest depth to which nested dicts are copied."""
 
 
 def _number(convert: type) -> Callable[..., object]:
@@ -231,4 +231,4 @@ BUILTIN_FUNCTIONS: dict[str, Callable[..., object]] = {
     "any": _whether(True),
     "all": _whether(False),
 }
-"""For each built-in function, the Python function that computes its result."""
+"""Maps the name of a built-in function to the Python function that computes its result."""

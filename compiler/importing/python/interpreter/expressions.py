@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 WIDE = re.compile(r"[0-9]{4}")
-"""Matches a format specification with a width of 1000 or more, whose result would be too long."""
+"""Matches four digits in a format specification: a width of 1000 or more would make the result too long."""
 
 
 def _constant(machine: Machine, node: ast.Constant) -> object:
@@ -196,7 +196,7 @@ def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> obj
 
 
 SAVES = ("save_pretrained", "save_model", "save_to_disk", "to_json", "to_parquet", "to_csv")
-"""Methods whose first argument is a path that they write."""
+"""Methods that write to the path in their first argument."""
 
 
 def _call(machine: Machine, node: ast.Call) -> object:
@@ -259,4 +259,4 @@ EXPRESSIONS: dict[type, Callable[[Machine, Any], object]] = {
     ast.DictComp: _dict_comprehension,
     ast.Call: _call,
 }
-"""The function that evaluates each kind of expression. Other kinds give an unknown value."""
+"""Maps each kind of expression to the function that evaluates it. The value of any other kind is unknown."""

@@ -156,4 +156,4 @@ OS_FUNCTIONS: dict[str, Callable[..., object]] = {
     "os.path.basename": _basename,
     "os.fspath": first_argument,
 }
-"""The function that computes each known function of `os`, by dotted name."""
+"""Maps the dotted name of a function of `os` to the function that computes its result."""

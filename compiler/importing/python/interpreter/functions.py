@@ -25,9 +25,9 @@ from xpc.compiler.registry import find_model
 EXIT = Name("<exit>")
 """The value of a call that ends the script, such as `sys.exit()`."""
 BUILTINS = {*(one for one in dir(builtins) if not one.startswith("_")), "__import__", "display", "get_ipython"}
-"""The names that are always defined: Python's built-in names, and names that a notebook adds."""
+"""The names that are defined in every script or notebook: Python's built-in names, and two names that notebooks add."""
 MAX_ITEMS = 256
-"""At most this many iterations of a loop are interpreted."""
+"""The largest number of items over which a loop is interpreted."""
 CONFIGS = ("Config", "Arguments", "TrainingArgs")
 TRAINERS = {
     "SFTTrainer": "sft",
@@ -43,7 +43,7 @@ TRAINERS = {
     "Seq2SeqTrainer": "sft",
     "UnslothTrainer": "sft",
 }
-"""The trainer classes that can be imported, each with its training method."""
+"""Maps each trainer class that can be imported to its training method."""
 LIBRARIES = ("trl", "transformers", "peft", "unsloth", "datasets", "torch", "accelerate")
 
 
@@ -74,8 +74,8 @@ def is_trainer(path: str) -> bool:
 
 
 QUANTIZED = re.compile(r"(?:-unsloth)?-bnb-4bit$", re.IGNORECASE)
-"""Matches an ending such as `-bnb-4bit`, which marks a repository with quantized weights. The name without the ending
-is the original model's.
+"""Matches the ending `-bnb-4bit` of a repository with quantized weights. The original model has the same name without
+this ending.
 """
 
 
@@ -165,12 +165,12 @@ def path_join(*names: str) -> str:
 
 
 SIGNATURES = ("parameters", "__dataclass_fields__", "__annotations__")
-"""Attributes with the argument names of a function or the field names of a class, as in
+"""Attributes whose values contain the argument names of a function or the field names of a class, as in
 `inspect.signature(f).parameters`.
 """
 REPLACED = ("evaluation_strategy", "tokenizer", "max_seq_length", "torch_dtype", "use_auth_token", "no_cuda")
-"""Arguments that newer library versions have replaced. If a script tests whether one exists, the answer is assumed to
-be no, as with the newest version.
+"""Arguments that newer versions of the libraries have replaced by others. If a script tests whether such an argument
+exists, the import assumes that it does not, as in the newest version.
 """
 
 
@@ -223,7 +223,9 @@ PATH_PARTS: dict[str, Callable[[str], object]] = {
     "stem": lambda path: posixpath.basename(path).rpartition(".")[0] or posixpath.basename(path),
     "suffix": lambda path: posixpath.splitext(path)[1],
 }
-"""Attributes of a `pathlib.Path`. The interpreter represents paths as strings."""
+"""Maps each attribute of a `pathlib.Path` to the function that computes it. The interpreter represents a path as a
+string.
+"""
 
 
 def is_row(value: object) -> bool:

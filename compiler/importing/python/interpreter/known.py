@@ -46,7 +46,7 @@ STEMS = {
     "falcon": "Falcon", "smollm": ("Llama", "GPT2"), "olmo": ("Olmo", "GPTNeoX"), "deepseek": ("Qwen", "Llama"),
     "phi": ("Phi", "Llama", "GPT2", "CodeGen"), "llama": "Llama", "mistral": ("Mistral", "Llama"),
 }  # fmt: skip
-"""Words in the names of models, each with the beginning of the model's class names in transformers: `qwen` with
+"""Maps a word in the name of a model to the possible beginnings of the model's class names in transformers: `qwen` to
 `Qwen`.
 """
 PLAIN_TYPES = {"str", "int", "float", "bool", "list", "dict", "tuple"}
@@ -358,7 +358,7 @@ SHARED: dict[Callable[..., object], tuple[str, ...]] = {
     _shuffle: ("random.shuffle", "random.Random.shuffle", "numpy.random.shuffle"),
     _sample: ("random.sample", "random.Random.sample"),
 }  # fmt: skip
-"""Functions that compute several known calls, each with the names of these calls."""
+"""Maps each function that computes the results of several known calls to the names of these calls."""
 KNOWN: dict[str, Callable[..., object]] = {
     **BUILTIN_FUNCTIONS,
     **OS_FUNCTIONS,
@@ -387,4 +387,6 @@ KNOWN: dict[str, Callable[..., object]] = {
     "datasets.DatasetDict": _splits,
     "cast": _read,
 }
-"""The function that computes each known call, by dotted name. `*.name` stands for a function `name` of any module."""
+"""Maps the dotted name of each known call to the function that computes its result. The name `*.tqdm` stands for a
+function `tqdm` of any module.
+"""

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 Arguments = list[Argument]
 Keywords = dict[str, Argument]
 MAX_STEPS = 200_000
-"""The largest number of steps. Each evaluation of an expression or statement counts as one step, and a long value adds
-several (`charge`).
+"""The largest number of steps that a script may take. Each evaluation of an expression or a statement is one step; a
+long value costs additional steps (`charge`).
 """
 PER_STEP, ENTRIES_PER_STEP = 64, 16
-"""How many characters or list items count as one step, and how many entries of a dict."""
+"""One step is charged for 64 characters or list items of a long value, or for 16 entries of a dict."""
 MAX_DEPTH = 60
-"""How deeply expressions and calls may be nested."""
+"""The largest depth of nested expressions and calls."""
 TRUE = ("1", "true", "yes", "on")
 """Values of `--set` that mean true."""
 IMAGES = re.compile(r"vision|multi_?modal|image|pixel_values|(?:\b|_)vlm")
@@ -47,7 +47,9 @@ IMAGES = re.compile(r"vision|multi_?modal|image|pixel_values|(?:\b|_)vlm")
 PRESENT = "<present>"
 """The value of a flag that the command gives without a value, such as `--packing`."""
 RETURN, STOP, LOOP = "return", "stop", "loop"
-"""How a block of statements may end early: by `return`, by an exception or exit, or by `break` or `continue`."""
+"""The ways in which a block of statements can end early: RETURN by `return`, STOP by an exception or an exit, LOOP by
+`break` or `continue`.
+"""
 
 
 @record

@@ -192,7 +192,7 @@ def _texts(value: object) -> bool:
 
 PURE = ("index", "count", "union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset",
         "isdisjoint")  # fmt: skip
-"""Methods of lists and sets that do not change them."""
+"""Methods that do not change their list or set."""
 
 
 def list_method(machine: Machine, owner: list[object], name: str, values: list[object], node: ast.AST) -> object:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 LENGTH = "it depends on a length that is not known"
 LESS = "<length without>"
-"""The `path` of an object that stands for a dataset's length without some of its rows, such as `len(rows) - 50`."""
+"""The `path` of an object that stands for the length of a dataset minus some rows, such as `len(rows) - 50`."""
 OPERATORS: dict[type, Callable[[object, object], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -113,10 +113,10 @@ def _part_of_length(machine: Machine, node: ast.BinOp, left: object, right: obje
 
 
 MOST_PIECES = 32
-"""The largest number of pieces that a script may join to one list of tokens."""
+"""The largest number of lists of tokens that a script may join to one list."""
 TOKENS, MASKED = "<tokens>", "<masked>"
-"""The `path` of two kinds of objects: one that stands for joined lists of tokens (TOKENS), and one that stands for
-`[-100] * len(tokens)`, which masks each token (MASKED).
+"""Values of `path`. An object with TOKENS stands for joined lists of tokens. An object with MASKED stands for the
+labels `[-100] * len(tokens)`, which mask every token.
 """
 
 

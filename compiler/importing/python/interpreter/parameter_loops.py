@@ -8,7 +8,7 @@ from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Object, Unknown
 
 PARAMETERS = ("parameters", "named_parameters", "modules", "named_modules", "children", "layers")
-"""Attributes and methods of a model that give its parameters or modules."""
+"""Attributes and methods of a model by which a script gets the model's parameters or modules."""
 
 
 def change_parameters(machine: Machine, node: ast.AST, value: object, call: ast.AST | None = None) -> None:

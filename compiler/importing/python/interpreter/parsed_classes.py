@@ -31,10 +31,10 @@ from xpc.compiler.importing.trl import versions
 PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 SEVERAL = re.compile(r"[\[(]([^\[\](){}]*)[\])]")
-"""Matches a list or tuple without other brackets in it, such as `[q_proj, v_proj]`."""
+"""Matches a list or a tuple that contains no other brackets, such as `[q_proj, v_proj]`."""
 
 FROM_VALUES = ("parse_dict", "parse_json_file", "parse_yaml_file")
-"""Methods of a parser that read a dict or a file instead of the command."""
+"""Methods of an argument parser that read a dict or a file instead of the command line."""
 
 
 def filled(machine: Machine, parser: Object, node: ast.AST, call: Object) -> object:
@@ -58,13 +58,15 @@ ADAPTER = {
     "modules_to_save": "lora_modules_to_save", "task_type": "lora_task_type", "use_rslora": "use_rslora",
     "use_dora": "use_dora",
 }  # fmt: skip
-"""TRL's argument for each argument of peft's LoraConfig (get_peft_config in trl/trainer/utils.py)."""
+"""Maps each argument of peft's LoraConfig to the TRL argument from which it gets its value (get_peft_config in
+trl/trainer/utils.py).
+"""
 MIXTURE: Mapping[str, object] = {"datasets": [], "streaming": False, "test_split_size": None}
-"""The arguments of TRL's DatasetMixtureConfig, with their defaults (trl 0.23 to 1.16)."""
+"""Maps each argument of TRL's DatasetMixtureConfig to its default (trl 0.23 to 1.16)."""
 QUANTIZED = {"bnb_4bit_quant_type": "bnb_4bit_quant_type", "bnb_4bit_use_double_quant": "use_bnb_nested_quant",
              "bnb_4bit_compute_dtype": "torch_dtype"}  # fmt: skip
-"""Maps each argument of BitsAndBytesConfig for 4 bits to TRL's argument (get_quantization_config in
-trl/trainer/utils.py).
+"""Maps each argument of a BitsAndBytesConfig for 4 bits to the TRL argument from which it gets its value
+(get_quantization_config in trl/trainer/utils.py).
 """
 
 

@@ -18,7 +18,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 DEPTH = 8
-"""In values that are nested deeper than this, the source of a row is not replaced."""
+"""The largest depth to which a nested value is searched for rows."""
 ROWS = "<rows>"
 
 

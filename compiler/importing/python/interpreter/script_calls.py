@@ -32,12 +32,12 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 MAX_CALLS = 24
-"""How deeply calls of the script's functions may be nested."""
+"""The largest depth of nested calls of the script's functions."""
 TRAINED = "<trained>"
-"""The attribute of a trainer that counts the calls of its method `train`."""
+"""The name of a trainer's attribute that counts the calls of the method `train`."""
 MAX_RECURSION = 2
-"""How deeply a function may call itself with unknown values. Both branches of each condition are interpreted, so the
-number of calls grows exponentially with the depth.
+"""The largest depth to which a function may call itself with unknown values. For each condition with an unknown value,
+both branches are interpreted, so the number of calls grows exponentially with the depth.
 """
 
 

@@ -16,14 +16,14 @@ from xpc.grammar.record import field, record
 MAX_NODES = 60_000
 """The largest number of nodes in a script's syntax tree."""
 MAGIC = re.compile(r"\s*(?:[%!?]|pip install |conda install )")
-"""Matches a line of a notebook that is for the shell or for IPython, such as `!pip install trl` or
-`%matplotlib`.
+"""Matches a line of a notebook that is no Python code, but a command of the shell or of IPython, such as `!pip install
+trl` or `%matplotlib`.
 """
 ENCODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.A)
 """Matches a comment that states the encoding of a script (PEP 263)."""
 UTF_8 = ("utf-8", "utf8", "utf-8-sig", "utf-8-unix")
 LIKE_ASCII = ("ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1", "iso-8859-15", "cp1252", "gbk", "cp936")
-"""Encodings that encode ASCII characters as UTF-8 does."""
+"""Encodings in which ASCII characters have the same bytes as in UTF-8."""
 CELL = re.compile(r"\s*%%(\w+)")
 PYTHON_CELLS = ("capture", "time", "timeit", "python", "python3")
 

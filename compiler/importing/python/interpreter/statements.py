@@ -131,4 +131,4 @@ STATEMENTS: dict[type, Callable[[Machine, Any], str | None]] = {
     ast.AsyncFunctionDef: _function,
     ast.ClassDef: _class,
 }
-"""The function that interprets each kind of statement; other kinds are ignored."""
+"""Maps each kind of statement to the function that interprets it. Statements of other kinds are ignored."""

@@ -20,7 +20,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 MOST_PARTS = 2_000
-"""A text may be built of at most this many parts."""
+"""The largest number of parts of which a script may build a text."""
 
 
 def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:

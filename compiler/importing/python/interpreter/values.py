@@ -18,13 +18,13 @@ else:
 
 Scalar = (bool, int, float, str, type(None))
 LONGEST = 100_000
-"""The largest length of a string or list that is computed."""
+"""The largest length of a string or a list that the interpreter computes."""
 MOST_JOINED = 20_000
-"""The largest number of values that are compared when two branches are joined."""
+"""After a condition, the values of its two branches are joined. At most this many values are compared for this."""
 NO_DEFAULT = "it has no default"
-"""The reason why the value of a field without a default is unknown."""
+"""Why a field's value is unknown if it has no default."""
 MAX_BASES = 20
-"""The largest number of base classes that are searched for one class."""
+"""The largest number of base classes of a class that are searched for an attribute."""
 PLAIN_BASES = ("object", "ABC", "Generic", "Protocol", "Enum", "str")
 
 
@@ -50,8 +50,8 @@ class Unknown:
     why: str
     location: Location
     hidden: object = field(default=None, repr=False)
-    """The value from which the unknown value was derived. If a dataset is filtered by a function that cannot be read,
-    it is the unfiltered dataset.
+    """The known value from which this unknown value was computed. For a dataset that a function filters which cannot be
+    read, it is the unfiltered dataset.
     """
 
 
@@ -178,7 +178,9 @@ class Object:
 
 
 OPEN = "**"
-"""The key of a dict that may have further keys, which are not known. Its value states the reason."""
+"""A key that marks a dict with possible further keys that are not known. The value under this key says why they are
+unknown.
+"""
 
 
 @mutable
@@ -214,9 +216,9 @@ class Class:
     """The names that have an annotation. In a dataclass, these are the fields."""
     required: dict[str, Location] = field(factory=dict)
     kinds: dict[str, Class] = field(factory=dict)
-    """For each field that is annotated with a class of the script: this class."""
+    """Maps each field whose annotation is a class of the script to this class."""
     annotations: dict[str, str] = field(factory=dict)
-    """The annotations of the fields, as source text."""
+    """Maps each field to the source text of its annotation."""
 
     def __deepcopy__(self, memo: object) -> object:
         """Return the class itself, not a copy: if the interpreter copies a trainer, both refer to the same class."""
@@ -263,7 +265,9 @@ class Instance:
     attributes: dict[str, object] = field(factory=dict)
     locations: dict[str, Location] = field(factory=dict)
     made: Object | None = None
-    """The recorded call of the library class from which the class of the object inherits. None if there is none."""
+    """If the object's class inherits from a class of a library: the recorded call of that library's class. Otherwise
+    None.
+    """
 
 
 @mutable

@@ -19,8 +19,8 @@ PACKAGE = re.compile(rb"\s*#\s*@package\s+([\w.]+)")
 OVERRIDE = re.compile(r"(\+\+|\+|~)?([\w./@-]+)(?:=(.*))?", re.S)
 """Matches an override on the command line, such as `lr=1e-5`, `+model=qwen` or `~eval`."""
 PER_WORD, PER_LETTER = 20, 0.25
-"""The cost, in interpreter steps, of one override on the command line (PER_WORD) and of one byte of a config file
-(PER_LETTER).
+"""Costs in interpreter steps: PER_WORD is the cost of an override on the command line, and PER_LETTER the cost of a
+byte of a config file.
 """
 MOST = 20
 """The largest number of files from which one configuration is composed."""

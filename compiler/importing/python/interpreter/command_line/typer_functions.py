@@ -24,7 +24,7 @@ from xpc.compiler.importing.text.entries import Entry
 from xpc.grammar.record import record
 
 REQUIRED = Name("<required>")
-"""Marks an option without a default, so that the command must state it."""
+"""The default of an option that the command must state."""
 
 
 @record
@@ -181,7 +181,7 @@ def _clicks(machine: Machine, function: Function) -> Iterator[Option]:
 
 
 KINDS = ("int", "float", "bool", "str")
-"""The types into which click and typer convert a word."""
+"""The types to which click and typer convert a word of the command."""
 
 
 def fields(machine: Machine, value: object, node: ast.AST) -> object:
