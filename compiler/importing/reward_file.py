@@ -12,7 +12,9 @@ from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.text.entries import Unreadable
 
 USUAL = "rewards.py"
-"""The file next to the spec in which reward functions are expected if the imported file names only the functions."""
+"""The name of the file with the reward functions if the imported file names only the functions. The file is expected
+next to the spec.
+"""
 HEAD = '"""Reward functions, whose signatures are those of {origin}. Write each before the run."""\n'
 Definition = ast.FunctionDef | ast.ClassDef
 

@@ -13,7 +13,7 @@ from xpc.compiler.importing.overrides import Overrides
 from xpc.grammar.record import record
 
 LONG = 90
-"""The maximum length, in characters, of a key's default or help text in a comment."""
+"""A comment shows at most this many characters of a key's default or help text."""
 
 
 @record

@@ -14,7 +14,7 @@ TRAINING = ("learning_rate", "num_train_epochs", "num_epochs", "max_steps", "per
             "train_dataset", "datasets", "dataset_name", "dataset_mixer", "dataset_mixture", "data_path", "do_train",
             "gradient_accumulation_steps", "micro_batch_size", "train_batch_size", "output_dir", "optimizer", "optim",
             "stage", "epochs", "beta")  # fmt: skip
-"""Keys that configurations of a training have. A file that has none of them does not configure a training."""
+"""Keys that occur in configurations of a training. A file without any of them does not configure a training."""
 INFERENCE = ("infer_backend", "infer_dtype", "vllm_maxlen", "max_new_tokens", "do_sample", "top_p",
              "adapter_name_or_path", "template", "prompt", "prompts", "max_model_len")  # fmt: skip
 

@@ -8,9 +8,9 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.text.entries import Entry, integer
 
 LIBRARY = 1000
-"""The default size of the buffer, in rows, of `IterableDataset.shuffle` in the datasets library."""
+"""The default buffer size, in rows, of `IterableDataset.shuffle` in the library datasets."""
 SLICE = re.compile(r"\[[^\]]*:")
-"""Matches a part of a split, as in `org/name[train:10%]`."""
+"""Matches the beginning of a range of rows, such as `[train:` in `org/name[train:10%]`."""
 
 
 def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int | None, tool: str) -> None:

@@ -101,6 +101,6 @@ class Advisor:
 
 
 GetAdvisor = Callable[[], Advisor]
-"""The type of a function that returns the advisor. The function is called only if the spec has an error, so a correct
-spec never loads the suggestions.
+"""The type of a function that returns the advisor. It is called only for a spec with an error, so that a correct spec
+never loads the code for suggestions.
 """

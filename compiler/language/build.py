@@ -22,7 +22,9 @@ GETTERS = {
     "Weighted": ("functions", "weighted"),
     "Other": ("block", "file", "model", "rope", "sources", "template", "text_or_file"),
 }
-"""For each typed getter of `Spec`, such as `spec.flag`: the kinds of settings that it can read."""
+"""Maps the beginning of a generated type's name to the kinds of settings that belong to the type: `Flag`, as in
+`FlagPath`, to `flag`. The getter `spec.flag` accepts only paths of this type.
+"""
 HEAD = '''"""For each getter of `Spec`, the type of the paths that it can read.
 
 Generated from the table of settings (schema.py) by `make docs`. Imported only for its types.

@@ -71,7 +71,7 @@ CODES: dict[str, tuple[str, str]] = {
     "XP901": ("unused-silence", "warning"),
     "XP902": ("malformed-silence", "warning"),
 }
-"""Codes, each with its slug (a short name) and its severity."""
+"""Maps a code to its slug (a short name) and its severity."""
 
 
 def explanation(code: str) -> str:

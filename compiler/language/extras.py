@@ -16,7 +16,7 @@ ONLY_FSDP1 = {
     "fsdp_use_orig_params": "FSDP2 always keeps the original parameters",
     "fsdp_sync_module_states": "FSDP2 needs no such copy",
 }
-"""Keys of accelerate that only FSDP1 reads. For each, the words that say how FSDP2 behaves."""
+"""Maps each key of accelerate that only FSDP1 reads to a phrase that says what FSDP2 does."""
 OWNED = {
     "trl": {
         "use_cpu": "hardware", "ddp_backend": "hardware", "dataloader_pin_memory": "hardware",
@@ -58,13 +58,13 @@ OWNED = {
         "activation_checkpointing": "memory.checkpointing",
     },
 }  # fmt: skip
-"""Names that an `extra` block refuses, each with the setting that decides it. An `extra` block also refuses all
-arguments (`args`) that the table of settings lists.
+"""For each library, maps a name that its `extra` block refuses to the setting that decides it. An `extra` block also
+refuses every argument that a row of the table of settings lists (`args`).
 """
 SHARED = (
     "zero_optimization", "zero_optimization.offload_optimizer", "zero_optimization.offload_param", "bf16", "fp16",
 )  # fmt: skip
-"""Blocks of deepspeed.json in which settings decide only some keys, so that `extra` may set further keys."""
+"""Blocks of deepspeed.json of which settings decide only some keys. `extra` may set the other keys of these blocks."""
 
 
 MAPPING = "a mapping, which `extra` cannot write"
@@ -183,8 +183,8 @@ LIMITS = {
     "low": ("of at least", operator.ge), "above": ("above", operator.gt), "high": ("of at most", operator.le),
     "below": ("below", operator.lt), "other_than": ("other than", operator.ne),
 }  # fmt: skip
-"""For each bound in a stack's tables, such as `low`: its phrase in messages, and the comparison that a legal value
-satisfies.
+"""Maps a kind of bound in a stack's tables, such as `low`, to its phrase in messages and to the comparison that a legal
+value must satisfy.
 """
 
 

@@ -14,7 +14,9 @@ from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Clause, File, Number, Ref, Setting, String, Train, Value
 
 SPEC, BASE, DEFAULT, DERIVED = "spec", "base", "default", "derived"
-"""Where a value comes from: the spec, one of its bases, the default, or a derivation from other settings."""
+"""The origins of a value: the spec itself, a base that the spec extends, the default, or a derivation from other
+settings.
+"""
 
 
 @record

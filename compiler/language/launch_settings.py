@@ -14,9 +14,9 @@ ALSO_CALLED = {
     "sky": "skypilot",
     "ray": "ray train; raytrain; anyscale; kuberay",
 }
-"""For each engine, other names that users write for it. Suggestions recognize these names."""
+"""Maps an engine to other names that users write for it, from which suggestions find the engine."""
 CLUSTERS = ENGINES[1:]
-"""The engines that submit a run to a scheduler or a cluster. The engine `local` does not."""
+"""The engines that submit a run to a scheduler or a cluster: all except `local`."""
 
 LAUNCH = (
     Setting("launch", k.CHOICE, "where the run is started: on this machine, or by a scheduler", default="local",

@@ -8,11 +8,15 @@ TEMPLATES = (
     "chatml", "qwen2.5", "qwen3", "llama3", "llama3.1", "gemma", "gemma3", "mistral", "phi3", "smollm2", "smollm3",
     "zephyr", "vicuna",
 )  # fmt: skip
-"""Built-in chat templates (compiler/registry/templates). They mark the assistant's answers with `{% generation %}`."""
+"""The built-in chat templates (compiler/registry/templates). Each of them marks the assistant's answers with `{%
+generation %}`.
+"""
 ROPE: Mapping[str, tuple[str, ...]] = {
     "yarn": ("beta_fast", "beta_slow", "attention_factor"),
     "linear": (),
     "dynamic": (),
     "llama3": ("low_freq_factor", "high_freq_factor"),
 }
-"""The kinds of scaling of rotary positions, each with its parameters other than `factor` and `original`."""
+"""Maps each method of scaling rotary positions to its parameters, except `factor` and `original`, which all methods
+have.
+"""

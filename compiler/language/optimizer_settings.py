@@ -52,4 +52,4 @@ OPTIMIZER = (
     Setting("schedule.patience", k.INT, "evaluations without progress before the rate changes (reduce_lr_on_plateau, "
             "greedy)", low=0, inner=True),
 )  # fmt: skip
-"""The rows of the table of settings (`schema.py`) for the clauses `optimizer` and `schedule`."""
+"""The rows of the clauses `optimizer` and `schedule` in the table of settings (`schema.py`)."""

@@ -27,34 +27,34 @@ PACKAGES = {
     "schedulefree": ("schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd"),
     "optimi": ("stable_adamw",),
 }  # fmt: skip
-"""For each group of a stack's extra requirements, such as `galore`: the optimizers that its package implements.
-Optimizers that are part of torch or transformers are not listed.
+"""Maps a group of a stack's extra requirements, such as `galore`, to the optimizers that its package implements. The
+optimizers of torch and transformers need no such group.
 """
 
 METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
-"""Schedules that change the learning rate when an evaluation metric stops improving."""
+"""Schedules that change the learning rate when a metric of the evaluation stops improving."""
 
 NAMES = (*TORCH, *(name for names in PACKAGES.values() for name in names))
 
 LOW_RANK = (*PACKAGES["galore"], *PACKAGES["apollo"])
 """Optimizers that project the gradients of `targets` to a low rank."""
 CPU_OPTIMIZERS = ("adamw", "adamw_torch", "adamw_fused", "lion")
-"""Optimizers that accelerate replaces by DeepSpeed's CPU version if the optimizer's states are offloaded."""
+"""Optimizers that accelerate replaces by DeepSpeed's CPU version if the optimizer states are offloaded."""
 MADE_BY_RUNTIME = ("muon",)
-"""Optimizers that transformers lacks, so that the bundle's runtime creates them. The argument `optim` is then the
-stack's AdamW, which trains the weights that the created optimizer cannot train because they are not hidden matrices.
+"""Optimizers that transformers does not have. The bundle's runtime creates them; the argument `optim` names the stack's
+AdamW instead. This AdamW trains the weights that are not hidden matrices, which Muon cannot train.
 """
 FUSED = ("adalomo", "lomo")
-"""Optimizers that update the weights inside the backward pass, so that a complete gradient of the
-model never exists.
+"""Optimizers that update weights during the backward pass, so that the gradients of all weights never exist at the same
+time.
 """
 LAYERWISE = tuple(name for name in NAMES if name.endswith("_layerwise"))
 """Optimizers that update each parameter in a hook of the backward pass, as soon as the parameter's
 gradient is ready.
 """
 RESTARTED = (*LAYERWISE, "adalomo", "grokadamw")
-"""Optimizers that lose their states when a run resumes. GrokAdamW looks up its states by the tensor objects of the
-earlier process, and so does not find them.
+"""Optimizers that lose their states when a run resumes. GrokAdamW finds its states by the identity of tensor objects,
+and a resumed run has new objects.
 """
 UNSAVED = (*LAYERWISE, *FUSED)
 """Optimizers whose states are not saved in checkpoints. For a layerwise optimizer, transformers saves the placeholder
@@ -69,9 +69,9 @@ MOMENTS = {
     "schedule_free_radam": 2, "ademamix": 3, "lion": 1, "adagrad": 1, "rmsprop": 1, "bnb_rmsprop": 1,
     "schedule_free_sgd": 1, "muon": 1,
 }  # fmt: skip
-"""How many states an optimizer keeps for each weight. Its 8-bit, 4-bit and paged variants have the same number.
-`momentum` adds one state. Muon keeps one state for each weight of a hidden matrix, and its AdamW keeps two for each of
-the other weights.
+"""Maps an optimizer to the number of states that it keeps for each weight. The 8-bit, 4-bit and paged variants of an
+optimizer have the same number. The setting `momentum` adds one state. Muon keeps one state for each weight of a hidden
+matrix, and its AdamW keeps two for each other weight.
 """
 
 _MOMENTS = ("betas", "eps", "weight_decay", "clip")

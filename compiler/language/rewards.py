@@ -16,8 +16,8 @@ REWARDS: Mapping[str, str] = {
     "code_format": "the same as `format`, but the answer must contain a code block",
     "soft_overlong_punishment": "0, then down to -1 over the last 4,096 of 16,384 tokens (DAPO)",
 }
-"""The built-in reward functions, each with a description. They are Open-R1's functions, except those that execute code
-of the model.
+"""Maps each built-in reward function to its description. They are Open-R1's reward functions, except those that execute
+code which the model wrote.
 """
 REWARD_ARGUMENTS: Mapping[str, Mapping[str, type]] = {
     "cosine": {
@@ -28,6 +28,6 @@ REWARD_ARGUMENTS: Mapping[str, Mapping[str, type]] = {
     "soft_overlong_punishment": {"max_completion_len": int, "soft_punish_cache": int},
     "code_format": {"language": str},
 }  # fmt: skip
-"""The arguments that each built-in reward function has, for example `max_len` of `cosine`."""
+"""Maps each built-in reward function to its arguments and their types: `cosine` has the argument `max_len`, an int."""
 MATH = ("accuracy", "cosine", "len", "length")
-"""Reward functions that use the package math-verify to compare an answer with the column `solution`."""
+"""Reward functions that compare an answer with the column `solution` by the package math-verify."""

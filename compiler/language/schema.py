@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 ADAPTERS: Final = ("lora", "qlora", "oft", "vera", "loha", "miss")
-"""The clauses for adapters. They all have the same settings, whose paths begin with `lora.`."""
+"""The clauses for adapters. Whatever the clause, the paths of its settings begin with `lora.`."""
 OF_ONE_KIND = (
     "rank", "alpha", "block_size", "rslora", "dora", "init", "init_iterations", "init_rows", "parameters", "lr_ratio",
     "embedding_lr",
 )  # fmt: skip
-"""Settings that depend on the kind of adapter. If a spec has another kind of adapter than its base (`extends`), it does
-not inherit these settings.
+"""Settings whose meaning depends on the kind of adapter. A spec does not inherit them from its base (`extends`) if the
+two have different kinds of adapters.
 """
 OF_KIND: Final[Mapping[str, tuple[str, ...]]] = {
     "oft": ("rank", "block_size"), "vera": ("rank",), "loha": ("rank", "alpha"), "miss": ("rank",),
 }  # fmt: skip
-"""For each kind of adapter, those settings in `OF_ONE_KIND` that it has. `lora` and `qlora` have all of them except
-`block_size`.
+"""Maps a kind of adapter to those settings in `OF_ONE_KIND` that it has. The kinds `lora` and `qlora`, which are not in
+this table, have all of them except `block_size`.
 """
 MAX_PROCESSES = 1024
-"""The largest number of nodes that a spec may state, and the largest number of processes on a node."""
+"""The largest number of nodes of a spec, and also the largest number of processes on a node."""
 
 
 def _of_methods(path: Path, kind: k.Kind, doc: str, **more: Any) -> Setting:
@@ -344,7 +344,7 @@ TABLE: tuple[Setting, ...] = (
 CHOICE_REFUSED = {
     ("lora.init", "corda"): "write eva: CorDA needs a program that passes over the data before the run",
 }
-"""Choices that the libraries have and the language refuses, each with a help text that says why."""
+"""Maps a setting's choice that the libraries have and the language refuses to a help text that gives the reason."""
 
 BY_PATH: Mapping[str, Setting] = {row.path: row for row in TABLE}
 CLAUSES = (*dict.fromkeys(row.path.partition(".")[0] for row in TABLE), "extra")
@@ -360,7 +360,7 @@ SOURCE_SETTINGS = {
 }
 """The settings that a source in a `data` block may have."""
 OF_A_BLOCK = ("data.format", "data.prompt", "data.context", "data.columns")
-"""Settings that a `data` block for evaluation may contain."""
+"""Settings of a `data` block that a block for evaluation data may contain."""
 
 
 def path_of(text: str) -> Path:

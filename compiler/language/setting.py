@@ -20,7 +20,7 @@ else:  # only type checkers import paths.py, because the types in it list all pa
     AmountPath = FlagPath = IntegerPath = NamesPath = Path = RealPath = RealsPath = TextPath = WeightedPath = str
 
 ROLES = ("user", "assistant", "system", "tool")
-"""The roles in chat templates. For each, a spec can list other names that the rows use for this role: `user_roles =
+"""The roles in chat templates. If the rows of a source use another name for a role, a spec states it: `user_roles =
 [human]`.
 """
 
@@ -70,4 +70,4 @@ ROLE_SETTINGS = (
     Setting("data.system_roles", NAMES, "names that the rows use for the role system", inner=True),
     Setting("data.tool_roles", NAMES, "names that the rows use for the role tool (results of tools)", inner=True),
 )
-"""The settings of `data` that list, for each role in `ROLES`, the names that rows use for this role."""
+"""The settings such as `user_roles`. Each of them lists the names that rows use for one role in `ROLES`."""

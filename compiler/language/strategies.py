@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from xpc.compiler.language.setting import Path
 
 SPREADS = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3, "hsdp": 3}
-"""How much each strategy shards: 0 is nothing, 1 the optimizer's states, 2 also the gradients, 3 also the weights."""
+"""Maps each strategy to the amount of sharding. 0 means that nothing is sharded; 1 means that the optimizer states are,
+2 the gradients as well, and 3 also the weights.
+"""
 FSDP = ("fsdp", "fsdp1", "hsdp")
 """The strategies that use PyTorch's FSDP."""
 OLD_STRATEGIES: Mapping[str, tuple[str, Mapping[Path, object]]] = {
@@ -17,4 +19,4 @@ OLD_STRATEGIES: Mapping[str, tuple[str, Mapping[Path, object]]] = {
     "hybrid_shard": ("hsdp", {"strategy.reshard": True}),
     "hybrid_shard_zero2": ("hsdp", {"strategy.reshard": False}),
 }
-"""The sharding strategies of FSDP1, each with the strategy and the settings of xpc that have the same effect."""
+"""Maps each sharding strategy of FSDP1 to xpc's strategy and settings with the same effect."""

@@ -326,8 +326,8 @@ READERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
     "duration": _duration,
     "hardware": lambda row, item, node: node,
 }
-"""For each kind of setting, the function that converts a value of this kind. The functions for kinds that only methods
-and adapters have are in convert_methods.py.
+"""Maps a kind of setting to the function that converts its values. The module convert_methods.py has the functions for
+kinds that only settings of methods and adapters have.
 """
 
 

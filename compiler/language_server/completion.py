@@ -26,7 +26,7 @@ from xpc.compiler.language_server.cursor_context import CursorContext, setting_o
 from xpc.grammar.record import record
 
 WORDS = ("xpc 1", "train", "extends", "data")
-"""The words, other than names of clauses, with which a statement can begin."""
+"""Words that can begin a statement, in addition to the names of clauses."""
 
 
 @record
@@ -50,7 +50,7 @@ hardware ${4:1 x h100-80gb}
 precision bf16
 batch(gbs=${5:16}, seq=${6:1024})
 """
-"""A snippet with a complete first spec."""
+"""A snippet that inserts a complete spec into an empty file."""
 
 
 def complete(location: CursorContext) -> list[Item]:

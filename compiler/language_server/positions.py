@@ -19,10 +19,10 @@ UNITS: Mapping[str, Units] = {
     "utf-16": lambda text: len(text.encode("utf-16-le")) // 2,
     "utf-32": len,
 }
-"""For each encoding that an editor can choose, the function that counts the code units of a text."""
+"""Maps each encoding that an editor can choose to a function that counts the code units of a text."""
 HALF = re.compile("[\ud800-\udfff]")
-"""Matches a lone surrogate, which is half of a character that is being typed. It is legal in JSON, but not in
-UTF-8.
+"""Matches a lone surrogate: half of the UTF-16 encoding of a character, which an editor may send while the character is
+being typed. JSON may contain a lone surrogate, UTF-8 may not.
 """
 
 

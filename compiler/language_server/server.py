@@ -32,7 +32,7 @@ gc.enable()
 # lines, because it also ends a line at a form feed and at U+2028.
 SERVER = LanguageServer("xpc", __version__, types.TextDocumentSyncKind.Full)
 PAUSE = 0.2
-"""Seconds without typing after which a text is checked."""
+"""A text is checked when the user has not typed for this many seconds."""
 SORTS = {
     "keyword": types.CompletionItemKind.Keyword, "clause": types.CompletionItemKind.Class,
     "setting": types.CompletionItemKind.Property, "value": types.CompletionItemKind.EnumMember,
@@ -40,11 +40,11 @@ SORTS = {
     "gpu": types.CompletionItemKind.Unit, "snippet": types.CompletionItemKind.Snippet,
 }  # fmt: skip
 MEMBERS = 64
-"""The largest number of a sweep's members that are checked while somebody types. Each member takes milliseconds, so
-only `xpc check` checks all.
+"""At most this many members of a sweep are checked while the user types. Each member takes milliseconds; `xpc check`
+checks all members.
 """
 FINDINGS = 500
-"""The largest number of findings of a document that an editor gets."""
+"""An editor gets at most this many findings of a document."""
 SEVERITIES = {ERROR: types.DiagnosticSeverity.Error, WARNING: types.DiagnosticSeverity.Warning}
 
 

@@ -16,29 +16,30 @@ from xpc.compiler.files.pins import Environment
 from xpc.compiler.resolve.lock_fields import PACKAGE
 
 SECONDS = 3600
-"""The time limit in seconds for resolving all requirements of a bundle. This is slow if the index has no separate
-metadata, because pip then downloads the packages.
+"""The time limit in seconds for resolving all requirements of a bundle. It is long, because pip has to download
+complete packages if the index has no separate metadata.
 """
 PACKAGES = 500
-"""Maximum number of packages that pip reads for a requirements file; a stack with vLLM needs about 200. On a hostile
-index, each package may require another one, without an end.
+"""The largest number of packages that pip may read for a requirements file. A stack with vLLM needs about 200. Without
+a limit, a hostile index could name new packages without end.
 """
 POLL = 0.5
-"""Seconds between two reads of what pip has printed so far."""
+"""The output of pip is read every so many seconds while pip runs."""
 MEMORY = 4 * 2**30
-"""Maximum memory in bytes of pip. pip reads a page of an index completely, and a page may have no end."""
+"""Maximum memory in bytes that pip may use. pip reads a page of an index as a whole, and a hostile page may be endless.
+"""
 FILE = 8 * 2**30
 """Maximum size in bytes of a file that pip downloads."""
 ANSWER = 64 * 2**20
-"""Maximum size in bytes of pip's report, of its messages and of the list of packages that it reads. The rest is not
-read.
+"""Maximum size in bytes of each of pip's three outputs: the report, the messages, and the list of packages that it
+reads. Anything beyond is not read.
 """
 MESSAGE = 500
-"""Maximum length of a message of pip that is shown."""
+"""An error shows at most this many characters of pip's message."""
 WORDS = ("--dry-run", "--ignore-installed", "--progress-bar", "off", "--no-color",
          "--disable-pip-version-check", "--no-input", "--report")  # fmt: skip
 READS = re.compile(rb"^ *Collecting ([A-Za-z0-9._-]+)", re.MULTILINE)
-"""A line that pip prints when it begins to read a package."""
+"""Matches a line that pip prints when it begins to read a package. The group is the package's name."""
 PIP = """
 import os, resource, runpy, signal, sys, threading
 
@@ -55,13 +56,13 @@ threading.Thread(target=end_with_the_lock, daemon=True).start()
 sys.argv[0] = "pip"
 runpy.run_module("pip", run_name="__main__")
 """
-"""A Python program that runs pip within the limits of memory and file size that its first two arguments state. It ends
-when its standard input is closed, and so also if `xpc lock` is killed.
+"""A Python program that runs pip. Its first two arguments are the limits of memory and of file size. The program ends
+when its standard input is closed, which also happens if `xpc lock` is killed.
 """
 BASE = "requirements.txt"
 BUILT = "requirements-flash.txt"
-"""The requirements file for flash-attn. flash-attn is built with the torch that is installed, so pip cannot resolve it
-without torch. Only its own pin is recorded.
+"""The name of the requirements file for flash-attn. A build of flash-attn uses the installed torch, so pip cannot
+resolve this file alone. The lock records only the pin of flash-attn itself.
 """
 
 

@@ -22,9 +22,9 @@ from xpc.compiler.files.secrets import pinned
 
 ENDPOINT = "https://huggingface.co"
 SECONDS = 30.0
-"""If a connection sends nothing for this many seconds, it is given up."""
+"""A connection is closed if it sends nothing for this many seconds."""
 DEADLINE = 120.0
-"""The time limit in seconds for a complete answer. It is needed because an answer may arrive byte by byte."""
+"""The time limit in seconds for a complete answer. An answer that arrives byte by byte would not exceed SECONDS."""
 LARGEST = 16 * 2**20
 """Maximum size in bytes of an answer."""
 NAMES = {MODEL: "models", DATASET: "datasets", KERNEL: "kernels"}

@@ -16,7 +16,7 @@ ATTENTION = {
     "eager": "eager",
     "flex": "flex_attention",
 }
-"""transformers' name for each of xpc's attention implementations."""
+"""Maps each of xpc's attention implementations to transformers' name for it."""
 
 
 def distributed_type(spec: Spec) -> str:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 BUCKETS: Final = ("strategy.reduce_bucket", "strategy.allgather_bucket")
 NEVER = 10**9
-"""The value of `steps_per_print`, which is so large that DeepSpeed never prints a line about its progress. The runtime
-prints the progress.
+"""The value of `steps_per_print`: so many steps that DeepSpeed never prints its progress. The runtime prints the
+progress instead.
 """
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 UNKNOWN_SAVES = 2
-"""The assumed number of checkpoints of a run that deletes none, if the real number depends on an unknown number of
-rows.
+"""The number of checkpoints that is assumed for a run that deletes none and whose number of rows, and so of saves, is
+unknown.
 """
 
 

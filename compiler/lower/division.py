@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Division, Method
 
 ELEMENTWISE = {"adamw_torch", "adamw_torch_fused", "rmsprop", "sgd"}
-"""Optimizers, by transformers' names, whose states can be resharded for another number of processes, because the states
-have the shape of the weights. Other optimizers keep one number per block or row, or save in their own format
-(bitsandbytes).
+"""Optimizers (transformers' names) whose states can be divided among another number of processes, because each state
+has the shape of its weight. Other optimizers keep one number for a block or a row, or, as bitsandbytes does, save in a
+format of their own.
 """
 UNTESTED = ("hpz", "mics", "nvme", "parameter_alignment", "grad_accum_dtype")
-"""Parts of names of DeepSpeed keys. If `extra deepspeed` has a key whose name contains one of them, checkpoints are not
-resharded, because this combination was not tested.
+"""Parts of the names of DeepSpeed's keys. A run with such a key in `extra deepspeed` does not load checkpoints of
+another number of processes, because this was not tested.
 """
 
 

@@ -19,8 +19,8 @@ UNCOMPARED = frozenset(
     ("bf16", "fp16", "tf32", "output_dir", "logging_dir", "run_name", "include_num_input_tokens_seen",
      "include_tokens_per_second")
 )  # fmt: skip
-"""Arguments whose default is not compared. Precisions are derived, folders and names are stated in the spec, and some
-arguments affect only logs.
+"""Arguments whose defaults are not compared between stacks: precisions are derived, folders and names are stated in the
+spec, and the others affect only logs.
 """
 
 

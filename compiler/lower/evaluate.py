@@ -10,8 +10,8 @@ from xpc.grammar.package_data import read_text
 
 FORMAT = 1
 SHARE = 0.6
-"""If the weights take at most this share of a GPU's memory, each GPU gets its own process with its own copy of the
-weights. The rest of the memory is for the batch.
+"""The largest share of a GPU's memory that the weights may take so that every GPU evaluates with its own copy of them.
+The rest of the memory is for the batch.
 """
 
 

@@ -27,7 +27,9 @@ VARIABLES = {
     "TORCH_EXTENSIONS_DIR": "torch's compiled extensions, whose locks are looked for (~/.cache/torch_extensions)",
     "PYTORCH_ALLOC_CONF": "settings of torch's GPU allocator (expandable_segments:True)",
 }
-"""Descriptions of the environment variables that launch.sh reads. Its first comment lists them in this order."""
+"""Maps each environment variable that launch.sh reads to its description. The comment at the beginning of launch.sh
+lists them in this order.
+"""
 
 LAUNCHER = '"$python" "$here/trainer/launcher.py" '
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Method as Section
 
 APART = ("method.loss", "method.rewards", "method.teacher", "method.tools", "method.environment", "method.tool_timeout")
-"""Settings that `method_arguments` leaves to other functions, because they decide several arguments, or what the
-runtime loads.
+"""Settings that `method_arguments` skips, because other functions translate them: each decides several arguments, or
+what the runtime loads.
 """
 
 

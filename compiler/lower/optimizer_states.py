@@ -18,16 +18,20 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.record import evolve
 
 MASTER = 12
-"""Bytes per parameter in DeepSpeed's shards, for a float32 copy and two moments (zero/stage_1_and_2.py, stage3.py)."""
+"""Bytes that DeepSpeed's optimizer keeps for each parameter: a float32 copy and two moments (zero/stage_1_and_2.py,
+stage3.py).
+"""
 OF_BLOCK = 1 + 4 / 256
-"""Bytes per parameter of one 8-bit state, including the float32 scale of each block of 256 parameters."""
+"""Bytes of one 8-bit state for each parameter: one byte, and a share of the float32 scale that a block of 256
+parameters has.
+"""
 OF_SMALL_BLOCK = 0.5 + 4 / 256
-"""Bytes per parameter of one 4-bit state, including the scales of its blocks. With torchao, too, transformers uses
-blocks of 256.
+"""Bytes of one 4-bit state for each parameter: half a byte, and a share of the scale of a block. transformers uses
+blocks of 256 for torchao's optimizers, too.
 """
 
 SMALL = 4096
-"""bitsandbytes keeps 8-bit states only for tensors with at least this many elements."""
+"""The smallest number of elements of a tensor for which bitsandbytes keeps its states in 8 bits."""
 
 
 def optimizer_states(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> int:

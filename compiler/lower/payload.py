@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload_data import Data, Evaluation, Rows, Source, Words
 
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-"""The RoPE parameters that Llama 3.1 was published with."""
+"""The RoPE parameters with which Llama 3.1 was published."""
 
 
 def payload(spec: Spec) -> Payload:

@@ -22,23 +22,25 @@ if TYPE_CHECKING:
 
 RUNTIME = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "runtime")
 ALWAYS = ("README.md", "__init__.py", "enabled.py", "main.py", "launcher.py")
-"""Files directly in `trainer/` that are in every bundle. `doctor.py` is not, because only `xpc doctor` runs it."""
+"""Files directly in `trainer/` that every bundle has. No bundle has `doctor.py`, because only `xpc doctor` runs it."""
 NEXT_TO_TRAINER = (
     "stage.py", "rehearse.py", "prepare_rows.py", "batched_map.py", "batched_calls.py", "token_places.py", "picture.py",
     "result.py",
 )  # fmt: skip
-"""Files that a bundle has next to `trainer/`, and not in it: some work before a run (they fetch files, rehearse the run
-or prepare rows), the others after it (they plot a run or compute its result).
+"""Files of runtime/ that a bundle contains next to `trainer/`. Some of them run before the training (they fetch files,
+rehearse the run or prepare rows), the others after it (they plot the run or compute its result).
 """
 ELSEWHERE = ("core/payload.py", "core/payload_data.py", "core/library_types.py", "core/conditions.py")
-"""Files of runtime/ that no bundle contains: types for type checkers, and conditions.py for the compiler."""
+"""Files of runtime/ that no bundle contains: three have types for type checkers, and only the compiler reads
+conditions.py.
+"""
 CHOSEN = ("features", "library_internals")
-"""Folders of runtime/ that a bundle contains only in part: only the files that another file of the bundle imports."""
+"""Folders of runtime/ from which a bundle contains only the files that another file of the bundle imports."""
 IMPORTS = re.compile(rb"^ *from (\.+)([\w.]*) import (.+)$", re.MULTILINE)
-"""Matches an import of one runtime file by another, also inside a function."""
+"""Matches a line in which a file of runtime/ imports another one. The line may be inside a function."""
 
 TOUCHED = re.compile(rb"^\| `(\w+\.py)` \|.*\n", re.MULTILINE)
-"""Matches a row of the table in README.md. Each row is about a module of library_internals/."""
+"""Matches a row of the table in the trainer's README.md. Each row describes one module of library_internals/."""
 
 
 def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:

@@ -26,8 +26,8 @@ PASTED = (
     "XP014", "XP020", "XP021", "XP022", "XP023", "XP024", "XP025", "XP030", "XP040", "XP043", "XP044", "XP101", "XP102",
     "XP103", "XP104",
 )  # fmt: skip
-"""Codes of findings that are often caused by pasted text, such as options of a command line, YAML, or another tool's
-blocks or numbers.
+"""Codes of findings that often have pasted text as their cause: options of a command line, YAML, or blocks and numbers
+of another tool.
 """
 
 

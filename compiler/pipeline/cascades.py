@@ -13,7 +13,7 @@ from xpc.grammar.record import evolve
 from xpc.grammar.source import Source, Span
 
 MORE = "XP006"
-"""The code of the finding that says how many findings are not shown."""
+"""The code of the finding "N more findings are not shown"."""
 
 
 def causes(found: Sequence[Diagnostic], name: str) -> list[Diagnostic]:

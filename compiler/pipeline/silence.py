@@ -23,14 +23,14 @@ from xpc.grammar.tree import Comment, File
 MARK = "xpc:"
 WORD = "allow"
 OTHERS = ("ignore", "disable", "silence", "suppress", "noqa", "nolint", "skip", "off", "deny", "expect", "permit")
-"""Words that other tools use where xpc has `allow`."""
+"""Words that comments of other tools have in the place of xpc's `allow`."""
 REVIEWED = ("XP590", "XP701")
-"""Codes of findings that no comment can silence. A person who reviews a stranger's spec must see them: the spec runs
-code from a branch that can move, or copies files of a hidden folder. `--deny warnings` counts them.
+"""Codes of findings that no comment can silence, because a reviewer of a stranger's spec must see them: the spec runs
+code from a branch that can move, or copies files of a hidden folder. With `--deny warnings`, they make the check fail.
 """
 GUESSED = 40
-"""The largest number of unknown codes that get a suggestion. A suggestion takes milliseconds, and a file may contain
-thousands of unknown codes.
+"""The largest number of unknown codes for which a known code is suggested. Each suggestion takes milliseconds, and a
+file may contain thousands of unknown codes.
 """
 EXAMPLE = "# xpc: allow XP410 the reason"
 

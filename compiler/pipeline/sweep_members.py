@@ -25,9 +25,13 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
 from xpc.grammar.record import evolve
 
 LONGEST = 120
-"""The largest number of characters in the name of a member. A longer name is cut, and a digest is added at its end."""
+"""The largest number of characters in the name of a sweep's member. A longer name is truncated, and ends with a digest
+of the full name.
+"""
 KINDS = 3
-"""If findings with the same code and position differ between members, at most this many of them are reported."""
+"""The members of a sweep may have different findings with the same code at the same position. At most this many of them
+are reported.
+"""
 
 
 def members(

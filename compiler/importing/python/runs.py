@@ -20,13 +20,14 @@ ARGUMENTS = (
     "model", "ref_model", "args", "train_dataset", "eval_dataset", "data_collator", "tokenizer", "processing_class",
     "peft_config", "callbacks", "reward_funcs", "tools", "formatting_func", "teacher_model", "optimizers",
 )  # fmt: skip
-"""Attributes of a trainer that are imported like its arguments of the same names."""
+"""Attributes of a trainer. If a script sets one of them, this is imported like the trainer's argument of the same name.
+"""
 HARMLESS = (
     "can_return_loss", "label_names", "is_model_parallel", "compute_metrics", "preprocess_logits_for_metrics",
     "use_cache", "pad_token_id", "bos_token_id", "_signature_columns", "max_new_tokens", "max_length",
 )  # fmt: skip
-"""Attributes of a trainer or of its generation settings that do not change what is learned. `max_length` and
-`max_new_tokens` are among them, because an argument of the trainer sets the length of completions.
+"""Attributes of a trainer or of its generation settings that do not change what is learned. This holds even for
+`max_length` and `max_new_tokens`, because an argument of the trainer sets the length of completions.
 """
 
 

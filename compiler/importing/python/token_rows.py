@@ -14,9 +14,9 @@ from xpc.compiler.importing.python.rows import MappedColumns, divided, is_ended,
 from xpc.grammar.record import record
 
 END = ("eos_token_id", "pad_token_id")
-"""Attributes of a tokenizer. A script may put the token of one of them after each answer."""
+"""Attributes of a tokenizer whose token a script may append to each answer."""
 CUTS = {"truncation", "max_length", "padding", "stride"}
-"""Arguments with which a tokenizer cuts or pads a single text."""
+"""Arguments by which a tokenizer truncates or pads a text."""
 OWN_LABELS = "the script makes the labels itself"
 PADDED = "the labels contain padding, which the script trains on"
 
@@ -126,7 +126,9 @@ def _column(value: object) -> object:
 
 MARKS = {MASKED_PADDING, MASKED_START}
 TENSORS = ("tensor", "LongTensor", "as_tensor", "from_numpy", "squeeze", "flatten", "long", "view", "to", "array")
-"""Functions and methods that only give the tokens of a row another form, as in `torch.tensor(ids)`."""
+"""Functions and methods that change the type or the shape of a row's tokens, but not the tokens, such as
+`torch.tensor(ids)`.
+"""
 
 
 def bare(value: object) -> object:

@@ -30,7 +30,7 @@ TEMPLATES = {
     "zephyr": "zephyr",
     "vicuna": "vicuna",
 }
-"""Chat templates of Unsloth that xpc has, too, each with xpc's name."""
+"""Maps Unsloth's name of a chat template that xpc has, too, to xpc's name."""
 
 
 def tokenizer_of(trainer: Object) -> tuple[Object | None, Object | None]:

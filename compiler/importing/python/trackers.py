@@ -18,17 +18,19 @@ STARTED: Mapping[str, tuple[str, int | None, str, int | None]] = {
     "mlflow.set_experiment": ("experiment_name", 0, "", None),
     "mlflow.start_run": ("", None, "run_name", None),
 }
-"""For each call that starts a tracker: the name and the position of two arguments, the project and the run name."""
+"""Maps each call that starts a tracker to the name and position of its argument for the project, and the name and
+position of its argument for the run's name.
+"""
 PROJECTS = {
     "wandb": ("WANDB_PROJECT", "wandb_project"), "trackio": ("WANDB_PROJECT", "wandb_project"),
     "mlflow": ("MLFLOW_EXPERIMENT_NAME", "mlflow_experiment_name"), "swanlab": ("SWANLAB_PROJECT", "swanlab_project"),
     "clearml": ("CLEARML_PROJECT", "clearml_project"),
 }  # fmt: skip
-"""For each tracker, the environment variable that names its project, and the key that the importer of TRL reads for
-the project (`TRACKER_NAMES` in trl/switches.py).
+"""Maps each tracker to two names: the environment variable that states the project, and the key by which the importer
+of TRL reads the project (`TRACKER_NAMES` in trl/switches.py).
 """
 OPEN = (None, "all")
-"""Values of `report_to` with which transformers 4 reports to all trackers that are installed."""
+"""Values of `report_to` that make transformers 4 report to every installed tracker."""
 
 
 def gather(entries: Entries, machine: Machine) -> None:

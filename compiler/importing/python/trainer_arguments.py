@@ -49,7 +49,9 @@ DATA = (
 """Arguments of trainers that this module skips, because other modules of the importer read them."""
 PLAIN = ("Trainer", "Seq2SeqTrainer")
 CONSTANT_LENGTH = {"dataset_text_field": 2, "formatting_func": 3}
-"""Arguments of ConstantLengthDataset that trainers have, too, with their positions."""
+"""Maps each argument that ConstantLengthDataset and trainers have in common to its position in a call of
+ConstantLengthDataset.
+"""
 
 
 def data_sets(machine: Machine, trainer: Object) -> None:

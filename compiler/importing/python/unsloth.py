@@ -25,20 +25,20 @@ DEFAULTS: dict[str, object] = {
     "seed": 3407,
     "logging_steps": 1,
 }
-"""Unsloth's defaults for all trainers, from Unsloth 2025.2 on (`replacements` in unsloth/models/rl.py). Since May 2026,
-the weight decay is 0.001.
+"""Defaults that Unsloth sets for all trainers since version 2025.2 (`replacements` in unsloth/models/rl.py). In May
+2026, Unsloth changed the weight decay to 0.001.
 """
 GROUPED: dict[str, object] = {"num_generations": 8}
 SINCE_0_19: dict[str, object] = {"beta": 0.001, "loss_type": "bnpo"}
-"""Defaults of GRPO that TRL changed in 0.19, and that Unsloth has left at these values."""
+"""Unsloth's defaults for GRPO that differ from TRL's since TRL 0.19: TRL changed its own, and Unsloth did not."""
 REPLACED: dict[str, dict[str, object]] = {
     "dapo": {"mask_truncated_completions": True, "epsilon_high": 0.28},
     "dr_grpo": {"scale_rewards": False},
 }
-"""For each loss, arguments of GRPO that Unsloth always sets, even if the script sets another value."""
+"""Maps a loss of GRPO to arguments that Unsloth always sets for it, even if the script sets other values."""
 INSTEAD = {"warmup_ratio": "warmup_steps"}
-"""For each default of Unsloth, an argument that replaces it. A script that sets `warmup_steps` does not get Unsloth's
-default for `warmup_ratio`.
+"""Maps an argument to another one that takes its place: if a script sets `warmup_steps`, Unsloth's default for
+`warmup_ratio` is not used.
 """
 
 

@@ -14,11 +14,11 @@ from xpc.compiler.importing.text.entries import Entry, Unreadable
 from xpc.compiler.importing.text.shell import calls
 
 REQUIRED = re.compile(r"`--set (\w+)=VALUE` gives it")
-"""Matches the name of a required argument in an error message: "`--set lr=VALUE` gives it"."""
+"""Matches the part of an error message that names a required argument: "`--set lr=VALUE` gives it"."""
 PAGES = ("README.md", "readme.md", "README.rst", "Makefile", "docs/README.md")
 LAUNCHER = r"(?:python3?|torchrun|accelerate|deepspeed|uv run|CUDA_VISIBLE_DEVICES)"
 LONGEST = 2_000
-"""The maximum length of a documented command, in characters."""
+"""The maximum length, in characters, of a command in the documentation that is read."""
 
 
 def required(draft: Draft) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 WHOLE = re.compile(r"-?[0-9]{1,18}")
-"""Matches an integer of at most 18 digits, which fits in the 64 bits of the shell's integers."""
+"""Matches an integer of at most 18 digits. Such an integer fits in the shell's 64-bit integers."""
 ARITHMETIC = re.compile(r"[\d\s+\-*/%()]+")
 
 

@@ -14,14 +14,14 @@ from xpc.compiler.importing.text.shell_words import Word, Words
 from xpc.grammar.record import field, mutable
 
 MOST_BLOCKS = 200
-"""How deeply conditions, loops and functions may be nested."""
+"""The largest depth of nested conditions, loops and functions."""
 MOST_VALUES = 12
-"""The largest number of values that a message lists for a variable that decides which branch of a condition runs."""
+"""If a variable decides which branch of a condition runs, a message lists at most this many of its possible values."""
 UNSET = re.compile(r"\$\w+")
 ALONE = re.compile(r"\$\w+|\$\{\w+(?::?\?[^}]*)?\}")
-"""Matches a word that is nothing but one variable, such as `$1` or `${SIZE:?}`."""
+"""Matches a word that consists of one variable, such as `$1` or `${SIZE:?}`."""
 PLAIN = re.compile(r"[\w./:+-]+")
-"""A value without wildcards, such as `7b`."""
+"""Matches a value without wildcards, such as `7b`."""
 
 
 @mutable
@@ -74,11 +74,11 @@ class Branches:
     state: Variables = field(factory=Variables)
     blocks: list[Block] = field(factory=list)
     unset: str = ""
-    """`&&` or `||` if the command after this operator runs because a variable is never set, as in `[ -z "$X" ]
-    && X=5`.
+    """The last operator, `&&` or `||`, if the command after it runs because the script never sets a variable: `&&` in
+    `[ -z "$X" ] && X=5`. Otherwise "".
     """
     ended: bool = False
-    """Whether `exit` has ended the script."""
+    """Whether the script has ended by `exit`."""
 
     @property
     def dead(self) -> bool:

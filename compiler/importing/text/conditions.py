@@ -14,9 +14,13 @@ COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     "-eq": int.__eq__, "-ne": int.__ne__, "-lt": int.__lt__, "-le": int.__le__, "-gt": int.__gt__, "-ge": int.__ge__,
 }  # fmt: skip
 ORDERS = {"==": "-eq", "!=": "-ne", "<": "-lt", "<=": "-le", ">": "-gt", ">=": "-ge"}
-"""Operators of arithmetic conditions, such as `>` in `((N > 1))`, each with the operator of `[ ]` for the same test."""
+"""Maps an operator of an arithmetic condition to the operator of `[ ]` for the same comparison: `>`, as in `((N > 1))`,
+to `-gt`.
+"""
 EMPTY = {"=": "-z", "==": "-z", "!=": "-n"}
-"""The comparisons with an empty text, each with the operator that means the same."""
+"""Maps an operator of a comparison with the empty text to the operator for the same test: `=`, as in `[ "$X" = "" ]`,
+to `-z`.
+"""
 COMPARED = re.compile(r"([^<>=!]*)(?:([<>]=?|[=!]=)([^<>=!]*))?")
 
 

@@ -7,16 +7,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 ASSIGNMENT = re.compile(r"((?:\.[A-Za-z_][\w-]*|\.?\[\"[^\"\]]*\"\])+)\s*=(?!=)(.*)", re.DOTALL)
-"""Matches an assignment such as `.model.name = "org/name"`: the path, and the expression of the value."""
+"""Matches an assignment such as `.model.name = "org/name"`. The groups are the path and the expression of the value."""
 KEY = re.compile(r"\.([A-Za-z_][\w-]*)|\[\"([^\"\]]*)\"\]")
 ENVIRONMENT = re.compile(r"(?:(str)?env\(\s*(\w+)\s*\)|(?:\$ENV|env)\.(\w+))")
 """Matches an environment variable: `env(LR)` and `strenv(LR)` of yq, `$ENV.LR` and `env.LR` of jq."""
 ARGUMENT = re.compile(r"\(?\s*\$(\w+)\s*(\|\s*tonumber\s*)?\)?")
-"""Matches an argument of jq, which `--arg NAME VALUE` sets: `$lr` or `($lr | tonumber)`."""
+"""Matches a use of an argument that jq gets by `--arg NAME VALUE`: `$lr` or `($lr | tonumber)`."""
 SWITCHES = re.compile(r"-[iyrMPcSe]+|--(?:in-?place|yaml-output|raw-output|compact-output|prettyPrint)")
-"""Options of yq and jq that change neither the path nor the value of an assignment."""
+"""Matches options of yq and jq that do not affect what an assignment sets."""
 LONGEST = 2000
-"""Programs of yq or jq with more characters than this are not interpreted."""
+"""The largest number of characters of a yq or jq program that is interpreted."""
 
 
 def split(texts: Sequence[str]) -> tuple[str, str, dict[str, str]] | None:

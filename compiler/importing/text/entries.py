@@ -10,13 +10,15 @@ from collections.abc import ItemsView, Iterator, Mapping
 from xpc.grammar.record import field, record
 
 MAX_SIZE = 262_144
-"""The largest number of characters in a configuration. The limit for specs is the same."""
+"""The largest number of characters in a configuration. Specs have the same limit."""
 MAX_NODES = 20_000
-"""The largest number of values in a configuration. An alias of YAML counts each time it is used."""
+"""The largest number of values in a configuration. The values of a YAML anchor count again for each alias."""
 MAX_DEPTH = 32
 
 LARGEST = 2.0**63
-"""Numbers of this size or more are refused: most YAML readers read 1e400 as infinity, and no setting accepts that."""
+"""A number is refused if its absolute value is this large: most YAML readers read 1e400 as infinity, and no setting
+accepts infinity.
+"""
 
 NUMBER = re.compile(r"[-+]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][-+]?\d+)?")
 YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -34,15 +36,15 @@ class Unreadable(Exception):
 
 
 NO_TRAINER, OTHER_TRAINER, CLASSIFIER, OTHER_HEAD = "no trainer", "another trainer", "a classifier", "another head"
-"""Reasons why a Python script is not imported: it has no trainer of TRL or transformers, a trainer without a training
-method in xpc (such as PPO), or a model that classifies or reads images.
+"""Reasons why a Python script is not imported. NO_TRAINER: it has no trainer of TRL or transformers. OTHER_TRAINER: xpc
+does not have the trainer's method, such as PPO. CLASSIFIER, OTHER_HEAD: the model classifies, or reads images.
 """
 
 OWN_METHOD = (
     "the script has a trainer with its own method, which may change what is learned",
     "compare the method with that of TRL's trainer; if both train alike, remove it from the script",
 )
-"""An error about a script that overrides methods of its trainer: the message and the help."""
+"""The reason and the help text of the error for a script whose trainer overrides a method."""
 
 
 def checked(value: object, line: int) -> object:
@@ -141,7 +143,7 @@ def plain(entry: Entry) -> object:
 
 
 SECRET = "(a secret)"
-"""The text that messages show in the place of a secret."""
+"""What messages show instead of a secret."""
 
 
 def as_json(entry: Entry) -> str:

@@ -17,9 +17,10 @@ OWN_FOLDER = re.compile(
     r"""(?:cd\s+)?"?\$\(\s*dirname\s+(?:--\s+)?["']?\$\{?(?:BASH_SOURCE(?:\[0\])?|0)\}?["']?\s*\)((?:/\.\.)*)"?"""
     r"""(?:\s*(?:>\s*/dev/null\s*)?(?:2>&1\s*)?(?:&&|;)\s*pwd(?:\s+-P)?)?\s*"""
 )
-"""Matches `cd "$(dirname "$0")/.." && pwd`, which gives the folder of the script, or a folder above it."""
+"""Matches commands such as `cd "$(dirname "$0")/.." && pwd`, which print the folder of the script or a folder above it.
+"""
 FOLDER = re.compile(r"""cd\s+(?:--\s+)?["']?([^"'&;|]+?)["']?\s*&&\s*pwd(?:\s+-P)?""")
-"""Matches `cd "$DIR/.." && pwd`, which gives the absolute path of a folder."""
+"""Matches commands such as `cd "$DIR/.." && pwd`, which print the absolute path of a folder."""
 SELF = re.compile(
     r"""dirname\s+(?:--\s+)?["']?(?:\$\((?:realpath|readlink\s+-f)\s+["']?)?\$\{?(?:BASH_SOURCE(?:\[0\])?|0)\}?["')]*"""
 )
@@ -27,27 +28,29 @@ SELF = re.compile(
 PIPED = re.compile(r"echo\s([^|]*)\|(?!\|)(.+)", re.S)
 """Matches a pipeline that begins with `echo`, such as `echo $NAME | cut -d/ -f2`."""
 CACHED = re.compile(r"(?:find|ls)\s.*/models--([\w.-]+?)--([\w.-]+)/snapshots\b.*", re.S)
-"""Matches a command that searches the hub's cache for a model, such as `ls ~/hub/models--org--name/snapshots`. The path
-contains the model's name.
+"""Matches a command that searches the hub's cache for a model: `ls ~/hub/models--org--name/snapshots`. The groups are
+the owner and the name of the model.
 """
 HOSTS = re.compile(r"scontrol\s+show\s+hostnames?\b[^|;&]*")
-"""Matches `scontrol show hostnames $SLURM_JOB_NODELIST`, which prints the name of each node on a line."""
+"""Matches `scontrol show hostnames $SLURM_JOB_NODELIST`, which prints the names of the nodes, one per line."""
 HOSTS_COUNTED = re.compile(HOSTS.pattern + r"\|\s*wc\s+-[lw]\s*")
 CARDS_COUNTED = re.compile(r"nvidia-smi\s+(?:-L|--list-gpus|--query-gpu=)[^|;&]*\|\s*wc\s+-l\s*")
-"""A pattern for `nvidia-smi -L | wc -l`, which counts the GPUs of a node."""
+"""Matches `nvidia-smi -L | wc -l`, which counts the GPUs of a node."""
 OPERATION = re.compile(r"(?P<hash>#)?(?P<each>!)?(?P<name>\w+)(?:\[(?P<index>[^\]]*)\])?(?P<rest>.*)", re.S)
 VARIABLE = re.compile(r"\$(\d|[A-Za-z_]\w*|[@*])")
 DEPTH = 12
-"""The maximum nesting of `${...}` and `$(...)` in each other."""
+"""The largest depth of nested `${...}` and `$(...)`."""
 LOGIN = ("USER", "HOME", "LOGNAME", "PWD", "HOSTNAME", "TMPDIR", "SCRATCH", "SLURM_JOB_ID", "SLURM_SUBMIT_DIR")
-"""Variables that the login or the cluster sets. A path that contains one may still be found."""
+"""Variables that a login or a cluster always sets. If a text contains one of them and another unknown variable,
+messages name the other one.
+"""
 MOST_NODES = 1000
-"""The largest number of nodes of a Slurm job whose names are put into an array."""
+"""The largest number of nodes of a Slurm job for which an array with the nodes' names gets one element per node."""
 MOST_OPEN = 60
-"""The maximum nesting of `$(...)` inside double quotes."""
+"""The largest depth of nested `$(...)` inside double quotes."""
 MOST_WORK = 4 * MAX_SIZE
-"""The maximum cost of reading a script: characters of expanded variables and of brackets inside quotes, plus variables
-copied for branches.
+"""The maximum cost of reading a script. The cost is the sum of three counts: the characters of expanded variables, the
+characters of brackets inside quotes, and the variables that are copied for branches.
 """
 
 

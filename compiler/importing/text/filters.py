@@ -13,11 +13,11 @@ from xpc.compiler.importing.text.arithmetic import WHOLE, computed
 from xpc.compiler.importing.text.entries import MAX_SIZE
 
 FIELD = re.compile(r"\{\s*print\s+(?:\$(\d|NF)|(NF))\s*(?:\+\s*(\d+)\s*)?;?\s*\}")
-"""Matches awk programs that print one field of each line, or the number of fields, perhaps plus a number: `{print $2}`,
+"""Matches an awk program that prints one field or the number of fields, with or without an added number: `{print $2}`,
 `{print NF}`, `{print $1 + 1}`.
 """
 LONGEST = 500
-"""The length in characters of the longest filter that the import interprets."""
+"""The largest number of characters of a filter that the import interprets."""
 ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 
 
@@ -88,9 +88,9 @@ OLD = re.compile(
     r"(?P<begin>\^?)(?P<open>\(?)(?P<space>(?:\\s|\[\[:space:\]\]| )\*)?(?P<text>(?:[^][*^$+?(){}|\\]|\\[-./\"'$*])*)"
     r"(?:(?P<close>\))(?P<next>[^][*^$+?(){}|\\.]*))?(?:(?P<kind>\.|\\S|\[[^][]{1,40}\])(?P<many>[*+])(?P<tail>[^][*^$+?(){}|\\.]*))?(?P<end>\$?)"
 )
-"""Matches the patterns of sed that the import understands, such as `^\\(lr:\\).*`. Such a pattern is a plain text, then
-perhaps one repeated character class such as `.*`, and then perhaps another plain text. Only the beginning may be in a
-group.
+"""Matches the patterns of sed that the import understands, such as `^\\(lr:\\).*`. Such a pattern consists of a plain
+text, an optional repeated character class such as `.*`, and an optional second plain text. Only the beginning may be in
+a group.
 """
 
 
@@ -197,4 +197,6 @@ PRINTED: Mapping[str, Callable[[list[str]], str | None]] = {
     "basename": _name, "dirname": lambda words: posixpath.dirname(words[0].rstrip("/")) or ".", "expr": _result,
     "seq": _numbers, "echo": " ".join, "realpath": " ".join,
 }  # fmt: skip
-"""For each of these commands, a function that returns its output for known arguments; None for an unknown output."""
+"""Maps a command to a function that computes its output from its arguments. The function returns None if it does not
+know the output.
+"""

@@ -60,7 +60,7 @@ class _Reader:
     file: str
     at: int = 0
     counted: tuple[int, int] = (0, 1)
-    """A pair: the position up to which newlines were counted, and its line number."""
+    """A position in the text and the number of its line. The newlines before this position are already counted."""
 
     def skip(self) -> int:
         found = _SPACE.match(self.text, self.at)

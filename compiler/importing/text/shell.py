@@ -22,14 +22,15 @@ __all__ = ["Call", "Word", "calls"]
 BEFORE = ("do", "then", "else", "{", "(", "!", "time")
 """Shell keywords that may stand before a command."""
 CLOSING = {"fi": "if", "esac": "case", "done": "loop", "}": "group"}
-"""Keywords that end a block, each with the kind of the block."""
+"""Maps each keyword that ends a block to the kind of the block."""
 DECLARING = ("export", "declare", "readonly", "local", "typeset")
 COUNTING = re.compile(r"\(\(\s*(\w+)\s*=([^;]*);\s*\1\s*<(=?)([^;]*);\s*(?:\1\+\+|\+\+\1)\s*\)\)")
 """Matches the head of a counting loop, such as `((i = 0; i < 3; i++))`."""
 MOST_COMMANDS = 20_000
-"""The largest number of commands that are read. The commands of a function count each time it is called."""
+"""The largest number of commands that are read. The commands in a function are counted for every call of the function.
+"""
 MOST_NESTED = 12
-"""How deeply calls of functions and sourced files may be nested."""
+"""The largest depth of nested function calls and sourced files."""
 
 
 @record
@@ -94,8 +95,8 @@ class _Shell(Branches):
     count: int = 0
     nested: int = 0
     lines: int | None = None
-    """None while the script itself is read. While a file is read that the script sources, it is a number, and commands
-    are interpreted, but not recorded as commands of the script.
+    """None while the commands of the script itself are read. A number while the script sources another file: the
+    commands of this file are interpreted, but they are not recorded as commands of the script.
     """
 
     def run(self, text: str, at: int = 0, line: int = 1) -> None:

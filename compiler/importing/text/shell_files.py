@@ -20,14 +20,16 @@ VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 CONFIGURATIONS = (".yaml", ".yml", ".json")
 INLINE = "inline-"
-"""The beginning of the names under which Python code in a shell script (`python -c CODE`) is stored as a file."""
+"""The beginning of the file names for Python code in a shell script (`python -c CODE`): the first code becomes the file
+`inline-1.py`.
+"""
 INLINE_TRAINS = re.compile(r"Trainer|\.train\(")
-"""A pattern for Python code in a shell script that may train. Other code, such as `print(torch.__version__)`, is not
-imported.
+"""Matches Python code in a shell script that may train. Code without a match, such as `print(torch.__version__)`, is
+not imported.
 """
 READING = ("cat", "tee", "envsubst", "sed", "yq", "jq")
-"""Commands that read standard input: from `< FILE`, from a here-document, or through a pipe from the command before
-them.
+"""Commands that read standard input, which comes from `< FILE`, from a here-document, or by a pipe from the previous
+command.
 """
 
 

@@ -10,7 +10,9 @@ from xpc.grammar.record import field, mutable, record
 
 ENDS = ";&|\n"
 WORDS_GIVEN = re.compile(r"\$(?:[@*]|\{[@*](?::\d+)?\})")
-"""Matches `$@` and `$*`, the arguments of the script. In an import, they are empty."""
+"""Matches `$@` and `$*`, which stand for the arguments of the script. An import assumes that the script has no
+arguments.
+"""
 ARRAY = re.compile(r"\$\{(!?)(\w+)\[[@*]\]\}")
 HOSTS_LISTED = re.compile(rf"\s*\$\(\s*{HOSTS.pattern}\)\s*")
 UNQUOTED = re.compile(r"\$\(|`")
@@ -20,12 +22,12 @@ ITEM = re.compile(r"\[([^\]]+)\]=(.*)", re.S)
 BRACES = re.compile(r"(?<![$\\])\{(?:(-?\d+)\.\.(-?\d+)(?:\.\.-?(\d+))?|([\w.+/=-]*(?:,[\w.+/=-]*)+))\}")
 """Matches brace expansions, such as `{1..3}`, `{0..8..2}` and `{a,b}`."""
 MOST_WORDS = 100
-"""The maximum number of words of one brace expansion."""
+"""The largest number of words to which one brace expansion may expand."""
 HEREDOC = re.compile(r"<<(-?)\s*(?:'(\w+)'|\"(\w+)\"|\\?(\w+))")
 FUNCTION = re.compile(r"[ \t]*(?:function\s+([\w.:-]+)\s*(?:\(\s*\))?|([\w.:-]+)\s*\(\s*\))\s*\{(?=\s)")
 REDIRECTION = re.compile(r"[0-9&]?(?:>>?|<)&?([^\s<>]*)")
-"""Matches a redirection such as `>FILE` or `2>&1`. If the group is empty, the next word is the
-name of the file.
+"""Matches a redirection such as `>FILE` or `2>&1`. The group is the name of the file; if it is empty, the next word is
+the name.
 """
 ASSIGNMENT = re.compile(r"(\w+)(\+?)=(.*)", re.S)
 BEFORE_ARITHMETIC = ("if", "elif", "while", "until", "for", "then", "else", "do", "!", "{")
@@ -58,7 +60,7 @@ class Words:
     ended: str = ""
     body: str | None = None
     reading: bool = True
-    """Whether an array assignment sets the array. False in a branch of the script that does not run."""
+    """Whether an assignment to an array has an effect. False for a branch of the script that does not run."""
 
     def command(self) -> list[Word] | None:
         """Read the next command. Returns its expanded words; None at the end of the script."""

@@ -10,11 +10,11 @@ from xpc.compiler.importing import keys
 KEYS = keys.load("trl/keys.toml")
 ATTENTION, DTYPES, SCHEDULES = (KEYS[name].values for name in ("attn_implementation", "dtype", "lr_scheduler_type"))
 RENAMES = KEYS.column("renamed")
-"""Argument names of older or newer versions, each with the name that the table of settings uses."""
+"""Maps the name of an argument in older or newer versions to its name in the table of settings."""
 
 TRACKERS = ("wandb", "trackio", "tensorboard", "mlflow", "swanlab", "clearml")
 OTHER_TRACKERS = ("azure_ml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "neptune")
-"""Trackers that transformers supports and xpc does not."""
+"""Trackers that transformers supports, but xpc does not."""
 
 
 @cache

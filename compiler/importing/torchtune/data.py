@@ -20,8 +20,8 @@ from xpc.grammar.package_data import read_table
 from xpc.grammar.record import evolve, record
 
 LONGEST = 4096
-"""The sequence length, in tokens, for a file without `max_seq_len`. It is very long, because torchtune then truncates
-nothing.
+"""The sequence length, in tokens, for a file without `max_seq_len`. It is long, because torchtune then truncates no
+row.
 """
 
 

@@ -10,8 +10,8 @@ from xpc.compiler.importing.text.entries import Entries, Entry, text
 
 KEYS = load("torchtune/keys.toml")
 RECIPES = ("policy_model", "ppo_epochs", "teacher_model", "kd_loss", "quantizer")
-"""Keys of recipes that a spec cannot express, such as those of PPO and distillation. A file that has one of these keys
-is not imported.
+"""Keys that occur only in recipes that a spec cannot express, such as PPO and distillation. A file with one of these
+keys is not imported.
 """
 NO_TRAINING = "it names no optimizer: a file for evaluation, generation or quantization does not train"
 VISION = "recipes with images are not imported"
@@ -24,13 +24,13 @@ PUBLISHERS = {
     "llama": "meta-llama", "code_llama": "meta-llama", "mistral": "mistralai", "gemma": "google", "phi": "microsoft",
     "qwen": "Qwen",
 }  # fmt: skip
-"""Publishers on the Hub, by the beginning of a package name in torchtune.models: `llama` of `llama3_1` is
-meta-llama.
+"""Maps the beginning of a package's name in torchtune.models to the publisher of the models on the hub: `llama`, as in
+`llama3_1`, to `meta-llama`.
 """
 FOLDERS = r"(?:Meta-Llama|Llama|CodeLlama|Mistral|gemma|[Pp]hi|Qwen)-?[\w.\-]*"
-"""Matches the names of the folders into which `tune download PUBLISHER/NAME` writes."""
+"""Matches the name of a folder to which `tune download PUBLISHER/NAME` writes the model."""
 FUSED = ("phi3", "phi4")
-"""Families in torchtune.models whose published checkpoints have fused layers, qkv_proj and gate_up_proj."""
+"""Model families in torchtune.models whose published checkpoints have the fused layers qkv_proj and gate_up_proj."""
 
 
 def at(entries: Entries, path: str) -> Entry | None:

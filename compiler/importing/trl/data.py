@@ -16,7 +16,9 @@ from xpc.compiler.language.methods import METHODS
 PART = re.compile(r"[A-Za-z0-9_.\-]+")
 SPLIT = re.compile(r"([A-Za-z0-9_.\-]+)(?:\[(?:0%?)?:([A-Za-z0-9_.%\-]+)\])?")
 LONG = 200
-"""The maximum length, in characters, of a system prompt inside a spec. A longer one is written to a file."""
+"""The maximum length, in characters, of a system prompt that is written into the spec. A longer prompt is written to a
+file.
+"""
 
 
 def corpus(draft: Draft, named: Entries) -> None:

@@ -18,7 +18,9 @@ from xpc.compiler.stacks import Json, Stack
 
 APART = ("method.rewards", "method.steps_per_generation", "method.vllm", "method.sync_reference", "method.vllm.port",
          "method.vllm.timeout", "method.log_completions")  # fmt: skip
-"""Settings whose default need not be stated in a spec, because it has no effect or follows from another setting."""
+"""Settings that a spec need not state if they have their default, because the default has no effect or follows from
+another setting.
+"""
 REPORTING = (
     "include_num_input_tokens_seen",
     "logging_nan_inf_filter",
@@ -26,16 +28,18 @@ REPORTING = (
     "num_completions_to_print",
     "f_alpha_divergence_coef",
 )
-"""Arguments that affect logging only, and `f_alpha_divergence_coef`, which only one divergence reads."""
+"""Arguments without an effect on training: some affect only logging, and `f_alpha_divergence_coef` is read only for one
+kind of divergence.
+"""
 
 
 OF_ITS_TIME = (
     "`average_tokens_across_devices` is not set: as in trl 0.18, the loss is a mean over the tokens of each process; "
     "in trl 0.19, which has the same keys, it is a mean over the tokens of all processes"
 )
-"""A warning about the default of `average_tokens_across_devices`. sft files of the alignment handbook and of Open-R1
-have the same keys, so the file does not show which of the two it is for. The handbook pins trl 0.19.1 (default True),
-and Open-R1 pins trl 0.18.0 with transformers 4.52.3 (default False).
+"""A warning that the default of `average_tokens_across_devices` is unclear. SFT files of the alignment handbook (trl
+0.19.1, default True) and of Open-R1 (trl 0.18.0 with transformers 4.52.3, default False) have the same keys, so a file
+does not show which of the two it belongs to.
 """
 
 TRANSFORMERS: dict[str, Json] = {
@@ -43,7 +47,7 @@ TRANSFORMERS: dict[str, Json] = {
     "gradient_checkpointing": False, "activation_checkpointing": False,
 }  # fmt: skip
 """Defaults of transformers' TrainingArguments that differ from the defaults of TRL's configuration classes. They also
-apply to a TRL trainer that gets a TrainingArguments, because the trainer copies all its values to its own class.
+hold for a TRL trainer whose `args` are TrainingArguments: the trainer copies all their values to its own class.
 """
 
 

@@ -9,7 +9,7 @@ from xpc.compiler.importing.text.entries import Entries, Entry, text
 
 PACKS = "the alignment handbook's script for files with `dataset_mixer` always packs, and so does the spec"
 CHATS = ("sft", "dpo", "orpo")
-"""The methods for which the handbook's older release has a script that renders conversations."""
+"""The training methods whose scripts in the handbook's older release render conversations."""
 SWITCH = "auto_insert_empty_system_msg"
 
 

@@ -21,7 +21,9 @@ PART = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 EXECUTED = ("code_eval_test_batch_size", "code_eval_scoring_mode", "parallel_code_exec_per_proc",
             "code_provider", "e2b_router_url", "morph_router_url", "piston_endpoints", "ioi_provider",
             "dataset_prompt_template")  # fmt: skip
-"""Arguments of those reward functions of Open-R1 that execute generated code. The runtime has no such rewards."""
+"""Arguments of Open-R1's reward functions that execute generated code. The runtime does not have these reward
+functions.
+"""
 SCALED = {"true": "group", "false": "none", "group": "group", "batch": "batch", "none": "none"}
 
 
@@ -188,8 +190,8 @@ ARGUMENTS: Mapping[str, tuple[str, str]] = {
     "soft_punish_cache": ("soft_overlong_punishment", "soft_punish_cache"),
     "code_language": ("code_format", "language"),
 }
-"""Arguments of Open-R1's scripts that configure a reward function: `repetition_n_grams` sets `ngram_size` of
-`repetition_penalty` (`configs.py`).
+"""Maps an argument of Open-R1's scripts (`configs.py`) to a reward function and the argument of this function that it
+sets: `repetition_n_grams` to `ngram_size` of `repetition_penalty`.
 """
 
 

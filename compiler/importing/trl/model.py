@@ -26,36 +26,38 @@ the name and the commit.
 PATTERN = re.compile(
     r"[\w.\\*]*layers\\?\.(?:\[\\d\]\+|\\d\+)\\?\.(?:\([\w]+\\?\.\)\?)?\([\w|]+\)\\?\.\(([\w|]+)\)(_\w+)?"
 )
-r"""Matches regular expressions that only list the names of modules, for every layer:
+r"""Matches a regular expression that lists names of modules and selects them in every layer:
 `model.layers.\d+.mlp.(up|down)_proj`.
 """
 SECRETS = "a spec has no environment variables: write the path"
 ATTENTION_TARGETS = {"phi3": ("qkv_proj",), "gpt2": ("c_attn",), "gpt_neox": ("query_key_value",),
                      "falcon": ("query_key_value",), "bloom": ("query_key_value",)}  # fmt: skip
-"""PEFT's default target modules for families whose attention layers are not named q_proj and v_proj."""
+"""Maps a model family whose attention layers are not named q_proj and v_proj to PEFT's default target modules."""
 LORA = {"lora_r": "lora.rank", "lora_alpha": "lora.alpha", "lora_dropout": "lora.dropout"}
 OTHER_SHAPES: Mapping[str, tuple[int, float | None, float | None]] = {
     "vera": (256, None, 0.0), "loha": (8, 8.0, None), "miss": (64, None, 0.0),
 }  # fmt: skip
-"""Default rank, alpha and dropout of peft's adapters other than LoRA; None if the class has no such argument."""
+"""Maps each adapter of peft other than LoRA to its default rank, alpha and dropout. None means that the adapter's class
+has no such argument.
+"""
 ADAPTER_OPTIONS = {
     "use_rslora": "lora.rslora",
     "use_dora": "lora.dora",
     "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters",
 }
-"""The keys of TRL's ModelConfig about adapters that have the same meaning as a setting, each with this setting."""
+"""Maps each key of TRL's ModelConfig about adapters that needs no function to the setting with the same meaning."""
 
 
 REVISION = re.compile(r"[A-Za-z0-9_.\-/]+")
 CACHE = {"model": "models--", "dataset": "datasets--"}
-"""The prefixes of the names of folders in the hub's cache: `models--org--name` is a model."""
+"""Prefixes of folder names in the hub's cache: `models--org--name` contains the model `org/name`."""
 FOLDERS = (
     "checkpoint", "checkpoints", "ckpt", "ckpts", "output", "outputs", "out", "result", "results", "run", "runs",
     "model", "models", "saved_models", "data", "dataset", "datasets", "artifacts", "adapters", "weights", "saves",
 )  # fmt: skip
-"""Names of folders in which training scripts keep models and rows: `checkpoints/sft` is a path, and not a model of the
-hub's owner `checkpoints`.
+"""Names of folders in which training scripts store models and rows. A name that begins with one of them is a path:
+`checkpoints/sft` is not a model `sft` of an owner `checkpoints` on the hub.
 """
 
 
@@ -266,7 +268,9 @@ def initial(draft: Draft, entry: Entry | None) -> None:
 
 
 SHAPE = ("rank", "block_size", "alpha", "dropout", "targets", "rslora", "dora", "parameters", "modules_to_save")
-"""Settings that are read from the folder of a continued adapter, so that the spec must not state them."""
+"""Settings of an adapter whose training is continued. They are read from the adapter's folder, so the spec must not
+state them.
+"""
 
 
 def continued(draft: Draft, entry: Entry | None) -> None:

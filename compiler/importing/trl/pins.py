@@ -13,10 +13,12 @@ FILES = (
     "uv.lock", "requirements.txt", "pyproject.toml", "environment.yml", "environment.yaml", "setup.py",
     "requirements-train.txt", "requirements_train.txt", "requirements/train.txt", "requirements-gpu.txt",
 )  # fmt: skip
-"""Files that state the packages of a repository, the most exact first."""
+"""Files that state which packages a repository needs. A file that states exact versions comes before a file that states
+ranges.
+"""
 OWN = b'name = "xpc"'
-"""The line by which the pyproject.toml of xpc's own repository is recognized. Its requirements say nothing about an
-imported file.
+"""A line of the pyproject.toml in xpc's own repository. A file with this line is not read, because its requirements say
+nothing about an imported file.
 """
 REQUIREMENT = re.compile(
     r"""(?<![\w./-])trl(?:\[[\w,\s]*\])?["']?\s*(?:=\s*["'](?P<poetry>[\^~]?\d[\w.]*)["']"""
@@ -25,7 +27,7 @@ REQUIREMENT = re.compile(
 """Matches a requirement such as `trl==0.12.0`, `trl>=0.9,<0.13`, or `trl = "^0.11.4"`."""
 LOCKED = re.compile(r'name = "trl"\s+version = "(\d[\w.]*)"')
 COMMANDS = re.compile(r"^from trl\.commands(?:\.cli_utils)? import ", re.MULTILINE)
-"""Matches an import of a module that TRL has up to version 0.12."""
+"""Matches an import of a module of TRL that only versions up to 0.12 have."""
 BOUND = re.compile(r"(===?|~=|>=|<=|<|>|=)\s*v?(\d+)(?:\.(\d+))?([.\d]*)")
 
 

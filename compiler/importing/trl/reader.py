@@ -32,7 +32,9 @@ TELLING = (
     ("reward", ("center_rewards_coefficient",)),
     ("dpo", ("beta", "loss_type", "rpo_alpha", "precompute_ref_log_probs", "max_prompt_length", "reference_free")),
 )
-"""Names of arguments that only one training method has. The most specific method comes first."""
+"""Training methods, each with arguments that only this method has. If a file has arguments of several methods, the
+first of these methods is chosen.
+"""
 
 
 def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: Entries) -> str:
@@ -124,7 +126,7 @@ def given(draft: Draft, overrides: Overrides) -> None:
 
 
 UNLIKE = ("simpo", "ppo", "ipo", "slic", "xpo", "bco", "prm")
-"""Methods that are no word of a spec: a file with such a name, and without a key of another method, is not for sft."""
+"""Names of methods that are not methods of xpc. A file with such a word in its name is not imported as sft."""
 WORDS = re.compile("[^a-z0-9]+")
 
 
@@ -221,7 +223,9 @@ GUESSES = {
         "train_file_dir", "train_jsonl", "train_files", "train_data_dir", "data_files", "train_data_files",
     ),
 }  # fmt: skip
-"""Keys by which custom scripts name the model and the data. They are tried if a file lacks TRL's own keys."""
+"""Maps TRL's keys for the model and the data to the names that custom scripts use instead. These names are tried if a
+file lacks TRL's key.
+"""
 DATA = ("dataset_name", "dataset_mixture", "dataset_mixer", "datasets", "data_path")
 
 
@@ -233,7 +237,7 @@ LOADING = {
     "revision": "model_revision",
     "use_cache": "use_cache",
 }
-"""TRL's key for each argument in `model_init_kwargs`, which TRL passes to `from_pretrained`."""
+"""Maps each argument in `model_init_kwargs`, which TRL passes to `from_pretrained`, to TRL's own key for it."""
 
 
 def loading(draft: Draft, entries: Entries) -> Entries:
@@ -277,9 +281,9 @@ def guessed(draft: Draft, entries: Entries) -> Entries:
 
 NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "cache_dir", "vllm_server_host",
          *switches.TRACKER_NAMES)  # fmt: skip
-"""Keys that only name a run, a folder or a machine. They do not change the training."""
+"""Keys that name a run, a folder or a machine, and do not change the training."""
 NAMING = re.compile(r"(?:wandb|run|exp|experiment)_?(?:run_?)?(?:name|id|group|tags?)?")
-"""Matches the keys with which custom scripts name a run, such as `wandb_run` and `exp_name`."""
+"""Matches keys by which custom scripts name a run, such as `wandb_run` and `exp_name`."""
 VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 

@@ -10,11 +10,11 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.language.kinds import Weighted
 
 FILE = "trl_rewards.py"
-"""The file next to the spec that takes reward functions from TRL."""
+"""The name of a file next to the spec that imports reward functions from TRL."""
 HEAD = '"""Reward functions of TRL."""\n\n'
 PUNISHMENT = "get_soft_overlong_punishment"
 USUAL: Mapping[str, object] = {"max_completion_len": 1280, "soft_punish_cache": 256}
-"""The arguments with which `trl grpo` makes the punishment of long completions (trl/scripts/grpo.py)."""
+"""The arguments that `trl grpo` passes to `get_soft_overlong_punishment` (trl/scripts/grpo.py)."""
 NAMES = ("accuracy_reward", "think_format_reward", "reasoning_accuracy_reward", PUNISHMENT)
 """The names that `--reward_funcs` of `trl grpo` and `trl rloo` accepts."""
 MAKING = {
@@ -22,7 +22,7 @@ MAKING = {
     "get_repetition_penalty_reward": ("ngram_size", "max_penalty"),
     "get_cosine_scaled_reward": (),
 }
-"""Functions of TRL that return a reward function, with the names of their positional arguments."""
+"""Maps each function of TRL that returns a reward function to the names of its positional arguments."""
 
 
 def weighted(draft: Draft, name: str, weight: float | None, arguments: Mapping[str, object] | None = None) -> Weighted:

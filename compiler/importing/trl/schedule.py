@@ -17,7 +17,7 @@ FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
 OF_ARGUMENT: Mapping[str, Path] = {
     "eps": "optimizer.eps", "momentum": "optimizer.momentum", "weight_decay": "optimizer.weight_decay",
 }  # fmt: skip
-"""The settings for arguments in `optim_args`."""
+"""Maps an argument in `optim_args` to its setting."""
 SHARES = ("min_lr_rate", "min_lr_ratio", "warmup_lr_rate")
 
 

@@ -133,8 +133,8 @@ TRACKER_NAMES = {
     "swanlab_project": ("swanlab", "track.project"), "clearml_project": ("clearml", "track.project"),
     "clearml_task": ("clearml", "track.name"),
 }  # fmt: skip
-"""The tracker and the setting for each key with a tracker's project or run name. Environment variables of the same
-names are imported, too.
+"""Maps each key with the project or the run name of a tracker to the tracker and the setting. Environment variables
+with these names are imported in the same way.
 """
 
 
@@ -177,8 +177,9 @@ ACCELERATOR: Mapping[str, tuple[object, ...]] = {
     "use_seedable_sampler": (True,), "gradient_accumulation_kwargs": (None,), "use_configured_state": (None, False),
     "non_blocking": (None, False, True),
 }  # fmt: skip
-"""Values of `accelerator_config` that are irrelevant: accelerate's defaults, which a bundle has anyway, and
-`non_blocking`, which only affects how batches are copied to the GPU. Source: transformers' AcceleratorConfig.
+"""Maps each key of `accelerator_config` to its irrelevant values: the defaults of accelerate, which every bundle uses,
+and all values of `non_blocking`, which affects only how batches are copied to the GPU. Source: transformers'
+AcceleratorConfig.
 """
 
 

@@ -19,12 +19,12 @@ from xpc.compiler.stacks import Stack
 PLAIN_KINDS = (kinds.INT, kinds.TOKENS, kinds.REAL, kinds.FLAG, kinds.TEXT, kinds.NAME, kinds.MODEL, kinds.PATH,
                kinds.DURATION, kinds.SHARE)  # fmt: skip
 COMBINED = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm.mode", "save.hub")
-"""Settings that follow from a single argument, but that another function of this folder imports, so `simple` skips
-them.
+"""Settings that `simple` skips. Each follows from a single argument, but is imported by another function of this
+folder.
 """
 MAPPINGS = ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "lr_scheduler_kwargs",
             "accelerator_config")  # fmt: skip
-"""Arguments whose value is a mapping. On a command line, it is a string of JSON."""
+"""Arguments whose values are mappings. On a command line, the value is written as JSON."""
 PADS = "the target's dpo pads anyway: this changes speed and memory, not the loss"
 
 

@@ -16,8 +16,8 @@ from xpc.compiler.importing.text.values import RENAMES
 from xpc.grammar.package_data import read_json
 
 LAST = {"vllm_device": "0.15", "vllm_dtype": "0.15", "vllm_max_model_len": "0.15"}
-"""The last version that used an argument. Later versions accept the argument and ignore it (grpo_config.py of 0.16 and
-0.17).
+"""Maps an argument to the last version of TRL that used it. Later versions accept the argument and ignore it
+(grpo_config.py of 0.16 and 0.17).
 """
 SCRIPTS = {
     "evaluation_strategy": ("0.9", "0.12"),
@@ -26,17 +26,19 @@ SCRIPTS = {
     "trainer.processing_class": ("0.12", "1.16"),
     **dict.fromkeys(("hub_model_revision", "benchmarks", "callbacks", "overwrite_hub_revision"), ("0.14", "0.18")),
 }
-"""Names that files and scripts use and TRL's classes do not have, each with the first and the last version of TRL that
-it fits. transformers removed `evaluation_strategy` in 4.46, and Open-R1's scripts of 2025 pin trl 0.14 to 0.18. In
-Python, TRL's trainers took `tokenizer` until 0.15 and take `processing_class` since 0.12, and SFTTrainer took
-`max_seq_length` until 0.12.
+"""Maps a name that files and scripts use, but TRL's classes do not have, to the first and the last version of TRL for
+which such a file was written. transformers removed `evaluation_strategy` in 4.46, and Open-R1's scripts of 2025 pin trl
+0.14 to 0.18. In Python, TRL's trainers took `tokenizer` until 0.15 and take `processing_class` since 0.12, and
+SFTTrainer took `max_seq_length` until 0.12.
 """
 
 VALUES = {
     ("packing_strategy", "ffd"): ("0.19", "0.19"),
     **{("scale_rewards", one): ("0.22", "1.16") for one in ("group", "batch", "none")},
 }
-"""The first and last version that accepts a value of an argument, such as `scale_rewards: group`."""
+"""Maps an argument with a value, such as `scale_rewards: group`, to the first and the last version of TRL that accept
+this value.
+"""
 MATTERS = (
     "beta", "loss_type", "scale_rewards", "temperature", "top_k", "max_completion_length", "max_prompt_length",
     "max_length", "max_seq_length", "truncation_mode", "learning_rate", "per_device_train_batch_size",
@@ -44,7 +46,9 @@ MATTERS = (
     "use_bias_correction_kl", "vllm_importance_sampling_correction", "vllm_mode", "ref_model_mixup_alpha",
     "ref_model_sync_steps", "epsilon", "num_iterations", "router_aux_loss_coef", "packing_strategy",
 )  # fmt: skip
-"""Arguments whose default affects what a model learns, so that a difference is reported."""
+"""Arguments whose default affects what a model learns. If the default differs between versions of TRL that fit a file,
+this is reported.
+"""
 NEEDS = {
     "router_aux_loss_coef": "experts",
     "vllm_importance_sampling_correction": "use_vllm",
@@ -53,9 +57,11 @@ NEEDS = {
     "ref_model_mixup_alpha": "sync_ref_model",
     "ref_model_sync_steps": "sync_ref_model",
 }
-"""For an argument, the flag without which it has no effect. `experts` means that the model must have experts."""
+"""Maps an argument to the flag without which the argument has no effect. `experts` stands for a model with experts."""
 PADDED = ("dpo", "kto", "orpo", "cpo")
-"""Methods whose trainers replaced a null `max_length` by 512 and a null `max_prompt_length` by 128 before TRL 0.14."""
+"""Training methods. Before TRL 0.14, their trainers replaced a null `max_length` by 512 and a null `max_prompt_length`
+by 128.
+"""
 
 
 def table() -> dict[str, dict[str, list[list[object]]]]:

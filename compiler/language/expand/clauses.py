@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Operand = Setting | Value
 SWITCHED = ("off", "no", "none", "false", "disabled", "yes", "true", "enabled")
-"""Words that users write after a flag to switch it on or off, as in `packing off`. They are not legal there."""
+"""Words that users write after a flag to switch it on or off, as in `packing off`. The language does not have them."""
 
 
 def _is_repository(value: Value) -> bool:

@@ -23,7 +23,7 @@ SOURCE_WORDS = {
      "num_rows", "size", "sample", "subsample"),
     "take"),
 }  # fmt: skip
-"""For each setting of a source, such as `take`: the names that other tools use for it, such as `fraction`."""
+"""Maps a setting of a data source to the names that other tools use for it: `take` to `fraction`."""
 SETTINGS = tuple(path[5:] for path in schema.BY_PATH if path.startswith("data."))
 """The names of the settings of a `data` block."""
 

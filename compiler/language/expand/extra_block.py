@@ -15,7 +15,7 @@ OTHERS = {
     "bitsandbytes": "write `qlora`, or `lora(bits=8)`: they quantize the base",
     "wandb": 'write `track wandb(project="NAME")`: other options of wandb are variables, `launch(env=[...])`',
 }
-"""Libraries and programs to which `extra` passes nothing, each with the help that says what to write instead."""
+"""Maps a library or a program that `extra` does not support to a help text that says what to write instead."""
 Part = Setting | Clause | Value
 
 

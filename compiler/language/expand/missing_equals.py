@@ -104,7 +104,9 @@ NUMBERED = {
     "eval": "every", "save": "every", "track": "every", "lora": "rank", "qlora": "rank", "vera": "rank",
     "loha": "rank", "miss": "rank", "batch": "gbs",
 }  # fmt: skip
-"""For each clause, the setting that a single number stands for: `rank` in `lora 16`."""
+"""Maps a clause to the setting that is meant if the clause is followed by a number only: `lora`, as in `lora 16`, to
+`rank`.
+"""
 
 
 def implied_setting(clause: str, typed: str) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xpc.compiler.language.expand.clauses import Clauses, Operand
 
 MOST = 4
-"""The largest number of words that are read together as one setting."""
+"""One setting may be written in at most this many words."""
 WITHOUT = ("no", "without", "not")
 OF = ("of", "is", "to", "at", "equals")
 JOINING = ("and", "plus", "using")

@@ -9,7 +9,7 @@ from xpc.compiler.stacks import Json
 from xpc.grammar.record import field, record
 
 Get = Callable[["Path"], object]
-"""A function that returns the value of the setting at a path, or None."""
+"""The type of a function that returns the value of the setting at a path, or None if it has no value."""
 
 
 def none(get: Get) -> int:

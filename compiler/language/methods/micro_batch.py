@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 OF_DPO = {"aot", "aot_pair", "aot_unpaired", "bco_pair", "sft"}
-"""dpo's losses in which the loss of a pair depends on the other pairs in the micro-batch (trl 0.18 to 1.16,
-dpo_trainer.py).
+"""Losses of dpo. In each of them, the loss of a preference pair depends on the other pairs of the same micro-batch (trl
+0.18 to 1.16, dpo_trainer.py).
 """
 OF_GRPO = {"bnpo"}
-"""grpo's losses that are means over the tokens of a micro-batch (trl 0.18 to 1.16, grpo_trainer.py)."""
+"""Losses of grpo that are a mean over all tokens of a micro-batch (trl 0.18 to 1.16, grpo_trainer.py)."""
 
 
 def means_over_micro_batch(method: str, losses: Collection[str], likelihood: object, router: object) -> bool:
