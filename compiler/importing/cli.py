@@ -52,7 +52,7 @@ def run(options: argparse.Namespace, check: Check) -> int:
 
 
 def _each(source: SourceFile, options: argparse.Namespace, overrides: Overrides, check: Check) -> int:
-    """Run `--pick all -o x.xp`: write a spec for each training command of a script, as `x-1.xp`, `x-2.xp` and so on.
+    """Write a spec for each training command of a script: `--pick all -o x.xp` writes `x-1.xp`, `x-2.xp` and so on.
     Raises UsageError.
     """
     from xpc.compiler.importing.command import search

@@ -182,8 +182,8 @@ class Draft:
         self.differs(name, why, entry)
 
     def keep(self, entries: Mapping[str, Entry], kept: Mapping[str, str]) -> None:
-        """Keep the keys in `kept` as comments of the spec, each with its reason. For a key that is off, only record
-        that it has no effect.
+        """Keep each key in `kept` in a comment of the spec, together with the reason that `kept` gives. A key that is
+        off has no effect, and is recorded as such.
         """
         for key, why in kept.items():
             entry = entries.get(key)

@@ -61,7 +61,7 @@ def own_code(draft: Draft, tool: str) -> None:
 
 def refuse_images(draft: Draft) -> None:
     """Report an error for a model that reads images, unless the import has read the keys about images. Other tools may
-    train its vision tower, and a run of the spec does not.
+    train the model's vision tower, but a run of a spec does not.
     """
     read = draft.has("data.max_pixels")  # only an importer that reads the keys about images sets `data.max_pixels`
     if draft.model and kind_of(draft) in IMAGE_FAMILIES and not read:
@@ -265,8 +265,8 @@ def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
 
 
 def trained_dtype(draft: Draft, tool: str) -> None:
-    """Set the dtype of trained weights to fp32 in two cases: for bf16 weights, if the learning rate is so low that
-    updates would be rounded to 0; and for fp16 weights under ddp, because the gradient scaler refuses fp16 gradients.
+    """Set the dtype of trained weights to fp32 in two cases. Weights in bf16: if the learning rate is so low that
+    updates would be rounded to 0. Weights in fp16: under ddp, because the gradient scaler refuses gradients in fp16.
     """
     dtype, lr, strategy = (draft.settings.get(path) for path in ("model.dtype", "optimizer.lr", "strategy"))
     complete = draft.has("lora.modules_to_save") or not any(map(draft.has, ADAPTERS))

@@ -84,9 +84,9 @@ class KeyTable(Mapping[str, Key]):
         return len(self.rows)
 
     def column(self, name: str) -> dict[str, str]:
-        """One column of the table: for each key whose entry has the field `name`, such as `renamed`, the text of this
-        field. For the fields `irrelevant` and `refused`, keys with `usual` values are left out, because their value
-        decides which of the two applies.
+        """One column of the table: maps each key whose row has a value in the column `name`, such as `renamed`, to this
+        value. For `irrelevant` and `refused`, rows with `usual` values are left out, because the key's value then
+        decides whether the key is irrelevant or refused.
         """
         return {
             key: getattr(row, name)

@@ -1,5 +1,5 @@
-"""Import a mixture of data sets, such as `interleave_datasets(rows, probabilities=[0.7, 0.3])`: the share of each
-source, and when the mixture ends.
+"""Import a mixture of datasets, such as `interleave_datasets(rows, probabilities=[0.7, 0.3])`: the share of each
+dataset, and when the mixture ends.
 """
 
 from __future__ import annotations

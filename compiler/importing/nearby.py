@@ -61,8 +61,9 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
 
 
 def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, str]]:
-    """The names and texts of the Python files near a source; other endings can be given. Searched are the source's
-    folder, the folders above it up to the root of the repository, and in each of these folders the subfolders in PARTS.
+    """Yield the name and the text of each Python file near a source, or of each file with other `endings`. The function
+    looks into the source's folder, into the folders above it up to the root of the repository, and into the subfolders
+    PARTS of each of these folders.
     """
     count = 0
     for here in _upwards(os.path.abspath(folder)):
@@ -82,8 +83,8 @@ def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[t
 
 
 def finder(folder: str) -> Callable[[str], list[str]]:
-    """Make a function that takes the name of a Python file, such as `sft.py`, and returns the paths of all files with
-    this name in the repository, relative to `folder`. Without a repository, the function returns no paths.
+    """Return a function that finds Python files by name. Called with a name such as `sft.py`, it returns the paths of
+    all files of this name in the repository, relative to `folder`. If there is no repository, it returns no paths.
     """
     start = os.path.abspath(folder)
     root = list(_upwards(start))[-1]

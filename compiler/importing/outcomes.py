@@ -20,8 +20,8 @@ UNDECIDED = "undecided"
 
 @record
 class KeyOutcome:
-    """How one key was imported. `outcome` is MAPPED, EXTRA, IRRELEVANT or another such name. `to` is the line that the
-    key became in the spec, and `why` is the reason.
+    """How one key was imported. `outcome` is a constant such as MAPPED or EXTRA, `to` is the line of the spec that the
+    key has become, and `why` is the reason.
     """
 
     key: str
@@ -54,8 +54,8 @@ class Message:
 
 @record
 class Decision:
-    """A question that a person must decide after `--partial`: a sentence, the files and lines that it is about, and the
-    text to write.
+    """A question that `--partial` leaves to a person: a sentence, the files and lines that it is about, and what to
+    write in the spec.
     """
 
     text: str

@@ -104,8 +104,8 @@ class Overrides:
 def named_table(
     draft: Draft, entry: Entry, read: Callable[[str, str], Mapping[str, Entry]], data: bytes, name: str
 ) -> Mapping[str, Entry] | None:
-    """The keys of a file that the imported file names. If the file cannot be read, an error is reported, and the result
-    is None.
+    """The keys of a file that is named in the imported file. If the file cannot be read, an error is reported, and the
+    result is None.
     """
     try:
         table = read(data.decode("utf-8-sig"), name)

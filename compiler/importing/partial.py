@@ -110,11 +110,11 @@ def _cause(why: str) -> str:
 
 
 def _missing(draft: Draft, errors: list[Message]) -> list[Message]:
-    """Add the decisions about a missing model and missing data. Returns the errors that explain why they are missing,
-    and that need no decisions of their own.
+    """Add the decisions about a missing model and missing data. Returns the errors that explain why one of them is
+    missing; these errors need no decisions of their own.
 
-    If the cause is a variable of a shell script that is not set, such as `$1`, everything that depends on this variable
-    is one decision.
+    If the cause is a variable of a shell script that is not set, such as `$1`, there is a single decision for
+    everything that depends on this variable.
     """
     wanted = [("which model is trained", MODEL, "`--model NAME`")] if not draft.model else []
     wanted += [("which data it trains on", DATA, "`--data NAME`")] if not draft.sources else []
@@ -167,7 +167,9 @@ def _comment(message: Message, why: str) -> str:
 
 
 def _own(messages: list[Message], known: dict[str, ScriptKey], overrides: Overrides) -> Decision:
-    """The decision about the keys of the repository's own scripts. The help names those scripts that make a trainer."""
+    """The decision about keys that the repository's own scripts define. The help text names the scripts of these that
+    create a trainer.
+    """
     names = [f"`{one.entry.key}`" for one in messages if one.entry is not None]
     what = "key" if len(names) == 1 else "keys"
     where = "" if known else ", and no script next to the source declares them"

@@ -48,8 +48,8 @@ def as_json(draft: Draft, spec: str, output: str, errors: Sequence[Diagnostic] =
 
 
 def _defaults(draft: Draft) -> list[KeyOutcome]:
-    """The imported tool's defaults that were written to the spec, each once. If a key of the file has replaced such a
-    default, it is not listed.
+    """The defaults of the imported tool that were written to the spec, without repetitions. A default whose setting a
+    key of the file has set later is not listed.
     """
     written = {path: one.text for path, one in draft.settings.items() if one.entry is None}
     stated = {path for path, one in draft.settings.items() if one.entry is not None}

@@ -43,7 +43,7 @@ def _is_stub(node: Definition) -> bool:
 
 
 def given(draft: Draft, overrides: Overrides) -> None:
-    """Take the file of `--rewards` from the command line, and the reward functions in it: functions at its top with an
+    """Read the reward functions from the file of `--rewards`: the functions at the top level of the file that have an
     argument `completions`.
     """
     if overrides.rewards is not None:

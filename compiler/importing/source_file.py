@@ -21,7 +21,7 @@ INFERENCE = ("infer_backend", "infer_dtype", "vllm_maxlen", "max_new_tokens", "d
 
 @record
 class SourceFile:
-    """The file to import: its name, its text, and the folder in which the files that it names are looked up."""
+    """The file to import: its name, its text, and the folder to which the paths in it are relative."""
 
     name: str
     text: str

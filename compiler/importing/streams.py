@@ -47,7 +47,7 @@ def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int |
 
 
 def _why_complete(draft: Draft) -> str:
-    """The reason why the rows cannot be streamed and must be read completely. "" if they can be streamed."""
+    """Why the rows must be read completely and cannot be streamed. "" if they can be streamed."""
     from xpc.compiler.rules.data.streams import COMPLETE, INTERVALS
 
     if draft.method != "sft":

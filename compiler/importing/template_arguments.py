@@ -30,8 +30,8 @@ def jinja_text(text: str) -> str:
 
 
 def template_arguments(draft: Draft, entry: Entry | None, location: str) -> None:
-    """Set the arguments of the chat template. `location` is the key by which the imported tool names a template; an
-    error suggests to use this key.
+    """Set the arguments of the chat template. `location` is the key by which the imported tool names a template; the
+    help text of an error tells the user to set this key.
     """
     if entry is None or entry.empty:
         draft.note(entry, "null: no arguments")

@@ -202,8 +202,8 @@ def _by_its_name(draft: Draft, entry: Entry, name: str) -> None:
 
 
 def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
-    """If accelerate's file does not exist here, take the ZeRO stage from the name of the file, such as `zero3.yaml`.
-    Returns False if the name contains no stage.
+    """Take the ZeRO stage from the name of accelerate's file, such as `zero3.yaml`, because the file itself does not
+    exist here. Returns False if the name contains no stage.
     """
     stage = STAGE.search(name.rpartition("/")[2].lower())
     if stage is None or "offload" in name:

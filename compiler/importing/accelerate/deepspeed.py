@@ -63,7 +63,7 @@ def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
 
 
 def _enabled(block: Entry) -> bool:
-    """Whether a block such as `elasticity` is on. DeepSpeed turns it on only if it contains `enabled: true`."""
+    """Whether a block such as `elasticity` is on. For DeepSpeed, a block without `enabled: true` is off."""
     on = block.mapping.get("enabled")
     return on is not None and boolean(on) is True
 

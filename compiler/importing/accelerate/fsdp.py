@@ -90,8 +90,8 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
 
 
 def mesh(draft: Draft, block: Entry | None) -> None:
-    """Import `parallelism_config` of an FSDP run: hybrid sharding and context parallelism. Tensor parallelism is an
-    error.
+    """Import `parallelism_config` of an FSDP run. Hybrid sharding and context parallelism become settings; tensor
+    parallelism is an error.
     """
     table = {
         key.removeprefix("parallelism_config_"): one for key, one in ({} if block is None else block.mapping).items()

@@ -198,10 +198,11 @@ def _conversation(draft: Draft, entry: Entry) -> Entry | None:
 
 
 def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, known: ModelFacts | None) -> None:
-    """Use the tokenizer's own template. If it is one of the templates in BUILT_IN, write it with axolotl's loss mask.
+    """Use the tokenizer's own template. If it equals one of the templates in BUILT_IN, write it with axolotl's loss
+    mask.
 
-    If the template is unknown, a difference is reported: TRL may train on the newline after an answer, and axolotl does
-    not.
+    If xpc does not know the template, a difference is reported: TRL may train on the newline after an answer, and
+    axolotl does not.
     """
     if own or not renders or draft.method != "sft":
         return

@@ -161,8 +161,8 @@ def _system_column(draft: Draft, path: Entry | None, overrides: Overrides) -> No
 
 
 def _shape(draft: Draft, table: Entries, word: str, location: Entry) -> tuple[str, tuple[str, ...]]:
-    """Return a pair: the format of the rows, such as `messages`, for the dataset type `word`; and the names of the
-    columns, if they are not the format's usual names.
+    """Find out the format of the rows for the dataset type `word`. Returns a pair: the format, such as `messages`, and
+    the names of the columns if the dataset uses other names than this format.
     """
     messages, chosen, rejected = (table.get(key) for key in ("field_messages", "field_chosen", "field_rejected"))
     field = table.get("field", table.get("text_column"))
@@ -267,8 +267,8 @@ def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
 
 
 def _chat_template(draft: Draft, word: str, location: Entry, texts: bool) -> None:
-    """Set axolotl's chat template for types such as `chatml.intel`, in which plain columns become turns. If the rows
-    contain plain texts (`texts` is true), the spec must make turns of them.
+    """Set axolotl's chat template for dataset types such as `chatml.intel`, whose columns axolotl renders as turns.
+    `texts` is true if the columns contain texts instead of messages; the spec must then make turns of them.
     """
     name = word.partition(".")[0]
     body = axolotl_templates.axolotl_template(name, stripped=draft.method != "reward")

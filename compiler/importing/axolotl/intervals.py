@@ -62,8 +62,8 @@ def intervals(draft: Draft, named: Entries) -> None:
 
 
 def _best(draft: Draft, entry: Entry) -> None:
-    """Import `save_strategy: best`. With it, axolotl saves a checkpoint only when the evaluation has improved. A run of
-    the spec saves at each evaluation; this difference is reported.
+    """Import `save_strategy: best`, with which axolotl saves a checkpoint only after an evaluation with a better
+    result. A run of the spec saves after every evaluation; this difference is reported.
     """
     evaluated = draft.settings.get("eval.every")
     if evaluated is None or evaluated.text == "never":

@@ -56,8 +56,8 @@ PLUGINS = {
 
 
 def plugins(draft: Draft, entry: Entry, names: list[str]) -> None:
-    """Import `plugins`: Liger becomes a setting, plugins that do not change results are accepted, and others are
-    errors.
+    """Import `plugins`. Liger becomes a setting; plugins that do not change results have no effect; any other plugin is
+    an error.
     """
     for name in names:
         last = name.rpartition(".")[2]

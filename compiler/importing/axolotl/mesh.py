@@ -59,8 +59,8 @@ def _hybrid(draft: Draft, replicate: Entry | None, shard: Entry | None, world: i
 
 
 def _processes(sizes: dict[str, Entry], overrides: Overrides, found: Machines) -> int:
-    """The number of processes: those of the command line or of the file, or else the smallest number that axolotl
-    accepts. This number is stored in `found`.
+    """The number of processes, from the command line or from the file. If neither states it, the function returns the
+    smallest number that axolotl accepts and stores it in `found`.
     """
     product = math.prod(integer(one) or 1 for one in sizes.values())
     count, x, _ = (overrides.hardware or "").partition(" x ")

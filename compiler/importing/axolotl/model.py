@@ -39,8 +39,8 @@ def configured(draft: Draft, named: Entries) -> None:
 
 
 def mxfp4(draft: Draft, named: Entries) -> None:
-    """Import `model_quantization_config`. `Mxfp4Config` with `dequantize: true` is kept in a comment, because
-    transformers decides by itself how it reads MXFP4 weights. Any other value is an error.
+    """Import `model_quantization_config`. The value `Mxfp4Config` with `dequantize: true` is kept in a comment, because
+    transformers itself decides how it reads MXFP4 weights. Any other value is an error.
     """
     config, more = named.get("model_quantization_config"), named.get("model_quantization_config_kwargs")
     opened = more is not None and "dequantize" in more.mapping and boolean(more.mapping["dequantize"]) is True

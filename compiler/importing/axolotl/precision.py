@@ -56,7 +56,9 @@ def precision(draft: Draft, named: Entries) -> None:
 
 
 def tf32(draft: Draft, named: Entries, overrides: Overrides) -> None:
-    """Set TensorFloat-32. In axolotl, its default is auto: it is on if the GPU supports it (compute capability 8.0)."""
+    """Set TensorFloat-32. axolotl's default is `auto`: TensorFloat-32 is on if the GPU supports it (compute capability
+    8.0 or higher).
+    """
     entry = named.get("tf32")
     gpu = registry.find_gpu((overrides.hardware or "h100-80gb").split()[-1])
     able = gpu is not None and gpu.capability >= (8, 0)

@@ -134,7 +134,7 @@ def shaped(draft: Draft, word: str, location: Entry) -> tuple[str, ...] | None:
 
 
 def tokenized_apart(draft: Draft) -> None:
-    """Record that axolotl tokenizes questions and answers of such rows separately."""
+    """Report that axolotl tokenizes the question and the answer of a row separately."""
     draft.differs(
         "datasets.type",
         "axolotl tokenizes the question and the answer separately; the spec tokenizes both together: the first "

@@ -105,7 +105,7 @@ def _base_config(draft: Draft, named: Entries) -> None:
 
 
 def _trainer(draft: Draft, named: Entries) -> None:
-    """Import the keys that are arguments of the trainer, and axolotl's own optimizer Muon."""
+    """Import the keys that are also arguments of the trainer, and the optimizer Muon, which axolotl itself implements."""
     own = {key for key, row in KEYS.items() if not row.renamed}
     if methods.METHODS[draft.method].generates and "max_length" in named:
         draft.note(named["max_length"], f"{draft.method} limits prompts and completions separately")

@@ -63,7 +63,7 @@ class Line:
         return Entry(word.text, None, self.file, word.line)
 
     def variables(self) -> list[tuple[str, Entry]]:
-        """The name of each assigned environment variable, with its value."""
+        """Each environment variable that the command sets, with its value."""
         parts = [(word.text.partition("="), word.line) for word in self.environment]
         return [(name, Entry(f"${name}", value, self.file, line, value)) for (name, _, value), line in parts]
 
@@ -172,7 +172,7 @@ def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[
 
 def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[str, Entry], list[Word]]:
     """Parse `--key value`, `--key=value`, `--key` and `--key a b c`. Returns a pair: the values by key, and the
-    positional words. `again` receives the first value of a key that occurs twice.
+    positional words. If a key occurs twice, its first value is added to `again`.
     """
     out: dict[str, Entry] = {}
     rest: list[Word] = []

@@ -102,7 +102,7 @@ def imported(line: Line, entries: Entries, overrides: Overrides) -> Script:
 
 
 def _launch(line: Line, entries: Entries, overrides: Overrides) -> Launch:
-    """The command that starts the script: the script's arguments, and the options of the launcher."""
+    """How the command starts the script: the script's arguments, and a function that reads the options of the launcher."""
 
     def options(made: Draft, machines: Machines) -> Entries | None:
         if line.launcher == "python":
@@ -147,8 +147,8 @@ NOT_GIVEN = re.compile(
 
 
 def _report_variables(draft: Draft, line: Line) -> set[str]:
-    """A command may give a required argument by a variable that is not set, as in `--model $1`. Then change each error
-    about the argument so that it names this variable as the reason. Returns the keys of such arguments.
+    """Find required arguments whose value in the command is a variable that is not set, as in `--model $1`. Each error
+    about such an argument is changed, so that it names the variable as the reason. Returns the keys of these arguments.
     """
     unset = {key: one.unset for key, one in line.arguments.items() if one.unset}
     found: set[str] = set()
@@ -273,8 +273,8 @@ def _doubt_data(named: Draft, script: Draft) -> None:
 
 
 def _warn_of_more(named: Draft, script: Draft) -> None:
-    """Warn about what the script does in addition to its arguments. There is one warning for each reason, and at most
-    MOST warnings; reasons about the data come first.
+    """Warn about changes that the script makes beyond its arguments. Each reason has one warning, at most MOST reasons
+    are reported, and reasons about the data come first.
     """
     reasons: dict[str, list[Entry]] = {}
     for one in script.messages:
@@ -330,7 +330,7 @@ def _add(named: Draft, script: Draft) -> None:
 
 
 def _columns(named: Draft, script: Draft) -> None:
-    """Copy the names of the columns that the script reads to a data source, if the arguments name none."""
+    """If the arguments do not name the columns of a data source, copy the names of the columns that the script reads."""
     columns = {_without_dot(one.ref): one.columns for one in script.sources}
     named.sources = [
         evolve(one, columns=one.columns or columns.get(_without_dot(one.ref), ())) for one in named.sources

@@ -42,7 +42,7 @@ def _locations(program: str) -> list[str]:
 
 
 def short_options(text: str) -> dict[str, str]:
-    """The short options that a script declares with argparse or click, each with its long name: `--config` for `-c`."""
+    """Maps each short option that a script declares with argparse or click to its long name: `-c` to `--config`."""
     out: dict[str, str] = {}
     for declared in DECLARED.finditer(text):
         names = NAME.findall(declared[1])

@@ -81,8 +81,8 @@ def _converted(call: Call, source: SourceFile, overrides: Overrides) -> Draft:
 
 
 def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, source: SourceFile, overrides: Overrides) -> None:
-    """A command in a loop is imported once for each value of the loop's variable. If the imported drafts differ in a
-    setting, its values become a list of the sweep.
+    """Make a sweep of a command in a loop. The command is imported once for each value of the loop's variable. If a
+    setting differs between the imported drafts, its values become a list of the sweep.
     """
     changed: dict[str, list[str]] = {}
     commands: set[tuple[str, ...]] = set()
@@ -313,8 +313,8 @@ def _abbreviated(entries: Mapping[str, Entry], script_text: str) -> dict[str, st
 
 
 def _dropped(draft: Draft, line: Line) -> None:
-    """Warn about words of the command that the import ignores: variables that are not set, and words that the script
-    adds only under a condition whose outcome is unknown.
+    """Warn about words of the command that the import ignores. These are variables that are not set, and words that the
+    script adds only if a condition with an unknown outcome holds.
     """
     for dropped in line.dropped:
         why = "the script does not set this variable; the import assumes that the variable is empty"
@@ -335,8 +335,8 @@ def _mapping(entry: Entry, overrides: Overrides) -> Entry:
 
 
 def _unset(draft: Draft, entries: Mapping[str, Entry]) -> None:
-    """Report an error for each argument whose value contains a shell variable that is not set. If the argument only
-    names the run, a warning is enough, and the spec keeps its default name.
+    """Report an error for each argument whose value contains a shell variable that is not set. For an argument that
+    only names the run, it is a warning, and the spec keeps the default name.
     """
     for key, one in entries.items():
         if trlyaml.only_names(key):

@@ -94,8 +94,9 @@ def _makes_trainer(call: Call, overrides: Overrides) -> bool:
 
 
 def _without_preparation(training: list[Call], overrides: Overrides) -> list[Call]:
-    """Drop commands that prepare data, such as `python prepare_pairs.py`. A command counts as preparation if it starts
-    a file of this repository that creates no trainer, and if another command starts a file that creates one.
+    """Remove commands that only prepare data, such as `python prepare_pairs.py`. If some commands start a file of this
+    repository that creates a trainer, a command that starts another file of the repository is removed, unless the
+    file's name suggests training.
     """
     if len(training) > MOST_PROGRAMS:
         return training
@@ -171,14 +172,14 @@ def _is_python(call: Call) -> bool:
 
 
 def is_wrapper(name: str) -> bool:
-    """Whether a program starts the command that follows it. A cluster may have its own programs of this kind, such as
-    `singularity_wrapper exec`, and a repository its own script, as in `./with_gpu.sh python train.py`.
+    """Whether a program starts the command that follows its name, as `srun` does. A cluster may have such a program of
+    its own, as in `singularity_wrapper exec`, and so may a repository, as in `./with_gpu.sh python train.py`.
     """
     return name in WRAPPERS or name.removesuffix("_wrapper") in WRAPPERS or name.endswith(".sh")
 
 
 def count(text_: str, overrides: Overrides) -> int:
-    """The number of training commands in a script."""
+    """The number of training commands in a shell script."""
     return len(training_commands(text_, overrides))
 
 

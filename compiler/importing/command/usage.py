@@ -1,5 +1,5 @@
-"""With `--partial`, find the values of a shell script's arguments (`$1`, `$2`). They are taken from a documented
-command that starts the script.
+"""With `--partial`, guess the values of a shell script's arguments (`$1`, `$2`): a command in the documentation that
+starts the script states them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def report(draft: Draft, taken: dict[str, Entry], numbers: set[str]) -> None:
 
 
 def _launches(text: str, name: str, file: str, overrides: Overrides) -> Iterator[tuple[list[str], str, int]]:
-    """The arguments in each documented command that starts the script `name`, with the file and line of the command."""
+    """Find the documented commands that start the script `name`. Yields the arguments of each command, and the file and
+    the line in which it stands.
+    """
     comments = "\n".join(line.lstrip("# ") if line.lstrip().startswith("#") else "" for line in text.split("\n"))
     yield from ((words, file, line) for words, line in _commands(comments, name))
     for other, shell in overrides.launches():
@@ -67,8 +69,8 @@ def _launches(text: str, name: str, file: str, overrides: Overrides) -> Iterator
 
 
 def _commands(page: str, name: str) -> Iterator[tuple[list[str], int]]:
-    """For each line of `page` that starts the script `name`, such as `bash run.sh 8 data/`: the arguments, and the
-    number of the line.
+    """Find the lines of `page` that start the script `name`, such as `bash run.sh 8 data/`. Yields the arguments and
+    the number of each line.
     """
     starts = "|".join(map(re.escape, STARTERS))
     start = re.compile(

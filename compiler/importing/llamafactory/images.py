@@ -84,8 +84,8 @@ def _pixels(draft: Draft, named: Entries) -> None:
 
 
 def template(draft: Draft, entry: Entry | None) -> None:
-    """Import the chat template. For rows with images, only LLaMA-Factory's template of the model's family is accepted,
-    because it is known to render them as the model's own template does.
+    """Import the chat template. For rows with images, only one template of LLaMA-Factory is accepted: the one that is
+    known to render conversations as the model's own template does.
     """
     if entry is not None and not entry.empty and text(entry) != TEMPLATE:
         draft.error(entry, "conversations with images are rendered by the model's own template", f"write `{TEMPLATE}`")

@@ -28,7 +28,9 @@ GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "pag
 
 
 def older(draft: Draft, named: Entries) -> None:
-    """Import the keys of GaLore, APOLLO and Muon of the older layout. These optimizers replace the one of `optim`."""
+    """Import the older layout's keys of GaLore, APOLLO and Muon. These optimizers replace the optimizer that `optim`
+    names.
+    """
     for kind, scale in (("galore", 2.0), ("apollo", 32.0)):
         use, layer, target = (named.get(key) for key in (f"use_{kind}", f"{kind}_layerwise", f"{kind}_target"))
         scaled = named.get("apollo_scale_type") if kind == "apollo" else None
@@ -71,7 +73,9 @@ def _older_muon(draft: Draft, switch: Entry | None) -> None:
 
 
 def newer(draft: Draft, optim: Entry) -> list[Entry]:
-    """Import `optim_config` of the newer layout (v1), if it names muon. Returns the keys that no setting expresses."""
+    """Import `optim_config` of the newer layout (v1) if it selects Muon. Returns the keys that have no setting; for any
+    other optimizer, these are all keys.
+    """
     name = optim.mapping.get("name")
     if name is None or name.value != "muon":
         return [*optim.mapping.values()]

@@ -92,8 +92,8 @@ def _alpaca(named: Mapping[str, str], ranking: bool) -> Rows:
 
 
 def _table(about: About, key: str) -> dict[str, str]:
-    """The mapping that a dataset's entry has under `key`, such as the names of columns under `columns`. Keys with a
-    null value are left out.
+    """The mapping under a key of a dataset's entry, such as the names of columns under `columns`. Keys of the mapping
+    whose value is null are left out.
     """
     given = about.get(key)
     return {str(name): str(one) for name, one in given.items() if one is not None} if isinstance(given, dict) else {}

@@ -137,8 +137,8 @@ def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> 
 
 
 def packed(draft: Draft, named: Entries, stage: str) -> None:
-    """Import packing. In LLaMA-Factory, packed sequences are one token shorter than `cutoff_len`. Without
-    `neat_packing`, a document attends to the documents before it in the sequence.
+    """Import packing. LLaMA-Factory's packed sequences are one token shorter than `cutoff_len`. Without `neat_packing`,
+    a document in a packed sequence attends to the documents before it.
     """
     packs, neat = (key in named and not named[key].off for key in ("packing", "neat_packing"))
     size = draft.settings.get("batch.seq")

@@ -18,8 +18,8 @@ MAIN = re.compile(r"__name__\s*==|^\w*(?:main|train|run)\w*\(", re.MULTILINE)
 
 
 def of(file: str, overrides: Overrides) -> Iterator[tuple[str, str, Overrides]]:
-    """Yield the scripts near the module `file` that import the module, directly or through another module, and that
-    start a run. For each script: its path, its source text, and the options for reading it.
+    """Find the scripts near the module `file` that start a run and import the module, directly or through another
+    module. Yields each script's path and source text, and the options for reading the script.
     """
     scripts = [one for one in overrides.scripts() if posixpath.basename(one[0]) != posixpath.basename(file)]
     modules, seen, count = [file], {file}, 0
@@ -37,7 +37,9 @@ def of(file: str, overrides: Overrides) -> Iterator[tuple[str, str, Overrides]]:
 
 
 def _imports(text: str, file: str) -> bool:
-    """Whether a script imports the module `file`; a package has the name of its folder."""
+    """Whether a script imports the module `file`. If `file` is the `__init__.py` of a package, the module's name is the
+    name of its folder.
+    """
     name = posixpath.normpath(file)
     name = posixpath.dirname(name) if posixpath.basename(name) == "__init__.py" else name
     stem = re.escape(posixpath.basename(name).removesuffix(".py"))

@@ -35,8 +35,8 @@ MIXES = "interleave_datasets"
 
 @mutable
 class Chain:
-    """The origin of a dataset in a script: the call that loads it, the operations after it (`steps`, in their order),
-    and values that cannot be traced (`unknown`). `parts` are the datasets of a concatenation.
+    """The origin of a dataset in a script: the call that loads it, the operations on it in their order (`steps`), and
+    values that cannot be traced (`unknown`). If several datasets were joined or mixed, `parts` are their chains.
     """
 
     loaded: Object | None = None
@@ -142,8 +142,8 @@ def _before(chain: Chain, call: Object) -> object:
 
 
 def _set_columns(frame: Object) -> dict[str, object]:
-    """The columns that a script sets on a pandas frame, as in `frame["text"] = frame["answer"]`. A column that is not a
-    copy of another one is unknown.
+    """The columns that a script sets on a pandas frame, as in `frame["text"] = frame["answer"]`. The value of a column
+    is unknown unless it is a copy of another column.
     """
     out: dict[str, object] = {}
     for name, value in frame.attributes.items():
@@ -169,8 +169,8 @@ def _item_of(value: Object) -> str | None:
 
 
 def _of_several_files(value: object) -> list[object]:
-    """The rows that a loop over several files collects: one row for each file, which stands for all rows of this file.
-    The value is a list of such rows, or a dict with a list for each column. Empty for other values.
+    """The rows that a loop over several files collects. Each row stands for all rows of one file. `value` is a list of
+    such rows, or a dict with a list for each column; for any other value, the result is empty.
     """
     if isinstance(value, dict) and value and all(isinstance(one, list) for one in value.values()):
         sizes = {len(one) for one in value.values()}

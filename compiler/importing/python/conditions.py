@@ -37,9 +37,9 @@ def deciding(draft: Draft, machine: Machine) -> list[Location]:
 
 
 def usual(machine: Machine, location: Location) -> bool:
-    """Whether `--partial` assumes that a condition is true. It assumes false for conditions about resuming, debugging
-    or several GPUs, and true for all others. A configuration file that the repository lacks is assumed not to exist, as
-    is a path that the script itself writes; any other file is assumed to exist.
+    """Whether `--partial` assumes that a condition is true. Conditions about resuming, debugging or several GPUs are
+    assumed to be false, and other conditions to be true. A condition whether a file exists is assumed to be true, with
+    two exceptions: a configuration file that the repository lacks, and a path that the script itself writes.
     """
     text = machine.conditions[location]
     path = machine.tested.get(location, "")

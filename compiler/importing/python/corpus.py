@@ -104,8 +104,8 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
 
 
 def _response(draft: Draft, trainer: Object) -> None:
-    """Report a difference if the collator's `response_template` is not the text that stands before the answer in the
-    script's prompt.
+    """Report a difference if the text in the collator's `response_template` does not stand directly before the answer
+    in the script's prompt.
     """
     given = program.argument(trainer, "data_collator")
     call = None if given is None else given.value
@@ -126,7 +126,7 @@ def _response(draft: Draft, trainer: Object) -> None:
 
 
 def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
-    """Set how a streamed dataset is shuffled. The importer of TRL's arguments sets `streaming` itself."""
+    """Set how a streamed dataset is shuffled. The setting `streaming` itself is set by the importer of TRL's arguments."""
     given = chain.loaded.keywords.get("streaming") if chain.loaded is not None else None
     if given is None or given.value is not True:
         return
@@ -295,7 +295,7 @@ def _origin(draft: Draft, machine: Machine) -> str:
 
 
 def _reads(call: Object) -> bool:
-    """Whether the mode of a call of `open` opens the file for reading."""
+    """Whether a call of `open` opens a file for reading."""
     mode = call.argument("mode", 1)
     return mode is None or not isinstance(mode.value, str) or "r" in mode.value
 

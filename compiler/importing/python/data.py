@@ -94,8 +94,8 @@ def understood(machine: Machine, chain: Chain) -> Data:
 
 
 def _added(out: Data, step: Object) -> dict[str, object] | None:
-    """The column that `rows.add_column(name, [f(row) for row in rows])` adds, with its value for each row. None if its
-    values are not made from columns of the same rows, or from a column that the script has made before.
+    """Interpret `rows.add_column(name, [f(row) for row in rows])`. Returns a dict with the new column and its value for
+    each row. None if the values are computed from anything else than the loaded columns of the same rows.
     """
     name, given = step.argument("name", 0), step.argument("column", 1)
     values = given.value if given is not None and isinstance(given.value, list) else []

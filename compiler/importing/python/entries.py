@@ -78,8 +78,8 @@ class Entries:
 
 
 def _other_arguments(table: dict[object, object]) -> Table:
-    """The arguments of a model, except two: a BitsAndBytesConfig is imported separately, and an unknown `use_cache` has
-    no effect in training.
+    """The arguments of a model without two of them: a BitsAndBytesConfig, which is imported separately, and an unknown
+    `use_cache`, which has no effect in training.
     """
     kept = {
         key: one

@@ -51,7 +51,7 @@ def _leads_to(calls: Iterable[Object], own: set[Location]) -> bool | None:
 
 
 def _origins(value: object) -> Iterator[Object]:
-    """An object, and the objects from which it was made, the latest first."""
+    """An object and the objects from which it was computed, from the last to the first."""
     for _ in range(20):
         if not isinstance(value, Object):
             return
@@ -60,8 +60,8 @@ def _origins(value: object) -> Iterator[Object]:
 
 
 def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine: Machine) -> None:
-    """Set the defaults of adapters, a continued adapter and the reference model, and report changes of the model that a
-    spec cannot express.
+    """Write the adapter's default settings, a continued adapter and the reference model to the draft. Also report
+    changes of the model that a spec cannot express.
     """
     adapter = entries.values.get("use_peft")
     # the defaults below are LoRA's, so they are not set for other kinds of adapters
@@ -207,7 +207,9 @@ def _written(draft: Draft, own: set[Location], model: Model, calls: list[Object]
 
 
 def _way(value: object) -> str:
-    """The name of a function that replaces the attention by a kernel with the same result. "" for any other value."""
+    """The name of a function that computes the attention by another kernel with the same result. "" for any other
+    function.
+    """
     name = value.name if isinstance(value, Function) else getattr(value, "path", "")
     label = value.label if isinstance(value, Function) else ""
     return name if re.search("flash|xformers", f"{name} {label}".lower()) else ""

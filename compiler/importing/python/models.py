@@ -269,8 +269,8 @@ checkpoint.
 
 
 def loaded_dtype(draft: Draft, entries: Entries, model: Model) -> None:
-    """Warn about a `from_pretrained` without a dtype. The dtype then depends on the version: transformers 4 loads fp32,
-    and transformers 5 loads the dtype of the checkpoint.
+    """Warn about a `from_pretrained` without a dtype. Its dtype depends on the version of transformers: version 4 loads
+    weights in fp32, and version 5 in the dtype of the checkpoint.
     """
     order = versions.numbers()
     modern = bool(draft.fitting) and order.index(draft.fitting[-1]) >= order.index(MODERN)

@@ -74,7 +74,8 @@ class Model:
 
 
 def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, partial: bool = False) -> Object:
-    """Choose the trainer to import: number `pick`, otherwise the only one; with `partial` the first of several.
+    """Choose the trainer to import: the trainer with the number `pick`, if it is given; otherwise the only trainer, or
+    with `partial` the first one.
 
     Raises Unreadable if the script has no trainer, several of them, or a kind of training that xpc does not have.
     """
@@ -157,8 +158,8 @@ def model_of(given: Argument | None) -> Model:
 
 
 def _step(out: Model, value: Object) -> object:
-    """Record one call between loading the model and creating the trainer. Returns the model that the call gets; None if
-    the call loads it.
+    """Record one of the calls between loading the model and creating the trainer. Returns the model that is passed to
+    this call, or None for the call that loads the model.
     """
     first = value.positional[0].value if value.positional else None
     if value.last in ("from_pretrained", "from_config", "load_model"):

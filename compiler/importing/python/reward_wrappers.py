@@ -231,8 +231,8 @@ def forwarding(name: str, value: Function, made: str, columns: bool) -> str:
 
 
 def of_trl(draft: Draft, value: object, weight: float | None) -> Weighted | None:
-    """The reward function of TRL that a script names, or that it makes by a call with constants. None for any other
-    value.
+    """The reward function of TRL that a value stands for: the script names the function, or makes it by a call with
+    constants. None for any other value.
     """
     if isinstance(value, Name) and value.path.startswith("trl.rewards.") and value.last not in reward_functions.MAKING:
         return reward_functions.weighted(draft, value.last, weight)

@@ -86,7 +86,9 @@ def _weights(draft: Draft, entry: Entry | None, count: int) -> list[float | None
 
 def _found(draft: Draft, machine: Machine, values: list[object], weights: list[float | None], location: Location,
            overrides: Overrides) -> Rewards:  # fmt: skip
-    """Find a name for each reward function. A reward function that the spec cannot name is an error."""
+    """Return the name by which the spec refers to each reward function. It is an error if a spec cannot name a reward
+    function.
+    """
     out, file = Rewards(), overrides.rewards or reward_file.USUAL
     for value, weight in zip(values, weights, strict=True):
         name = _name(value)
@@ -129,9 +131,9 @@ def _factory(machine: Machine, value: object) -> ast.FunctionDef | None:
 
 
 def _made(machine: Machine, value: object, overrides: Overrides) -> bool:
-    """Whether the spec can name a reward that the script makes at run time. Without `--rewards`, it always can, because
-    a stub with this name is written. With `--rewards`, the given file must define the reward, or be able to call the
-    function that makes the reward.
+    """Whether the spec can name a reward function that the script makes at run time. Without `--rewards` it can,
+    because the import writes a stub with the name. With `--rewards` it can in two cases: the given file defines the
+    reward function, or the function that makes it can be called from there.
     """
     if reward_wrappers.called(value) is None:
         return False
@@ -142,8 +144,8 @@ def _made(machine: Machine, value: object, overrides: Overrides) -> bool:
 
 
 def _called(draft: Draft, trainer: Object, overrides: Overrides, file: str) -> list[tuple[str, str]]:
-    """Set `method.tools` and `method.environment` from the trainer's arguments in a script. Returns the file and the
-    name of each function or class that must be copied from the script.
+    """Set `method.tools` and `method.environment` from the arguments of a script's trainer. Returns the functions and
+    classes that must be copied from the script, each as the file and the name.
     """
     out: list[tuple[str, str]] = []
     for argument, path in (("tools", "method.tools"), ("environment_factory", "method.environment")):
@@ -264,7 +266,7 @@ def _statements(machine: Machine, label: str) -> list[tuple[str, ast.stmt]]:
 
 
 def _of_main(machine: Machine, label: str) -> list[tuple[str, ast.stmt]]:
-    """The assignments in `if __name__ == "__main__":`, which set names that functions of the file may use."""
+    """The assignments below `if __name__ == "__main__":`. Functions of the file may use the names that they set."""
     return [
         (name, inner)
         for name, node in _statements(machine, label)

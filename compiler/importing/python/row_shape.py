@@ -55,14 +55,16 @@ class Shape:
         return name or None
 
     def before(self, version: str) -> str:
-        """The TRL versions below `version` that fit the script, such as `trl 0.12 to 0.14`; "" if there are none."""
+        """The TRL versions below `version` for which the script may be written, such as `trl 0.12 to 0.14`; "" if there
+        are none.
+        """
         order = versions.numbers()
         older = [one for one in self.draft.fitting if order.index(one) < order.index(version)]
         return f"trl {older[0]}" + (f" to {older[-1]}" if len(older) > 1 else "") if older else ""
 
     def end(self, key: str, ended: bool) -> None:
-        """Report a script that adds no eos token to its texts, because a run of the spec adds an eos token and trains
-        on it.
+        """Report a difference if the script adds no eos token to its texts: a run of the spec adds one to each text and
+        trains on it.
         """
         old = self.before(ENDED)
         if ended or self.data.ended or not (self.plain or old):

@@ -145,7 +145,7 @@ def rendered(value: object) -> Object | None:
 
 
 def columns_of(value: object) -> set[str]:
-    """The names of the columns that a string contains."""
+    """The names of the columns of which a string is built."""
     return {one.name for one in columns_in(value)}
 
 

@@ -86,8 +86,8 @@ def repeated(draft: Draft, machine: Machine, trainer: Object) -> None:
 
 
 def changed_parts(draft: Draft, trainer: Object) -> None:
-    """Report attributes that the script sets on the trainer, or on its generation settings, after it has made the
-    trainer. Attributes with the name of an argument are imported like the argument.
+    """Report attributes of the trainer, or of its generation settings, that the script sets after it has created the
+    trainer. An attribute that has the name of an argument is imported like this argument.
     """
     parts = trainer.attributes.get("generation_config")
     generation = parts if isinstance(parts, Object) else None

@@ -174,8 +174,8 @@ def _ended(shape: Shape, key: str, ended: bool | str) -> None:
 
 
 def _ignored(shape: Shape, key: str, value: object) -> None:
-    """Report that TRL ignores the text that the script makes, because the rows also have the columns `prompt` and
-    `completion`, and TRL trains on these two columns instead.
+    """Report that TRL ignores the text that the script builds: the rows also have the columns `prompt` and
+    `completion`, and TRL trains on these two columns.
     """
     if shape.plain or shape.data.removed or not {"prompt", "completion"} <= columns_of(value):
         return
@@ -235,7 +235,7 @@ def _conversation(shape: Shape, turns: Turns | None, key: str, masked: bool) -> 
 
 
 def _completion(shape: Shape, masked: bool) -> None:
-    """Set the row format for rows with a prompt and a completion, as strings or as messages."""
+    """Set the row format for rows with a prompt and a completion, which are either strings or lists of messages."""
     made, draft = shape.data.columns, shape.draft
     question, answered = _side(made["prompt"], "user"), _side(made["completion"], "assistant")
     if question is None or answered is None or not answered[0].column or question[1] is not answered[1]:

@@ -82,8 +82,8 @@ def _written(draft: Draft, chain: Chain) -> Entry:
 
 
 def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: int | None) -> int | None:
-    """The number of rows to read from a file, such as 100 for `split="train[:100]"`. An old Hub name without an owner,
-    such as `squad`, is an error, because a spec would read it as a file.
+    """The number of rows to read from a file: 100 for `split="train[:100]"`. A dataset of the hub whose name has no
+    owner, such as `squad`, is an error, because a spec would read the name as a file.
     """
     call = chain.loaded
     if call is None or call.last != "load_dataset":

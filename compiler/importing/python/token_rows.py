@@ -23,8 +23,8 @@ PADDED = "the labels contain padding, which the script trains on"
 
 @record
 class TokenRow:
-    """A question and an answer as texts, the tokenizer's token after the answer (`eos_token_id`, `pad_token_id` or
-    none), and the length to which the script cuts the tokens.
+    """A question and an answer as texts. Further fields are the tokenizer's token after the answer (`eos_token_id`,
+    `pad_token_id` or none), and the number of tokens to which the script truncates a row.
     """
 
     question: object
@@ -34,7 +34,7 @@ class TokenRow:
 
 
 def token_row(ids: object, labels: object) -> TokenRow | None:
-    """The question and the answer in a tokenized row (`ids`); None if its labels are not the tokens of the answer."""
+    """The question and the answer of a tokenized row (`ids`). None if the labels are not the tokens of the answer."""
     cut, length, other = _is_cut(ids), _cut(ids), _cut(labels)
     same = length is not None and other is not None and length.value == other.value
     if (cut or _is_cut(labels)) and not same:
@@ -167,7 +167,9 @@ def tokenizer_call(value: object) -> Object | None:
 
 
 def _answered(ids: Object, labels: Object) -> MappedColumns:
-    """The prompt and the answer of a tokenized row in which the labels of the prompt's tokens are -100."""
+    """The prompt and the answer of a tokenized row whose labels are -100 for the prompt's tokens, and the tokens
+    themselves for the answer.
+    """
     call, masked = tokenizer_call(ids), tokenizer_call(labels.attributes[MASKED_START])
     text = None if call is None else call.argument("text", 0)
     question = None if masked is None else masked.argument("text", 0)
@@ -192,7 +194,7 @@ def _prompted(text: object, question_call: Object | None) -> tuple[dict[str, obj
 
 
 def _masked_question(labels: object, call: Object) -> Object | None:
-    """The tokenizer's call for the question if the labels are `[-100] * n + labels[n:]`, where `n` is the number of the
+    """The call that tokenizes the question, if the labels are `[-100] * n + labels[n:]` and `n` is the number of the
     question's tokens. None for other labels.
     """
     mask, rest = labels.parts if isinstance(labels, Text) and len(labels.parts) == 2 else (None, None)
@@ -286,7 +288,9 @@ def _appended(call: Object) -> bool:
 
 
 def _is_padded(call: Object) -> bool:
-    """Whether a tokenizer pads a single text. Other values of `padding` pad the texts of a batch to the longest one."""
+    """Whether a call of a tokenizer pads a single text. With any other value of `padding`, it pads each text of a batch
+    to the longest one.
+    """
     given = call.keywords.get("padding")
     return given is not None and given.value == "max_length"
 
@@ -322,7 +326,7 @@ def _has_other_items(labels: Object) -> bool:
 
 
 def _keys(value: Object) -> list[object]:
-    """The keys and arguments by which a value was derived, such as `input_ids` for `tokens["input_ids"]`."""
+    """The keys and arguments in the chain of operations that gave a value: `input_ids` for `tokens["input_ids"]`."""
     out: list[object] = []
     at: object = value
     while isinstance(at, Object) and len(out) < 20:

@@ -34,8 +34,8 @@ TEMPLATES = {
 
 
 def tokenizer_of(trainer: Object) -> tuple[Object | None, Object | None]:
-    """Returns a pair: the call that loads the tokenizer, and the call of Unsloth's `get_chat_template`. None stands for
-    a call that the script lacks.
+    """Returns a pair: the call that loads the tokenizer, and the call of Unsloth's `get_chat_template`. A call is None
+    if the script does not have it.
     """
     given = program.argument(trainer, "processing_class") or program.argument(trainer, "tokenizer")
     value = None if given is None else program.revealed(given.value)

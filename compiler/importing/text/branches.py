@@ -114,8 +114,8 @@ class Branches:
             block.value = Word("else", 0)
 
     def close_branch(self, block: Block) -> None:
-        """End a branch: keep its variables in `states` if it may have run, and restore the variables before the
-        condition.
+        """End a branch and restore the variables that were set before the condition. If the branch may have run, its
+        variables are kept in `states`.
         """
         if block.truth is not False and not block.ended:
             block.states.append(self.state)
@@ -154,7 +154,9 @@ class Branches:
         return bool(block.value is not None and block.value.text in ("&&", "||"))
 
     def condition(self, words: list[Word], ended: str) -> bool | None:
-        """Evaluate the condition of an `if`, or the part after `&&` or `||`. Returns its truth; None if unknown."""
+        """Evaluate the condition of an `if`, or a command before `&&` or `||`. Returns whether it succeeds; None if
+        this is unknown.
+        """
         block = self.blocks[-1]
         truth = truth_of(words)
         if self.pending(block) and block.value is not None:

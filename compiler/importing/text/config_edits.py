@@ -107,7 +107,9 @@ def _in_json(text: str, keys: Sequence[str], value: str) -> str | None:
 
 
 def _in_yaml(text: str, keys: Sequence[str], value: str) -> str | None:
-    """Set a key in a YAML text and leave all other lines unchanged. None if the key is inside a value in brackets."""
+    """Set a key in a YAML text and leave all other lines unchanged. None if the value of a key above it stands on one
+    line, as in `a: {b: 1}`.
+    """
     lines = text.rstrip("\n").split("\n") if text.strip() else []
     start, end, indent = 0, len(lines), 0
     for depth, key in enumerate(keys):

@@ -154,7 +154,7 @@ def as_json(entry: Entry) -> str:
 
 
 def shown(entry: Entry) -> str:
-    """The value for messages and reports: one line of at most 80 characters."""
+    """The value of an entry in the form for messages and reports: one line of at most 80 characters."""
     from xpc.compiler.files.secrets import is_secret
 
     text = entry.typed or as_json(entry)

@@ -56,9 +56,9 @@ characters of brackets inside quotes, and the variables that are copied for bran
 
 @mutable
 class Budget:
-    """A limit for the cost of reading a script, shared by all its branches. Without a limit, a short script could cost
-    very much: values grow exponentially if each variable contains the previous variable twice, and each branch of a
-    condition needs a copy of all variables.
+    """The limit on the cost of reading a script, shared by all branches of the script. Without this limit, a short
+    script could take very long: values grow exponentially if each variable contains the previous variable twice, and
+    each branch of a condition copies all variables.
     """
 
     spent: int = 0
@@ -106,8 +106,8 @@ class Variables:
             self.missing[name] = missing
 
     def nodes(self, name: str) -> None:
-        """Set an array to the names of the job's nodes. The names are unknown, but the number of items is SLURM_NNODES,
-        if the script sets this variable.
+        """Set an array to the names of the Slurm job's nodes. Every name is unknown. The array has SLURM_NNODES items
+        if the script sets this variable, otherwise one.
         """
         count = self.known.get("SLURM_NNODES", "")
         names = ["$(scontrol)"] * (int(count) if WHOLE.fullmatch(count) and 0 < int(count) <= MOST_NODES else 1)
@@ -175,8 +175,8 @@ def _keep_arguments(out: Variables, name: str, branches: list[Variables]) -> Non
 
 
 def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[str, str]:
-    """Returns a pair: the string in which known variables are replaced by their values, and the first variable whose
-    value is unknown, such as `$1` ("" if all are known).
+    """Replace the known variables in a string by their values. Returns a pair: the new string, and the first variable
+    in it whose value is unknown, such as `$1` ("" if all values are known).
     """
     out, missing, at = "", "", 0
     while at < len(text):
@@ -221,8 +221,8 @@ def first_missing(one: str, other: str) -> str:
 
 
 def closed(text: str, at: int, open: int = 0) -> int:
-    """The position after the bracket that closes the `(` or `{` at `at`; the end of the text if it is never closed.
-    `open` is the number of brackets that enclose this bracket.
+    """The position after the bracket that closes the `(` or `{` at position `at`, or the end of the text if the bracket
+    is never closed. `open` is the number of brackets around this bracket.
     """
     if open > MOST_OPEN:
         return len(text)
@@ -249,7 +249,9 @@ def closed(text: str, at: int, open: int = 0) -> int:
 
 
 def _parameter(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
-    """Expand `${inside}` or `$inside`. Returns the value (None if unknown) and the unknown variable."""
+    """Expand `${inside}` or `$inside`. Returns a pair: the value, or None if it is unknown; and the unknown variable
+    that is the reason.
+    """
     found = OPERATION.fullmatch(inside)
     if inside in ("@", "*") and state.positional is not None:
         return " ".join(state.positional), ""
@@ -306,7 +308,9 @@ def _value(name: str, index: str | None, state: Variables, line: int, depth: int
 
 
 def _changed(value: str, rest: str, state: Variables, line: int, depth: int) -> str:
-    """Apply an operator of `${NAME...}` to a value: `##*/`, `%.json`, `//,/ `, `:0:3` or `,,`."""
+    """Apply the operator in `${NAME...}` to a value. The operator is a text such as `##*/`, `%.json`, `//,/ `, `:0:3`
+    or `,,`.
+    """
     if rest in (",,", "^^"):
         return value.lower() if rest == ",," else value.upper()
     part = re.fullmatch(r":\s*([0-9]{1,18})(?:\s*:\s*([0-9]{1,18}))?", rest)

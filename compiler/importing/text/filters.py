@@ -115,7 +115,9 @@ def replaced(command: str, text: str, extended: bool = False) -> str | None:
 
 
 def _edited(text: str, find: Callable[[str, int], Found | None], new: str, every: bool, deletes: bool) -> str:
-    """Replace what `find` finds in each line by `new`, or delete the lines. Raises Untried."""
+    """Edit each line in which `find` finds something: replace what it finds by `new`, or, with `deletes`, delete the
+    line. Raises Untried.
+    """
     lines: list[str] = []
     for line in text.split("\n"):
         at, out, found = 0, [], find(line, 0)

@@ -74,8 +74,9 @@ class Files:
             self.printed = made
 
     def inline(self, words: list[Word], body: str | None) -> list[Word]:
-        """Store the code that a command runs from its own text (`python -c CODE`, `python - <<EOF`) as a file in
-        `written`, if the code trains. Returns the command's words with the file's name in place of the code.
+        """Handle a command that runs code from its own text, as in `python -c CODE` or `python - <<EOF`. If the code
+        trains, it is stored as a file in `written`. Returns the command's words, in which the file's name replaces the
+        code.
         """
         at = next((n for n, one in enumerate(words) if re.match(r"(?:.*/)?python[\d.]*$", one.text)), len(words))
         rest = [one for one in words[at + 1 :] if one.text != "-u"]

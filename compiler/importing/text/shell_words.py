@@ -158,7 +158,9 @@ class Words:
         self.at = len(self.text) if end < 0 else end
 
     def document(self, found: re.Match[str]) -> str:
-        """Read the here-document that begins here. It is expanded unless the delimiter is quoted, as in `<<'EOF'`."""
+        """Read the here-document that begins here. Variables in it are expanded, unless the delimiter is quoted, as in
+        `<<'EOF'`.
+        """
         name, start = found[2] or found[3] or found[4], self.at
         end = re.compile(rf"^[ \t]*{re.escape(name)}[ \t\r]*$", re.M).search(self.text, self.at)
         body = self.text[start : end.start() if end else len(self.text)]

@@ -220,7 +220,9 @@ def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
 
 
 def _loss(draft: Draft, rows: Rows, entry: Entry | None) -> None:
-    """Set whether prompts are in the loss, from `train_on_input` or the component's default."""
+    """Set whether the loss includes the prompts. `train_on_input` states it; if it is missing, the default of the
+    component decides.
+    """
     prompts_too = rows.train_on_input if entry is None or entry.empty else boolean(entry) is True
     path = "" if rows.shape == "preference" else formats.mask(rows.shape)
     if path:

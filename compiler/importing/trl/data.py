@@ -121,7 +121,7 @@ def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None
 
 
 def _columns(draft: Draft, entry: Entry | None, usual: str) -> tuple[str, ...]:
-    """The columns in the order in which a spec lists them. Also sets the row format that has these columns."""
+    """The columns, in the order that a spec uses. Also sets the row format to the one with these columns."""
     if entry is None or entry.empty:
         draft.note(entry, NULL)
         return ()
@@ -225,7 +225,9 @@ def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
 
 
 def _several(draft: Draft, several: Entry, named: Entries) -> None:
-    """Import TRL's `datasets`, a list of entries with a `path`. `fraction`, a share of the mixture, is an error."""
+    """Import TRL's `datasets`, a list of entries with a `path`. The key `fraction` of an entry, a share of the mixture,
+    is an error.
+    """
     for one in several.items:
         inside = one.mapping
         if "path" not in inside:

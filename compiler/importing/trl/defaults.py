@@ -63,7 +63,7 @@ def stated(draft: Draft, native: Stack) -> dict[str, Json]:
 
 
 def _of_version(out: dict[str, Json], draft: Draft) -> None:
-    """Replace the stack's defaults in `out` by the defaults of the TRL version in `draft.trl`."""
+    """Replace the defaults in `out`, which are those of a stack, by the defaults of the TRL version in `draft.trl`."""
     for name in versions.table()[draft.method]:
         old = "max_seq_length" if name == "max_length" else name
         value = versions.default(draft.method, name, draft.trl)
@@ -163,7 +163,9 @@ def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
 
 
 def _others(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """State defaults under `extra` for arguments that no setting covers, if the target stack's default differs."""
+    """Write defaults to `extra`: for each argument that no setting covers, the default of the file's version of TRL, if
+    the target stack has another default.
+    """
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     known = native.fields(native.config(draft.method))
     for name in sorted(extras.legal_names(draft.stack, "trl", draft.method) & set(stated)):

@@ -307,7 +307,7 @@ def new_tokens(draft: Draft, entries: list[Entry]) -> None:
 
 
 def targets(draft: Draft, entry: Entry | None, linear: tuple[str, ...] = ("all-linear", "all")) -> None:
-    """Set the modules that get an adapter. PEFT's default are the query and value projections."""
+    """Set the modules that get an adapter. By default, PEFT adapts the query and value projections."""
     if entry is not None and not entry.empty:
         names = words(entry)
         if names is None:
@@ -371,8 +371,8 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
 
 
 def loaded_as(draft: Draft) -> None:
-    """If no key states the dtype of the weights, set it to fp32, TRL's default. A quantized base keeps xpc's
-    default.
+    """Set the dtype of the weights to fp32, TRL's default, if no key states it. For a quantized base, xpc's own default
+    stays.
     """
     if not draft.has("model.dtype") and (draft.has("qlora") or draft.has("lora.bits")) and draft.has("precision"):
         # for a quantized base, xpc and TRL have the same default dtype

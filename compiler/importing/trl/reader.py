@@ -82,10 +82,11 @@ def start(
     overrides: Overrides, entries: Entries, file: str, dating: Entries | None = None, source_text: str = "",
     among: Sequence[str] = (),
 ) -> tuple[Draft, Stack]:  # fmt: skip
-    """An empty draft with its method and target stack, and the stack whose defaults the file relies on. The TRL version
-    is derived from three things: the names of the keys in `dating` (None means all entries); a version that
-    `source_text` or the repository's requirements state; and `among`, the versions that fit the script that reads the
-    file.
+    """Return a pair: an empty draft with its method and target stack, and the stack whose defaults the file relies on.
+
+    The file's version of TRL is derived from three sources: the names of the keys in `dating` (None means all entries);
+    the version that `source_text` or the repository's requirements state; and `among`, the versions that fit the script
+    that reads the file.
     """
     dating = entries if dating is None else dating
     method = method_of(overrides, file, entries, entries)

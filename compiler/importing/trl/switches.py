@@ -238,8 +238,8 @@ def packing(draft: Draft, named: Entries) -> None:
 
 
 def switches(draft: Draft, named: Entries) -> None:
-    """Import flags that mean the opposite of a setting, such as `save_only_model` (`full_state = false`), and keys
-    whose values have other names in xpc, such as `attn_implementation`.
+    """Import two kinds of keys: flags that mean the opposite of a setting, such as `save_only_model` (`full_state =
+    false`), and keys whose values have other names in xpc, such as `attn_implementation`.
     """
     only, resume = named.get("save_only_model"), named.get("resume_from_checkpoint")
     if only is not None and not only.empty:
@@ -364,7 +364,9 @@ def precision(draft: Draft, why: str) -> None:
 
 
 def follow(draft: Draft) -> None:
-    """Let an attention mask separate packed documents, if the attention is not flash attention."""
+    """If documents are packed and the attention is not flash attention, set `packing.isolate` to `mask`, so that an
+    attention mask separates the documents.
+    """
     attention, packed = draft.settings.get("model.attn"), draft.settings.get("batch.packing")
     apart = attention is not None and attention.text in ("flash2", "flash3")
     if packed is None or packed.text != "true" or apart or stream(draft) or draft.has("batch.packing.isolate"):
@@ -383,8 +385,8 @@ def stream(draft: Draft) -> bool:
 
 
 def router(draft: Draft) -> None:
-    """Turn off the router's load-balancing loss. The target's TRL adds this loss by default, and the
-    imported tool does not.
+    """Turn off the router's load-balancing loss, which the imported tool does not add, but the target stack's TRL adds
+    by default.
     """
     facts = registry.find_model(draft.model)
     if (

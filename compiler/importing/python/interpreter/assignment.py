@@ -45,8 +45,8 @@ def _from_the_start(index: ast.expr) -> ast.expr | None:
 
 
 def mask_prefix(machine: Machine, loop: ast.For | ast.AsyncFor) -> bool:
-    """Interpret a loop that sets the first labels of a row to -100, as in `for i in range(n): labels[i] = -100`, like
-    `labels[:n] = [-100] * n`. False for any other loop.
+    """Interpret a loop that sets the first labels of a row to -100. The loop `for i in range(n): labels[i] = -100` has
+    the same effect as `labels[:n] = [-100] * n`. Returns False for any other loop.
     """
     body, end = loop.body, loop.iter
     if not isinstance(end, ast.Call) or ast.unparse(end.func) != "range" or not end.args or len(body) != 1:
@@ -148,8 +148,8 @@ def set_item(machine: Machine, owner: object, key: object, value: object, locati
 
 
 def open_further(machine: Machine, owner: dict[object, object], why: str, location: Location) -> None:
-    """Mark a dict as changed under an unknown key: from now on, every item of the dict is unknown, and the dict may
-    have further items.
+    """Mark a dict in which an item with an unknown key was set. From now on, every item of the dict is unknown, and the
+    dict may have further items.
     """
     for one in list(owner):
         machine.journal.write(owner, one, Unknown(why, location, owner[one]))

@@ -35,7 +35,9 @@ batch.
 
 
 class Members(Table):
-    """The value of `object.__dict__` and `vars(object)`. Items that the script sets are attributes of the object."""
+    """The value of `object.__dict__` and `vars(object)`. If the script sets an item in it, this sets an attribute of
+    the object.
+    """
 
     def __init__(self, owner: Object | Instance) -> None:
         given = {} if isinstance(owner, Instance) else {name: one.value for name, one in owner.keywords.items()}

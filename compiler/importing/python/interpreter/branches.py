@@ -55,8 +55,8 @@ class Journal:
 
     @contextmanager
     def branch(self) -> Iterator[Writes]:
-        """A context in which a branch is interpreted. At its end, the changes of the branch are undone, and the yielded
-        `Writes` has the branch's new values.
+        """A context in which a branch is interpreted. When it ends, the changes that the branch made are undone; the
+        yielded `Writes` still has the values that the branch set.
         """
         writes = Writes({})
         self.branches.append(writes)

@@ -232,9 +232,10 @@ def _try(machine: Machine, node: ast.Try | ast.TryStar) -> str:
 
 
 def _taken(machine: Machine, node: ast.Try | ast.TryStar, failed: Callable[[], str]) -> str:
-    """Interpret the body of a `try`, assuming that it succeeds unless the script itself raises an exception in it.
+    """Interpret the body of a `try`. It is assumed to succeed, unless the script itself raises an exception in it.
 
-    If the script would continue after a handler with other values, the line of the `try` is recorded for a warning.
+    If the script would also continue after an exception, but with other values, the line of the `try` is recorded for a
+    warning.
     """
     with machine.journal.branch() as body:
         ends = machine.block(node.body) or machine.block(node.orelse)

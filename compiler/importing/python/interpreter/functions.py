@@ -80,8 +80,8 @@ this ending.
 
 
 def ships_template(value: object) -> bool | None:
-    """Whether the tokenizer whose `chat_template` the value stands for has a chat template, according to the registry.
-    None for any other value, or if the registry does not have the model.
+    """Whether a tokenizer has a chat template, according to the registry. `value` is the tokenizer's attribute
+    `chat_template`. None for any other value, or if the registry does not have the model.
     """
     if not isinstance(value, Object) or value.last not in ("chat_template", "get_chat_template"):
         return None

@@ -239,7 +239,9 @@ class Machine:
         return Unknown(why, self.location(node), hidden)
 
     def inherited(self, node: ast.AST, why: str, value: object) -> Unknown:
-        """Make an unknown value that was derived from `value`. If `value` is unknown, its reason replaces `why`."""
+        """Make an unknown value that was computed from `value`. Its reason is `why`; but if `value` is itself unknown,
+        it is the reason of `value`.
+        """
         return (
             Unknown(value.why, value.location, value) if isinstance(value, Unknown) else self.unknown(node, why, value)
         )

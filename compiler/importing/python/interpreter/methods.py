@@ -92,7 +92,9 @@ def _with_columns(machine: Machine, text: object, keywords: dict[str, Argument],
 
 
 def _make_again(machine: Machine, made: Object, positional: list[Argument], keywords: dict[str, Argument]) -> None:
-    """Call `super().__init__(...)`, where the base class belongs to a library."""
+    """Interpret `super().__init__(...)` in a class whose base class belongs to a library: the call's arguments replace
+    those of the recorded object.
+    """
     for left in [one for one in made.keywords if one not in keywords]:
         machine.journal.remove(made.keywords, left)  # type: ignore[arg-type]
     for key, one in keywords.items():
@@ -101,7 +103,7 @@ def _make_again(machine: Machine, made: Object, positional: list[Argument], keyw
 
 
 def _validated(machine: Machine, owner: Class, table: object, node: ast.AST) -> object:
-    """Call pydantic's `model_validate` or `parse_obj`, the only methods of a class that are computed."""
+    """Compute pydantic's `model_validate` or `parse_obj`. No other method of a class itself is computed."""
     if isinstance(table, Unknown):
         return table
     if not isinstance(table, dict):
@@ -117,7 +119,7 @@ DICT_METHODS = ("get", "pop", "setdefault", "update", "items", "keys", "values",
 def _of_split(
     machine: Machine, one: object, name: str, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
 ) -> object:
-    """Call a method of a `DatasetDict` on one of its datasets."""
+    """Call a method of a `DatasetDict` for one of its datasets."""
     return machine.call(attribute(machine, one, name, node), positional, keywords, node)
 
 

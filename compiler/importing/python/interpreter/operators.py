@@ -219,9 +219,7 @@ def _undecided(machine: Machine, node: ast.AST, unclear: object, value: object) 
 
 
 def _unclear(machine: Machine, node: ast.AST, *values: object) -> Unknown:
-    """The result of an operator with an unknown operand: an unknown value with the reason and the line of this
-    operand.
-    """
+    """The result of an operator with an unknown operand: an unknown value with the reason and the line of the operand."""
     found = next((one for one in values if isinstance(one, Unknown)), None)
     if found is None:
         return machine.unknown(node, "it depends on a value that is not known")
@@ -291,7 +289,7 @@ def _is_none(value: object) -> bool | None:
 
 
 def truth_of(value: object) -> bool | None:
-    """The truth of a value; None if unknown."""
+    """Whether a value counts as true; None if this is unknown."""
     if isinstance(value, (*Scalar, list, tuple, dict)):
         return bool(value)
     if isinstance(value, Unset):

@@ -85,8 +85,9 @@ def quantization(machine: Machine, positional: list[Argument], keywords: dict[st
 
 def _helper(machine: Machine, positional: list[Argument], switch: str, path: str, names: Mapping[str, str],
             node: ast.AST) -> object:  # fmt: skip
-    """Compute TRL's `get_peft_config` or `get_quantization_config`: an object of class `path` with values of a
-    ModelConfig, or None if the argument `switch` is off. NotImplemented if the command does not fill the ModelConfig.
+    """Compute TRL's `get_peft_config` or `get_quantization_config`. The result is an object of the class `path` whose
+    arguments come from a ModelConfig, or None if the argument `switch` is off. NotImplemented if the ModelConfig does
+    not come from the command.
     """
     model = positional[0].value if positional else None
     if not isinstance(model, Object) or "<command>" not in model.attributes:
@@ -188,8 +189,8 @@ def _required(made: Instance) -> None:
 
 
 def _declare(machine: Machine, kind: Class, made: object, given: Mapping[str, Argument]) -> None:
-    """Record the defaults that the script's own classes give to TRL's arguments, if the command does not give these
-    arguments.
+    """Record the defaults that the script's own classes give to TRL's arguments. Arguments that the command states are
+    skipped.
     """
     if machine.command is None:
         return

@@ -44,7 +44,7 @@ both branches are interpreted, so the number of calls grows exponentially with t
 def call(
     machine: Machine, function: object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
 ) -> object:
-    """Call a value: a function or class of the script is interpreted, a call of a library function is computed or
+    """Call a value. A function or a class of the script is interpreted; a call of a library's function is computed or
     recorded.
     """
     started = NotImplemented if positional or keywords or machine.not_called else run(machine, function, node)

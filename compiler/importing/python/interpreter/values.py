@@ -1,5 +1,5 @@
-"""The values of an interpreted script. None, bools, numbers, strings, lists, tuples and dicts represent themselves; the
-classes below represent other values.
+"""The values of an interpreted script. None, bools, numbers, strings, lists, tuples and dicts are represented by
+themselves, all other values by the classes below.
 """
 
 from __future__ import annotations
@@ -236,8 +236,8 @@ class Class:
         return [self, *(one for one in self._above() if isinstance(one, Class))]
 
     def _above(self) -> Iterator[object]:
-        """Yield the base classes, each followed by its own base classes. A class that the script defines is yielded
-        only once, even if several classes inherit from it. At most MAX_BASES classes of the script are yielded.
+        """Yield the base classes, each followed by its own base classes. A class of the script is yielded only once,
+        even if several classes inherit from it, and at most MAX_BASES classes of the script are yielded.
         """
         seen, left = {id(self)}, self.bases[::-1]
         while left:
@@ -291,10 +291,11 @@ HALF = ", in one branch of the condition"
 
 
 class Join:
-    """Joins the values of two branches: equal values stay, others become unknown.
+    """Joins the values that two branches give: equal values stay, different values become unknown.
 
-    If the branch is selected by whether a column of the row is empty, `column` is this column. An unknown value of the
-    result keeps `hidden` or, without it, the value of one branch, for messages.
+    If the branch depends on whether a column of the row is empty, `column` is this column. For messages, an unknown
+    value keeps a known value in its `hidden`: the `hidden` of the constructor, or, if there is none, the value of one
+    of the two branches.
     """
 
     def __init__(self, location: Location, hidden: object = None, column: str = "") -> None:
@@ -365,7 +366,7 @@ class Join:
         }
 
     def only(self, present: object) -> object:
-        """The value of a key that only one of the two branches sets."""
+        """The joined value of a key that only one of two branches sets, to `present`."""
         if isinstance(present, Location):
             return present
         if isinstance(present, Argument):

@@ -157,11 +157,12 @@ def _chosen(changes: list[str], group: str, choice: object) -> object:
 
 
 def _file(machine: Machine, folder: str, name: str, left: list[int], changes: list[str]) -> Table | None:
-    """Read a config file, merged with the files in its `defaults`, such as `- model: qwen` for `model/qwen.yaml`.
+    """Read a config file and merge it with the files in its `defaults`: the item `- model: qwen` names the file
+    `model/qwen.yaml`.
 
-    `changes` are the command's overrides. An override that selects the file of a group is applied here and removed from
-    `changes`. `left` is a list with one number: how many files may still be read. Returns None if the file cannot be
-    read.
+    `changes` are the overrides in the command. An override that selects another file of a group is applied here and
+    removed from `changes`. `left` is a list with one number: how many further files may be read. Returns None if the
+    file cannot be read.
     """
     left[0] -= 1
     path = posixpath.join(folder, f"{name}.yaml")

@@ -1,4 +1,6 @@
-"""The functions that typer and click call with the words of a command, and the fields that dataclasses declare."""
+"""Read functions that typer and click call with arguments from the command line, and the fields that dataclasses
+declare.
+"""
 
 from __future__ import annotations
 
@@ -154,7 +156,9 @@ def _annotation(machine: Machine, node: ast.expr | None) -> tuple[str, Object | 
 
 
 def _names(words: list[object], parameter: str) -> tuple[str, ...]:
-    """The names of an option without dashes, such as `lr` of `--lr`. Without an option, the parameter's name."""
+    """The names of an option, without dashes: `lr` for `--lr`. If `words` contain no option, the name is the
+    parameter's.
+    """
     texts = [each for one in words if isinstance(one, str) for each in one.split("/")[:1] if each.startswith("--")]
     return tuple(one.lstrip("-").replace("-", "_") for one in texts) or (parameter,)
 
