@@ -1,5 +1,5 @@
-"""Import a bundle. The result is the spec from which the bundle was compiled, without values that the compiler added,
-together with the data and the other files in the bundle.
+"""Import a bundle. The result is the spec from which the bundle was compiled, without the values that the compiler
+added, and the data and other files that it names.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def _existing(name: str, read: Reader) -> bytes:
 
 
 def _folder(folder: str, read: Reader) -> dict[str, bytes]:
-    """The names and contents of the bundle's files under `folder`, as listed by its bundle.toml. Raises Unreadable if
-    one is missing.
+    """The names and contents of the files under `folder` that the bundle's bundle.toml lists. Raises Unreadable if one
+    of them is missing.
     """
     from xpc.compiler.files import bounded_toml
 

@@ -113,7 +113,7 @@ def _is_complete(draft: Draft) -> bool:
 def _show(
     draft: Draft, text: str, options: argparse.Namespace, found: list[Diagnostic], errors: list[Diagnostic]
 ) -> None:
-    """Print either the report of an import or the spec, and then the findings of `xpc check` for the spec."""
+    """Print the report of an import or else the spec, and then the findings of `xpc check` for the spec."""
     from xpc.compiler.importing import partial
 
     out = options.output
@@ -207,8 +207,8 @@ def _pick(options: argparse.Namespace) -> int | None:
 
 
 def _reference(name: str | None) -> str | None:
-    """The value of `--model` or `--data` as it is written in a spec. A legal reference such as `qwen3-8b` is unchanged;
-    files and any other names get quotes.
+    """Write the value of `--model` or `--data` as in a spec. A legal reference such as `qwen3-8b` is unchanged; a file,
+    or any other name, gets quotes.
     """
     if name is None:
         return None
@@ -250,9 +250,7 @@ def convert(source: SourceFile, options: argparse.Namespace, overrides: Override
 
 
 def _inside(folder: str, name: str) -> bytes | None:
-    """The contents of a file in the folder of a bundle. None if there is no such file, or if the name leads to a file
-    outside of the folder.
-    """
+    """The contents of a file in a bundle's folder. None if the file does not exist, or is outside of the folder."""
     path = os.path.realpath(os.path.join(folder, name))
     if os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder) or not os.path.isfile(path):
         return None

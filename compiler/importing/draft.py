@@ -45,10 +45,10 @@ class SettingText:
 @record
 class Source:
     """A dataset in the spec: a reference or a path in quotes (`ref`), its columns, the number or share of rows to draw
-    (`take`), and the number of first rows to read (`limit`).
+    (`take`), and the number of rows to read from the beginning (`limit`).
 
-    `format`, `context` and `chat` are set if the datasets of the spec differ in them. `location` is the imported key
-    that states the row format. `share` is the dataset's share of a mixture, from 0 to 1.
+    `format`, `context` and `chat` are set only if they differ between the datasets of the spec. `location` is the
+    imported key that states the row format. `share` is the dataset's share of a mixture, from 0 to 1.
     """
 
     ref: str
@@ -117,8 +117,8 @@ class Draft:
     # -- how keys are handled -----------------------------------------------------------------------------------------
 
     def mark(self, entry: Entry | None, outcome: str, to: str = "", why: str = "") -> None:
-        """Record how a key is handled (`outcome`), if the imported file has the key. If the key already has a
-        record, the two are merged; an error remains an error.
+        """Record how a key is handled (`outcome`); nothing happens if `entry` is None. If the key already has a record,
+        the two are merged, and an error remains an error.
         """
         if entry is None:
             return
@@ -131,7 +131,7 @@ class Draft:
         self.outcomes[name] = KeyOutcome(entry.key, shown(entry), entry.file, entry.line, outcome, to, why)
 
     def handled(self, entry: Entry) -> bool:
-        """Whether it is already recorded how a key is handled."""
+        """Whether the draft already has a record of how a key is handled."""
         return (entry.file, entry.key) in self.outcomes
 
     def note(self, entry: Entry | None, why: str) -> None:
@@ -139,8 +139,8 @@ class Draft:
         self.mark(entry, IRRELEVANT, why=why)
 
     def on(self, entry: Entry | None) -> Entry | None:
-        """Return `entry` if its value is not off. For a value such as `false` or null, record that the key has no
-        effect, and return None.
+        """Return `entry` if it is on. For a value such as `false` or null, record that the key has no effect, and
+        return None.
         """
         if entry is None or not entry.off:
             return entry
@@ -249,7 +249,7 @@ class Draft:
             self.mark(entry, MAPPED, f"{path} = {written.text}", why)
 
     def raw(self, path: str, typed: str, entry: Entry | None) -> None:
-        """Set a setting to a value that is already text of the spec, without checking it."""
+        """Set a setting to a value that is already written as in a spec. The value is not checked."""
         self.settings[path] = SettingText(typed, entry)
         self.mark(entry, MAPPED, f"{path} = {typed}")
 
@@ -282,7 +282,8 @@ class Draft:
         """Keep a key under `extra`, for example as `extra trl { torch_compile = true }`.
 
         Returns False if the target stack has no argument of this name, or if a setting decides the argument. If the
-        value is equal to `default`, every bundle states it anyway, so the key is only recorded as one without effect.
+        value equals `default`, the key is not kept but recorded as one without effect, because every bundle states this
+        value.
         """
         if name not in extras.legal_names(self.stack, library, self.method):
             return False
@@ -367,7 +368,7 @@ def _typo_of(name: str, known: tuple[str, ...]) -> str | None:
 
 
 def typed(path: str, entry: Entry) -> object | None:
-    """A key's value, converted to the type of the setting `path`; None if it has another type."""
+    """The value of a key, converted to the type of the setting `path`; None if this is not possible."""
     kind = BY_PATH[path].kind
     if kind in (kinds.INT, kinds.TOKENS, kinds.DURATION):
         return integer(entry)

@@ -72,8 +72,8 @@ def refuse_images(draft: Draft) -> None:
 
 
 def _replace(draft: Draft, path: str, value: object, why: str, name: str, difference: str) -> None:
-    """Replace the value of a setting, for the reason `why`. A comment under the tool's key `name`
-    states the `difference`.
+    """Replace the value of a setting. `why` is the reason. `difference` says how the tool differs from the spec; it
+    becomes a comment under the tool's key `name`.
     """
     old = draft.settings.pop(path, None)
     entry = None if old is None else old.entry
@@ -200,8 +200,8 @@ def _offloaded_optimizer(draft: Draft) -> None:
 
 
 def _dropout(draft: Draft, family: Family, tool: str) -> None:
-    """Set the dropout of adapters to 0 if some adapters are on experts whose weights are one stacked tensor. peft
-    refuses dropout on such experts, and axolotl sets no dropout for them.
+    """Set the dropout of adapters to 0 if they adapt experts whose weights are one stacked tensor: peft refuses dropout
+    on such experts, and axolotl uses none for them.
     """
     written, targets = draft.settings.get("lora.dropout"), draft.settings.get("lora.targets")
     if written is None or float(written.text) == 0 or targets is None:
@@ -221,8 +221,8 @@ def _dropout(draft: Draft, family: Family, tool: str) -> None:
 
 
 def _remote_code(draft: Draft, family: Family, tool: str) -> None:
-    """Turn `trust_remote_code` off for a model without a fixed revision, if transformers itself implements the
-    family.
+    """Turn `trust_remote_code` off if transformers itself implements the model's family, and the spec does not fix the
+    revision of the model.
     """
     written = draft.settings.get("model.trust_remote_code")
     if (

@@ -69,7 +69,7 @@ TYPES = {"usual": list, "values": dict, "flag": bool}
 
 
 class KeyTable(Mapping[str, Key]):
-    """The entries of a key table by key, in the order of its file."""
+    """A table of keys: maps each key to its row, in the order of the table's file."""
 
     def __init__(self, rows: Mapping[str, Key]) -> None:
         self.rows = rows
@@ -95,8 +95,8 @@ class KeyTable(Mapping[str, Key]):
         }
 
     def block(self, name: str) -> KeyTable:
-        """The entries `name.KEY` as a table by KEY: the keys inside the mapping `name`, such as `fp16` for
-        `fp16.loss_scale`.
+        """The rows of the keys inside the mapping `name`, as a table. In this table, the row of `fp16.loss_scale` has
+        the key `loss_scale` if `name` is `fp16`.
         """
         head = f"{name}."
         return KeyTable({key.removeprefix(head): row for key, row in self.rows.items() if key.startswith(head)})
@@ -120,8 +120,8 @@ class KeyTable(Mapping[str, Key]):
                 draft.error(entry, row.refused, row.help)
 
     def note_unneeded(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
-        """If a key needs another key, and that other key is not on, record that the key has no effect. For example,
-        LoRA's rank has no effect without LoRA.
+        """Record that a key has no effect if it needs another key that is not on. For example, LoRA's rank has no
+        effect without LoRA.
         """
         for key, needs in self.column("needs").items():
             if key in entries and not has_needed(entries, needs):

@@ -32,8 +32,8 @@ def adapter(draft: Draft, overrides: Overrides) -> None:
 
 
 def architecture(draft: Draft, overrides: Overrides) -> None:
-    """If the model's folder does not exist here, and its name contains the name of a registered model, write the
-    registered model's config.json next to the spec, and warn.
+    """Find the architecture of a model whose folder does not exist here. If the folder's name contains the name of a
+    registered model, write this model's config.json next to the spec, and warn.
     """
     folder = _folder(draft.model)
     if not folder or draft.has("model.config") or overrides.read(f"{folder}/config.json") is not None:
@@ -93,6 +93,6 @@ def model_called(name: str) -> str | None:
 
 
 def _config(alias: str) -> dict[str, object]:
-    """The config.json that the registry has for a model."""
+    """The config.json of a model in the registry."""
     row = read_table(registry.__file__, "models.toml")[alias]
     return {**(_config(row["like"]) if "like" in row else {}), **row.get("config", {})}

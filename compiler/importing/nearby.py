@@ -1,5 +1,5 @@
-"""Read the files that an imported file names. A file is looked for next to the imported file, in the folders above up
-to the root of the git repository, and in the working directory.
+"""Read the files that an imported file names. A file is searched next to the imported file, then in the folders above
+up to the root of the git repository, then in the working directory.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ MOST_SCRIPTS = 300
 
 
 def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
-    """Make a file reader: a function that takes a file name in an import from `folder` and returns the file's bytes, or
-    None if the file does not exist.
+    """Return a function that reads files for an import from `folder`. It takes the name of a file and returns its
+    bytes, or None if the file does not exist.
 
-    A published configuration may come from a stranger, and may name any path. All files in its repository may be read;
-    without a repository, all files in its folder. A file outside of these is read only under three conditions. It must
-    not be a Python file. A spec at the place of the configuration must be allowed to name it
-    (`Workspace.outside_fault`). And the configuration must name it by a relative path, unless the user typed the path
-    (`typed` is the text of `--command`).
+    A published configuration may come from a stranger, and may name any path. All files in its repository may be read
+    or, without a repository, all files in its folder. Any other file is read only under three conditions. It must not
+    be a Python file. A spec in the folder of the configuration must be allowed to name it (`Workspace.outside_fault`).
+    And the configuration must name it by a relative path, unless the user typed the path (`typed` is the text of
+    `--command`).
     """
     folders = list(_upwards(os.path.abspath(folder)))
 
@@ -107,8 +107,8 @@ def finder(folder: str) -> Callable[[str], list[str]]:
 
 
 def place(folder: str, name: str) -> str:
-    """The path of a source in its repository, such as `recipes/x/dpo/config.yaml`, wherever the command is started.
-    Without a repository, it is the name of the source.
+    """The path of a source relative to the root of its repository, such as `recipes/x/dpo/config.yaml`. It does not
+    depend on the working directory. Without a repository, it is the name of the source.
     """
     start = os.path.abspath(folder)
     root = list(_upwards(start))[-1]
@@ -123,8 +123,9 @@ def _inside(root: str, path: str) -> bool:
 
 
 def _upwards(folder: str) -> Iterator[str]:
-    """The folder, and those above it up to the root of its repository: the nearest folder with `.git`, otherwise the
-    nearest with `pyproject.toml` or `setup.py`, as in a copy of a repository without its history.
+    """The folder, and the folders above it up to the root of its repository. The root is the nearest folder with
+    `.git`. If there is none, as in a copy of a repository without its history, it is the nearest folder with
+    `pyproject.toml` or `setup.py`.
     """
     above = [folder]
     while len(above) < MOST_FOLDERS and not os.path.exists(os.path.join(above[-1], ".git")):

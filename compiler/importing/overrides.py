@@ -90,7 +90,7 @@ class Overrides:
     deepspeed: Entries | None = field(default=None, repr=False)
 
     def below(self, folder: str) -> Overrides:
-        """The same options for a script in the subfolder `folder`: files are searched for in that folder first."""
+        """The same options for a script in the subfolder `folder`. Files are then searched in this folder first."""
         if not folder:
             return self
 
@@ -217,8 +217,8 @@ def _order(version: str) -> tuple[int, int]:
 
 
 def _nearest(version: str) -> Stack:
-    """The stack whose defaults are nearest to those of a TRL version. transformers changed its defaults around TRL 0.21
-    and 1.0.
+    """The stack whose defaults are most similar to those of a TRL version. transformers changed its defaults around TRL
+    0.21 and 1.0.
     """
     before: Mapping[str, str] = read_json(__file__, "trl/stacks.json")
     found = (name for name, end in before.items() if _order(version) < _order(end))
@@ -226,9 +226,9 @@ def _nearest(version: str) -> Stack:
 
 
 def _dated(names: set[str], method: str) -> Stack:
-    """Guess the stack for which a file was written. If the default stack has all of the file's key `names`, the default
-    stack is returned. If it lacks some names, such as `evaluation_strategy`, the stack that has most of these names is
-    returned.
+    """Guess the stack for which a file with the keys `names` was written. If the default stack has all these keys, it
+    is the default stack. If some are missing there, such as `evaluation_strategy`, it is the stack that has most of the
+    missing keys.
     """
     default, others = load(stacks.DEFAULT), [load(name) for name in stacks.names() if name != stacks.DEFAULT]
     today = _arguments(default, method)

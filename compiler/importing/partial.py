@@ -45,8 +45,8 @@ MOST = 18
 
 
 def apply(draft: Draft, overrides: Overrides) -> None:
-    """Turn the errors of a draft into comments and decisions. A draft without errors that has a model and data is not
-    changed.
+    """Turn the errors of a draft into comments and decisions. If the draft has no errors, and has a model and data, it
+    stays unchanged.
     """
     errors = [one for one in draft.messages if one.severity == "error"]
     draft.messages = [one for one in draft.messages if one.severity != "error"]

@@ -17,8 +17,8 @@ FORMAT = 1
 
 
 def as_json(draft: Draft, spec: str, output: str, errors: Sequence[Diagnostic] = ()) -> str:
-    """The report for `--report json`. `keys` says how each key was handled, `defaults` lists the settings that no key
-    states, and `check` lists the errors that `xpc check` finds in the spec.
+    """The report for `--report json`. `keys` says how each key was handled, `defaults` lists the settings that come
+    from a default of the tool, and `check` lists the errors that `xpc check` finds in the spec.
     """
     return json.dumps({
         "format": FORMAT,

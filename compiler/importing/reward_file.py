@@ -1,5 +1,5 @@
-"""The file with the reward functions of a spec: the functions that the file of `--rewards` defines, and a file of stubs
-if there is no such file.
+"""The file with the reward functions of a spec. It has the functions that the file of `--rewards` defines; without such
+a file, it has stubs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ Definition = ast.FunctionDef | ast.ClassDef
 
 
 def definitions(overrides: Overrides) -> list[Definition]:
-    """The functions and classes at the top of the file of `--rewards`, without the stubs of an earlier import."""
+    """The functions and classes at the top level of the file of `--rewards`. Stubs that an earlier import wrote are
+    left out.
+    """
     data = overrides.read(overrides.rewards) if overrides.rewards else None
     if data is None:
         return []

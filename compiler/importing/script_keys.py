@@ -34,7 +34,9 @@ class ScriptKey:
 
 
 def find(draft: Draft, keys: Iterable[str], overrides: Overrides) -> dict[str, ScriptKey]:
-    """The keys that a Python file near the imported file declares or reads."""
+    """Find keys in the Python files near the imported file. Returns each key that such a file declares or reads, with
+    the place.
+    """
     wanted = {key.rpartition(".")[2]: key for key in keys}
     found: dict[str, ScriptKey] = {}
     if wanted:

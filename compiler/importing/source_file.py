@@ -33,8 +33,8 @@ class SourceFile:
 
 
 def kind_of(source: SourceFile, is_file: bool) -> str:
-    """The tool for which the file is written, such as `axolotl`, `python` or `command`, by its name and keys. Raises
-    Unreadable for a file that does not configure a training.
+    """The name of the tool for which the file is written, such as `axolotl`, `python` or `command`. It is derived from
+    the file's name and keys. Raises Unreadable for a file that does not configure a training.
     """
     if is_file and source.name.endswith((".py", ".ipynb")):
         return "python"
@@ -77,8 +77,8 @@ def _is_known_to_axolotl(keys: set[str]) -> bool:
 
 
 def _trains_nothing(keys: set[str], table: Mapping[str, Entry]) -> str:
-    """Say why a file does not configure a training, such as "it is a merge configuration of mergekit".
-    "" if it does.
+    """Why a file does not configure a training, such as "it is a merge configuration of mergekit". "" if it does
+    configure one.
     """
     trains = keys & set(TRAINING)
     if "merge_method" in keys or ("slices" in keys and not trains):

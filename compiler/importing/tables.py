@@ -22,7 +22,7 @@ def converted(source: SourceFile, kind: str, overrides: Overrides) -> Draft:
 
 
 def _repeated(draft: Draft, table: Mapping[str, Entry]) -> None:
-    """Warn about each key that the file states twice with different values. Readers of YAML use the last of them."""
+    """Warn about each key that the file states twice with different values: readers of YAML use the last value."""
     for one in table.values():
         if one.earlier:
             draft.warn(one, f"line {one.earlier} has it as well, with another value; the last one is used")
@@ -46,8 +46,8 @@ def _draft(kind: str, table: Entries, source: SourceFile, overrides: Overrides) 
 
 
 def _fragment(table: Entries, kind: str, overrides: Overrides) -> Draft:
-    """Import a file of accelerate or of DeepSpeed that is given alone. The result is a base for `extends`. With
-    `--model` and `--data`, it is a complete spec.
+    """Import a single file of accelerate or DeepSpeed. The result is a base for `extends` or, with `--model` and
+    `--data`, a complete spec.
     """
     from xpc.compiler.importing.accelerate import config as sharding
     from xpc.compiler.importing.accelerate import deepspeed as zero

@@ -27,8 +27,8 @@ OFF = {"NO": None, "MULTI_GPU": None, "MULTI_CPU": None}
 def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machines) -> None:
     """Import a complete accelerate YAML file: distributed type, processes, sharding and mixed precision.
 
-    If the trainer's arguments turn on bf16 or fp16, transformers overrides accelerate's precision, so `mixed_precision`
-    has no effect.
+    `mixed_precision` has no effect if the trainer's arguments turn on bf16 or fp16, because transformers then overrides
+    accelerate's precision.
     """
     kind = table.get("distributed_type")
     name = "NO" if kind is None else str(text(kind)).upper()
@@ -111,8 +111,8 @@ def _processes_of(block: Entry | None, found: Machines) -> None:
 
 
 def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
-    """Store the number of processes or nodes that a key states in the attribute `slot` of `found`. A number below 1 is
-    an error.
+    """Store a number of processes or nodes that a key states. `slot` is the attribute of `found` for this number. A
+    number below 1 is an error.
     """
     value = integer(entry)
     if value is None or value < 1:
@@ -191,7 +191,7 @@ STAGE = re.compile(r"(?:zero|stage|z)[-_]?([0123])(?![0-9])")
 
 
 def _by_its_name(draft: Draft, entry: Entry, name: str) -> None:
-    """Take the ZeRO stage from the file name, such as `ds_z3.json`, if the DeepSpeed file does not exist here."""
+    """Take the ZeRO stage from the name of a DeepSpeed file that does not exist here, such as `ds_z3.json`."""
     stage = STAGE.search(name.rpartition("/")[2].lower())
     if stage is None or "offload" in name:
         draft.error(entry, "the file does not exist", "`--deepspeed FILE` names it")

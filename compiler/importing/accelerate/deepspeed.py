@@ -1,5 +1,5 @@
-"""Import DeepSpeed's JSON: ZeRO with its buckets and offloading, and keys such as the learning rate, which an argument
-of the trainer states, too. The value "auto" means that DeepSpeed takes the trainer's value.
+"""Import DeepSpeed's JSON: ZeRO with its buckets and offloading, and keys such as the learning rate, which are also
+arguments of the trainer. With the value "auto", DeepSpeed uses the trainer's value.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ AUTO = "auto: it follows the trainer's arguments"
 
 
 def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
-    """Import a DeepSpeed configuration, which is a separate file or a mapping inside another file. For a mapping, the
-    names of its keys begin with `prefix`.
+    """Import a DeepSpeed configuration. It is a separate file, or a mapping inside another file; the names of the
+    mapping's keys then begin with `prefix`.
     """
     for name, path in KEYS.column("setting").items():
         one = table.get(name)
@@ -236,7 +236,7 @@ def _level(draft: Draft, level: Entry | None) -> int | None:
 
 
 def stage(draft: Draft, block: Entry | None) -> None:
-    """Import `zero_optimization`: the ZeRO stage, offloading, and settings such as bucket sizes."""
+    """Import `zero_optimization`: the ZeRO stage, offloading, and further settings such as bucket sizes."""
     if block is None or not block.mapping:
         draft.note(block, "no stage is named")
         draft.default("strategy", "ddp", "the DeepSpeed file names no ZeRO stage")

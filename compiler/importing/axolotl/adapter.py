@@ -25,8 +25,8 @@ ADAPTER_OPTIONS = {
 
 
 def adapter(draft: Draft, named: Entries) -> None:
-    """Set the adapter, its target modules, and the quantization of its base model. If the key `adapter` is neither lora
-    nor qlora, the report says that keys about adapters have no effect.
+    """Set the adapter, its target modules, and the quantization of its base model. If `adapter` is neither lora nor
+    qlora, report that the other keys about adapters have no effect.
     """
     kind, four, eight = named.get("adapter"), named.get("load_in_4bit"), named.get("load_in_8bit")
     word = "" if kind is None or kind.empty else str(text(kind)).lower()
@@ -57,7 +57,9 @@ def adapter(draft: Draft, named: Entries) -> None:
 
 
 def _no_adapter(draft: Draft, named: Entries, word: str) -> None:
-    """Report that no adapter is trained. `word` is the value of `adapter`, if it names another kind of adapter."""
+    """Report that no adapter is trained. If `adapter` names a kind of adapter that xpc does not have, `word` is this
+    name.
+    """
     inside = [named[key] for key in ("adapter", *READ, *ADAPTER_OPTIONS) if key in named]
     if word:
         draft.error(inside[0], "the language has lora and qlora")

@@ -61,8 +61,8 @@ def learned(draft: Draft, named: Entries) -> TrainedTurns:
 
 
 def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedTurns) -> bool:
-    """Set the chat template. `marks` are the turns that axolotl trains on. If these are not only the assistant's, the
-    template must mark them; the result is True if it does.
+    """Set the chat template. `marks` are the turns that axolotl trains on. If they include other turns than the
+    assistant's, the template must mark these turns; the function returns True if the template does.
     """
     entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
     word = "" if entry is None or entry.empty else str(text(entry))
@@ -125,7 +125,7 @@ def _system(draft: Draft, system: Entry | None) -> None:
 
 
 def _report_turns(draft: Draft, marks: TrainedTurns, entry: Entry) -> None:
-    """Report that the spec's template does not mark the turns that the file trains on."""
+    """Report that the spec's template does not mark those turns that the file trains on."""
     if marks.roles != EVERYONE:
         draft.error(entry, "a bundle can train on these turns only with the templates chatml, llama3 and gemma")
     else:
@@ -245,8 +245,8 @@ def _repeated_tokens(draft: Draft, named: Entries, name: str) -> None:
 
 
 def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> None:
-    """Report a difference in the end-of-turn token of an answer. axolotl trains on it only if it is the eos token or
-    listed in `eot_tokens`; a run of the spec always trains on it.
+    """Report a difference in the end-of-turn token of an answer. axolotl trains on this token only if it is the eos
+    token or is listed in `eot_tokens`; a run of the spec always trains on it.
     """
     end, ends, special = axolotl_templates.end_of(name), named.get("eot_tokens"), named.get("special_tokens")
     eos = special.mapping.get("eos_token") if special is not None else None

@@ -144,7 +144,9 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
 
 
 def _system_column(draft: Draft, path: Entry | None, overrides: Overrides) -> None:
-    """Set `data.system_column` if a local file of conversations also has a column `system`, which axolotl reads."""
+    """Set `data.system_column` if a local file of conversations also has a column `system`, because axolotl reads this
+    column.
+    """
     name = None if path is None else text(path)
     data = overrides.read(name) if name is not None and name.endswith(".jsonl") else None
     try:
@@ -230,8 +232,8 @@ PAIRS = {("role", "content"): "messages", ("from", "value"): "conversations"}
 
 
 def _messages(draft: Draft, table: Entries, older: bool, location: Entry) -> str:
-    """The row format of conversations: `messages` for role and content, `conversations` for from and value. Other
-    message keys are an error.
+    """The row format of conversations: `messages` for the keys role and content, `conversations` for the keys from and
+    value. Other keys of a message are an error.
     """
     mapped = _mapped(table, "role", "message_field_role"), _mapped(table, "content", "message_field_content")
     shape = "conversations" if older and mapped == ("role", "content") else PAIRS.get(mapped, "")
@@ -363,8 +365,8 @@ def _other_keys(draft: Draft, table: Entries) -> None:
 
 
 def _mask(draft: Draft, named: Entries, marked: bool) -> None:
-    """Set the loss mask. Unless `train_on_inputs` is on, only answers count in the loss. `marked` is true if the chat
-    template itself marks the turns that are trained on.
+    """Set the loss mask. Unless `train_on_inputs` is on, the loss includes only answers. `marked` is true if the chat
+    template itself marks the turns to train on.
     """
     entry = named.get("train_on_inputs")
     prompts_too = entry is not None and boolean(entry) is True

@@ -52,7 +52,7 @@ def _shown(table: Entries, key: str) -> object:
 
 
 def holdout(draft: Draft, named: Entries) -> None:
-    """Set the held-out rows or the test sets. If the file states neither, the run does not evaluate."""
+    """Set the held-out rows or the test sets. If the file states none of the two, the run does not evaluate."""
     _test_sets(draft, named.get("test_datasets"), named.get("datasets"))
     if "val_set_size" in named:
         corpus.holdout(draft, named["val_set_size"])

@@ -16,8 +16,8 @@ from xpc.compiler.language.kinds import EPOCH, Amount
 def intervals(draft: Draft, named: Entries) -> None:
     """Set the intervals of evaluations and checkpoints. `evals_per_epoch: 4` with 1 epoch becomes 25% of the run.
 
-    If `evals_per_epoch` asks for at most one evaluation in the whole run, axolotl ignores it and reads `eval_strategy`.
-    The same holds for `saves_per_epoch` and `save_strategy`.
+    axolotl ignores `evals_per_epoch` and reads `eval_strategy` instead if there would be at most one evaluation in the
+    whole run. In the same way, it reads `save_strategy` instead of `saves_per_epoch`.
     """
     length = named.get("num_train_epochs")
     epochs = (number(length) if length is not None else None) or 1
@@ -116,8 +116,8 @@ def _counted(text: str) -> float | None:
 
 
 def warmup(draft: Draft, named: Entries) -> None:
-    """Set the warm-up. axolotl's default is 3 % of the run, at most 100 steps. axolotl changes a warm-up of one step to
-    two steps.
+    """Set the warm-up. axolotl's default is 3 % of the run, at most 100 steps. If a warm-up is one step long, axolotl
+    makes it two steps.
     """
     if schedule.flat(named.get("lr_scheduler_type")):
         return

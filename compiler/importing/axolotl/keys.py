@@ -14,7 +14,7 @@ KEYS = load("axolotl/keys.toml")
 
 
 def names(of: str = "") -> frozenset[str]:
-    """All key names of axolotl and its plugins, or of a dataset entry (`of="datasets."`).
+    """The names of all keys of axolotl and its plugins or, with `of="datasets."`, of all keys of a dataset entry.
 
     They are the fields of axolotl's classes, which `make oracles` writes to names.txt. axolotl 0.19 removes no field of
     0.18.

@@ -1,6 +1,6 @@
 """Import the sizes of axolotl's groups of processes: `dp_shard_size`, `dp_replicate_size`, `context_parallel_size`,
-`tensor_parallel_size` and `expert_parallel_size`. Their product divides the number of processes. With
-`dp_shard_size: 8`, 16 processes are two replicas of a model that 8 processes share.
+`tensor_parallel_size` and `expert_parallel_size`. The number of processes is a multiple of their product. With
+`dp_shard_size: 8`, 16 processes train two replicas of the model, each sharded over 8 processes.
 
 Source: axolotl 0.19.0, utils/distributed.py (`_get_parallel_config_kwargs`).
 """
@@ -18,7 +18,7 @@ SIZES = ("dp_replicate_size", "dp_shard_size", "context_parallel_size")
 
 
 def mesh(draft: Draft, named: Entries, overrides: Overrides, found: Machines, sharded: bool) -> None:
-    """Set the number of processes, hybrid sharding and context parallelism. `sharded` is whether the run uses FSDP."""
+    """Set the number of processes, hybrid sharding and context parallelism. `sharded` says whether FSDP is used."""
     sizes = {key: named[key] for key in SIZES if key in named and (integer(named[key]) or 0) > 1}
     replicate, shard, context = map(sizes.get, SIZES)
     if context is not None:

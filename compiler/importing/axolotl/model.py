@@ -15,10 +15,10 @@ NEUTRAL = {
 
 
 def configured(draft: Draft, named: Entries) -> None:
-    """Import `model_config` and its newer name `overrides_of_model_config`.
+    """Import `model_config`, or `overrides_of_model_config`, which is its newer name.
 
     The scaling of rotary positions becomes a setting. Any other change of config.json is an error, with two exceptions:
-    a value that does not affect training, and a value that the model or the trainer already has.
+    a value that does not affect training, and a value that the model or the trainer has anyway.
     """
     known = registry.find_model(draft.model)
     for name in ("model_config", "overrides_of_model_config"):

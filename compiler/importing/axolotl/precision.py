@@ -14,8 +14,8 @@ from xpc.compiler.importing.text.entries import Entries, boolean
 def precision(draft: Draft, named: Entries) -> None:
     """Set the precision and the dtype of the weights.
 
-    A file without any of the keys means `bf16: auto`, axolotl's default. `fp16: true` overrides `bf16: auto`.
-    `bfloat16` and `float16` mean weights in that dtype, without loss scaling.
+    If a file states none of the keys, axolotl's default `bf16: auto` holds. `fp16: true` overrides `bf16: auto`. With
+    `bfloat16` or `float16`, the weights have this dtype, and the loss is not scaled.
     """
     keys = ("bf16", "fp16", "bfloat16", "float16")
     given = {key: named[key] for key in keys if key in named}
@@ -115,8 +115,8 @@ def memory(draft: Draft, named: Entries) -> None:
 
 
 def _never_reentrant(draft: Draft, named: Entries) -> bool:
-    """Whether axolotl forces non-reentrant checkpointing, as it does for Gemma 4, in which several layers share
-    weights.
+    """Whether axolotl forces non-reentrant checkpointing. It does so for Gemma 4, because several layers of this model
+    share weights.
     """
     known = registry.find_model(draft.model)
     name = draft.model.lower() if known is None else known.model_type

@@ -1,5 +1,5 @@
-"""Convert axolotl's prompts to a Jinja template of the spec. A prompt puts fixed words around the columns of a row,
-such as alpaca's "### Instruction:".
+"""Convert axolotl's prompts to a Jinja template of the spec. A prompt is a text with placeholders for a row's columns,
+such as alpaca's "### Instruction:" followed by the instruction.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ CUSTOM = Words("{instruction} {input} ", "{instruction} ", system="system")
 
 @cache
 def types() -> dict[str, Words]:
-    """The prompts of axolotl's dataset types, by the name of the type. If an entry of prompts.toml does not state a
-    value, the type named by its `like` provides the value.
+    """Maps each of axolotl's dataset types to its prompt. If an entry of prompts.toml lacks a value, the value comes
+    from the type that its key `like` names.
     """
     out: dict[str, Words] = {}
     for name, row in read_table(__file__, "prompts.toml").items():
@@ -57,8 +57,8 @@ def types() -> dict[str, Words]:
 
 
 def words(draft: Draft, word: str, location: Entry) -> Words | None:
-    """The prompt of a dataset's `type`, which is the entry `location` of the file. If its value is a mapping, this
-    mapping defines a custom type. Otherwise, `word` is the value, such as `alpaca`; None if axolotl has no such type.
+    """The prompt for a dataset's `type`. `location` is this key of the file. If its value is a mapping, the mapping
+    defines a custom type. Otherwise its value is `word`, such as `alpaca`; None if axolotl has no type of this name.
     """
     if not location.mapping:
         return types().get(word)

@@ -105,7 +105,7 @@ def _base_config(draft: Draft, named: Entries) -> None:
 
 
 def _trainer(draft: Draft, named: Entries) -> None:
-    """Import the keys that are also arguments of the trainer, and the optimizer Muon, which axolotl itself implements."""
+    """Import the keys that are also arguments of the trainer, and Muon as axolotl implements it."""
     own = {key for key, row in KEYS.items() if not row.renamed}
     if methods.METHODS[draft.method].generates and "max_length" in named:
         draft.note(named["max_length"], f"{draft.method} limits prompts and completions separately")
@@ -121,7 +121,7 @@ def _has_muon(named: Entries) -> bool:
 
 
 def _long_texts(draft: Draft) -> None:
-    """If texts are packed, continue a text longer than `sequence_len` in another row."""
+    """If texts are packed, split a text longer than `sequence_len` over several rows."""
     shape, packed = draft.settings.get("data.format"), draft.settings.get("batch.packing")
     if shape is not None and shape.text == "text" and packed is not None and packed.text == "true":
         why = "axolotl continues a text longer than `sequence_len` in another row"
@@ -206,8 +206,8 @@ def _implied(config: Entry) -> KeyOutcome:
 
 
 def _muon(draft: Draft, named: Entries) -> None:
-    """Write the defaults of axolotl's Muon to the spec, if it is the optimizer. It scales its updates as torch's Muon
-    does with `match_rms_adamw`.
+    """If the optimizer is axolotl's Muon, write its defaults to the spec. It scales its updates like torch's Muon with
+    `match_rms_adamw`.
 
     Source: axolotl-contribs-mit 0.0.6, muon/muon.py.
     """
@@ -219,7 +219,9 @@ def _muon(draft: Draft, named: Entries) -> None:
 
 
 def _method(draft: Draft, named: Entries) -> None:
-    """Import the keys about the method, such as `rl_beta`; the keys about the hub; and GRPO's block `trl`."""
+    """Import three groups of keys: keys about the method, such as `rl_beta`; keys about the hub; and GRPO's block
+    `trl`.
+    """
     for key in ("rl_beta", "dpo_beta", "orpo_alpha"):
         one = named.get(key)
         if one is not None and one.empty:
@@ -250,7 +252,7 @@ def _method(draft: Draft, named: Entries) -> None:
 
 
 def _hub(draft: Draft, named: Entries, hub: Entry | None) -> None:
-    """Set the repository of the hub to which the run pushes. axolotl pushes if `hub_model_id` names one."""
+    """Set the repository on the hub to which the run pushes. axolotl pushes if `hub_model_id` names a repository."""
     if hub is not None and not hub.empty and "push_to_hub" not in named:
         draft.put("save.hub", True, hub, "axolotl pushes if a repository is named")
         draft.setting("save.hub.name", hub)
@@ -263,7 +265,7 @@ def _hub(draft: Draft, named: Entries, hub: Entry | None) -> None:
 
 
 def _simpo(draft: Draft, named: Entries, kind: Entry | None) -> None:
-    """Set SimPO as the loss `simpo` of the method cpo, with its margin and the weight of the likelihood term."""
+    """Import SimPO as the method cpo with the loss `simpo`, with its margin and the weight of the likelihood term."""
     if kind is not None and kind.value == "simpo":
         draft.put("method.loss", (Weighted("simpo"),), kind)
         draft.default("method.likelihood", 1.0, "not set: TRL's default")

@@ -103,8 +103,8 @@ def _marked(text: str) -> str:
 
 
 def answers_alone(text: str, end: str, stripped: bool) -> str:
-    """Move the `{% generation %}` marks in one of xpc's own templates. They then enclose the text of each answer and
-    its end-of-turn token (`end`), but not the newline after it.
+    """Move the `{% generation %}` marks in one of xpc's own templates. Afterwards, they enclose the text of each answer
+    and its end-of-turn token (`end`), but not the newline after this token.
 
     If an answer contains thoughts, everything after the opening tag `<think>` is trained on.
     """

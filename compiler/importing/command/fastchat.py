@@ -1,5 +1,5 @@
-"""Import FastChat's scripts. They have their own chat template, a loss on answers, and their own defaults for LoRA and
-attention.
+"""Import FastChat's scripts. They have their own chat template and their own defaults for LoRA and attention, and train
+only on answers.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ COMMENT = re.compile(r"#[^\n]*")
 
 
 def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides) -> bool:
-    """Whether a program is one of FastChat's scripts, or a copy of one. Every program whose path contains `fastchat` is
-    one. Any other program must meet two conditions: the command has an argument that only FastChat has (`data_path`
-    does not count, because many scripts have it), and the program's source, if it can be read, uses FastChat.
+    """Whether a program is one of FastChat's scripts or a copy of one. This holds for every program whose path contains
+    `fastchat`. It also holds for a program that meets two conditions: the command has an argument that only FastChat
+    has (except `data_path`, which many scripts have), and the program's source uses FastChat or cannot be read.
     """
     text = programs.found(program, overrides)[1]
     return "fastchat" in program or (
@@ -50,9 +50,9 @@ def _has_conversations(text: str) -> bool:
 
 
 def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: Overrides) -> dict[str, Entry]:
-    """Import the arguments that only FastChat's scripts have. Also set what these scripts always do, whatever their
-    arguments are: their chat template, the loss on answers, their LoRA defaults and their attention. Returns the other
-    arguments, which have TRL's names.
+    """Import the arguments that only FastChat's scripts have. Also set what these scripts do with any arguments: their
+    chat template, the loss on answers, their LoRA defaults and their attention. Returns the other arguments, whose
+    names are TRL's.
     """
     draft.stack = load(overrides.target or DEFAULT)
     out = dict(entries)

@@ -12,9 +12,8 @@ from xpc.compiler.importing.text.entries import Entries, Entry, text
 
 
 def launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) -> Entries | None:
-    """Import the options of the launcher. Returns the keys of accelerate's YAML (`launch`), in which the options of
-    `accelerate launch` take precedence; None if there are no keys. The numbers of processes and nodes are stored in
-    `found`.
+    """Import the options of the launcher. Returns the keys of accelerate's YAML, or None if there are none: those in
+    `launch`, overridden by options of `accelerate launch`. The numbers of processes and nodes are stored in `found`.
     """
     _launch_file(draft, line.options.get("config_file"), launch)
     table = dict(launch or {})
@@ -54,8 +53,8 @@ def launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) 
 
 
 def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]) -> dict[str, Entry]:
-    """Convert options of `accelerate launch`, such as `--use_fsdp --fsdp_version 2`, to the keys of accelerate's YAML,
-    and add them to `table`.
+    """Add options of `accelerate launch`, such as `--use_fsdp --fsdp_version 2`, to `table` as keys of accelerate's
+    YAML.
     """
     zero = {key: one for key, one in options.items() if key in KEYS.column("renamed")}
     fsdp = {key: one for key, one in options.items() if key.startswith("fsdp_")}

@@ -125,7 +125,7 @@ def _slots(options: dict[str, Entry]) -> dict[str, Entry]:
 
 
 def _wrapped(words: list[Word]) -> list[Word]:
-    """The words of the command that a wrapper starts, such as `srun` or `docker run`."""
+    """The words of the command that a wrapper, such as `srun` or `docker run`, starts."""
     at = next((n for n in range(min(len(words), MOST_WRAPPED)) if is_training(words[n:])), None)
     if at is None:
         at = next((n for n, one in enumerate(words) if os.path.basename(one.text).startswith("python")), 0)

@@ -102,7 +102,7 @@ def imported(line: Line, entries: Entries, overrides: Overrides) -> Script:
 
 
 def _launch(line: Line, entries: Entries, overrides: Overrides) -> Launch:
-    """How the command starts the script: the script's arguments, and a function that reads the options of the launcher."""
+    """How the command starts the script: the script's arguments, and a function that reads the launcher's options."""
 
     def options(made: Draft, machines: Machines) -> Entries | None:
         if line.launcher == "python":
@@ -113,8 +113,8 @@ def _launch(line: Line, entries: Entries, overrides: Overrides) -> Launch:
 
 
 def _started(line: Line, program: str, launch: Launch, overrides: Overrides) -> Overrides:
-    """The options with which the Python importer reads the script: the command's arguments, by name and by position,
-    and the number of GPUs that the command uses.
+    """The options with which the Python importer reads the script. They include the command's arguments, by name and by
+    position, and the number of GPUs on which the command runs.
     """
     given = {key: _text(one) for key, one in line.arguments.items() if not one.unset}
     given |= {str(n): one.text for n, one in enumerate(line.rest, 1)}
@@ -175,7 +175,7 @@ def _report_words(draft: Draft, line: Line, used: set[str]) -> None:
 
 
 def _report_argument(draft: Draft, line: Line, key: str, one: Entry, used: set[str]) -> None:
-    """Report how an argument of the command is handled, such as an error if the script has no such argument. `used` are
+    """Report how an argument of the command was imported. It is an error if the script has no such argument. `used` are
     the names that the script reads.
     """
     if one.unset and only_names(key):
@@ -211,9 +211,9 @@ def report_unread(draft: Draft, script: Script, line: Line) -> None:
 
 
 def _own_trainer(text: str, program: str) -> Entry | None:
-    """The first trainer that a script creates, if its class is not from TRL or transformers, but from the script itself
-    or from another module of the repository. A class of the script that extends another trainer counts if it has its
-    own loss.
+    """The first trainer that a script creates, if its class is not a class of TRL or transformers: the script itself or
+    another module of the repository defines the class. A class of the script that extends another trainer counts only
+    if it has its own loss.
     """
     extends = r"\([^)\n]{0,200}\)" if "def compute_loss(" in text else r"\(\s*(?:object)?\s*\)"
     own = set(re.findall(rf"^class\s+(\w*Trainer)\s*(?:{extends})?\s*:", text, re.M))
@@ -227,8 +227,8 @@ def _own_trainer(text: str, program: str) -> Entry | None:
 
 
 def _may_train(kind: str, text: str) -> bool:
-    """The Python importer refused a script for the reason `kind`. Return whether the script may train nevertheless, for
-    example because another module creates its trainer.
+    """Whether a script that the Python importer refused may train nevertheless, for example because another module
+    creates its trainer. `kind` is the reason of the refusal.
     """
     if kind == NO_TRAINER:
         return "Trainer(" in text
@@ -330,7 +330,7 @@ def _add(named: Draft, script: Draft) -> None:
 
 
 def _columns(named: Draft, script: Draft) -> None:
-    """If the arguments do not name the columns of a data source, copy the names of the columns that the script reads."""
+    """Copy the column names that the script reads to each data source whose columns the arguments do not name."""
     columns = {_without_dot(one.ref): one.columns for one in script.sources}
     named.sources = [
         evolve(one, columns=one.columns or columns.get(_without_dot(one.ref), ())) for one in named.sources

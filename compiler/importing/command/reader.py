@@ -295,9 +295,9 @@ OWN_NAMES = {
 
 
 def _abbreviated(entries: Mapping[str, Entry], script_text: str) -> dict[str, str]:
-    """Map names of arguments that are not TRL's to TRL's names: the names in OWN_NAMES, and abbreviations with which
-    only one name of TRL begins, such as `--learning_r` for `--learning_rate`. A name that the script itself declares is
-    not an abbreviation.
+    """Map names of arguments to TRL's names. These are the names in OWN_NAMES, and abbreviations with which exactly one
+    of TRL's names begins: `--learning_r` stands for `--learning_rate`. A name that the script itself declares is not an
+    abbreviation.
     """
     from xpc.compiler.importing.python.interpreter.parsed_classes import argument_names
 
@@ -324,8 +324,8 @@ def _dropped(draft: Draft, line: Line) -> None:
 
 
 def _mapping(entry: Entry, overrides: Overrides) -> Entry:
-    """Return the argument `fsdp_config`. If it is the name of a JSON or YAML file, its value is replaced by the keys of
-    the file.
+    """Return the argument `fsdp_config`. If its value is the name of a JSON or YAML file, the keys of the file replace
+    the value.
     """
     name = text(entry) or ""
     if entry.mapping or not name.endswith((".json", ".yaml")) or overrides.read(name) is None:
@@ -366,7 +366,7 @@ def _factory(line: Line, overrides: Overrides) -> Draft:
 
 
 def _environment(draft: Draft, name: str, entry: Entry) -> None:
-    """Record how an environment variable that the script sets was imported."""
+    """Record how an environment variable that the shell script sets was imported."""
     if name in ENVIRONMENT:
         draft.mark(entry, "mapped", ENVIRONMENT[name])
     elif not draft.handled(entry):
@@ -389,8 +389,8 @@ def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Ent
 
 
 def _method(program: str) -> str | None:
-    """The training method that the name of the program contains: dpo for `trl dpo` and `dpo.py`. None if the name
-    contains none.
+    """The training method in the name of a program: dpo for `trl dpo` and `dpo.py`. None if the name contains no
+    method.
     """
     words = re.split(r"[\s/_.-]+", program.lower().replace(".py", ""))
     return next((one for one in reversed(words) if one in METHODS), "reward" if "rm" in words else None)

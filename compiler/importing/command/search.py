@@ -44,8 +44,8 @@ MOST_WRAPPED = 200
 
 
 def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) -> tuple[int, Call]:
-    """Return a pair: the training command that `--pick` selects, or else the only one, and its index. Raises Unreadable
-    if there is no training command, or if there are several and no `--pick`.
+    """Return a pair: the index of a training command and the command. It is the one that `--pick` selects or, without
+    `--pick`, the only one. Raises Unreadable if there is none, or if there are several and no `--pick`.
     """
     training = training_commands(text_, overrides, loops)
     # a script often trains and then evaluates, so leave out commands whose names are about evaluation
@@ -70,8 +70,8 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
 
 
 def _skipped_commands(text_: str) -> str:
-    """A sentence about a training command that the script skips because of a condition, a loop, or an argument such as
-    `$1`, with its line. "" if there is no such command.
+    """A sentence that names the line of a training command which the script skips. The reason may be a condition, a
+    loop, or an argument such as `$1`. "" if there is no such command.
     """
     for number, one in enumerate(text_.splitlines(), 1):
         printed = one.lstrip().startswith("#") or not {*PRINTING}.isdisjoint(one.split())
@@ -111,8 +111,8 @@ def training_commands(text_: str, overrides: Overrides, loops: dict[str, tuple[s
     """The training commands of a shell script. If there are none, the training commands inside its quoted strings
     (`bash -c "..."`).
 
-    A command such as `python train.py` without arguments counts if the file creates a trainer. `loops` receives the
-    values of `for` loops.
+    A command without arguments, such as `python train.py`, is a training command if the file creates a trainer. `loops`
+    receives the values of `for` loops.
     """
     sets, written = overrides.sets, dict[str, str]()
     found = list(map(_with_interpreter, calls(text_, sets, loops, overrides.read, written)))
@@ -136,8 +136,8 @@ def training_commands(text_: str, overrides: Overrides, loops: dict[str, tuple[s
 
 
 def _inside(found: Sequence[Call], sets: Mapping[str, str], assigned: bool) -> list[Call]:
-    """The training commands inside strings: in the words of commands such as `eval "$CMD"`, or, with `assigned`, in
-    the values of all variables and in printed texts.
+    """The training commands inside strings. The strings are words of commands such as `eval "$CMD"` or, with
+    `assigned`, the values of all variables and the texts that the script prints.
     """
     training: list[Call] = []
     for one in found:
@@ -154,8 +154,8 @@ def _inside(found: Sequence[Call], sets: Mapping[str, str], assigned: bool) -> l
 
 
 def _with_interpreter(call: Call) -> Call:
-    """Replace an interpreter that is given by a variable that is not set: `$PYTHON train.py` becomes
-    `python train.py`.
+    """If a variable without a value stands for the interpreter, replace it: `$PYTHON train.py` becomes `python
+    train.py`.
     """
     words = call.words
     if len(words) < 2 or not (words[0].open and PYTHON.fullmatch(words[0].text)):
@@ -184,8 +184,8 @@ def count(text_: str, overrides: Overrides) -> int:
 
 
 def _named(call: Call) -> str:
-    """A short name for a command in messages: the Python and YAML files that it names. If it names none, its first
-    word.
+    """A short name for a command, used in messages: the names of the Python and YAML files in it, or, if there are
+    none, its first word.
     """
     names = [one.text for one in call.words if one.text.endswith((".py", ".yaml", ".yml"))]
     return ", ".join(os.path.basename(one)[:40] for one in names[:2]) or call.words[0].text[:40]

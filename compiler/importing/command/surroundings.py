@@ -31,16 +31,16 @@ def slurm(text_: str) -> dict[str, str]:
 
 
 def cards(hardware: str | None) -> dict[str, str]:
-    """Slurm's variable for the number of GPUs on a node, with the number in `--hardware`: `4 x h100-80gb` gives 4.
-    Empty if the option is missing or states no number.
+    """Slurm's variable for the number of GPUs on a node, with the number that `--hardware` states: 4 for `4 x
+    h100-80gb`. The result is empty if there is no `--hardware`, or no number in it.
     """
     found = re.match(r"\s*(\d{1,4})\s*x\s", hardware or "")
     return {} if found is None else {"SLURM_GPUS_ON_NODE": found[1]}
 
 
 def variables(call: Call, commands: Sequence[Call], file: str) -> dict[str, Entry]:
-    """The environment variables that the program of a command gets: those that the script exports, and those that stand
-    before the program (`X=1 python a.py`).
+    """The environment variables that a command's program gets: the variables that the script exports, and those that
+    are set in front of the program (`X=1 python a.py`).
     """
     assigned: dict[str, Entry | None] = {}
     exported: set[str] = set()

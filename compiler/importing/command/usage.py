@@ -22,7 +22,7 @@ STARTERS = ("bash", "sh", "zsh", "sbatch", "source", ".", "qsub")
 
 
 def unset(draft: Draft) -> set[str]:
-    """The arguments that errors report as not set, by number: "1" for `$1`."""
+    """The numbers of the script's arguments that errors report as not set: "1" for `$1`."""
     return {number for one in draft.messages if one.severity == "error" for number in UNSET.findall(one.why)}
 
 
@@ -40,7 +40,7 @@ def stated(numbers: set[str], text: str, file: str, overrides: Overrides) -> dic
 
 
 def report(draft: Draft, taken: dict[str, Entry], numbers: set[str]) -> None:
-    """Add an error for each argument whose value comes from a documented command. With `--partial`, this error becomes
+    """Add an error for each argument whose value was taken from a documented command. `--partial` turns this error into
     a decision for a person.
     """
     for number in sorted(numbers & set(taken)):

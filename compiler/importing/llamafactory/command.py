@@ -1,5 +1,5 @@
-"""Import LLaMA-Factory's commands: `llamafactory-cli train FILE key=value`, and `train_bash.py --key value`, the form
-of its web page and its older scripts.
+"""Import two kinds of LLaMA-Factory's commands: `llamafactory-cli train FILE key=value`, and `train_bash.py --key
+value`, which its web page and its older scripts use.
 
 Source: LLaMA-Factory 0.9.5, launcher.py and hparams/parser.py.
 """
@@ -47,7 +47,7 @@ this is not set, one process for each GPU in CUDA_VISIBLE_DEVICES (launcher.py).
 
 def factory(line: Line, inside: Entries, overrides: Overrides) -> Draft:
     """Convert a LLaMA-Factory command to a draft of the spec. `inside` has the keys of the configuration file that the
-    command names. Raises Unreadable for a positional word that is not `key=value`.
+    command names. Raises Unreadable if another positional word is not of the form `key=value`.
     """
     entries = {**inside, **line.arguments}
     overridden = [one for key, one in inside.items() if key in line.arguments]
@@ -82,9 +82,7 @@ def factory(line: Line, inside: Entries, overrides: Overrides) -> Draft:
 
 
 def _counted(line: Line) -> Entry | None:
-    """The name and the value of the environment variable by which `llamafactory-cli` decides how many processes it
-    starts.
-    """
+    """The environment variable that determines how many processes `llamafactory-cli` starts: its name and value."""
     seen = {one.key: one for _, one in line.variables()} if line.program.startswith("llamafactory-cli") else {}
     return seen.get(EACH, seen.get(VISIBLE))
 

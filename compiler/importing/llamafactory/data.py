@@ -117,8 +117,8 @@ def _order(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def streamed(draft: Draft, packs: bool) -> None:
-    """Report a difference in how pretraining texts are packed: LLaMA-Factory joins all texts to one long sequence of
-    tokens, and cuts it into rows.
+    """Report that LLaMA-Factory packs pretraining texts in another way than the spec: it joins all texts to one
+    sequence of tokens and cuts this sequence into rows.
     """
     packed = draft.settings.get("batch.packing")
     if switches.stream(draft):
@@ -230,7 +230,7 @@ def _of_the_file(draft: Draft, entry: Entry) -> None:
 
 
 def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stage: str, most: int | None) -> None:
-    """Set the held-out rows from `val_size`, or the test sets from `eval_dataset`."""
+    """Import `val_size`, the held-out rows, or `eval_dataset`, the test sets."""
     if "val_size" in named:
         corpus.holdout(draft, named["val_size"])
     sets = named.get("eval_dataset")
@@ -250,8 +250,8 @@ def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stag
 
 
 def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
-    """The entries of `dataset_info.json` in `folder`. If the folder is named `data`, as in LLaMA-Factory's repository,
-    the entries of the file in that repository are added.
+    """The entries of the `dataset_info.json` in `folder`. If the folder is named `data`, as in LLaMA-Factory's
+    repository, the entries of the file in that repository are included.
     """
     data = overrides.read(f"{folder}/dataset_info.json")
     own = read_table(__file__, "dataset_info.toml") if folder.rstrip("/").rpartition("/")[2] == "data" else {}
@@ -295,7 +295,7 @@ assumes, and to a phrase for a warning that describes the assumed rows.
 
 def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[str, About], most: int | None,
             stage: str) -> None:  # fmt: skip
-    """Add a data source for one name in `dataset`: an entry of `dataset_info.json`, or a file with that name."""
+    """Add a data source for one name in `dataset`: the name of an entry in `dataset_info.json`, or of a file."""
     about = info.get(name)
     ref = _reference(name, folder, about or {})
     draft.mark(entry, "mapped", f"data {{ {ref} }}")

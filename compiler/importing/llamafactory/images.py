@@ -1,4 +1,4 @@
-"""Import LLaMA-Factory's files about images: Qwen2.5-VL on conversations and on preference pairs.
+"""Import LLaMA-Factory's files that train on images: Qwen2.5-VL with conversations or preference pairs.
 
 By default, LLaMA-Factory freezes the vision tower and its projection. A run of a spec always does so. Source:
 LLaMA-Factory 0.9.5, hparams/finetuning_args.py, hparams/model_args.py (`ProcessorArguments`), data/converter.py

@@ -108,7 +108,7 @@ def _chosen(draft: Draft, entry: Entry) -> None:
 
 
 def _decay_of_norms(draft: Draft, key: str) -> None:
-    """Report a difference: LLaMA-Factory's Muon applies weight decay to norms and biases, and a run of the spec does
+    """Report a difference: LLaMA-Factory's Muon applies weight decay to norms and biases, but a run of the spec does
     not.
     """
     decay = draft.settings.get("optimizer.weight_decay")

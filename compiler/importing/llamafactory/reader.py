@@ -1,8 +1,8 @@
-"""Import LLaMA-Factory's YAML of both layouts, and state its defaults in the spec: loss on answers, LoRA alpha of twice
-the rank, activation checkpointing, sequences of 2048 tokens.
+"""Import LLaMA-Factory's YAML of both layouts. The spec states LLaMA-Factory's defaults: loss on answers only, a LoRA
+alpha of twice the rank, activation checkpointing, sequences of 2048 tokens.
 
-The older layout has the keys `stage` and `finetuning_type`; the newer layout (v1) has `train_dataset`.
-Source: LLaMA-Factory 0.9.6.dev0, hparams/ and model/.
+The older layout has the keys `stage` and `finetuning_type`; the newer layout (v1) has `train_dataset`. Source:
+LLaMA-Factory 0.9.6.dev0, hparams/ and model/.
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ def llamafactory(entries: Entries, file: str, overrides: Overrides) -> Draft:
 
 
 def _stage(entries: Entries) -> tuple[str, Entries]:
-    """Return a pair: the stage of the training, and the entries. Until LLaMA-Factory 0.7.1, orpo was a separate stage
-    with keys such as `orpo_beta`. A file with this stage is imported like the stage dpo with the loss orpo and keys
-    such as `pref_beta`.
+    """Return a pair: the stage of the training, and the entries. Until LLaMA-Factory 0.7.1, orpo was a stage with keys
+    such as `orpo_beta`. A file with this stage is imported as if it had the stage dpo, the loss orpo, and keys such as
+    `pref_beta`.
     """
     stage = entries.get("stage")
     word = str(text(stage)).lower() if stage is not None else "sft"
@@ -146,7 +146,7 @@ def _model(draft: Draft, named: Entries) -> None:
 
 
 def _without_setting(draft: Draft, entries: Entries, named: Entries, word: str) -> None:
-    """Handle the keys that do not become settings: each is kept as a comment, has no effect, or is an error."""
+    """Handle the keys that do not become settings. Such a key is kept as a comment, has no effect, or is an error."""
     why = "LLaMA-Factory reads its own Arrow files from it; a bundle tokenizes its data itself"
     draft.keep(named, {"tokenized_path": why})
     draft.keep(entries, KEYS.column("comment"))
@@ -229,8 +229,8 @@ def _distributed(draft: Draft, key: str, one: Entry, overrides: Overrides) -> No
 
 
 def _liger(draft: Draft, kernels: Entry) -> None:
-    """Import `kernel_config`. If it names Liger and sets `include_kernels`, it becomes the setting `liger`. Otherwise
-    it has no effect on the spec, because other kernels do not change results.
+    """Import `kernel_config`. It becomes the setting `liger` if it names Liger and sets `include_kernels`. Otherwise it
+    has no effect, because the other kernels do not change results.
     """
     name, inside = kernels.mapping.get("name"), kernels.mapping.get("include_kernels")
     on = name is not None and name.value == "liger_kernel" and inside is not None and not inside.off
@@ -320,7 +320,7 @@ def _loss(draft: Draft, named: Entries, stage: str, apart: str | None) -> None:
 
 
 def _prompts(draft: Draft, prompt: Entry | None, stage: str) -> None:
-    """Set whether prompts are in the loss of sft."""
+    """Set whether sft's loss includes the prompts."""
     if draft.method == "sft" and stage != "pt":
         if prompt is not None:
             draft.put("method.assistant_only", boolean(prompt) is not True, prompt)

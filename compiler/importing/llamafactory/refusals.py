@@ -1,8 +1,7 @@
-"""Refuse combinations of keys that LLaMA-Factory itself refuses. A file with such keys does not train in LLaMA-Factory
-either.
+"""Refuse the combinations of keys that LLaMA-Factory refuses: a file with such keys does not train there either.
 
 Source: LLaMA-Factory 0.9.5, hparams/parser.py (`_verify_model_args`, `get_train_args`), data_args.py and
-finetuning_args.py (`__post_init__`). Combinations that xpc's rules refuse anyway are not repeated here.
+finetuning_args.py (`__post_init__`). Combinations that a rule of xpc refuses are not repeated here.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def refusals(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def _rows(draft: Draft, named: Entries, streamed: bool) -> None:
-    """Report the refused combinations of keys about evaluation data, streaming and mixtures."""
+    """Report errors for refused combinations of keys about evaluation data, streaming and mixtures."""
 
     def wrong(entry: Entry, why: str, remedy: str) -> None:
         draft.error(entry, f"LLaMA-Factory refuses the file, too: {why}", remedy)

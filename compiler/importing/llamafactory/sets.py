@@ -100,7 +100,7 @@ def _table(about: About, key: str) -> dict[str, str]:
 
 
 def _speakers(draft: Draft, entry: Entry, tags: Mapping[str, str], shape: str) -> None:
-    """Set the role names, such as `user_roles`, for speakers that the runtime does not know."""
+    """Set `user_roles`, `assistant_roles` or `system_roles` to a speaker's name that the runtime does not know."""
     for key, role in SPEAKERS.items():
         speaker = tags.get(key, TAGS[key])
         if (speaker if shape == "messages" else KNOWN.get(speaker, speaker)) != role:

@@ -1,5 +1,5 @@
-"""Import LLaMA-Factory's trackers, activation checkpointing, packing and checkpoint interval, and keys for which a spec
-can only express one value.
+"""Import LLaMA-Factory's trackers, activation checkpointing, packing and checkpoint interval. Also import keys of which
+a spec can express only one value.
 
 Source: LLaMA-Factory 0.9.5, hparams/ and v1/config/.
 """
@@ -31,7 +31,7 @@ def switches(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def _balance(draft: Draft, entry: Entry | None) -> None:
-    """Set the weight of the router's load-balancing loss from `moe_aux_loss_coef`."""
+    """Set the weight of the router's load-balancing loss to `moe_aux_loss_coef`."""
     known = registry.find_model(draft.model)
     if entry is None:
         return
@@ -44,8 +44,8 @@ def _balance(draft: Draft, entry: Entry | None) -> None:
 
 
 def swanlab(draft: Draft, named: Entries) -> None:
-    """Add SwanLab to the trackers in `report_to` if `use_swanlab` is on. If no project is named, the project is
-    LLaMA-Factory's default.
+    """If `use_swanlab` is on, add SwanLab to the trackers in `report_to`. Without a key for the project, the spec
+    states LLaMA-Factory's default project.
     """
     use, others = named.get("use_swanlab"), named.get("report_to")
     names = {"track.project": named.get("swanlab_project"), "track.name": named.get("swanlab_run_name")}
@@ -83,8 +83,8 @@ def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
 
 
 def recomputing(draft: Draft, named: Entries) -> None:
-    """Set activation checkpointing, which is on by default. `disable_gradient_checkpointing` turns it off, but only if
-    the file does not also state `gradient_checkpointing: true`.
+    """Set activation checkpointing, which LLaMA-Factory turns on by default. `disable_gradient_checkpointing` turns it
+    off, unless the file also states `gradient_checkpointing: true`.
     """
     off, again = named.get("disable_gradient_checkpointing"), named.get("use_reentrant_gc")
     newer = named.get("enable_activation_checkpointing")
@@ -105,7 +105,7 @@ def recomputing(draft: Draft, named: Entries) -> None:
 
 
 def layout(draft: Draft, entries: Entries) -> None:
-    """Report an error for keys of the older layout in a file of the newer layout. LLaMA-Factory refuses them, too."""
+    """Report errors for keys of the older layout in a file of the newer layout, which LLaMA-Factory refuses."""
     for key, entry in entries.items() if "train_dataset" in entries else ():
         if key not in SECOND and entry.value is not None:
             draft.error(

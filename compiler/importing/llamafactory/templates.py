@@ -44,7 +44,7 @@ class Pieces:
 
 @cache
 def templates() -> dict[str, Pieces]:
-    """The strings of all chat templates, by the names that LLaMA-Factory gives the templates."""
+    """Maps the name of each chat template of LLaMA-Factory to the template's strings."""
     found: dict[str, Pieces] = {}
     _, *lines = map(json.loads, read_text(__file__, "templates.jsonl").splitlines())
     for one in lines:
@@ -57,9 +57,9 @@ def llamafactory_template(name: str, thinking: bool, last: bool) -> str | None:
     """LLaMA-Factory's chat template with this name, as Jinja. `{% generation %}` marks enclose each answer and the
     string after it, because LLaMA-Factory trains on both. None for an unknown name.
 
-    `thinking` is the key `enable_thinking`. If it is on, an answer without a thought gets an empty one, which is
-    trained on. If it is off, thoughts are removed from the answers. `last` is the key `mask_history`. If it is on,
-    only the last answer is marked, and the earlier answers lose their thoughts.
+    `thinking` is the value of `enable_thinking`. If it is true, an empty thought is added to an answer without a
+    thought, and is trained on. If it is false, thoughts are removed from the answers. `last` is the value of
+    `mask_history`. If it is true, only the last answer is marked, and thoughts are removed from the earlier answers.
     """
     one = templates().get(name)
     if one is None:
@@ -111,7 +111,7 @@ def llamafactory_template(name: str, thinking: bool, last: bool) -> str | None:
 
 
 def _typed(text: str) -> str:
-    """A string with `{bos}` and `{eos}` as a Jinja expression: `{bos}Hi` becomes `(bos_token or '') + 'Hi'`."""
+    """Convert a string with `{bos}` and `{eos}` to a Jinja expression: `{bos}Hi` becomes `(bos_token or '') + 'Hi'`."""
     parts = [one for one in re.split(r"(\{bos\}|\{eos\})", text) if one]
     return " + ".join(
         f"({one[1:-1]}_token or '')" if one in ("{bos}", "{eos}") else jinja_text(one) for one in parts
@@ -174,7 +174,8 @@ def _report_last_answer(draft: Draft, only: Entry, last: bool, word: str, body: 
 
 def _report_template(draft: Draft, thinking: Entry | None, word: str, body: str | None, stage: str) -> None:
     """Report how LLaMA-Factory's tokenization and loss mask of conversations differ from those of the spec, and what
-    `enable_thinking` does. `body` is the Jinja text that the import writes for LLaMA-Factory's template `word`.
+    `enable_thinking` does. `word` is the name of LLaMA-Factory's template, and `body` the same template as the import
+    writes it in Jinja.
     """
     if stage != "pt" and body is not None:
         draft.differs(

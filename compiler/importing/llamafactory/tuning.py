@@ -126,8 +126,8 @@ def _pissa(draft: Draft, table: Entries) -> None:
 
 
 def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bits: int | None) -> None:
-    """Set OFT (orthogonal rotations). Either `oft_rank` or `oft_block_size` states the size of the blocks; the other of
-    these two keys is 0.
+    """Set OFT (orthogonal rotations). The size of the blocks follows from `oft_rank` or from `oft_block_size`; the
+    other key is 0.
     """
     draft.put("oft", True, kind)
     if bits in (4, 8):
@@ -157,9 +157,9 @@ def _targets(draft: Draft, target: Entry | None) -> None:
 
 
 def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
-    """Set which weights are trained if `finetuning_type` is freeze. Trained are the last N layers (the first N layers
-    if N is negative), or only some modules of these layers, and any further modules outside of the layers that the file
-    names.
+    """Set which weights are trained if `finetuning_type` is freeze. These are the last N layers (for a negative N, the
+    first layers), or only some modules of these layers. Further modules outside of the layers are trained if the file
+    names them.
     """
     draft.put("freeze", True, kind)
     layers, inside = table.get("freeze_trainable_layers"), table.get("freeze_trainable_modules")

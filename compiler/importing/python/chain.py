@@ -91,8 +91,8 @@ def _parts(value: object) -> list[object] | None:
 
 
 def _inside(chain: Chain, value: object) -> object:
-    """One step of tracing a dataset back: the value from which `value` was made, such as the only item of a list. None
-    if there is no such value. If `value` is the result of a call, `_before` traces it back instead.
+    """Trace a dataset back by one step: return the value from which `value` was made, such as the only item of a list,
+    or None if there is no such value. Results of calls are traced back by `_before` instead.
     """
     if isinstance(value, Unknown):
         chain.unknown.append(value)
@@ -158,12 +158,12 @@ def _set_columns(frame: Object) -> dict[str, object]:
 
 
 def _column_name(attribute: str) -> str | None:
-    """The column that an access reads: `text` for the subscript `['text']`. None for an attribute such as `.shape`."""
+    """The name of the column that a subscript reads: `text` for `['text']`. None for an attribute such as `.shape`."""
     return attribute[2:-2] if attribute.startswith("['") and attribute.endswith("']") else None
 
 
 def _item_of(value: Object) -> str | None:
-    """The column that `frame["name"]` reads; None for other values."""
+    """The name of the column that `frame["name"]` reads; None for any other value."""
     key = value.positional[0].value if value.path.endswith("[]") and len(value.positional) == 1 else None
     return key if isinstance(key, str) else None
 
@@ -189,8 +189,8 @@ def _of_several_files(value: object) -> list[object]:
 
 
 def _prepared(value: Object) -> object:
-    """The object that was passed to `accelerator.prepare`, if `value` is its result (`prepare(dataset)`) or an item of
-    its result (`prepare(model, dataset)`). Otherwise None.
+    """If `value` is a result of `accelerator.prepare`, return the object that was passed to it. `prepare(dataset)`
+    returns the prepared object, and `prepare(model, dataset)` a list of them. None for any other value.
     """
     if value.last == "prepare" and len(value.positional) == 1:
         return value.positional[0].value

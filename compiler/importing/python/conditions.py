@@ -1,5 +1,5 @@
-"""Conditions whose outcome cannot be found in the script. `--partial` assumes an outcome for each of them, and reports
-it.
+"""Conditions whose outcome the script's text does not decide. `--partial` assumes an outcome for each of them and
+reports it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ NAMED = re.compile(r"\(([^()\s][^()]*):([0-9]+)\)")
 
 
 def deciding(draft: Draft, machine: Machine) -> list[Location]:
-    """Some errors of the draft exist only because the outcome of a condition is unknown. Return the locations of these
-    conditions, in the order of the errors.
+    """Find the conditions with an unknown outcome that cause errors of the draft. Returns their locations, in the order
+    of the errors.
     """
     found: dict[Location, None] = {}
     for one in draft.messages:
@@ -52,8 +52,8 @@ def usual(machine: Machine, location: Location) -> bool:
 
 
 def report(draft: Draft, machine: Machine) -> None:
-    """Add an error for each condition whose outcome was assumed, with the `--set` option that assumes the opposite.
-    With `--partial`, these errors become decisions that a person confirms.
+    """Add an error for each condition whose outcome was assumed. Its help text gives the option `--set` for the
+    opposite outcome. With `--partial`, these errors become decisions that a person confirms.
     """
     groups: dict[str, list[Location]] = {}
     for location in machine.assumed_conditions:

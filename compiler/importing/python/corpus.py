@@ -48,11 +48,11 @@ ONCE = "map the rows once, and name the file that has them"
 
 
 def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, prompt: str | None = None) -> Data | None:
-    """Set the data sources, the row format, the held-out rows and the evaluation data. `prompt` is the column of
-    `--prompt`.
+    """Set the data sources, the row format, the held-out rows and the evaluation data. `prompt` is the column that
+    `--prompt` names.
 
-    Returns the interpreted operations on the data; for several data sources, those on the last one. None if the trainer
-    has no data, or if `--data` replaces the data.
+    Returns the interpreted operations on the data; if there are several data sources, those on the last one. None if
+    the trainer has no data, or if `--data` replaces them.
     """
     masked, unread = _masked(draft, machine, trainer)
     given = program.argument(trainer, "train_dataset")
@@ -126,7 +126,7 @@ def _response(draft: Draft, trainer: Object) -> None:
 
 
 def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
-    """Set how a streamed dataset is shuffled. The setting `streaming` itself is set by the importer of TRL's arguments."""
+    """Set how a streamed dataset is shuffled. The importer of TRL's arguments sets the setting `streaming` itself."""
     given = chain.loaded.keywords.get("streaming") if chain.loaded is not None else None
     if given is None or given.value is not True:
         return
@@ -140,8 +140,9 @@ def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
 
 
 def _of_a_mixture(data: Data, chain: Chain) -> list[tuple[Object, str, str]]:
-    """Return the script's operation that takes a part of several concatenated datasets, such as `select`, with the
-    reason and the help for an error: a spec can only take a part of a single source. Empty if there is none.
+    """Find an operation of the script, such as `select`, that takes a part of several joined datasets. This is an
+    error, because a spec can only take a part of a single source. Returns the operation with the reason and the help
+    text; an empty result means that there is none.
     """
     if data.take is None and data.limit is None:
         return []
@@ -179,8 +180,8 @@ def _configured(entries: Entries, name: str) -> Argument | None:
 
 
 def _joined(part: Chain, whole: Chain) -> Chain:
-    """The origin of one dataset of a concatenation. Its steps are the operations on this dataset, followed by the
-    operations on the concatenation.
+    """The origin of one of several joined datasets. Its steps are the operations on this dataset alone, followed by the
+    operations on the joined dataset.
     """
     out = Chain(part.loaded, part.file, part.rows, part.location)
     out.steps, out.unknown = [*part.steps, *whole.steps], [*part.unknown, *whole.unknown]
@@ -261,8 +262,8 @@ def _problems(
 
 
 def _origin(draft: Draft, machine: Machine) -> str:
-    """Guess the data source if the trainer's data cannot be traced to a source: a Hub dataset or a file that the script
-    reads, preferably one with `train` in its name. Returns a clause about the guess for error messages, or "".
+    """If the trainer's data cannot be traced to a source, guess the source: a dataset of the hub or a file that the
+    script reads, preferably one with `train` in its name. Returns a clause about the guess for error messages, or "".
     """
     found: list[tuple[str, Chain]] = []
     unnamed = ""
@@ -301,8 +302,8 @@ def _reads(call: Object) -> bool:
 
 
 def _length(draft: Draft, data: Data, trainer: Object, open_: tuple[str, str] | None) -> None:
-    """Set the sequence length for transformers' Trainer, for which the script tokenizes: the tokenizer call's
-    `max_length`.
+    """Set the sequence length if the trainer is transformers' Trainer. The script then tokenizes the rows itself, so
+    the length is the `max_length` of its tokenizer call.
     """
     found = data.length
     if found is not None and isinstance(found.value, int):
@@ -363,8 +364,8 @@ PADDING = ("pad_sequence", "tuple", "dict", "zip", "ne", "tensor", "LongTensor",
 
 
 def _only_pads(kind: Class) -> bool:
-    """Whether a collator of the script only pads: tokens with any token, and labels with -100. Stanford Alpaca has
-    such a collator.
+    """Whether a collator of the script does nothing but pad: it pads tokens with any token, and labels with -100.
+    Stanford Alpaca has such a collator.
     """
     method = kind.find("__call__")
     if not isinstance(method, Function):
@@ -378,7 +379,7 @@ def _only_pads(kind: Class) -> bool:
 
 
 def _own_methods(made: Object) -> bool:
-    """Whether the object's class is defined in the script, as a subclass of a library's class, and adds methods."""
+    """Whether the object's class is a class of the script that inherits from a library's class and defines methods."""
     kind = made.attributes.get("<class>")
     lineage = kind.lineage() if isinstance(kind, Class) else []
     return any(

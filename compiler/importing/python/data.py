@@ -107,8 +107,8 @@ def _added(out: Data, step: Object) -> dict[str, object] | None:
 
 
 def _own_tokens(out: Data, chain: Chain) -> None:
-    """Replace a column `input_ids` that the script builds itself, in a loop or in a table, by the texts that were
-    tokenized. If these texts cannot be found, or the labels differ from the tokens, add a problem.
+    """Handle a column `input_ids` that the script builds itself, in a loop or in a table: replace it by the texts that
+    were tokenized. If these texts cannot be found, or the labels differ from the tokens, add a problem.
     """
     if "input_ids" not in chain.columns:
         return
@@ -255,8 +255,8 @@ def _first(out: Data, step: Object, count: Argument | None) -> None:
 
 
 def _excluded(value: object) -> Argument | None:
-    """For the end of a range such as `len(rows) - 50`: the number of rows (50) or the share of rows that the range
-    leaves out. None for any other value.
+    """How much of a dataset a range leaves out: for the end `len(rows) - 50`, 50 rows. The result is a number or a
+    share of the rows. None for any other end.
     """
     part = value.hidden if isinstance(value, Unknown) else None
     return part.positional[0] if isinstance(part, Object) and part.path == LESS else None
@@ -347,8 +347,8 @@ def _renamed(out: Data, step: Object) -> None:
 
 
 def _keeps_cut_rows(machine: Machine, function: object, length: object) -> bool:
-    """Whether a filter keeps every row that was cut to a length. An example is `lambda row: len(row["input_ids"]) <=
-    length`.
+    """Whether a filter keeps every row that was truncated to a length. `lambda row: len(row["input_ids"]) <= length` is
+    such a filter.
     """
     node = function.node if isinstance(function, Function) else None
     test = node.body if isinstance(node, ast.Lambda) else None

@@ -91,7 +91,7 @@ def _other_arguments(table: dict[object, object]) -> Table:
 
 
 def unread(value: object, depth: int = 0, left: list[int] | None = None) -> str:
-    """The reason why a value, or another value nested in it, is unknown. "" if everything is known."""
+    """Why a value, or a value nested in it, is unknown. "" if everything in it is known."""
     left = [MOST] if left is None else left
     left[0] -= 1
     if left[0] < 0 or depth > MAX_DEPTH:

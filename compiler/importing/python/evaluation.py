@@ -17,7 +17,7 @@ EVALUATION = ("eval_strategy", "evaluation_strategy", "eval_steps", "eval_delay"
 
 
 def hold_out(draft: Draft, data: Data) -> None:
-    """Set the rows that the script holds out of training, and the seed that draws them."""
+    """Set the rows that the script holds out of training, and the seed with which it selects them."""
     share = data.holdout
     if share is not None and data.held in ("", "train"):
         value = share.value
@@ -39,7 +39,7 @@ def hold_out(draft: Draft, data: Data) -> None:
 
 
 def write(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: Data, entries: Entries) -> None:
-    """Set the data of the evaluation, or report why the spec evaluates nothing."""
+    """Set the evaluation data, or report why the spec does not evaluate."""
     given = program.argument(trainer, "eval_dataset")
     strategy = entries.values.get("eval_strategy") or entries.values.get("evaluation_strategy")
     evaluates = strategy is not None and str(strategy.value) not in ("no", "None", "False")

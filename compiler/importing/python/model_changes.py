@@ -43,8 +43,8 @@ LIBRARIES = (
 
 
 def _leads_to(calls: Iterable[Object], own: set[Location]) -> bool | None:
-    """Whether a chain of calls, the latest first, leads to the trained model, whose calls are in `own`. False if it
-    leads to another model; None if it leads to neither.
+    """Whether a chain of calls, from the last to the first, begins at the trained model, whose own calls are `own`.
+    False if it begins at another model; None if it begins at neither.
     """
     first = next((one for one in calls if one.location in own or one.last in LOADS), None)
     return None if first is None else first.location in own
@@ -297,8 +297,8 @@ def _config(draft: Draft, model: Model) -> None:
 
 
 def _unread_calls(draft: Draft, model: Model, trainer: Object, machine: Machine) -> None:
-    """Warn about calls that pass the model, the trainer or its configuration to a function in a module that the
-    importer does not read. Such a function may change what is learned.
+    """Warn about calls of functions in modules that the importer does not read, if the model, the trainer or its
+    configuration is an argument. Such a function may change what is learned.
     """
     own = {(one.path, one.location) for one in [*model.seen, trainer]}
     config = program.argument(trainer, "args")

@@ -1,4 +1,4 @@
-"""Import how a script loads its model: name, dtype, quantization, adapters, and Unsloth's functions."""
+"""Import how a script loads its model: name, dtype, quantization and adapters, also by the functions of Unsloth."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ UNSLOTH_LENGTH = 2048
 
 
 def gather(entries: Entries, model: Model, trainer: Object) -> None:
-    """Add the model's and the adapter's arguments to the entries under TRL's names.
+    """Add the arguments of the model and of the adapter to the entries, under TRL's names.
 
-    Raises Unreadable for a model that does not generate text, except a reward model with RewardTrainer.
+    Raises Unreadable if the model does not generate text. The reward model of a RewardTrainer is an exception.
     """
     loaded = model.loaded
     for unknown in model.unknown[:1]:
@@ -73,7 +73,9 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
 
 
 def _init_kwargs(entries: Entries) -> Argument | None:
-    """The argument `model_init_kwargs` of the trainer's configuration, passed or assigned later; None without it."""
+    """The argument `model_init_kwargs` of the trainer's configuration, or None. The script passes it, or assigns it
+    later.
+    """
     config = entries.config
     entries.values.pop("model_init_kwargs", None)
     if config is None:
@@ -120,8 +122,8 @@ def is_unsloth(loaded: Object) -> bool:
 
 
 def _block(entries: Entries, block: str, call: Object) -> None:
-    """Add the keyword arguments of a call under TRL's names. TRL's names are in the section `block` of the key table
-    python/keys.toml.
+    """Add the keyword arguments of a call under TRL's names. The section `block` of the key table python/keys.toml has
+    these names.
     """
     assigned = {
         name: Argument(one, call.locations[name])
@@ -188,8 +190,8 @@ def _dequantizes(config: Object) -> bool:
 
 
 def _unsloth(entries: Entries, loaded: Object, trainer: Object) -> None:
-    """Add Unsloth's defaults: a base model in 4 bits (nf4 with double quantization) unless the script selects another
-    way of loading, and bf16.
+    """Add Unsloth's defaults: bf16, and a base model in 4 bits (nf4 with double quantization) unless the script selects
+    another way of loading.
     """
     location = loaded.location
     others = [loaded.keywords.get(one) for one in ("load_in_8bit", "load_in_16bit", "full_finetuning", "load_in_fp8")]
@@ -286,8 +288,8 @@ def loaded_dtype(draft: Draft, entries: Entries, model: Model) -> None:
 
 
 def compute_dtype(draft: Draft, entries: Entries, stated: Entry | None) -> None:
-    """Compare the dtype in which the script's quantized layers compute (`stated`) with the spec's precision, and report
-    a difference.
+    """Report a difference if the dtype in which the script's quantized layers compute (`stated`) is not the spec's
+    precision.
     """
     four, kind = entries.values.get("load_in_4bit"), entries.values.get("bnb_4bit_quant_type")
     if four is None or four.value is not True or (stated is None and kind is None):

@@ -52,7 +52,7 @@ FROM_COMMAND_LINE = (
 
 @mutable
 class Model:
-    """A script's model: the call that loads it, and what the script does with it before training."""
+    """The model of a script: the call that loads it, and the changes that the script makes before training."""
 
     loaded: Object | None = None
     name: Argument | None = None
@@ -107,7 +107,7 @@ def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, p
 
 
 def responses_only(machine: Machine, trainer: Object) -> Object | None:
-    """The call of Unsloth's `train_on_responses_only` that gets this trainer; None if there is none."""
+    """The call of Unsloth's `train_on_responses_only` to which this trainer is passed; None if there is none."""
     for one in machine.calls:
         inner = given.value if (given := one.argument("trainer", 0)) is not None else None
         if one.last == "train_on_responses_only" and isinstance(inner, Object) and inner.location == trainer.location:
@@ -116,7 +116,9 @@ def responses_only(machine: Machine, trainer: Object) -> Object | None:
 
 
 def argument(trainer: Object, name: str) -> Argument | None:
-    """The trainer's argument `name`, passed by name or position or assigned later; None if it is missing."""
+    """The trainer's argument `name`, or None if it is missing. A script can pass an argument by its name or its
+    position, or assign it later.
+    """
     if name in trainer.attributes and (name in trainer.locations or not isinstance(trainer.attributes[name], Object)):
         return Argument(trainer.attributes[name], trainer.locations.get(name, trainer.location))
     order = POSITIONS.get(trainer.last, POSITIONS["SFTTrainer"])
@@ -135,7 +137,7 @@ def revealed(value: object) -> object:
 
 
 def model_of(given: Argument | None) -> Model:
-    """Trace the model from the trainer's argument back to the call that loads it."""
+    """Trace the model back, from the trainer's argument to the call that loads it."""
     out = Model()
     if given is None:
         return out

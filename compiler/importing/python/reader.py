@@ -1,5 +1,5 @@
-"""Convert a Python training script to a draft of the spec. The trainer's arguments are imported like the keys of TRL's
-YAML.
+"""Convert a Python training script to a draft of the spec. The trainer's arguments are imported like the keys of a TRL
+YAML file.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def python(text: str, file: str, overrides: Overrides) -> Draft:
 
 
 def _script(text: str, file: str, overrides: Overrides) -> Draft:
-    """Convert a file. If it is a module that no code in it calls, convert a script that calls the module instead.
-    Raises Unreadable.
+    """Convert a file. If the file is a module in which no code starts the training, convert a script that calls the
+    module. Raises Unreadable.
     """
     draft, machine = _draft(text, file, overrides, {})
     if machine.not_called:
@@ -204,8 +204,8 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
 
 
 def _interpreted(found: list[Part], overrides: Overrides, assumed: Mapping[Location, bool]) -> Machine:
-    """Interpret the script for the type and number of GPUs that `--hardware` states, and with the arguments of the
-    command that starts it.
+    """Interpret the script with the arguments of the command that starts it, as if it ran on the GPUs that `--hardware`
+    states.
     """
     gpu = registry.find_gpu((overrides.hardware or DEFAULT_GPU).rpartition(" ")[2])
     bf16 = gpu is None or gpu.bf16_tflops is not None
@@ -296,7 +296,7 @@ def _own_trainer(draft: Draft, trainer: Object) -> None:
 
 
 def _callbacks(draft: Draft, trainer: Object) -> None:
-    """Import the trainer's callbacks, and warn if the script resumes from a checkpoint in a folder that it names."""
+    """Import the trainer's callbacks. Also warn if the script resumes from a checkpoint in a folder that it names."""
     for call in trainer.calls:
         resumed = call.argument("resume_from_checkpoint", 0) if call.last == "train" else None
         if resumed is not None and isinstance(resumed.value, str):

@@ -35,11 +35,11 @@ def _with_columns(reward):
 
 
 def write(draft: Draft, data: Data | None, functions: list[Function], parts: dict[str, str]) -> tuple[str, set[str]]:
-    """Write the Python source of a wrapper that computes columns for reward functions.
+    """Write the source of a Python wrapper that computes columns for reward functions.
 
-    Returns a pair: the source, and the script's names that this source uses. The pair is ("", set()) if no column must
-    be computed. Columns that the wrapper cannot compute are errors. `parts` maps the script's top-level names to their
-    files.
+    Returns a pair: the source, and the names of the script that this source uses. The pair is ("", set()) if there is
+    no column to compute. A column that the wrapper cannot compute is an error. `parts` maps the names at the script's
+    top level to their files.
     """
     made: list[str] = []
     names: set[str] = set()
@@ -72,8 +72,8 @@ def refuse(draft: Draft, key: str, value: object, location: Entry) -> None:
 def _expression(
     key: str, value: object, data: Data | None, draft: Draft, parts: dict[str, str]
 ) -> tuple[str, set[str]] | None:
-    """Returns a pair: Python code that computes the column `key` from a row, such as `row["answer"]`, and the names of
-    the script that this code uses. None if the column cannot be computed by one expression.
+    """Write Python code that computes the column `key` from a row, such as `row["answer"]`. Returns a pair: the code,
+    and the names of the script that the code uses. None if the column cannot be computed by a single expression.
     """
     requested = draft.settings.get("data.prompt")
     prompt = requested.text.strip('"') if requested is not None else "prompt"
@@ -100,7 +100,9 @@ def _expression(
 
 
 def _value(node: ast.AST, key: str) -> ast.expr | None:
-    """The expression for a column in a mapped function: from the dict that it returns, or from `row[key] = ...`."""
+    """Find the expression for a column in a mapped function: in the dict that the function returns, or in `row[key] =
+    ...`.
+    """
     if isinstance(node, ast.Lambda):
         tables: list[ast.expr | None] = [node.body]
     else:
@@ -145,8 +147,8 @@ def name_of(value: object, taken: list[str]) -> str:
 
 
 def parameters(value: object) -> ast.arguments:
-    """The parameters of a reward function to which a trainer passes values, without annotations. `self`, and parameters
-    that `functools.partial` sets, are left out.
+    """The parameters of a reward function, without annotations, to which a trainer passes values. `self` is not among
+    them, nor are parameters whose values `functools.partial` sets.
     """
     inner = called(value)
     assert inner is not None
@@ -217,8 +219,8 @@ def _constant(value: object) -> bool:
 
 
 def forwarding(name: str, value: Function, made: str, columns: bool) -> str:
-    """The source of a function that has the same parameters as the script's function, and passes them on to the
-    function that the factory makes. With `columns`, the function also gets the columns that the script computes.
+    """The source of a function that calls the function which the script's factory returns. It has the same parameters
+    as this function and passes them on. With `columns`, it also passes on the columns that the script computes.
     """
     given = parameters(value)
     passed = [f"{one.arg}={one.arg}" for one in [*given.args, *given.kwonlyargs]]

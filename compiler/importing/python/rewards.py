@@ -41,7 +41,7 @@ class Rewards:
 def write(
     draft: Draft, machine: Machine, trainer: Object, entries: Entries, overrides: Overrides, data: Data | None = None
 ) -> None:
-    """Set the reward functions with their weights, the tools and the environment of a script. `data` has the columns
+    """Set the reward functions of a script with their weights, and its tools and environment. `data` has the columns
     that the script computes for reward functions.
     """
     if not METHODS[draft.method].grouped:
@@ -179,12 +179,12 @@ def _name(value: object) -> str:
 
 
 def _defined(overrides: Overrides, name: str) -> bool:
-    """Whether the file of `--rewards` exists and defines a function."""
+    """Whether the file of `--rewards` exists and defines a function of this name."""
     return any(node.name == name for node in reward_file.definitions(overrides))
 
 
 def stub(functions: Sequence[tuple[str, object]]) -> bytes:
-    """The source of a file with the signatures of the script's reward functions, each with its name."""
+    """The source of a file that declares the script's reward functions: their names and signatures, without code."""
     rows = []
     for name, value in functions:
         one = reward_wrappers.called(value)
@@ -203,7 +203,7 @@ def _copy(
     called: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Write the source of reward functions to a file, with the imports, constants and functions that they use. `called`
-    are the tools and environments to copy, too, each by its file (`label`) and name.
+    are further objects to copy, the tools and environments, each with its file (`label`) and name.
     """
     labels = list(dict.fromkeys([*(one.label for one in functions), *(label for label, _ in called)]))
     by = {key: one.label for key, one in (data.functions if data is not None else {}).items()}
@@ -236,9 +236,9 @@ def _copy(
 
 
 def _changed_globals(draft: Draft, machine: Machine, label: str, copied: set[str]) -> None:
-    """Report a global variable that the rewards read and that another function of the script sets (`global
-    categories`). In the file of the rewards, the variable keeps the value that it had before this function was called.
-    Nothing is reported if the function was copied to the file of the rewards, too.
+    """Report a global variable that the reward functions read and that another function of the script sets (`global
+    categories`). In the file of the reward functions, the variable keeps its value from before the call of this
+    function. Nothing is reported if this function was copied to the file, too.
     """
     called = {one.node.name for one in machine.functions if one.called and isinstance(one.node, ast.FunctionDef)}
     for where, node in _statements(machine, label):

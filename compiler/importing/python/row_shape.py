@@ -20,8 +20,8 @@ PREFERRED = "0.15"
 
 @mutable
 class Shape:
-    """The row format of a data source, as far as it is derived. `columns` are in the order in which the format lists
-    them. `plain` is true for transformers' Trainer, for which the script tokenizes the rows itself.
+    """The row format of a data source, as far as it is known. `columns` are in the order of the format. `plain` is true
+    if the trainer is transformers' Trainer, for which the script tokenizes the rows itself.
     """
 
     draft: Draft
@@ -42,7 +42,7 @@ class Shape:
         self.draft.error(self.entry(key), f"the column `{key}`: {reason}", ONCE)
 
     def template(self, prompt: Prompt, key: str) -> str | None:
-        """Set `prompt_template`, if the prompt is more than one column. Returns the name of the column that the spec
+        """Set `prompt_template` if the prompt is not just one column. Returns the name of the column that the spec
         states as the prompt; None if the prompt contains no column.
         """
         if prompt.column:

@@ -28,8 +28,8 @@ MOST_PARTS = 200
 
 @record
 class Prompt:
-    """How a string is made: it is the content of one column (`column`), or a Jinja template over columns (`template`),
-    or a text without columns (`known`).
+    """How a string is built. It is the content of one column (`column`), a Jinja template over several columns
+    (`template`), or a text without columns (`known`).
     """
 
     column: str = ""
@@ -39,7 +39,9 @@ class Prompt:
 
 @mutable
 class Turns:
-    """A conversation: a column that contains it, or a system prompt, a question and an answer."""
+    """A conversation. It is either a column that contains the conversation, or a system prompt, a question and an
+    answer.
+    """
 
     column: str = ""
     system: str = ""
@@ -105,7 +107,7 @@ def stripped_columns(value: object) -> set[str]:
 
 
 def prompt_of(value: object) -> Prompt | None:
-    """A string value as a column or a Jinja template; None if it cannot be written as either."""
+    """A string, written as a column or as a Jinja template; None if neither is possible."""
     if isinstance(value, str):
         return Prompt(known=value)
     if isinstance(value, Column):
@@ -155,7 +157,7 @@ def columns_in(value: object) -> list[Column]:
 
 
 def _inside(value: object) -> list[object]:
-    """A value and the values of which it consists: the parts of a string, of a conversation or of a call."""
+    """A value and everything that it is built of: the parts of a string, of a conversation or of a call."""
     found = [value]
     for one in found:
         parts: Iterable[object] = ()
@@ -213,7 +215,7 @@ def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
 
 
 def is_ended(ended: bool | str) -> bool:
-    """Whether the end of a text that `divided` returns is an end token."""
+    """Whether `ended`, which `divided` returns, stands for an end token."""
     return bool(ended if isinstance(ended, bool) else ended.strip())
 
 

@@ -67,8 +67,8 @@ def listed(found: list[Object]) -> str:
 
 
 def repeated(draft: Draft, machine: Machine, trainer: Object) -> None:
-    """Report a trainer on which the script calls `train` several times, also in a loop. Each call trains the same model
-    further, with a new optimizer and a new schedule.
+    """Report a trainer whose `train` the script calls several times, perhaps in a loop. Each call continues the
+    training of the same model with a new optimizer and a new schedule.
     """
     times = [one.attributes.get(TRAINED) for one in machine.trained if one.location == trainer.location]
     most = max((one for one in times if isinstance(one, int)), default=1)

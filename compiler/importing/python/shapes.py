@@ -65,7 +65,9 @@ def write(
 
 
 def _stripped(shape: Shape, text: object) -> None:
-    """Report a script that strips white space from answers, because a run of the spec trains on unstripped answers."""
+    """Report a difference if the script strips white space from answers: a run of the spec trains on unstripped
+    answers.
+    """
     answers = shape.columns[1:] or ("completion", "chosen", "rejected")
     for key, one in (*shape.data.columns.items(), ("formatting_func", text)):
         if stripped_columns(one) & set(answers):
@@ -278,8 +280,8 @@ def _joined(shape: Shape) -> None:
 
 
 def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
-    """Interpret one side of a row, its prompt or its answer. Returns a pair: the text of this side, and whether the
-    script has it as messages (true) or as a string (false). None for a value of another form.
+    """Interpret the prompt or the answer of a row. Returns a pair: the text, and whether the script has it as messages
+    (true) or as a string (false). None if the value is neither.
     """
     if isinstance(value, Object) and value.last == "apply_chat_template":
         turns = turns_of(value)
@@ -324,8 +326,8 @@ def _prompts(shape: Shape) -> None:
 
 
 def _preference_columns(shape: Shape, answers: tuple[str, ...], form: str) -> None:
-    """Set the row format for preference pairs, or for answers with a label (`form` unpaired), as strings or as
-    messages.
+    """Set the row format for answers, which are strings or messages: preference pairs or, if `form` is unpaired,
+    answers with a label.
     """
     made, draft = shape.data.columns, shape.draft
     wanted = ("prompt", *answers, *(("label",) if form == "unpaired" else ()))

@@ -169,13 +169,15 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Locati
 
 
 def _exported(folder: str, split: str) -> str:
-    """The Parquet file next to a folder of `save_to_disk`, such as `rows-train.parquet` for the split `train`."""
+    """The name of a Parquet file next to a folder that `save_to_disk` wrote: `rows-train.parquet` for the folder `rows`
+    and the split `train`.
+    """
     return folder.rstrip("/") + (f"-{split}" if split else "") + ".parquet"
 
 
 def refuse_arrow(draft: Draft, call: Object, data: Data) -> None:
-    """Report that a spec does not read a folder of `save_to_disk`, with the command that exports the folder's rows to
-    the Parquet file that the spec names.
+    """Report that a spec cannot read a folder that `save_to_disk` wrote. The help text gives the command that exports
+    the rows of this folder to the Parquet file which the spec names.
     """
     given = call.argument("dataset_path", 0)
     folder = given.value if given is not None and isinstance(given.value, str) else None

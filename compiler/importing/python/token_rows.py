@@ -84,7 +84,7 @@ def _is_cut(value: object) -> bool:
 
 
 def _cut(value: object) -> Argument | None:
-    """The length to which the script cuts tokens, as in `tokens[:512]`; None for any other slice."""
+    """The length to which the script truncates tokens: 512 for `tokens[:512]`. None for any other slice."""
     found = _slice(value)
     if found is None or found.positional[0].value is not None or not isinstance(found.positional[1].value, int):
         return None
@@ -107,7 +107,7 @@ def _call(value: object) -> Object | None:
 
 
 def _is_mask(value: object, question: object) -> bool:
-    """Whether labels are -100 for each token of the question, so that the question is not learned."""
+    """Whether the labels are -100 for every token of the question, so that the question is not learned."""
     if not isinstance(value, Object) or value.path != MASKED or len(value.positional) != 2:
         return False
     label, tokens = (one.value for one in value.positional)
@@ -132,8 +132,8 @@ TENSORS = ("tensor", "LongTensor", "as_tensor", "from_numpy", "squeeze", "flatte
 
 
 def bare(value: object) -> object:
-    """The tokens of a row without the calls that make a tensor or a list of them. `tokens.input_ids[0]`, the only row
-    of a tensor, becomes `tokens["input_ids"]`.
+    """The tokens of a row without the calls that convert them to a tensor or a list. `tokens.input_ids[0]`, the only
+    row of a tensor, becomes `tokens["input_ids"]`.
     """
     while isinstance(value, Object) and not value.path.endswith("()"):
         inner = value.receiver if isinstance(value.receiver, Object) else None
@@ -183,8 +183,8 @@ def _answered(ids: Object, labels: Object) -> MappedColumns:
 
 
 def _prompted(text: object, question_call: Object | None) -> tuple[dict[str, object], bool] | None:
-    """The columns of a prompt and its answer for a text that begins with the text of the tokenizer's call
-    `question_call`, and whether an end token follows the answer. None for another text.
+    """The columns of a prompt and its answer, for a text that begins with the text which `question_call` tokenizes.
+    Also returns whether an end token follows the answer. None for any other text.
     """
     question = None if question_call is None else question_call.argument("text", 0)
     found = divided(text)
@@ -279,8 +279,8 @@ def _of_call(call: Object, batched: bool, labels: object) -> MappedColumns:
 
 
 def _appended(call: Object) -> bool:
-    """Whether the script appends the end token to the tokens of a text:
-    `row["input_ids"].append(tokenizer.eos_token_id)`. alpaca-lora does so for texts that are not cut.
+    """Whether the script appends the end token to the tokens of a text, as in
+    `row["input_ids"].append(tokenizer.eos_token_id)`. alpaca-lora does this for texts that were not truncated.
     """
     ids = call.attributes.get("['input_ids']")
     added = [one.positional[0].value for one in getattr(ids, "calls", ()) if one.last == "append" and one.positional]

@@ -111,7 +111,7 @@ def write(draft: Draft, model: Model, trainer: Object) -> None:
 
 
 def _formatted(draft: Draft, model: Model) -> None:
-    """Set the chat template and tokens of TRL's `setup_chat_format`, which are ChatML's."""
+    """Set the chat template and the tokens that TRL's `setup_chat_format` sets: those of ChatML."""
     if model.formatted is None:
         return
     location = model.formatted.location

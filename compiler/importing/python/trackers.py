@@ -34,10 +34,10 @@ OPEN = (None, "all")
 
 
 def gather(entries: Entries, machine: Machine) -> None:
-    """Add `report_to` for the tracker that the script starts, with its project and the run's name.
+    """Add `report_to` for the tracker that the script starts, with the project and the name of the run.
 
-    If a script does not set `report_to`, transformers 4 reports to every installed tracker, which includes the tracker
-    that the script starts.
+    If a script does not set `report_to`, transformers 4 reports to all installed trackers, so also to the one that the
+    script starts.
     """
     starts = [one for one in machine.calls if one.path in STARTED]
     tracker = starts[0].path.partition(".")[0] if starts else ""

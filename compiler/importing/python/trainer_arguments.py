@@ -1,4 +1,4 @@
-"""The arguments of a script's trainer and of its configuration, as entries that the importer of TRL's keys reads."""
+"""Collect the arguments of a script's trainer and of its configuration as entries for the importer of TRL's keys."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ ConstantLengthDataset.
 
 
 def data_sets(machine: Machine, trainer: Object) -> None:
-    """Prepare the trainer's data sets for the import. TRL's ConstantLengthDataset (up to trl 0.19), which joins texts
-    and cuts them into rows, becomes the data set in it, with the arguments of the trainer that do the same. A data set
-    of the script's own class becomes the row that the class returns.
+    """Prepare the trainer's datasets for the import. TRL's ConstantLengthDataset (up to trl 0.19), which joins texts
+    and cuts them into rows, is replaced by the dataset inside it and by those arguments of the trainer that do the
+    same. A dataset whose class is in the script is replaced by the row that the class returns.
     """
     for name in ("train_dataset", "eval_dataset"):
         given = program.argument(trainer, name)
@@ -136,13 +136,13 @@ def gather(entries: Entries, trainer: Object) -> None:
 
 
 def dating_entries(entries: Entries, own: set[str], model: program.Model, trainer: Object) -> dict[str, Entry]:
-    """The arguments that show for which TRL version the script was written, because their names exist in certain
-    versions only.
+    """The arguments by which the importer recognizes the script's version of TRL: arguments with these names exist only
+    in some versions.
 
-    Arguments of the model and the adapter are left out, because the importer has already changed their names to TRL's.
-    Unless the model is loaded by Unsloth, which accepts arguments of all versions, four more names are included: the
-    trainer's `tokenizer`, `processing_class` and `max_seq_length`, and `dtype` of `from_pretrained`, which was
-    `torch_dtype` earlier.
+    Arguments of the model and the adapter are not among them, because the importer has already replaced their names by
+    TRL's. Four further names are: the trainer's `tokenizer`, `processing_class` and `max_seq_length`, and `dtype` of
+    `from_pretrained`, which was `torch_dtype` earlier. They are left out if Unsloth loads the model, because Unsloth
+    accepts the arguments of all versions.
     """
     out = {name: one for name, one in entries.values.items() if name in own}
     loaded = model.loaded
@@ -157,8 +157,8 @@ def dating_entries(entries: Entries, own: set[str], model: program.Model, traine
 
 
 def _own_fields(value: object, method: str) -> set[str]:
-    """If the script defines a subclass of a configuration class: the fields of the subclass that no version of TRL
-    has.
+    """The fields that the script's own subclass of a configuration class adds, and that no version of TRL has. Empty if
+    the script has no such subclass.
     """
     kind = value.attributes.get("<class>") if isinstance(value, Object) else None
     if not isinstance(kind, Class):

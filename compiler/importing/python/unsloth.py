@@ -1,6 +1,6 @@
 """The defaults of Unsloth's configuration classes.
 
-If a script imports Unsloth before TRL, Unsloth's own classes replace those of TRL: they have other defaults and change
+If a script imports Unsloth before TRL, Unsloth replaces TRL's classes by its own, which have other defaults and change
 some values.
 """
 
@@ -75,8 +75,8 @@ def write(entries: Entries, draft: Draft, trainer: Object, packages: Iterable[st
 
 
 def _groups(entries: Entries, draft: Draft) -> None:
-    """As Unsloth does, set the micro-batch to the number of completions per prompt, if micro-batch x accumulation is
-    not a multiple of this number.
+    """If micro-batch x accumulation is not a multiple of the number of completions per prompt, set the micro-batch to
+    this number. Unsloth does the same.
     """
     names = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_generations")
     micro, accum, group = (_value(entries, name) for name in names)

@@ -31,8 +31,8 @@ def required(draft: Draft) -> list[str]:
 
 
 def stated(names: list[str], text: str, file: str, overrides: Overrides) -> dict[str, Entry]:
-    """Values of the arguments `names` from the first documented command that has them: in the script, such as `Usage:
-    python train.py --model org/name`, in a shell script near it, or in the repository's README.
+    """Values for the arguments `names`, from the first documented command that states them. The command may be in the
+    script itself (`Usage: python train.py --model org/name`), in a shell script near it, or in the repository's README.
     """
     out: dict[str, Entry] = {}
     for words, name, line in _launches(text, file, overrides):
@@ -47,7 +47,7 @@ def stated(names: list[str], text: str, file: str, overrides: Overrides) -> dict
 
 def report(draft: Draft, taken: dict[str, Entry]) -> None:
     """Add an error for each argument whose value was taken from a documented command, such as a line of README.md. With
-    `--partial`, such an error becomes a decision that a person confirms.
+    `--partial`, these errors become decisions that a person confirms.
     """
     for name, one in taken.items():
         draft.error(
@@ -84,7 +84,9 @@ def _pages(overrides: Overrides) -> Iterator[tuple[str, str]]:
 
 
 def _commands(page: str, script: str) -> Iterator[tuple[list[str], int]]:
-    """For each command on a page that starts the script: its arguments, and the number of its line."""
+    """Find the commands on a page that start the script. Yields the arguments of each command and the number of its
+    line.
+    """
     lines = page.split("\n")
     stem = script.removesuffix(".py")
     start = re.compile(rf"{LAUNCHER}\b.*[\s/.]{re.escape(stem)}(?:\.py)?(?=\s|$|`)")
@@ -103,8 +105,8 @@ def _commands(page: str, script: str) -> Iterator[tuple[list[str], int]]:
 
 
 def _values(words: list[str]) -> dict[str, str]:
-    """The values of `--name value` and `--name=value` by name. Words before the first option have no name, so their
-    names are "1", "2" and so on.
+    """Maps each option in `--name value` or `--name=value` to its value. Words before the first option have no name;
+    their names are "1", "2" and so on.
     """
     out: dict[str, str] = {}
     for n, word in enumerate(words):

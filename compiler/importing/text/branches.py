@@ -1,5 +1,5 @@
-"""The conditions, loops, functions and groups that are open while a shell script is read, and the variables after each
-branch.
+"""The conditions, loops, functions and groups that enclose the current command of a shell script, and the variables
+after each branch.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Block:
     compared: list[str] = field(factory=list)
 
     def compare(self, word: Word, values: list[str]) -> None:
-        """Record that the current branch runs if an unset variable (`word`) has one of the values."""
+        """Record that the current branch runs if a variable that is not set (`word`) has one of these values."""
         plain = UNSET.fullmatch(word.open) is not None and ALONE.fullmatch(word.text) is not None
         self.cause = word.open if plain and self.cause in ("", word.open) else None
         self.compared += [one for one in values if PLAIN.fullmatch(one) and one not in self.compared]
@@ -69,7 +69,9 @@ class Block:
 
 @mutable
 class Branches:
-    """The variables at the current command (`state`) and the blocks that are open there, the innermost one last."""
+    """The variables at the current command (`state`), and the blocks that contain it, from the outermost to the
+    innermost.
+    """
 
     state: Variables = field(factory=Variables)
     blocks: list[Block] = field(factory=list)
@@ -86,7 +88,7 @@ class Branches:
         return self.ended or any(one.truth is False or one.ended for one in self.blocks)
 
     def inner(self, base: int) -> Block | None:
-        """The innermost open block, if it is above the first `base` blocks."""
+        """The innermost open block, unless it is one of the `base` outermost blocks."""
         return self.blocks[-1] if len(self.blocks) > base else None
 
     def begin(self, block: Block) -> None:
@@ -187,11 +189,11 @@ class Branches:
             )
 
     def end(self, how: str, failed: bool = False) -> None:
-        """Interpret `exit` and `return`: skip all later commands of the innermost branch whose condition is unknown.
-        Without such a branch, skip all later commands of the script.
+        """Interpret `exit` and `return`. All later commands of the innermost branch with an unknown condition are
+        skipped or, if there is no such branch, all later commands of the script.
 
-        If the script exits with an error inside a condition, or a sourced file returns an error, the condition is
-        assumed to be false, because a script that was used to train did not fail.
+        If the script would exit with an error inside a condition, or a sourced file would return an error, the
+        condition is assumed to be false: a script that was used for training did not fail.
         """
         called = next((one.kind for one in reversed(self.blocks) if one.kind in ("function", "source")), "")
         stops = how == "exit" or called == "source"

@@ -25,7 +25,7 @@ COMPARED = re.compile(r"([^<>=!]*)(?:([<>]=?|[=!]=)([^<>=!]*))?")
 
 
 def truth_of(words: list[Word]) -> bool | None:
-    """Whether a test such as `[ "$X" = a ]` succeeds; None if the outcome depends on unknown values."""
+    """Whether a test such as `[ "$X" = a ]` succeeds; None if this depends on unknown values."""
     if words and words[0].text == "!":
         inner = truth_of(words[1:])
         return None if inner is None else not inner
@@ -57,7 +57,7 @@ def compared(words: list[Word]) -> tuple[Word, Word] | None:
 
 
 def _computed_truth(text: str) -> bool | None:
-    """Evaluate an arithmetic condition without variables, such as `4 > 1`; None for an unsupported one."""
+    """Evaluate an arithmetic condition without variables, such as `4 > 1`. None if the condition is not supported."""
     found = COMPARED.fullmatch(text)
     left, right = (
         (computed(one) if one else None for one in (found[1], found[3])) if found is not None else (None, None)
@@ -84,8 +84,8 @@ def _compared(texts: list[str]) -> bool | None:
 
 
 def concerns_unset(words: list[Word], state: Variables, operator: str = "-z") -> bool:
-    """Whether a condition is `[ -z "$X" ]` or `[ "$X" = "" ]` for a variable that the script never sets. `operator` is
-    the operator to look for instead of `-z`.
+    """Whether a condition is `[ -z "$X" ]` or `[ "$X" = "" ]`, and the script never sets the variable. With another
+    `operator`, the function looks for this operator instead of `-z`.
     """
     texts = [one.text for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
     if len(texts) == 3 and texts[1] in EMPTY and not texts[2]:
@@ -97,8 +97,8 @@ def concerns_unset(words: list[Word], state: Variables, operator: str = "-z") ->
 
 
 def both(one: bool | None, other: bool | None, link: str) -> bool | None:
-    """The outcome of `one && other` or `one || other`, where `link` is the operator. None means that an outcome is
-    unknown, both for the two operands and for the result.
+    """The outcome of `one && other` or `one || other`. `link` is the operator. In the operands and in the result, None
+    stands for an unknown outcome.
     """
     decides = link == "||"
     if one is decides or other is decides:

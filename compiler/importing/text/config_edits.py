@@ -131,7 +131,7 @@ def _in_yaml(text: str, keys: Sequence[str], value: str) -> str | None:
 
 
 def _indent(line: str) -> int | None:
-    """The indentation of a line; None for a line without a value."""
+    """The indentation of a YAML line; None for an empty line or a comment."""
     text = line.strip()
     return None if not text or text.startswith(("#", "---", "...")) else len(line) - len(line.lstrip())
 

@@ -59,18 +59,18 @@ def checked(value: object, line: int) -> object:
 
 
 def listed(items: list[Entry]) -> list[Entry] | None:
-    """Return the items or, if all of them are null, None: such a list counts as a missing value."""
+    """Return the items, or None if all of them are null: such a list counts as a missing value."""
     return None if items and all(one.value is None for one in items) else items
 
 
 @record
 class Entry:
-    """A key of a configuration with its value, file and line. `value` is None, bool, int, float, str, or a list or dict
-    of entries.
+    """A key of a configuration with its value, file and line. `value` is None, a bool, int, float or str, or a list or
+    dict of entries.
 
-    `typed` is the text in the file if it differs from the value, such as `no`, which YAML 1.1 reads as false. If the
-    file has the key twice with different values, YAML readers use the last one, and `earlier` is the line of the value
-    that they ignore. `unset` is a variable in the value, such as `$LR`, to which the script assigns nothing.
+    `typed` is the text in the file if it is not the same as the value, such as `no`, which YAML 1.1 reads as false. If
+    the file states the key twice with different values, YAML readers use the last value, and `earlier` is the line of
+    the first. `unset` is a variable in the value, such as `$LR`, that the script does not set.
     """
 
     key: str
@@ -189,7 +189,7 @@ def number(entry: Entry) -> int | float | None:
 
 
 def integer(entry: Entry) -> int | None:
-    """The value as a whole number, also from 3.0 or 1e9; None for anything else."""
+    """The value as a whole number, also if it is written as 3.0 or 1e9. None for any other value."""
     value = number(entry)
     if value is None or value in (float("inf"), float("-inf")) or value != int(value):
         return None
@@ -197,9 +197,7 @@ def integer(entry: Entry) -> int | None:
 
 
 def text(entry: Entry) -> str | None:
-    """The value as a string. For a number or a bool, this is the text that stands in the file. None for null, lists and
-    mappings.
-    """
+    """The value as a string. For a number or a bool, it is the text in the file. None for null, a list or a mapping."""
     if isinstance(entry.value, str):
         return entry.value
     if isinstance(entry.value, bool | int | float):

@@ -87,7 +87,7 @@ class Variables:
     budget: Budget = field(factory=Budget)
 
     def copy(self) -> Variables:
-        """A copy, so that a branch of a condition can change variables."""
+        """A copy of the variables, which a branch of a condition can change without changing the original."""
         several = [*self.arrays.values(), *self.tables.values()]
         self.budget.spend(len(self.known) + len(self.missing) + sum(map(len, several)))
         arrays = {key: list(one) for key, one in self.arrays.items()}
@@ -95,8 +95,8 @@ class Variables:
         return Variables(dict(self.known), dict(self.missing), arrays, tables, self.positional, self.budget)
 
     def assign(self, name: str, value: str, missing: str = "", more: bool = False) -> None:
-        """Set a variable: `NAME=value`, or `NAME+=value` with `more`. `missing` is the unknown variable inside the
-        value, if any.
+        """Set a variable, as `NAME=value` does or, with `more`, `NAME+=value`. `missing` is the unknown variable in the
+        value, or "".
         """
         before = self.known.get(name, "") if more else ""
         missing = missing or (self.missing.get(name, "") if more else "")
@@ -340,8 +340,8 @@ def _changed(value: str, rest: str, state: Variables, line: int, depth: int) -> 
 
 
 def numbered(inside: str, state: Variables, line: int, depth: int = 0) -> tuple[str, str]:
-    """Replace the variables of an arithmetic expression, with or without `$`, by their values. Returns the expression
-    and its unknown variable.
+    """Replace the variables in an arithmetic expression by their values; the variables may lack the `$`. Returns a
+    pair: the new expression, and the variable in it whose value is unknown, or "".
     """
     if depth > DEPTH:
         return inside, "$((...))"

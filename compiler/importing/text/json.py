@@ -29,7 +29,7 @@ def read(text: str, file: str) -> dict[str, Entry]:
 
 
 def unfolded(entry: Entry) -> Entry:
-    """Parse a JSON object inside a string, the form in which command lines pass `gradient_checkpointing_kwargs`
+    """Parse a JSON object that is written as a string, as `gradient_checkpointing_kwargs` is on a command line
     (transformers' training_args.py, `_VALID_DICT_FIELDS`). Any other entry is returned unchanged.
     """
     typed = entry.value

@@ -242,7 +242,7 @@ class _Shell(Branches):
 
     def simple(self, found: list[Word], body: str | None) -> bool | None:
         """Interpret a command that is not a keyword: a test, `cd`, `source`, `read`, an assignment or a program. `body`
-        is its here-document. Returns whether it succeeds; None if unknown.
+        is its here-document. Returns whether the command succeeds; None if this is unknown.
         """
         if self.dead or not found:
             return None
@@ -302,7 +302,7 @@ class _Shell(Branches):
         return None
 
     def read_words(self, words: list[Word]) -> None:
-        """Set the variables of `read -r -a NAME <<< TEXT` or `IFS=, read A B <<< TEXT`."""
+        """Set the variables in `read -r -a NAME <<< TEXT` or `IFS=, read A B <<< TEXT`."""
         texts = [one.text for one in words]
         at, start = texts.index("<<<"), texts.index("read")
         text, names = words[at + 1], [one for one in texts[start + 1 : at] if not one.startswith("-")]
@@ -322,8 +322,8 @@ class _Shell(Branches):
             self.state.assign(name, part)
 
     def read_lines(self, texts: list[str]) -> None:
-        """Set the array of `mapfile -t NAME < <(command)`. Its items are unknown. The number of items is known only if
-        the command lists the nodes of a Slurm job.
+        """Set the array in `mapfile -t NAME < <(command)`. Its items are unknown. Their number is known only if the
+        command lists the nodes of a Slurm job.
         """
         name = next((one for one in texts if re.fullmatch(r"[A-Za-z_]\w*", one)), "MAPFILE")
         if "scontrol" in " ".join(texts):
@@ -369,7 +369,9 @@ class _Shell(Branches):
             self.blocks[-1].truth = False
 
     def iterate(self, name: str, values: tuple[str, ...]) -> None:
-        """Give the variable of a loop its first value, and record all values; without any, the value is unknown."""
+        """Set the variable of a loop to its first value, and record all values. If there are no values, the variable is
+        unknown.
+        """
         if values:
             self.state.assign(name, self.fixed.get(name, values[0]))
             self.loops[name] = values

@@ -35,9 +35,9 @@ command.
 
 @mutable
 class Files:
-    """The texts of the files that a script has written so far (`written`), and the program that wrote each file whose
-    text is unknown (`changed`). `read` reads a file of the repository, and `printed` is the text that the last command
-    printed.
+    """The files that a script writes. `written` maps a file to its text, and `changed` maps a file whose text is
+    unknown to the program that wrote it. `read` reads a file of the repository, and `printed` is the output of the last
+    command.
     """
 
     read: Callable[[str], bytes | None] | None = None
@@ -47,8 +47,8 @@ class Files:
     budget: Budget = field(factory=Budget)
 
     def command(self, found: list[Word], words: list[Word], body: str | None, state: Variables) -> None:
-        """Interpret one command. `found` are its words, `words` those without redirections, and `body` is its
-        here-document.
+        """Interpret one command. `found` are all its words, `words` are those that do not belong to a redirection, and
+        `body` is its here-document.
         """
         first = next((n for n, one in enumerate(words) if not ASSIGNED.match(one.text)), 0)
         own = {name: one for name, _, one in (word.text.partition("=") for word in words[:first])}
@@ -90,8 +90,8 @@ class Files:
         return [*words[: at + 1], Word(name, words[at].line), *rest[2:]]
 
     def made(self, head: str, texts: list[str], source: str | None, state: Variables) -> str | None:
-        """The output of a command such as `cat A` or `sed`; None if it is unknown. `source` is the text of its standard
-        input.
+        """The output of a command such as `cat A` or `sed`; None if it is unknown. `source` is the text that the
+        command gets as its standard input.
         """
         names = [one for one in texts[1:] if not one.startswith("-")]
         if head == "cat":
@@ -137,7 +137,7 @@ class Files:
         self.written[name] = before + text
 
     def text(self, name: str) -> str | None:
-        """The text of a file as the script sees it; None if it is unknown."""
+        """The text of a file at this point of the script; None if it is unknown."""
         if name in self.written:
             return self.written[name]
         data = None if self.read is None or name in self.changed else self.read(name)
@@ -145,8 +145,8 @@ class Files:
         return None if data is None or len(data) > MAX_SIZE else data.decode("utf-8-sig", "replace")
 
     def replaced(self, commands: list[str], text: str | None, extended: bool = False) -> str | None:
-        """Apply the commands `s/OLD/NEW/g` of sed to a text, one after the other. None if there is another command of
-        sed among them. `extended` is the option -E.
+        """Apply sed's commands `s/OLD/NEW/g` to a text in their order. None if one of the commands is another command
+        of sed. `extended` is the option -E.
         """
         for one in [part.strip() for command in commands for part in command.split("\n") if part.strip()]:
             self.budget.spend(len(text or ""))

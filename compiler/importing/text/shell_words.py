@@ -1,4 +1,6 @@
-"""Split a shell script into commands and words, and expand the words as far as the script's variables are known."""
+"""Split a shell script into commands, and commands into words. Words are expanded as far as the values of the variables
+are known.
+"""
 
 from __future__ import annotations
 
@@ -104,8 +106,8 @@ class Words:
         return words or ([] if sets else None)
 
     def arithmetic(self) -> Word:
-        """Read an arithmetic command. `((N = 2 * 4))` gives the word `N=8`, and a condition such as `((N > 1))` a word
-        in which the values of its variables stand. The head of a loop, `((i = 0; i < 3; i++))`, is not changed.
+        """Read an arithmetic command as one word. `((N = 2 * 4))` gives `N=8`. In a condition such as `((N > 1))`, the
+        variables are replaced by their values. The head of a loop, `((i = 0; i < 3; i++))`, stays unchanged.
         """
         start, line = self.at, self.line
         self.skip(closed(self.text, start) - start)

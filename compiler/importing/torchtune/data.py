@@ -47,7 +47,7 @@ ALPACA = {"instruction": "instruction", "input": "input", "output": "output"}
 
 @cache
 def components() -> dict[str, Rows]:
-    """torchtune's dataset components by name, such as `alpaca_dataset`."""
+    """Maps the name of each of torchtune's dataset components, such as `alpaca_dataset`, to its rows."""
     return {name: Rows(**row) for name, row in read_table(__file__, "datasets.toml").items()}
 
 
@@ -156,7 +156,7 @@ def _plain(draft: Draft, rows: Rows, inside: Entries) -> None:
 
 
 def _columns(draft: Draft, rows: Rows, inside: Entries) -> Rows:
-    """The dataset component with the column names and the conversation style that the file states."""
+    """The rows of the dataset component, with the column names and the conversation style that the file states."""
     mapped, column, turns, style = (
         inside.get(key) for key in ("column_map", "column", "conversation_column", "conversation_style")
     )
@@ -184,7 +184,9 @@ def _columns(draft: Draft, rows: Rows, inside: Entries) -> Rows:
 
 
 def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
-    """Add a data source: the repository or file that the file names, otherwise the component's default repository."""
+    """Add a data source: the repository or the file that the configuration names or, if it names none, the component's
+    default repository.
+    """
     location, files, config, split = (inside.get(key) for key in ("source", "data_files", "name", "split"))
     config = inside.get("subset", config)
     if location is None and rows.source is None:

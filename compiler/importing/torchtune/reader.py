@@ -1,4 +1,5 @@
-"""Import torchtune's YAML for the full, LoRA and DPO recipes, and state the defaults of their components in the spec.
+"""Import torchtune's YAML for the full, LoRA and DPO recipes. The spec states the defaults of the components in a
+recipe.
 
 Source: torchtune 0.6.1, recipes/full_finetune_*.py, lora_finetune_*.py, *_dpo_*.py and the components that they build.
 """

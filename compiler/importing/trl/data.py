@@ -56,8 +56,8 @@ def corpus(draft: Draft, named: Entries) -> None:
 
 
 def completions(draft: Draft, entry: Entry | None) -> None:
-    """State the format of prompts with completions, if the key `entry` limits the loss to completions and no key states
-    the row format. For rows of another format, TRL would silently train on all tokens.
+    """Set the row format to prompts with completions if the key `entry` limits the loss to completions and no key
+    states the row format. In rows of another format, TRL would silently train on all tokens.
     """
     if entry is None or boolean(entry) is not True or draft.method != "sft" or draft.has("data.format"):
         return
@@ -157,8 +157,8 @@ def _share(draft: Draft, entry: Entry | None) -> Amount | None:
 
 
 def _mixture(draft: Draft, mixture: Entry) -> None:
-    """Import `dataset_mixture` of the alignment handbook and Open-R1: shuffle and cut each dataset, shuffle all rows
-    together, then split off test rows, all with one seed.
+    """Import `dataset_mixture` of the alignment handbook and Open-R1. Each dataset is shuffled and cut, all rows are
+    shuffled together, and test rows are split off, each time with the same seed.
     """
     table = mixture.mapping
     for one in table["datasets"].items if "datasets" in table else []:
@@ -347,7 +347,7 @@ def _rows(draft: Draft, named: Entries) -> None:
 
 
 def _other_rows(draft: Draft) -> bool:
-    """Whether the run generates answers to the prompts of registered data sets whose rows also have answers, such as
+    """Whether the run generates answers to the prompts of a registered dataset whose rows also have answers, such as
     trl-lib/tldr.
     """
     found = [registry.find_dataset(one.ref.partition(":")[0].partition("[")[0]) for one in draft.sources]
@@ -383,8 +383,8 @@ def _kwargs(draft: Draft, entry: Entry | None) -> None:
 
 
 def inside(folder: Entry, file: Entry) -> Entry | None:
-    """The path of `file` inside a local `folder`, as an entry: `./data` and `a.jsonl` give `./data/a.jsonl`. None if
-    the folder may be a dataset of the Hub.
+    """Return a path of a folder with the name of a file in it: the folder `./data` and the file `a.jsonl` give
+    `./data/a.jsonl`. None if the folder may be a dataset of the hub.
     """
     outer, inner = folder.value, file.value
     if not isinstance(outer, str) or not isinstance(inner, str) or not outer.startswith((".", "/")):

@@ -95,8 +95,8 @@ def packing(draft: Draft, trl: str) -> None:
 
 
 def native_defaults(draft: Draft, native: Stack) -> None:
-    """Add the settings that no key of the file sets and for which xpc has another default than the file's TRL version:
-    the spec then states TRL's default. `native` is the stack nearest to this version.
+    """Add TRL's defaults to the spec, for settings that no key of the file sets and for which the file's version of TRL
+    and xpc have different defaults. `native` is the stack nearest to this version.
     """
     table = stated(draft, native)
     why = f"not set: the default of {origin(draft, native)}"

@@ -8,7 +8,7 @@ from xpc.grammar.record import evolve
 
 
 def of_rows(draft: Draft) -> tuple[str, ...]:
-    """The formats of the training rows, without repetitions. The format of a source is its own, or that of the data
+    """The row formats of all sources, without repetitions. A source without a format of its own has that of the data
     block.
     """
     common = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
@@ -16,8 +16,8 @@ def of_rows(draft: Draft) -> tuple[str, ...]:
 
 
 def in_common(draft: Draft) -> None:
-    """Move settings that are the same for all sources into the data block. A setting in which sources differ stays with
-    each source.
+    """Move each setting that is the same for all sources from the sources to the data block. A setting that differs
+    stays in the sources.
     """
     turned = [one for one in draft.sources if one.chat]
     if turned and all(one.chat or one.format not in ("alpaca", "prompt_completion") for one in draft.sources):
@@ -36,9 +36,7 @@ def in_common(draft: Draft) -> None:
 
 
 def masks(draft: Draft) -> tuple[str, ...]:
-    """The settings that limit the loss of sft to answers, one for each kind of format. Empty for plain texts, because
-    they have no answers.
-    """
+    """The settings that limit sft's loss to the answers, one for each row format with answers. Plain text has none."""
     return tuple(dict.fromkeys(path for one in of_rows(draft) if (path := mask(one))))
 
 

@@ -137,9 +137,7 @@ def _fields(draft: Draft) -> Mapping[str, Field]:
 
 
 def _blocks(draft: Draft, named: Entries) -> None:
-    """Import the keys that configure `use_vllm` and `sync_ref_model`. If one of these two flags is off, the keys that
-    configure it have no effect.
-    """
+    """Import the keys that configure `use_vllm` and `sync_ref_model`. If the flag is off, its keys have no effect."""
     for path, switch in (("method.vllm", "use_vllm"), ("method.sync_reference", "sync_ref_model")):
         entry = named.get(switch)
         on = entry is not None and boolean(entry) is True and draft.method in BY_PATH[path].methods

@@ -62,9 +62,9 @@ FOLDERS = (
 
 
 def reference(draft: Draft, entry: Entry, what: str) -> str | None:
-    """The name of a model or tokenizer as a spec writes it: a Hub name unchanged, a folder in the hub's cache as its
-    Hub name with the commit, a local path in quotes. None, after reporting an error, for an empty name or one with a
-    `$`.
+    """The name of a model or tokenizer, as a spec writes it. A name on the hub is unchanged, a folder in the hub's
+    cache becomes the name on the hub with the commit, and a local path gets quotes. For an empty name, or one with a
+    `$`, an error is reported, and the result is None.
     """
     name = text(entry)
     if not name:
@@ -143,7 +143,7 @@ def _template(draft: Draft, entry: Entry | None) -> None:
 
 
 def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16, 32.0, 0.05)) -> None:
-    """Set the adapter and the quantization of its base model. `native` is the default rank, alpha and dropout."""
+    """Set the adapter and the quantization of its base model. `native` are the default rank, alpha and dropout."""
     use = named.get("use_peft")
     four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
     # `adapter.kind` and `lora.init_lora_weights` are not keys of TRL: the importer of Python scripts makes them
@@ -184,8 +184,8 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
 
 
 def _without_adapter(draft: Draft, named: Entries) -> None:
-    """Report, for a run without adapters, that keys about adapters have no effect, and that a quantized model is an
-    error.
+    """Import the keys about adapters and quantization for a run without an adapter: adapter keys have no effect, and a
+    quantized model is an error.
     """
     inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
               "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *ADAPTER_OPTIONS]  # fmt: skip
@@ -212,8 +212,8 @@ def unused_adapter(draft: Draft, named: Entries) -> None:
 
 
 def adapter_options(draft: Draft, named: Entries, paths: Mapping[str, str]) -> None:
-    """Set the flags and lists of module names in `paths`, for adapters or frozen weights. Keys that are off are
-    irrelevant.
+    """Set flags and lists of module names that configure adapters or frozen weights. `paths` maps each key to its
+    setting. Keys that are off are irrelevant.
     """
     for key, path in paths.items():
         entry = named.get(key)
@@ -336,8 +336,8 @@ def targets(draft: Draft, entry: Entry | None, linear: tuple[str, ...] = ("all-l
 
 
 def _expanded(pattern: str) -> tuple[str, ...]:
-    r"""The module names in a regular expression: `layers.[\d]+.(mlp|self_attn).(up|down)_proj` gives `up_proj` and
-    `down_proj`.
+    r"""The names of modules to which a regular expression expands: `layers.[\d]+.(mlp|self_attn).(up|down)_proj` gives
+    `up_proj` and `down_proj`.
     """
     found = PATTERN.fullmatch(pattern)
     assert found is not None

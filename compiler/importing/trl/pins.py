@@ -1,5 +1,5 @@
-"""Find which versions of TRL a repository states for itself: in the script, as `# dependencies = ["trl==1.6.0"]` or
-`!pip install trl==0.8.6`, or in a file such as requirements.txt.
+"""Find the versions of TRL that a repository requires. They are stated in the script, as in `# dependencies =
+["trl==1.6.0"]` or `!pip install trl==0.8.6`, or in a file such as requirements.txt.
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ def _bounds(found: re.Match[str]) -> str:
 
 
 def _allowed(bounds: str) -> frozenset[str]:
-    """The versions in versions.json that satisfy the bounds of a requirement, such as `>=0.18,<1`. If a requirement
-    pins a release that is older than all of them, the result is the oldest version; if it is newer, the newest.
+    """The versions in versions.json that satisfy the bounds of a requirement, such as `>=0.18,<1`. If the requirement
+    pins a release that is older than every version there, the result is the oldest version; if the release is newer, it
+    is the newest.
     """
     known = [tuple(map(int, one.split("."))) for one in numbers()]
     kept = set(known)

@@ -205,7 +205,9 @@ def settle_files(draft: Draft, overrides: Overrides) -> None:
 
 
 def _stream(draft: Draft, named: Entries) -> None:
-    """Import streaming. TRL shuffles a stream only with `shuffle_dataset`, in the datasets library's default buffer."""
+    """Import streaming. TRL shuffles a stream only if `shuffle_dataset` is true, in a buffer of the default size in the
+    library datasets.
+    """
     order = named.get("shuffle_dataset")
     for key in ("dataset_streaming", "streaming"):
         shuffles = order is not None and boolean(order)
@@ -345,8 +347,8 @@ def shard(draft: Draft, named: Entries, overrides: Overrides, found: Machines) -
 
 
 def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
-    """Complete the draft: hardware and nodes, the architecture of a model whose folder is missing, and a target other
-    than the default. Drop the default of `eval.micro` if the run does not evaluate.
+    """Complete the draft. Set the hardware and the nodes, the architecture of a model whose folder is missing, and a
+    target that is not the default. Remove the default of `eval.micro` if the run does not evaluate.
     """
     machines(draft, found, overrides)
     each, micro = draft.settings.get("eval.every"), draft.settings.get("eval.micro")
@@ -362,8 +364,8 @@ def finish(draft: Draft, overrides: Overrides, found: Machines) -> None:
 
 
 def known(draft: Draft, *more: Iterable[str]) -> list[str]:
-    """All known key names, to suggest one for a misspelt key: TRL's names, the names that the importer has looked up,
-    and `more`.
+    """All key names that can be suggested for a misspelt key: TRL's names, names that the importer has looked up, and
+    `more`.
     """
     ours = {argument for row in TABLE for argument in row.args}
     return sorted({*draft.stack.fields(draft.stack.config(draft.method)), *ours, *KEYS, *draft.seen}.union(*more))

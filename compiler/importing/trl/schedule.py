@@ -90,8 +90,8 @@ def _argument(draft: Draft, name: str, entry: Entry) -> None:
 
 
 def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
-    """Set the warm-up. As in transformers, `warmup_steps` overrides `warmup_ratio` if it is above 0, and a value below
-    1 is a share of the run.
+    """Set the warm-up. As in transformers, `warmup_steps` overrides `warmup_ratio` if it is above 0, and is a share of
+    the run if it is below 1.
     """
     count = number(steps) if steps is not None and not steps.empty else None
     share = number(ratio) if ratio is not None and not ratio.empty else None

@@ -327,7 +327,9 @@ def _dtype(draft: Draft, entry: Entry) -> None:
 
 
 def hub(draft: Draft, named: Entries) -> None:
-    """Set what is pushed to the Hub and to which repository, by default one named after the output folder."""
+    """Set what the run pushes to the hub, and the repository. By default, the repository has the name of the output
+    folder.
+    """
     push = named.get("push_to_hub")
     inside = {
         "hub_model_id": "save.hub.name", "hub_strategy": "save.hub.strategy", "hub_private_repo": "save.hub.private",
@@ -349,8 +351,8 @@ def hub(draft: Draft, named: Entries) -> None:
 
 
 def precision(draft: Draft, why: str) -> None:
-    """Set the precision, unless the file states bf16 or fp16. For fp32 weights, it becomes fp32. For bf16 or fp16
-    weights, it becomes their dtype, because transformers then computes in this dtype even without mixed precision.
+    """Set the precision if the file states neither bf16 nor fp16. It becomes the dtype of the weights: transformers
+    computes in bf16 or fp16 if the weights have this dtype, even without mixed precision.
     """
     dtype, stated = draft.settings.get("model.dtype"), draft.settings.get("precision")
     if dtype is None or dtype.text == "fp32" or (stated is not None and stated.text != "fp32"):
@@ -377,8 +379,8 @@ def follow(draft: Draft) -> None:
 
 
 def stream(draft: Draft) -> bool:
-    """Whether the packing strategy is `wrapped`: all texts are joined and cut into rows, and documents attend to each
-    other.
+    """Whether the packing strategy is `wrapped`. All texts are then joined and cut into rows, and documents attend to
+    each other.
     """
     way = draft.settings.get("batch.packing.strategy")
     return way is not None and way.text == "wrapped"

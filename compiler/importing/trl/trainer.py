@@ -29,8 +29,8 @@ PADS = "the target's dpo pads anyway: this changes speed and memory, not the los
 
 
 def simple(name: str) -> Setting | None:
-    """The setting with the same meaning and unit as an argument, such as `optimizer.lr` for `learning_rate`; None if
-    the setting depends on several arguments, or if there is none.
+    """The setting with the same meaning and unit as an argument: `optimizer.lr` for `learning_rate`. None if there is
+    no such setting, or if it depends on several arguments.
     """
     for row in TABLE:
         decides = row.args == (name,) or (row.methods and name in row.args)
@@ -40,7 +40,7 @@ def simple(name: str) -> Setting | None:
 
 
 def canonical(entries: Entries) -> dict[str, Entry]:
-    """The entries under the names that the table of settings uses: `evaluation_strategy` becomes `eval_strategy`."""
+    """The entries under the names in the table of settings: `evaluation_strategy` becomes `eval_strategy`."""
     out: dict[str, Entry] = {}
     for name, entry in entries.items():
         value = unfolded(entry) if name in MAPPINGS else entry
@@ -52,8 +52,8 @@ def canonical(entries: Entries) -> dict[str, Entry]:
 
 
 def arguments(draft: Draft, entries: Entries) -> None:
-    """Import every key of the trainer. First, keys whose meaning depends on other keys are imported together; then each
-    remaining key is imported alone.
+    """Import every key of the trainer. Keys whose meaning depends on other keys are imported first, together with
+    these; then each remaining key is imported by itself.
     """
     for old, new in RENAMES.items():
         if old in entries and new in entries and entries[old].value == entries[new].value:
@@ -71,8 +71,8 @@ def arguments(draft: Draft, entries: Entries) -> None:
 
 
 def one(draft: Draft, name: str, entry: Entry) -> None:
-    """Import one key alone. The key becomes a setting or an argument under `extra`, or the report says that it has no
-    effect, or that it is an error.
+    """Import a single key. It becomes a setting, or an argument under `extra`, or it is reported as an error or as a
+    key without effect.
     """
     row = simple(name)
     if row is not None and row.methods and draft.method not in row.methods:

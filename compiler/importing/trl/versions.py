@@ -125,9 +125,7 @@ def possible(method: str, entries: Mapping[str, Entry]) -> tuple[str, ...]:
 
 
 def default(method: str, name: str, version: str) -> object:
-    """The value that a TRL version uses if a file does not state an argument; None if versions.json does not
-    have it.
-    """
+    """The default of an argument in a version of TRL; None if versions.json does not have it."""
     order = numbers()
     at = order.index(version)
     value: object = None
@@ -139,10 +137,10 @@ def default(method: str, name: str, version: str) -> object:
 
 
 def _meaning(method: str, name: str, value: object, known: bool, at: int) -> object:
-    """The value that a version's trainer used if an argument was missing or null.
+    """The value that the trainer of a version used if an argument was missing or null.
 
-    `value` is the class default, `known` whether the version has the argument, and `at` the version's index in
-    `numbers()`.
+    `value` is the default of the class, `known` is true if the version has the argument, and `at` is the index of the
+    version in `numbers()`.
     """
     order = numbers()
     if name == "bf16" and known:
@@ -179,10 +177,10 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
 
 
 def moved(method: str, among: Collection[str], names: Collection[str], on: Collection[str]) -> dict[str, list[str]]:
-    """Find arguments that affect training, and that the file leaves out although the versions in `among` have different
-    defaults. Map each of them to its defaults as texts, such as `0.04 (trl 0.14 to 0.18)`.
+    """Find arguments that affect training and that the file does not state, although their defaults differ between the
+    versions in `among`. Maps each of them to its defaults as texts, such as `0.04 (trl 0.14 to 0.18)`.
 
-    `names` are the keys of the file, spelled as in the table of settings. `on` are the flags of the file that are true,
+    `names` are the keys of the file, as the table of settings writes them. `on` are the file's flags that are true,
     such as `packing`.
     """
     out: dict[str, list[str]] = {}

@@ -125,9 +125,9 @@ def _member(machine: Machine, value: Instance, name: str, node: ast.AST) -> obje
 
 
 def _part(machine: Machine, value: Object, name: str, node: ast.AST) -> object:
-    """Evaluate `object.name` for a library's object: the value that the script has set, or the argument of this name
-    with which the object was created, such as the `model_max_length` of a tokenizer. Otherwise, the result is a new
-    library object. The `name_or_path` of a loaded model is the name by which it was loaded.
+    """Evaluate `object.name` for an object of a library. The value is the one that the script has set, or the argument
+    of this name with which the object was created, such as the `model_max_length` of a tokenizer. If there is neither,
+    it is a new object of the library. A loaded model's `name_or_path` is the name by which the script loaded it.
     """
     if name == "__dict__" and functions.is_settings(value):
         return Members(value)

@@ -1,5 +1,5 @@
-"""Record the changes that the two branches of a condition make. The changes of each branch are undone after it, so that
-the second branch begins in the same state as the first. Then the changes of both branches are merged.
+"""Record the changes that the two branches of a condition make. After each branch, its changes are undone, so that the
+second branch begins in the same state as the first. In the end, the changes of both branches are merged.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def _zip(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.
 
 
 def _library_object(positional: Arguments) -> Object | None:
-    """The first argument that is an object of a library, such as the layers of a model in `enumerate(model.layers)`."""
+    """The first argument of a call that is a library's object, such as `model.layers` in `enumerate(model.layers)`."""
     return next((one.value for one in positional if isinstance(one.value, Object)), None)
 
 
@@ -185,7 +185,7 @@ def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
 
 
 def _whether(stops: bool) -> Callable[..., object]:
-    """Make the function that computes `any` (if `stops` is true) or `all`, for lists whose items are known."""
+    """Return a function that computes `any` (if `stops` is true) or `all` of a list whose items are known."""
 
     def whether(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
         items = first(positional, keywords)

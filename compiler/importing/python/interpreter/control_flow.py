@@ -135,8 +135,8 @@ def _either(
 
 
 def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
-    """Interpret a `for` loop: every iteration if the items are known, otherwise one iteration that may or may
-    not run.
+    """Interpret a `for` loop. If the items are known, every iteration is interpreted. Otherwise a single iteration is
+    interpreted, as in an `if` with an unknown condition.
     """
     value = machine.evaluate(node.iter)
     if mask_prefix(machine, node):
@@ -170,8 +170,8 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
 
 
 def _turn(machine: Machine, node: ast.For | ast.AsyncFor | ast.While) -> str:
-    """Interpret one iteration that stands for all. If it trains with a trainer that the loop does not make, the line is
-    recorded in `machine.repeated`, unless the loop may end after this training.
+    """Interpret one iteration of a loop, which stands for all iterations. If the iteration trains with a trainer from
+    outside of the loop, its line is recorded in `machine.repeated`, unless the loop may end after this training.
     """
     before = len(machine.calls)
     ends = machine.block(node.body)
@@ -187,8 +187,8 @@ def _turn(machine: Machine, node: ast.For | ast.AsyncFor | ast.While) -> str:
 
 
 def _after_loop(ends: str) -> str:
-    """How the block that contains a loop ends after the loop's body has ended with the statement `ends`. After
-    `return`, the block ends in the same way; after `break` or `continue` it goes on, and the result is "".
+    """How a loop ends the block that contains it; `ends` says how the loop's body has ended. After `return`, the block
+    ends in the same way. After `break` or `continue`, the block goes on, and the result is "".
     """
     return "" if ends.startswith(LOOP) else ends
 

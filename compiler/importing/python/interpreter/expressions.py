@@ -200,7 +200,7 @@ SAVES = ("save_pretrained", "save_model", "save_to_disk", "to_json", "to_parquet
 
 
 def _call(machine: Machine, node: ast.Call) -> object:
-    """Evaluate the function and the arguments of a call, and interpret the call."""
+    """Evaluate a call: first its function, then its arguments, then the call itself."""
     function = machine.evaluate(node.func)
     positional: list[Argument] = []
     for one in node.args:

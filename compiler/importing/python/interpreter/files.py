@@ -109,7 +109,7 @@ def _basename(machine: Machine, positional: Arguments, keywords: Keywords, node:
 
 
 def _expanded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """Compute `os.path.expandvars`: `$NAME` in a path becomes the value of the environment variable."""
+    """Compute `os.path.expandvars`, which replaces `$NAME` in a path by the value of the environment variable."""
     value = first(positional, keywords)
     if not isinstance(value, str):
         return first_argument(machine, positional, keywords, node)

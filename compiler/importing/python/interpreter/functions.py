@@ -125,8 +125,8 @@ ALL_NAMES = re.compile(r"return (?:\w+|(?:list|sorted|set)\(\w+\)|(?:list|sorted
 @lru_cache(maxsize=1024)  # cached, because the script may call a function thousands of times
 def finds_linear_layers(node: ast.AST) -> bool:
     """Whether a function returns the names of all linear layers except the output layer, as QLoRA's
-    `find_all_linear_names` does. A call of such a function is imported as PEFT's `all-linear`. False for a function
-    that selects layers by further names.
+    `find_all_linear_names` does. Calls of such a function are imported as PEFT's `all-linear`. False for a function
+    that leaves out other layers, too.
     """
     if not isinstance(node, ast.FunctionDef):
         return False
@@ -182,8 +182,8 @@ def is_signature(value: object) -> bool:
 
 
 def contains(left: object, right: object, positive: bool, names: frozenset[str] | None = None) -> bool | None:
-    """Evaluate `left in right` (if `positive`) or `left not in right`. None if the outcome is unknown. If `right` is
-    the signature of a library function, `names` are the names in it.
+    """Evaluate `left in right` or, if `positive` is false, `left not in right`. None if the outcome is unknown. If
+    `right` is the signature of a library's function, `names` are the names of its arguments.
     """
     if isinstance(right, dict) and OPEN in right and isinstance(left, str | int) and left not in right:
         return None
@@ -295,8 +295,8 @@ def lineage(value: Object) -> list[Object]:
 
 
 def origin(value: Object) -> object:
-    """The value from which a call made an object: the object whose method was called, otherwise the first argument.
-    None without either.
+    """The value from which a call made an object. It is the object whose method was called or, for a function, the
+    first argument. None if there is neither.
     """
     if isinstance(value.receiver, Object):
         return value.receiver

@@ -1,4 +1,4 @@
-"""Interpret `import` statements. A module next to the script is read; any other module is taken for a library."""
+"""Interpret `import` statements. A module next to the script is read; any other module is assumed to be a library."""
 
 from __future__ import annotations
 

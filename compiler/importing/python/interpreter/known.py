@@ -132,8 +132,8 @@ def _isinstance(machine: Machine, positional: Arguments, keywords: Keywords, nod
 
 
 def _of_other_family(loaded: Object, kinds: object) -> bool:
-    """Whether the name of a loaded model or tokenizer shows that it is an instance of no class in `kinds`. For example,
-    `Qwen/Qwen2.5-3B` is of another family than `LlamaTokenizer`.
+    """Whether the name of a loaded model or tokenizer shows that it is not an instance of any class in `kinds`. For
+    example, `Qwen/Qwen2.5-3B` is not an instance of `LlamaTokenizer`.
     """
     named = loaded.argument("pretrained_model_name_or_path", 0)
     name = str(named.value).lower().rstrip("/").rpartition("/")[2] if named is not None else ""

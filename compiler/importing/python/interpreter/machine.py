@@ -54,8 +54,9 @@ RETURN, STOP, LOOP = "return", "stop", "loop"
 
 @record
 class Semantics:
-    """The functions that evaluate each kind of expression and statement, and the function that evaluates calls. The
-    function of a statement returns RETURN or a similar word if the statement ends its block early, and otherwise "".
+    """The functions that interpret a script: one for each kind of expression, one for each kind of statement, and one
+    for calls. A statement's function returns a word such as RETURN if the statement ends its block early, and otherwise
+    "".
     """
 
     expressions: Mapping[type, Callable[[Machine, Any], object]]
@@ -101,8 +102,8 @@ class Command:
 
 
 class Machine:
-    """The state of an interpreted script: its scopes, the recorded calls of library functions, and the trainers that
-    train.
+    """The state of an interpreted script: its scopes, the recorded calls of library functions, and the trainers whose
+    `train` it calls.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class Machine:
 
     def changed_inside(self, location: Location) -> None:
         """Record that a function over rows changes a part of a column in place, as in `row["chosen"][0]["content"] =
-        text`. The interpreter does not know the parts of a column.
+        text`. The interpreter itself knows only complete columns.
         """
         if self.row_functions or self.row_loops:
             self.inner_changes.append(location)
@@ -203,7 +204,7 @@ class Machine:
             self.depth -= 1
 
     def charge(self, value: object) -> None:
-        """Count a long value as several steps, to limit the time for making, comparing and keeping long values."""
+        """Count a long value as several steps. This limits the time for building, comparing and storing long values."""
         if isinstance(value, str | list | tuple):
             self.steps += len(value) // PER_STEP
         elif isinstance(value, dict):
@@ -212,7 +213,7 @@ class Machine:
     def call(
         self, function: object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
     ) -> object:
-        """Call a value: a function of the script is interpreted, a call of a library function is computed or
+        """Call a value. A function of the script is interpreted; a call of a library's function is computed or
         recorded.
         """
         return self.semantics.call(self, function, positional, keywords, node)
@@ -235,7 +236,9 @@ class Machine:
                 self.absent.add(self.location(node))
 
     def unknown(self, node: ast.AST, why: str, hidden: object = None) -> Unknown:
-        """Make an unknown value for a syntax node, with the reason. `hidden` is the value from which it was derived."""
+        """Make an unknown value for a syntax node. `why` is the reason, and `hidden` is the value from which it was
+        computed.
+        """
         return Unknown(why, self.location(node), hidden)
 
     def inherited(self, node: ast.AST, why: str, value: object) -> Unknown:
@@ -247,9 +250,8 @@ class Machine:
         )
 
     def assumed_truth(self, node: ast.AST, text: str) -> bool | None:
-        """The outcome that is assumed for a condition whose outcome is unknown. It comes from `--set FILE:LINE=yes` or
-        from `--partial`. None if nothing is assumed; both branches are then interpreted. Conditions on rows are never
-        assumed.
+        """The outcome that `--set FILE:LINE=yes` or `--partial` gives to a condition with an unknown outcome. None if
+        neither does; both branches are then interpreted. No outcome is assumed for a condition about rows.
         """
         if self.row_loops or self.row_functions:
             return None
@@ -292,7 +294,7 @@ class Machine:
         return [self.given[str(n)] for n in range(1, count)]
 
     def option(self, name: str) -> str | None:
-        """The command's value for an option; None if the command does not have it."""
+        """The value that the command gives to an option; None if the command does not contain the option."""
         self.use(name)
         return self.given.get(name)
 
@@ -302,8 +304,8 @@ class Machine:
             self.command.used.update(names)
 
     def taken_as_empty(self, value: object) -> None:
-        """Record an environment variable that decides a condition although it is not set: the interpreter takes its
-        value to be empty.
+        """Record that a condition depends on an environment variable that is not set, so that the interpreter assumes
+        an empty value.
         """
         if isinstance(value, Unset):
             self.unset.setdefault(value.why, value.location)

@@ -161,7 +161,7 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
 
 
 def _path_method(owner: str, name: str, values: list[object]) -> str | bool | None:
-    """Compute a method of a path that depends on no file; None for any other method."""
+    """Compute a method of a path, if its result does not depend on files. None for any other method."""
     if name in PATH_METHODS:
         return owner
     if name == "joinpath" and all(isinstance(one, str) for one in values):
@@ -188,7 +188,7 @@ def _file_method(machine: Machine, owner: str, name: str, node: ast.AST) -> obje
 
 
 def _texts(value: object) -> bool:
-    """Whether a value is a tuple of strings, as in `name.startswith(("a", "b"))`."""
+    """Whether a value is a tuple of strings, such as the argument of `name.startswith(("a", "b"))`."""
     return isinstance(value, tuple) and all(isinstance(one, str) for one in value)
 
 
@@ -198,7 +198,7 @@ PURE = ("index", "count", "union", "intersection", "difference", "symmetric_diff
 
 
 def list_method(machine: Machine, owner: list[object], name: str, values: list[object], node: ast.AST) -> object:
-    """Compute a method of a list or set, and change the list if the method does."""
+    """Compute a method of a list or a set. If the method changes the list or set, the change is made."""
     if name == "append" and values and len(owner) < LONGEST:
         machine.journal.change(owner, [*owner, values[0]])
         return None
@@ -244,7 +244,7 @@ def dict_method(
     keywords: dict[str, Argument],
     node: ast.AST,
 ) -> object:
-    """Compute a method of a dict, and change the dict if the method does."""
+    """Compute a method of a dict. If the method changes the dict, the change is made."""
     values = [one.value for one in positional]
     key = values[0] if values else None
     default = values[1] if len(values) > 1 else None

@@ -219,7 +219,7 @@ def _undecided(machine: Machine, node: ast.AST, unclear: object, value: object) 
 
 
 def _unclear(machine: Machine, node: ast.AST, *values: object) -> Unknown:
-    """The result of an operator with an unknown operand: an unknown value with the reason and the line of the operand."""
+    """The result of an operator with an unknown operand: an unknown value with the operand's reason and line."""
     found = next((one for one in values if isinstance(one, Unknown)), None)
     if found is None:
         return machine.unknown(node, "it depends on a value that is not known")

@@ -12,8 +12,9 @@ PARAMETERS = ("parameters", "named_parameters", "modules", "named_modules", "chi
 
 
 def change_parameters(machine: Machine, node: ast.AST, value: object, call: ast.AST | None = None) -> None:
-    """Record a loop or a comprehension over `value` if it goes through the parameters or modules of a model, also by
-    number (`range(len(model.layers))`), and changes them. `call` is the call of `map` that applies a function (`node`).
+    """Record a loop over `value` if it changes the parameters or modules of a model. The loop may be a comprehension,
+    or may use numbers (`range(len(model.layers))`). For a call of `map`, `call` is this call, and `node` the function
+    that it applies.
     """
     if isinstance(value, Object) and value.path == "range" and value.positional:
         value = value.positional[-1].value
@@ -46,7 +47,7 @@ EFFECTS = ("to", "float", "half", "register_forward_hook")
 
 
 def is_in_place(name: str) -> bool:
-    """Whether a method of a tensor changes the tensor, by its name: `mul_`, `requires_grad_`."""
+    """Whether a tensor's method of this name changes the tensor, as `mul_` and `requires_grad_` do."""
     return name.endswith("_") and not name.startswith("_")
 
 

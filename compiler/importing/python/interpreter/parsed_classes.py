@@ -1,4 +1,6 @@
-"""Fill the configuration classes of the argument parsers of transformers and TRL with the arguments of the command."""
+"""Create the configuration objects that the argument parsers of transformers and TRL return, with the arguments of the
+command.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,7 @@ QUANTIZED = {"bnb_4bit_quant_type": "bnb_4bit_quant_type", "bnb_4bit_use_double_
 
 
 def adapter(machine: Machine, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST) -> object:
-    """Compute TRL's `get_peft_config(model_args)`: a LoraConfig, or None without `use_peft`."""
+    """Compute TRL's `get_peft_config(model_args)`: a LoraConfig, or None if `use_peft` is off."""
     return _helper(machine, positional, "use_peft", "peft.LoraConfig", ADAPTER, node)
 
 
@@ -110,7 +112,7 @@ def _helper(machine: Machine, positional: list[Argument], switch: str, path: str
 
 
 def parameters(machine: Machine, function: Function) -> dict[str, Argument]:
-    """The command's arguments for a function that the `fire` library calls with them."""
+    """The arguments of the command for a function that the library `fire` calls."""
     spec = function.node.args
     kinds = {one.arg: "" if one.annotation is None else ast.unparse(one.annotation)
              for one in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)}  # fmt: skip
@@ -136,14 +138,14 @@ def _fired(entry: Entry, annotation: str, location: Location) -> object:
 
 
 def settings(machine: Machine, kind: Class) -> dict[str, Argument]:
-    """For a class `kind` that the `tyro` library fills from the command line: the command's arguments that set fields
-    of this class.
+    """The arguments of the command that set fields of the class `kind`, which the library `tyro` fills from the command
+    line.
     """
     return _words(machine, kind, _known(kind))
 
 
 def _values(machine: Machine, call: Object, node: ast.AST) -> Table:
-    """The arguments that a call of a parser reads from a dict or a file, such as `parser.parse_json_file("a.json")`."""
+    """The arguments that a parser reads from a dict or a file, as in `parser.parse_json_file("a.json")`."""
     value = first(call.positional, call.keywords, "args")
     for name in ("json_file", "yaml_file"):
         value = call.keywords[name].value if value is None and name in call.keywords else value
@@ -211,8 +213,8 @@ def _declare(machine: Machine, kind: Class, made: object, given: Mapping[str, Ar
 
 @cache
 def argument_names() -> frozenset[str]:
-    """The arguments of TRL's configuration classes in all versions. Arguments for the model and the data are left out,
-    because a script may declare defaults for them without using these defaults.
+    """The arguments that TRL's configuration classes have in any version. Arguments about the model and the data are
+    excluded: scripts often declare defaults for them that they do not use.
     """
     configs = {config.rpartition(".")[2] for name in stacks.names() if (stack := stacks.load(name)) is not None
                for config in stack.configs}  # fmt: skip
@@ -261,8 +263,8 @@ def _fields(kind: Class | Name) -> dict[str, str]:
 
 
 def _known(kind: Class | Name) -> frozenset[str]:
-    """All argument names of a class: the fields in the script, and the arguments of its library base class in any
-    version.
+    """All argument names of a class: the fields that the script defines, and the arguments that its base class in a
+    library has in any version.
     """
     path = kind.base() if isinstance(kind, Class) else kind.path
     return frozenset(_fields(kind)) | (_names(path.rpartition(".")[2]) if path and is_library(path) else frozenset())
@@ -270,7 +272,7 @@ def _known(kind: Class | Name) -> frozenset[str]:
 
 @cache
 def _names(last: str) -> frozenset[str]:
-    """The arguments of a library's configuration class in all versions, such as those of `SFTConfig`."""
+    """The names of the arguments that a library's configuration class, such as `SFTConfig`, has in any version."""
     table, block = versions.table(), _block(last)
     if block in ("model", "script"):
         return frozenset(table[block])
@@ -285,8 +287,8 @@ def _names(last: str) -> frozenset[str]:
 
 
 def signature_names(value: object) -> frozenset[str] | None:
-    """The names in a signature such as `fields(SFTConfig)` or `inspect.signature(SFTConfig).parameters`, in all
-    versions; None for a class that no stack has.
+    """The names in a signature such as `fields(SFTConfig)` or `inspect.signature(SFTConfig).parameters`, in any version
+    of the library. None for a class that no stack has.
     """
     while isinstance(value, Object) and value.receiver is not None:
         value = value.receiver
@@ -300,8 +302,8 @@ def signature_names(value: object) -> frozenset[str] | None:
 
 
 def lacks(value: Object, name: str) -> bool:
-    """Whether it is certain that a configuration lacks a field, because neither the script nor any version of TRL's
-    class has it.
+    """Whether a configuration certainly lacks a field: the script does not define it, and TRL's class does not have it
+    in any version.
     """
     kind = value.attributes.get("<class>")
     given = {**value.attributes, **value.keywords}
@@ -350,7 +352,7 @@ def value_of(entry: Entry, annotation: str, location: Location) -> object:
 
 
 def _converted(value: object, annotation: str) -> object:
-    """Convert a string of the command line to a number or bool if the field's annotation allows it."""
+    """Convert a string of the command line to a number or a bool, if the annotation of the field allows it."""
     if not isinstance(value, str) or (re.search(r"\bstr\b", annotation) and not re.search("int|float", annotation)):
         return value
     if value.lower() in ("true", "false"):

@@ -1,5 +1,5 @@
-"""Lists of rows that a script collects from a file. The interpreter follows a loop over rows once, so such a list has a
-single item, which stands for all rows.
+"""Lists of rows that a script collects from a file. The interpreter interprets a loop over rows only once, so such a
+list has a single item, which stands for all rows.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def shuffled(machine: Machine, value: list[object], node: ast.AST) -> list[objec
 
 
 def _moved(value: object, source: Object, depth: int = 0) -> object:
-    """Replace the file or dataset (`source`) from which a row comes. In a value that is made of a row's columns,
-    replace it for each column.
+    """A copy of a value in which `source`, a file or a dataset, is the origin of the rows. In a value that is built of
+    a row's columns, the origin of each column is replaced.
     """
     if isinstance(value, Column):
         return Column(value.name, value.batch, source)

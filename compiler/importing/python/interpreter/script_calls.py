@@ -1,5 +1,5 @@
-"""Interpret calls. A function or class of the script is interpreted with its arguments. For a function of a library,
-the value is computed if the function is known; otherwise the call is recorded.
+"""Interpret calls. For a function or class of the script, its body is interpreted with the arguments. For a known
+function of a library, the result is computed; a call of any other function is recorded.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def _bind(
     keywords: dict[str, Argument],
     local: dict[str, object],
 ) -> None:
-    """Store the value of each parameter of a function in `local`: the call's argument, or else the parameter's
-    default.
+    """Store the value of each parameter of a function in `local`. The value is the argument of the call or, without an
+    argument, the parameter's default.
     """
     spec = function.node.args
     names = [*spec.posonlyargs, *spec.args]
@@ -320,8 +320,8 @@ def _as_dict(config: Object) -> Table:
 
 
 def _moment(machine: Machine, trainer: Object) -> Object:
-    """A deep copy of a trainer at the moment of its `train()` call. The script may later change objects that the
-    trainer contains, such as its configuration.
+    """A deep copy of a trainer at the time of its `train()` call. A copy is needed because the script may change
+    objects in the trainer later, such as its configuration.
     """
     from copy import deepcopy
 

@@ -1,4 +1,4 @@
-"""Parse a script, or the code cells of a notebook. Input that is too large or too deeply nested is refused."""
+"""Parse a script, or the code cells of a notebook. A script that is too large or too deeply nested is refused."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def _augmented(machine: Machine, node: ast.AugAssign) -> None:
 
 
 def _loaded(target: ast.expr) -> ast.expr:
-    """The target of `+=` as an expression that is read: `a.b` in `a.b += 1`."""
+    """The target of `+=` as an expression that can be evaluated: `a.b` for `a.b += 1`."""
     if isinstance(target, ast.Name):
         return ast.Name(target.id, ast.Load())
     if isinstance(target, ast.Attribute):

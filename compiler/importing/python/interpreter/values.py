@@ -77,8 +77,8 @@ class Name:
 
 @record
 class Column:
-    """The content of a column in the row that a mapped function gets; with `batch`, the contents in several rows. If
-    the row comes from a loop over a dataset, `source` is this dataset.
+    """The content of a column in the row that a function gets from `map`; with `batch`, its contents in several rows.
+    If the row comes from a loop over a dataset, `source` is this dataset.
     """
 
     name: str
@@ -136,7 +136,9 @@ class Table(dict[Any, Any]):
 
 
 class Splits(Table):
-    """A `DatasetDict`: datasets by split name. A method call applies to each dataset."""
+    """A `DatasetDict`: maps the names of splits to datasets. If the script calls a method of it, the method is called
+    for each dataset.
+    """
 
 
 class Words(list[Any]):
@@ -149,10 +151,10 @@ class Namespace(Table):
 
 @mutable
 class Object:
-    """The value that a library call returns, such as a model or a trainer.
+    """The value that a call of a library returns, such as a model or a trainer.
 
-    `path` is the dotted name of the called function. `receiver` is the object whose method was called, `attributes` are
-    the attributes that the script sets, and `calls` the method calls on the object.
+    `path` is the dotted name of the called function. If the function is a method, `receiver` is its object.
+    `attributes` are the attributes that the script sets on this value, and `calls` the calls of its methods.
     """
 
     path: str
@@ -170,7 +172,7 @@ class Object:
         return self.path.rpartition(".")[2]
 
     def argument(self, name: str, position: int | None = None) -> Argument | None:
-        """The argument named `name`, otherwise the one at `position`; None without either."""
+        """The argument with this name or, if there is none, the one at this position. None if both are missing."""
         found = self.keywords.get(name)
         if found is None and position is not None and position < len(self.positional):
             return self.positional[position]
@@ -250,7 +252,7 @@ class Class:
             yield one
 
     def find(self, name: str) -> object:
-        """The attribute `name` of the class or of its bases; None without it."""
+        """The attribute `name` of the class or of one of its bases; None if there is none."""
         for one in self.lineage():
             if name in one.attributes:
                 return one.attributes[name]
@@ -333,7 +335,7 @@ class Join:
         return Unknown(f"{value.why}{HALF} ({self.location})", value.location, value.hidden)
 
     def parts(self, one: object, other: object) -> object:
-        """Join two objects, dicts, lists or tuples item by item; other values become unknown."""
+        """Join two objects, dicts, lists or tuples item by item. The result for any other values is unknown."""
         if isinstance(one, Object) and isinstance(other, Object) and one.path == other.path:
             out = Object(one.path, [], {}, one.location, one.receiver)
             self.made[id(one), id(other)] = out

@@ -54,8 +54,8 @@ def _command(machine: Machine, call: Object, space: Instance, location: int) -> 
 
 
 def _complete(machine: Machine, parser: Object) -> None:
-    """Complete abbreviated names: argparse takes `--eval_step` for `--eval_steps`, provided that no other name begins
-    in this way.
+    """Complete abbreviated names as argparse does: `--eval_step` becomes `--eval_steps` if no other name begins with
+    `eval_step`.
     """
     names = {str(one.value).lstrip("-").replace("-", "_") for call in _calls_below(parser, machine)
              if call.last == "add_argument" for one in call.positional if str(one.value).startswith("--")}  # fmt: skip

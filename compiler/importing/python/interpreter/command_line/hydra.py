@@ -27,8 +27,8 @@ MOST = 20
 
 
 def configuration(machine: Machine, function: Function) -> object:
-    """The configuration for a function with hydra's decorator, composed of the files in its `defaults` and the
-    command's overrides. None for other functions, and if the file cannot be read.
+    """The configuration that hydra passes to a function with its decorator. It is composed of the config file, the
+    files in its `defaults` and the command's overrides. None for any other function, or if the file cannot be read.
     """
     for one in getattr(function.node, "decorator_list", []):
         if isinstance(one, ast.Call) and dotted(one) in ("hydra.main", "pydra.main", "main"):
@@ -145,8 +145,8 @@ def _placed(machine: Machine, out: Table, path: str, where: str, inner: Table) -
 
 
 def _chosen(changes: list[str], group: str, choice: object) -> object:
-    """The name of the file to read for a config group: the command may select it (`model=qwen`); otherwise it is
-    `choice`, the name in `defaults`.
+    """The name of the file to read for a group of config files. The command may state it (`model=qwen`); otherwise it
+    is `choice`, the name in `defaults`.
     """
     for one in changes:
         key, equals, value = one.partition("=")

@@ -31,8 +31,8 @@ REQUIRED = Name("<required>")
 
 @record
 class Option:
-    """A parameter of a function that typer or click calls: the names of its option, its default, and its type as an
-    annotation. Without an option, its value is a positional word of the command.
+    """A parameter of a function that typer or click calls: the names of its option, its default, and the annotation of
+    its type. A parameter without an option gets a positional word of the command.
     """
 
     parameter: str
@@ -85,8 +85,8 @@ def _is_command(function: Function) -> bool:
 
 
 def given(machine: Machine, function: Function, word: int) -> Iterator[tuple[str, Argument]]:
-    """The arguments with which a function is called: the values in the command, or else the defaults. `word` is the
-    position of the first positional word in the command that belongs to this function.
+    """The arguments with which typer or click calls a function. Each has its value from the command or else its
+    default. `word` is the index of the command's first positional word that belongs to this function.
     """
     scopes, label = machine.scopes, machine.label
     machine.scopes, machine.label = list(function.scopes), function.label
@@ -147,7 +147,7 @@ def _typed(machine: Machine, function: Function) -> Iterator[Option]:
 
 
 def _annotation(machine: Machine, node: ast.expr | None) -> tuple[str, Object | None]:
-    """The type in an annotation, and the option in `Annotated[float, typer.Option("--lr")]`."""
+    """The type in an annotation, and the option in it: `Annotated[float, typer.Option("--lr")]` has both."""
     parts = node.slice.elts if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) else []
     if isinstance(node, ast.Subscript) and parts and dotted(node.value).endswith("Annotated"):
         values = [machine.evaluate(one) for one in parts[1:]]
