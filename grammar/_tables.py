@@ -336,6 +336,6 @@ STATES: list[dict[str, int]] = [
  {'$END': -30, 'NAME': 3, 'REF': 11, 'STRING': 85, '_head': 111, '_statement': 116, '_statements': 179, 'call': 122, 'clause': 123, 'ref': 124, 'setting': 125},
  {'$END': -29, 'NAME': 3, 'REF': 11, 'STRING': 85, '_head': 111, '_statement': 120, 'call': 122, 'clause': 123, 'ref': 124, 'setting': 125},
 ]
-"""For each state, from a symbol to the next state, or to -1 - N if rule N is complete."""
+"""For each state, maps a symbol to the next state, or to -1 - N if rule N is complete."""
 ACCEPT: int = 176
 """The parser's state after a complete text."""

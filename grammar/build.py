@@ -32,7 +32,7 @@ _MEANING = {
     ),
     "STATES": (
         "list[dict[str, int]]",
-        "For each state, from a symbol to the next state, or to -1 - N if rule N is complete.",
+        "For each state, maps a symbol to the next state, or to -1 - N if rule N is complete.",
     ),
     "ACCEPT": ("int", "The parser's state after a complete text."),
 }

@@ -26,7 +26,7 @@ PARTS = re.compile(
     r"""(?:[ \t]+on\b)?(?P<data>[ \t]+(?!(?:for|with)\b)(?:"[^"\n]*"|[^\s"=,]+))?"""
     r"""(?P<rest>[ \t]+(?:for|with)\b[^\n]*)?[ \t]*(?:\#[^\n]*)?"""
 )
-"""A sentence whose model or data may be missing."""
+"""A pattern for a `train` sentence in which the model or the data may be missing."""
 
 
 def late_sentence(

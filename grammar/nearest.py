@@ -35,8 +35,8 @@ FILES = (
     ("xp",), ("py",), ("sh",), ("jinja", "jinja2", "j2", "tmpl", "template"), ("yaml", "yml"),
     ("jsonl", "json", "csv", "parquet", "arrow", "txt", "gz", "zst", "ndjson", "tsv"),
 )  # fmt: skip
-"""Groups of endings of files. A file is only compared with files whose ending is in the same group. Names with other
-endings count as folders.
+"""Groups of file endings. A file name is compared only with names whose ending is in the same group. A name with an
+ending of no group counts as a folder.
 """
 SPECS = 0
 """`FILES[SPECS]` are the endings of specs. If the short names of two specs differ in one letter, such as `a1.xp` and

@@ -27,7 +27,9 @@ WEIGHT = re.compile(r"[ \t]{0,8}[:*][ \t]{0,8}(?P<weight>\d{1,9}(?:\.\d{1,9})?)(
 COMMENT = re.compile(r"//(?=/|[ \t]*(?:[A-Za-z]|$))|/\*(?P<text>[^*\n]*)\*/(?=[ \t]*$)", re.M)
 """A pattern for a comment of C, `// tuned` or `/* tuned */`. In `64 // 8`, the sign divides."""
 COLON = re.compile(r"\"[^\"\n]*\"|#[^\n]*|(?<![\w.-])[A-Za-z_]\w*(?P<colon>[ \t]*:)(?=[ \t]*[^\s:,}\])])")
-"""A pattern for the colon after a name, as in `gbs: 64`; it also matches texts and comments, without a colon."""
+"""A pattern for the colon after a name, as in `gbs: 64`. It also matches strings and comments, so that a colon in them
+is skipped.
+"""
 PART = re.compile(r"[:@][\w.\-]+")
 """A pattern for the configuration (`:NAME`) or the revision (`@NAME`) after the name of a dataset or a model."""
 

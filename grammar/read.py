@@ -34,7 +34,7 @@ _NAMES = {
 MAX_ERRORS = 20
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 """The byte order marks at the beginning of UTF-16 files. Older versions of PowerShell write such files with `>`, and
-editors on Windows as "Unicode".
+editors on Windows call their format "Unicode".
 """
 _AS_UTF_8 = "save the file as UTF-8, for example with iconv -f utf-16 -t utf-8"
 

@@ -38,14 +38,16 @@ FORMS = (
     ),
     (re.compile(r"on\s+(\d+)\s*(?:x\s*)?([\w-]+)"), r"write `hardware \1 x \2` on a line of its own"),
 )
-"""Patterns for a wrong text after the dataset in the first line, such as `epochs=3`. Each has the text of the help."""
+"""Pairs of a pattern and a help. The pattern matches a wrong text after the dataset in the first line, such as
+`epochs=3`.
+"""
 ACTION = re.compile(r"and\s+(?:sav|log|track|report)")
 COUNT = re.compile(r"\b(for\s+(\d[\d_]*)([A-Za-z]*))\s*(?:with\s+|#.*)?$")
-"""Matches the end of the text before an error in the first line: a length without its unit, as in `for 3`. `with` or a
-comment may follow it.
+"""Matches a length without its unit, as in `for 3`, at the end of the text before an error in the first line. `with` or
+a comment may follow the length.
 """
 NO_DATA = re.compile(r"\bon[ \t]+(?:for|with)[ \t]+$")
-"""Matches the end of the text before an error in the first line: `on for` or `on with`. The parser reads `for` or
+"""Matches `on for` or `on with` at the end of the text before an error in the first line. The parser has read `for` or
 `with` as the name of the dataset.
 """
 INSTEAD_OF_ON = ("using", "over", "from", "against", "to", "at", "in")
@@ -195,11 +197,11 @@ def _lengths(count: str) -> str:
 
 
 PREPOSITION = re.compile(r"(?P<word>in|at|under)[ \t]+(?:(?P<rate>\d[\d.]*e-\d+)(?![\w.])|(?=[A-Za-z]))")
-"""A pattern for words that users write before a choice or a setting instead of `with`."""
+"""Matches words that users write instead of `with`, before a choice or a setting: `in bf16`, `at 2e-5`."""
 
 
 BITS = re.compile(r"(?:in|at)[ \t]+(?P<bits>[48])[ -]?bits?(?![\w.-])(?:[ \t]+(?:precision|mode))?(?:[ \t]+with\b)?")
-"""A pattern for a base in fewer bits: `in 4bit`, `in 8-bit precision`."""
+"""A pattern for quantization of the base model in words: `in 4bit`, `in 8-bit precision`."""
 
 
 def _other_preposition(location: ParserPosition) -> Diagnostic | None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 _UNITS = {"step": "", "epoch": "", "token": "", "row": "", "sample": "", "example": "", "percent": "%"} | {
     "second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "hr": "h", "day": "d",
 }  # fmt: skip
-"""For each word, the unit to write in a spec: `time = 4 hours` must be `time = 4h`. For steps, rows and tokens there is
-no unit to write: `every = 100`.
+"""Maps a word for a unit to the unit in a spec: `4 hours` is `4h`. Steps, rows and tokens are written without a unit:
+`every = 100`.
 """
 
 

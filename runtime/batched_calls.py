@@ -20,18 +20,18 @@ from runpy import run_path
 from typing import Any
 
 ROWS = 200
-"""The number of rows whose texts are encoded together. A larger number is not faster, and needs more memory."""
+"""The texts of this many rows are encoded together. A larger number is not faster, and needs more memory."""
 FIRST = 10
-"""The number of rows in the first group, which shows whether the function needs offsets."""
+"""The first group has only this many rows. It shows whether the function needs offsets."""
 MASK = "assistant_masks"
 MASKED = ("06820c961991ed71", "b3a5577234e10210", "d93dc804cc9b0d21")
-"""Digests of the source of apply_chat_template in transformers 5.23, 4.57 and 4.52, whose masks `assistant_mask` can
-compute. If the source has another digest, apply_chat_template computes the mask.
+"""Digests of the source of apply_chat_template in transformers 5.23, 4.57 and 4.52. If the source has one of them,
+`assistant_mask` computes masks; otherwise, apply_chat_template does.
 """
 COMPARED = 5
-"""The number of texts that are encoded twice, with and without offsets, to check that all other values are equal."""
+"""This many texts are encoded both with and without offsets, to check that all other values are equal."""
 SEPARATE = ("text_pair", "return_tensors", "return_overflowing_tokens")
-"""Arguments of the tokenizer's call. A text with one of these arguments is encoded alone, not together with others."""
+"""Arguments of the tokenizer's call. If a call has one of them, its text is encoded alone, not together with others."""
 PLACES = run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "token_places.py"))
 PLAIN = (str, int, float, bool, type(None))
 """Types of values that contain no placeholders."""
@@ -97,9 +97,9 @@ class Text:
         self.values: dict[str, Any] | None = None
         self.encoding: Any = None
         self.spans: Sequence[tuple[int, int]] | None = None
-        """The characters of each answer, if the chat template was applied with an assistant mask."""
+        """The ranges of characters of the answers, if the chat template was applied with an assistant mask."""
         self.learned = False
-        """Whether the function has searched the assistant mask for a 1, and `Mask` has answered that there is one."""
+        """Whether the function has searched the assistant mask for a 1 and found one. `Mask` answers such searches."""
 
     def names(self) -> list[str]:
         """The names of the values that a call of the tokenizer with this text returns."""
@@ -163,7 +163,7 @@ class Calls:
         self.texts, self.rendered = list[Text](), list[Any]()
         self.chats = list[tuple[Text | None, int, int]]()
         """For each call of apply_chat_template: the text whose encoding the call returned (None if it did more than
-        encode one text), and how many texts and renderings had been recorded when the call ended."""
+        encode one text), and the numbers of texts and of renderings recorded until the call ended."""
         self.restart()
 
     def restart(self) -> None:

@@ -175,8 +175,9 @@ COLUMNS: Mapping[str, Callable[..., Any]] = {
     "38267dd5b0b71f1e": _truncate,
     "48560174eed0b75b": _any_learned,
 }
-"""Maps the digest of a function's source code to a function above, which does the same with an Arrow table. The
-digests are of functions of trl 1.16's SFT trainer. A function with another digest is called for each row."""
+"""Maps the digest of a function's source code to one of the functions above, which has the same result for an Arrow
+table. The digests belong to functions of trl 1.16's SFT trainer. A function with another digest is called for each row.
+"""
 
 
 def on_columns(function: Callable[..., Any]) -> Callable[..., Any] | None:

@@ -37,12 +37,12 @@ SWITCHES = (
 )
 """Variables that change where a run looks for files. They are not secret."""
 COMPILING = 0.5
-"""A lock older than this many hours was left by a compilation that died: a compilation takes minutes."""
+"""A compilation takes minutes. A lock that is older than this many hours was left by one that died."""
 LOW = 20.0
-"""GiB that should be free for downloads or results: weights and one checkpoint of a model with 1B parameters."""
+"""At least this many GiB should be free: enough for the weights and a checkpoint of a model with 1B parameters."""
 
 Entry = tuple[str, str, str]
-"""What was checked, such as `memory`, its state (`fine`, `note` or `wrong`), and a sentence about it."""
+"""The name of a check, such as `memory`, its result (`fine`, `note` or `wrong`), and a sentence about it."""
 
 
 def main() -> int:

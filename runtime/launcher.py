@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 ENDINGS = ("failed (exitcode", "closing signal")
 RETRIES, ATTEMPT = "XPC_RETRIES", "XPC_ATTEMPT"
-"""Environment variables: the remaining restarts after failures that may be temporary, and the attempt ("1 of 4")."""
+"""Environment variables: how many restarts are left after temporary failures, and the attempt ("1 of 4")."""
 _command, _environment = [sys.executable, *sys.argv], dict(os.environ)
 """The command and the environment variables with which this launcher was started."""
 
@@ -31,14 +31,14 @@ class State:
 
     stop_requested = False
     interrupted = False
-    """Whether there was a Ctrl-C."""
+    """Whether the user has pressed Ctrl-C."""
     output_dir: str | None = None
     """The run's output folder; None until the bundle is read."""
     started: ClassVar[list[bool]] = []
-    """Not empty once torchrun's agent has started the processes of the run. From then on, the agent decides when this
-    launcher ends, because the nodes wait for each other at the end."""
+    """Not empty after torchrun's agent has started the run's processes. Then the agent decides when this launcher ends,
+    because the nodes wait for each other at the end."""
     process: Any = None
-    """psutil.Process. None until psutil is imported: a stop request may arrive before that."""
+    """The class psutil.Process. None until psutil is imported, because a stop request may arrive earlier."""
 
 
 def main(folder: str, words: Sequence[str]) -> int:

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 FILE, METRICS, MEASURED = "picture.svg", "metrics.jsonl", "measured.jsonl"
 REWARDS = "rewards"
-"""The panel with a curve for each reward function, if there are several."""
+"""The title of a panel with one curve for each reward function. It exists only if there are several functions."""
 PANELS = ("reward", REWARDS, "accuracy", "margin", "loss", "learning rate", "tokens/s")
 """The panels of a picture, in their order. A run has only the panels whose metrics it has logged."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b2df8a")
-"""Colours that colour-blind people can distinguish (Okabe and Ito 2008), and two more."""
+"""Colours that colour-blind people can distinguish (Okabe and Ito 2008), and two others at the end."""
 WIDTH, HEIGHT = 400, 230
-"""Size of a panel in pixels. On a phone, a panel fills the width of the screen, and text of 11 pixels is readable."""
+"""The size of a panel in pixels. On a phone, a panel is as wide as the screen; text of 11 pixels is then readable."""
 LEFT, RIGHT, TOP, BOTTOM = 52, 18, 40, 26
 POINTS = 300
-"""The steps are divided into at most this many parts. The lowest and the highest value of each part are drawn."""
+"""A curve's steps are divided into at most this many parts. The lowest and highest value of each part are drawn."""
 STYLE = (
     ".curves text{font:11px system-ui,sans-serif;fill:#3a4452}.curves .title{font-weight:600;font-size:12px}"
     ".curves .grid{stroke:#d7dce3;stroke-width:1}.curves .restart{stroke-dasharray:2 3;stroke-width:1}"
@@ -32,7 +32,7 @@ STYLE = (
     ".curves .page{fill:#12161c}}"
 )
 LARGEST = 1e30
-"""Values and steps above this number are not drawn."""
+"""Values and steps that are larger than this are not drawn."""
 Points = list[tuple[float, float]]
 
 

@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from .core.token_counts import TokenCounts
 
 INDEX = "prepared.json"
-"""The file that is written last: the list of ``Dataset.map`` calls with the files of their results, and the counts."""
+"""The last file that is written. It lists the ``Dataset.map`` calls and the files of their results, and has the counts.
+"""
 CODE = ("trainer/core/data", "trainer/core/rows", "trainer/features/rows/", "trainer/library_internals/trl_", "files/")
-"""Beginnings of the names of bundle files that determine the rows: code, templates and other files of the spec."""
+"""Beginnings of the names of bundle files on which the rows depend: code, templates, and other files of the spec."""
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.jinja", "*.model")
 """Files of a local model that decide how texts become tokens."""
 COMMIT = 40
-"""The number of hex digits of a commit; a revision of another length is a branch or tag, which can move."""
+"""A revision with this many hex digits is a commit. Any other revision is a branch or tag, which can move."""
 PINS = ("datasets", "tokenizers", "transformers", "trl")
 COMPUTING = (
     "accelerator_config", "activation_", "adam_", "average_tokens", "bf16", "ddp_", "dataloader_", "deepspeed",
@@ -54,8 +55,8 @@ OFF: Mapping[str, Any] = {
     "save_strategy": "no", "sync_ref_model": False, "tf32": None, "torch_compile": False, "use_liger_kernel": False,
     "use_liger_loss": False, "use_vllm": False,
 }  # fmt: skip
-"""Values for arguments that need a GPU, weights or several processes. Arguments that the run does not set stay
-unset."""
+"""Values that replace those of arguments which need a GPU, weights or several processes. An argument that the run does
+not set stays unset."""
 DROPPED = ("deepspeed", "fsdp", "fsdp_config", "parallelism_config")
 ELSEWHERE = ("distributed", "evaluation", "optimizer", "saving", "streaming", "library_internals")
 """Folders in the runtime and in its ``features/`` whose features do not change how rows are prepared."""
@@ -64,8 +65,8 @@ MODELS = (
     "packages", "reward_head", "rewards", "teacher", "tied_weights", "tokenizer_files", "tools",
     "weight_dtypes",
 )  # fmt: skip
-"""Modules of features that load or change models, or call the user's functions. They do not change how rows are
-prepared."""
+"""Modules of features that do not change how rows are prepared: they load or change models, or call the user's
+functions."""
 Mapped = Callable[..., Any]
 
 

@@ -18,22 +18,21 @@ from math import isnan
 from typing import Any
 
 WORDS = {"loss": "loss", "reward": "reward", "rewards/margins": "margin", "margin": "margin", "accuracy": "accuracy"}
-"""Metrics of training that are printed at the end, with the word for each."""
+"""Maps training metrics that are printed at the end to the word for each."""
 HIGHER = ("reward", "rewards/margins", "rewards/accuracies", "margin", "accuracy")
 """Metrics for which a higher value is better. For all other metrics, such as a loss, a lower value is better."""
 PICTURE = "picture.svg"
 LARGEST_CARD = 2**16
-"""The maximum number of characters that are read from the card (README.md) of a model or dataset."""
+"""At most this many characters of the card (README.md) of a model or dataset are read."""
 CARD_SECONDS = 5
-"""The timeout for the hub's answer to a request for a card, in seconds."""
+"""The hub must answer the request for a card within this many seconds."""
 IMAGE_QUESTION = (
     '[{"role": "user", "content": [{"type": "image", "path": "image.png"}, {"type": "text", "text": "What is this?"}]}]'
 )
 RATED = '[{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi!"}]'
 NO_RESULT = ("_min_reward", "_mean_reward", "_max_reward", "_token_accuracy")
-"""Endings of metrics that are not results: the scores of a reward model, which have no best value, and the share of
-tokens that a model predicts correctly.
-"""
+"""Endings of metrics that do not count as results: the scores of a reward model, for which no value is the best, and
+the share of tokens that a model predicts correctly."""
 COUNTS = ("waits", "saves", "saved_bytes", "real_tokens", "padded_tokens")
 Result = dict[str, float]
 

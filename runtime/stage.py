@@ -39,7 +39,7 @@ OTHERS = (
     "*.ckpt", "*.gguf", "*.h5", "*.msgpack", "*.onnx*", "*.ot", "*.tflite", "consolidated*", "coreml/*", "onnx/*",
     "openvino*", "original/*",
 )  # fmt: skip
-"""Weights in formats that no run reads."""
+"""Patterns for files with weights in formats that no run reads."""
 REQUIREMENTS = {
     "requirements.txt": (),
     "requirements-eval.txt": (),

@@ -224,7 +224,7 @@ def in_process() -> None:
 
 
 PARTS = {"libraries": 15.0, "tokenizer": 1.0, "trainer": 2.0, "rows": 5.0}
-"""Budgets of `xpc preview` in CPU seconds; `rows` includes compiling the spec."""
+"""Maps the parts of `xpc preview` to their budgets in CPU seconds. `rows` includes compiling the spec."""
 
 
 def preview() -> None:

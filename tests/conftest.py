@@ -27,8 +27,8 @@ from module_folders import put_on_path
 
 put_on_path()
 ALONE = "test_proofs.py"
-"""The file of the proofs. Its slow tests share nothing but a warm interpreter, so they need not all run in one process.
-They run last, each in the next free process.
+"""The file of the proofs. Its slow tests have nothing in common except a warm interpreter, so they need not all run in
+one process. They run last, each in the next process that is free.
 """
 FAST = "not slow"
 ALL_SLOW = ("\npytestmark = pytest.mark.slow", "\npytestmark = pytest.mark.nightly")
@@ -49,9 +49,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 MEMORY = "/dev/shm"
-"""A folder, on Linux, whose files are in memory and not on a disk."""
+"""A folder of Linux whose files are kept in memory and not on a disk."""
 ROOM = 2**30
-"""The free bytes that `MEMORY` must have: more than the fast tier writes. In a container it often has only 64 MiB."""
+"""`MEMORY` is used only if it has this many free bytes, more than the fast tier writes. In a container it often has
+only 64 MiB.
+"""
 
 
 def in_memory() -> bool:
@@ -89,7 +91,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 WAITING = "tests/launch/"
-"""A folder of slow tests that wait for a cluster's scheduler. The other tests need the processor all the time."""
+"""A folder of slow tests that spend most of their time waiting for a cluster's scheduler. The other tests need the
+processor all the time.
+"""
 SECONDS = "xpc/seconds"
 """The key of pytest's cache under which the slow tier records how long each of its files took."""
 _seconds: Counter[str] = Counter()
@@ -202,7 +206,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 SEED = "2026"
-"""The seed of random tests in `make test`. `make soak` sets other seeds in XPC_SEED."""
+"""The seed of random tests in `make test`. `make soak` sets XPC_SEED to other seeds."""
 
 hypothesis.settings.register_profile("fixed", deadline=None, database=None, derandomize=True)
 hypothesis.settings.register_profile("fresh", deadline=None, database=None, print_blob=True)

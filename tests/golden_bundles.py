@@ -23,9 +23,9 @@ GOLDEN = os.path.join(ROOT, "golden", "bundles")
 RECIPES = ("sentence", "qwen2.5-3b-infinity-8xv100")
 """The specs in `specs/` that have a golden bundle."""
 SMALL = os.path.join(ROOT, "golden", "specs")
-"""The folder of further specs with golden bundles. Together they use every method, strategy, adapter and engine."""
+"""A folder with more specs that have golden bundles. Together they use every method, strategy, adapter and engine."""
 STACKS = {f"stack-{name}": name for name in stacks.names()}
-"""A small run of each stack, as a mapping from the name of its golden bundle to the stack's name."""
+"""Maps the name of a golden bundle with a small run of a stack to the stack's name."""
 RUN = """\
 xpc 1
 
@@ -45,7 +45,7 @@ VERBATIM = (
     "batched_calls.py", "batched_map.py", "picture.py", "prepare_rows.py", "ray_job.py", "rehearse.py", "result.py",
     "stage.py", "token_places.py",
 )  # fmt: skip
-"""Files outside of trainer/ that a bundle contains as unchanged copies of files of runtime/."""
+"""Files outside of trainer/ that a bundle contains as unchanged copies. The originals are in runtime/."""
 NAMES = "trainer.txt"
 """The file in each golden bundle that lists the file names in trainer/."""
 

@@ -18,8 +18,8 @@ MIB, GIB = 2**20, 2**30
 CHOSEN: tuple[Path, ...] = ("strategy", "memory.checkpointing", "batch.micro")
 """Settings that the plan chooses if the spec does not state them."""
 BUDGET = 0.8
-"""The largest share of the GPU's memory that a run may be predicted to need. No public run with a predicted peak up to
-this share ran out of memory.
+"""A run fits its GPU only if its predicted peak is at most this share of the GPU's memory. None of the public runs with
+such a peak ran out of memory.
 """
 FITS, TIGHT, NO, UNKNOWN = "fits", "tight", "no", "unknown"
 DOES_NOT_FIT = ("XP480", "XP960")

@@ -17,8 +17,8 @@ from xpc.compiler.registry.linear_layers import Linear, linear_layers
 from xpc.compiler.stacks.fused_experts import ALWAYS
 
 ROTATED = {"bf16": 8.0, "fp32": 16.0}
-"""The bytes that OFT saves for each element of its rotation blocks. They are four matrices of the Cayley transform,
-each in the dtype in which it is computed; autocast computes some of them in half precision (peft 0.17 to 0.21,
+"""Bytes that OFT saves per element of a rotation block, by the dtype of the computation: the elements of four matrices
+of the Cayley transform. With autocast, some of these matrices are in half precision (`ROTATED_CAST`; peft 0.17 to 0.21,
 tuners/oft/layer.py).
 """
 ROTATED_CAST = 14.0

@@ -27,9 +27,9 @@ STRATEGIES = ("zero1", "zero2", "zero3")
 OFFLOADS = ("none", "optimizer", "cpu")
 MORE_NODES = (2, 4, 8)
 LEAST_GAIN = 0.01
-"""The least gain of speed, as a share, for which a change is suggested."""
+"""A change is suggested only if it makes training faster by at least this share."""
 MOST = 3
-"""How many changes are suggested, unless a caller asks for fewer."""
+"""The largest number of changes that are suggested, unless a caller passes a smaller one."""
 Search = Callable[[Spec, Checker, int], "list[Change]"]
 _found: dict[tuple[object, ...], list[Change]] = {}
 

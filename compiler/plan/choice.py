@@ -24,10 +24,11 @@ from xpc.grammar.source import Source
 
 RECOMPUTE: FlagPath = "memory.checkpointing"
 LEARNED = "memory does not decide this size, because it changes what is learned"
-"""The reason that is shown for a micro-batch of 1 (for kto 2), if another size would change what is learned."""
+"""The reason that is shown for a micro-batch of 1 (for the method kto: 2) if a larger one would change what is learned.
+"""
 HARDLY = 0.005
-"""If nothing fits, the largest micro-batch that needs hardly more memory than a single row is chosen. "Hardly more" is
-at most this share.
+"""If nothing fits, the plan chooses the largest micro-batch that needs at most this share more memory than a
+micro-batch of one row.
 """
 
 
@@ -60,7 +61,7 @@ class Candidate:
 
 _found: dict[tuple[object, ...], Choice | None] = {}
 _searched: list[Source] = []
-"""The last spec, for which the choices found so far are kept in `_found`. Members of a sweep often differ only in a
+"""One item: the last spec. `_found` keeps the choices that were made for it. Members of a sweep often differ only in a
 learning rate, so they can use the same choices.
 """
 

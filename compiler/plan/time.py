@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 NARROW = 768
-"""The products of matrices in narrow layers take additional time, proportional to 1 / hidden size. At this hidden size,
-the additional time is exactly the fitted weight.
+"""Matrix products in narrow layers take additional time: the time of the products, times NARROW / hidden size, times a
+fitted weight.
 """
 LONG_ATTENTION = {8: 1 / 0.6, 9: 1 / 0.5}
 """The time of attention over rows that several GPUs split, divided by the time that its causal operations would take at
@@ -48,8 +48,8 @@ runs of Llama 3.2 3B with 840 tokens in a micro-batch (peft, method_comparison/M
 without adapters have no such measurement.
 """
 ONE_RUN = (1 / 1.3, 1 / 0.7)
-"""The range of real time / predicted time where only one run was measured. The range is a guess, because it cannot be
-fitted to a single run.
+"""The range of real time / predicted time for V100 in fp32, of which only one run was measured. The range is a guess,
+because it cannot be fitted to a single run.
 """
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xpc.compiler.spec import Spec
 
 LARGEST = 2**22
-"""The largest number of characters that are read of an index file, which lists a folder of prepared rows."""
+"""At most this many characters of an index file are read. An index file lists a folder of prepared rows."""
 
 
 def prepared_counts(spec: Spec, root: str) -> Mapping[str, Any] | None:

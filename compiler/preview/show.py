@@ -35,13 +35,13 @@ CUT = 300
 WIDTH = 116
 """Width of a line of tokens, in characters."""
 TEMPLATE = "chat template"
-"""The title of tokens before the first turn, such as a system prompt that the chat template writes by itself."""
+"""The title of tokens before the first turn, such as a system prompt that the chat template adds."""
 NAMES = {"text": "", "answer": "the answer", "chosen": "chosen", "rejected": "rejected", "prompt": "the prompt"}
-"""The worker returns token sequences by name, such as `chosen`. For each name: the title that is printed above it."""
+"""Maps the name of a token sequence, as in the worker's result, to the title that is printed above the sequence."""
 QUANTILES = {"0.0": "shortest", "0.5": "median", "1.0": "longest"}
 """Names of some quantiles; other quantiles are printed as percentages (`90 %`)."""
 Token = Sequence["Any"]
-"""A token as a list: its id, its text, 1 if it counts in the loss, and the index of its turn."""
+"""A token as a list: its id, its text, 1 if it counts in the loss (otherwise 0), and the index of its turn."""
 
 
 def as_json(found: Mapping[str, Any]) -> str:

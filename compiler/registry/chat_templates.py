@@ -32,8 +32,8 @@ NATIVE = {
     "smollm2": ("smollm2",),
     "smollm3": ("smollm3",),
 }
-"""The registered models of each built-in template, by the beginnings of their aliases. If several beginnings match an
-alias, the first one counts.
+"""Maps each built-in template to the registered models that have it, by the beginnings of their aliases. If several
+beginnings match an alias, the first one counts.
 """
 CHATML = ("<|im_start|>", "<|im_end|>")
 LLAMA = ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
@@ -42,15 +42,17 @@ OTHERS = (
     "llama-7b", "llama-2", "nous-llama-2", "vicuna", "tinyllama", "mistral", "mixtral", "zephyr-7b-sft",
     "zephyr-7b-beta", "starcoder2", "pythia", "gpt2", "opt-", "falcon",
 )  # fmt: skip
-"""Beginnings of aliases of registered models. The vocabularies of these models lack all tokens in `LACK`."""
+"""If the alias of a registered model begins with one of these, the model's vocabulary contains none of the tokens in
+`LACK`.
+"""
 LACK = (
     (CHATML, (*OTHERS, "llama-3", "nous-llama-3", "gemma-", "phi-3")),
     (LLAMA, (*OTHERS, "qwen", "gemma-", "phi-", "smollm2", "olmo", "yi-")),
     (GEMMA, (*OTHERS, "qwen", "llama-3", "nous-llama-3", "phi-", "smollm", "olmo", "yi-")),
     (("<|end|>",), (*OTHERS, "qwen", "llama-3", "nous-llama-3", "gemma-", "smollm", "olmo", "yi-")),
 )
-"""Groups of control tokens. For each group: the beginnings of the aliases of registered models whose vocabulary lacks
-these tokens.
+"""Pairs of control tokens and beginnings of aliases: the vocabularies of the registered models with these aliases do
+not contain these tokens.
 """
 BASE_ENDS = (
     ("<|endoftext|>", (
@@ -61,8 +63,8 @@ BASE_ENDS = (
     ("<eos>", ("gemma-",)),
     ("</s>", ("llama-7b", "llama-2-", "nous-llama-2-", "tinyllama-", "mistral-", "mixtral-", "opt-")),
 )  # fmt: skip
-"""The end tokens of registered base models (`eos_token` in tokenizer_config.json). For each token, the models, by the
-beginnings of their aliases.
+"""Pairs of an end token (`eos_token` in tokenizer_config.json) and the beginnings of the aliases of the registered base
+models that have it.
 """
 TUNED = re.compile(r"-(instruct|it|chat|sft|thinking|qlora|checkpoints|rope|constitutional)\b")
 """Matches the aliases of models that were tuned on chats. Such a model has learned to end its turns."""

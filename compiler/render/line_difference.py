@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 WORK = 2 * 10**8
-"""A part of two texts is compared line by line only if its lines, times its pairs of equal lines, are at most this
-number. The limit is needed because difflib takes a second for ordinary texts of that size, but hours for a few
-megabytes of repeated lines.
+"""A part of two texts is compared line by line only if the number of its lines, times the number of pairs of an old
+line and an equal new line, is at most this. The limit is needed because difflib takes a second for ordinary texts of
+that size, but hours for a few megabytes of repeated lines.
 """
 TYPE_CHECKING = False
 if TYPE_CHECKING:

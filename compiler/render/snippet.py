@@ -8,12 +8,12 @@ from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import record
 
 WIDEST = 200
-"""The largest number of code points of a source line that is shown completely. Of a longer line, only a window around
-the span is shown.
+"""A source line with at most this many code points is shown completely. Of a longer line, only a window around the span
+is shown.
 """
 
 BEFORE = 60
-"""Of a line that is longer than `WIDEST`, this many code points before the span are shown."""
+"""If a line is longer than `WIDEST`, the window begins this many code points before the span."""
 
 _CUT = "..."
 

@@ -13,12 +13,11 @@ TAB = 4
 """The distance of tab stops in a printed source line, in columns."""
 
 LONGEST = 2000
-"""The largest number of code points of a message or label in the formats for people. Messages and labels may quote long
-texts.
+"""The formats for people shorten a message or label to this many code points. Messages and labels may quote long texts.
 """
 
 COMMAND = "##["
-"""The beginning of a command of GitHub's runner, which may stand at any position of a line."""
+"""The beginning of a command of GitHub's runner. The runner finds a command at any position of a line."""
 
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LARGEST_PINS = 2**16
 """Maximum size in bytes of requirements.txt."""
 MOST = 200
-"""The largest number of folders next to a run that are searched for the run's bundle."""
+"""At most this many folders next to a run are searched for the run's bundle."""
 
 
 @record

@@ -18,7 +18,7 @@ PHASES = {
     "load": ("load",), "forward and backward": ("forward", "backward", "generate"), "step": ("step",),
     "evaluate": ("evaluate",), "save": ("save",),
 }  # fmt: skip
-"""The phases that a run measures. For each, the phases of the plan that correspond to it."""
+"""Maps each phase that a run measures to the phases of the plan that it contains."""
 KINDS = {"allocated": "allocated", "reserved": "reserved by the allocator", "resident": "resident set"}
 LISTED = 8
 """If a run has more processes than this, only the lowest, the median and the highest of their peaks are shown."""
@@ -28,11 +28,11 @@ LOST = {
     "unlearned": ("without a learned token", "every token is masked"),
     "empty": ("empty rows", "they have no tokens"),
 }
-"""Counts of rows that lost tokens or were dropped. Each has its title in the report, and the reason."""
+"""Maps each count of rows that lost tokens or were dropped to its title in the report, and to the reason of the loss.
+"""
 WAITED, PADDED, ASIDE = 0.05, 0.2, 0.1
-"""Thresholds. If one of them is exceeded, the report gives it as a reason for a slow run. They are for the share of
-time spent waiting for data, for the share of padding among the tokens, and for the share of time spent evaluating and
-saving.
+"""If one of these shares exceeds its threshold, the report gives it as a reason for a slow run: the share of time spent
+waiting for data, the share of padding among the tokens, and the share of time spent evaluating and saving.
 """
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from xpc.grammar.record import record
 
 LONGEST = 120
-"""The largest number of characters of a value that are shown."""
+"""A longer value is shortened to this many characters."""
 
 
 @record

@@ -17,7 +17,7 @@ from xpc.runtime.picture import curves
 FORMAT = 1
 """The version of the JSON output format."""
 POINTS = 2000
-"""The largest number of points that a curve has in JSON. From a longer curve, points are left out."""
+"""A curve has at most this many points in JSON. From a longer curve, points are left out."""
 HEADS = ("asked", "planned", "ran", "remarks")
 WIDEST, WIDEST_OF_RUNS = 32, 48
 """The largest width, in characters, to which a column is padded. The first number is for the text about one run, the

@@ -36,7 +36,7 @@ NOTED: tuple[Path, ...] = (
     "strategy", "precision", "model.dtype", "memory.checkpointing", "batch.seq", "batch.gbs", "batch.micro", "save",
     "train.epochs", "data.workers",
 )  # fmt: skip
-"""The settings whose assumed values are reported in notes. The notes have the same order."""
+"""Settings for which a note reports the assumed value. The notes have the order of this list."""
 SHUFFLE_BUFFER = 10_000
 """The size of the shuffle buffer of a stream, in rows. Each next row is drawn at random from the rows in the buffer."""
 TENTH = Amount("share", 0.1)

@@ -24,7 +24,9 @@ OTHERS: Mapping[str, Mapping[str, int | float]] = {
     "vera": {"rank": 256, "dropout": 0.0}, "loha": {"rank": 8, "alpha": 8.0, "dropout": 0.0},
     "miss": {"rank": 64, "dropout": 0.0},
 }  # fmt: skip
-"""Defaults of other kinds of adapters: PEFT 0.21 and 0.17 `VeraConfig`, `LoHaConfig`, `MissConfig`."""
+"""Maps kinds of adapters other than LoRA to their defaults: PEFT 0.21 and 0.17 `VeraConfig`, `LoHaConfig`,
+`MissConfig`.
+"""
 OFT_BLOCK = 32
 """Default size of OFT's blocks; PEFT 0.21 and 0.17 `OFTConfig`."""
 EVA_ROWS = 256
@@ -44,7 +46,9 @@ limit.
 
 
 OURS, WHY = "on every stack", {"method.teacher_dtype": "as the model", "method.tool_timeout": "on every stack"}
-"""Two phrases for notes: they give the reason for a default that differs from the default of the target's class."""
+"""The reason that a note gives for a default that differs from the default of the target's class: the reason in `WHY`
+for the settings listed there, otherwise `OURS`.
+"""
 
 
 def adapter(of: OpenSpec) -> None:

@@ -14,8 +14,8 @@ from xpc.compiler.resolve.open_spec import OpenSpec
 FACTORS = {"reduce_lr_on_plateau": 0.1, "greedy": 0.95}
 PATIENCE = 10
 MOMENTUM = 0.95
-"""The defaults of Muon, as in torch 2.13 `optim/_muon.py`. DeepSpeed 0.19.8, LLaMA-Factory and axolotl
-have the same.
+"""The default momentum of Muon, as in torch 2.13 `optim/_muon.py`. DeepSpeed 0.19.8, LLaMA-Factory and axolotl have the
+same.
 """
 
 

@@ -30,11 +30,11 @@ from xpc.grammar.record import evolve
 
 ENDING = ".images.jsonl"
 LARGEST = 64 * 2**20
-"""The largest size in bytes of an image file that a run reads (runtime/features/rows/images.py), and also of a list of
-images.
+"""An image file that a run reads may have at most this many bytes (runtime/features/rows/images.py), and so may a list
+of images.
 """
 MANY = 20_000
-"""The number of images after which another line about the progress is printed."""
+"""Progress is printed after each multiple of this number of images."""
 UNREAD = ImageList("", b"", "", 0, 0)
 Known = MutableMapping[tuple[str, str], ImageList | None]
 """A cache of the lists of images that this command has made. The keys are the path of a data source and the digest of

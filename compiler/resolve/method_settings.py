@@ -31,7 +31,7 @@ FILE_VALUES: dict[str, tuple[str, str]] = {
     "method.tools": ("function", "tools.py:search"),
     "method.environment": ("class", "env.py:Maze"),
 }
-"""For each setting that names an object in a Python file: whether the object is a function or a class, and an
+"""Maps each setting that names an object in a Python file to the kind of the object (a function or a class), and to an
 example.
 """
 

@@ -29,8 +29,8 @@ SENSES = (
     "vision_config", "visual", "vision_tower", "mm_vision_tower", "img_processor", "vision_model", "audio_config",
     "speech_config", "thinker_config", "vlm_config",
 )  # fmt: skip
-"""Keys of a config.json that only models for images or sound have, such as `vision_config`. Some are keys of models
-with custom code.
+"""Keys of a config.json that only models for images or sound have, such as `vision_config`. Some of the keys occur only
+in models with custom code.
 """
 
 

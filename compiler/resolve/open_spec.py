@@ -27,7 +27,7 @@ class OpenSpec:
     assumed: bool = False
     """Whether the sequence length is assumed, because the spec does not state it."""
     assumptions: dict[Path, Diagnostic] = field(factory=dict)
-    """The notes on assumed values, each under the path of its setting."""
+    """Maps the path of each setting with an assumed value to the note on this value."""
 
     def get(self, path: Path) -> object:
         """The value of a setting, or None if it is not set yet. Raises KeyError if `path` is not a setting."""

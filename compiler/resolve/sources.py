@@ -351,7 +351,7 @@ def _folder(
 
 
 MANY = 256
-"""The columns of at most this many Parquet files in a folder are compared."""
+"""In a folder of Parquet files, the columns of at most this many files are compared."""
 
 
 def _keys(path: str, number: int, workspace: Workspace) -> tuple[str, ...] | None:

@@ -26,7 +26,7 @@ from xpc.grammar.tree import Call, Clause, List, Name, Ref, Setting, String, Val
 MOST = 10_000
 """Maximum number of members of a sweep."""
 SHOWN = 40
-"""A value takes at most this many characters in the name of a member."""
+"""The name of a member shows at most this many characters of a value."""
 HEADER = {"epochs": "train.epochs", "steps": "train.steps"}
 """Settings of the `train` line. In a sweep, they have short names: `epochs` is `train.epochs`."""
 PLAIN = ("int", "tokens", "real", "reals", "steps_or_share", "real_or_share", "every", "rows_or_share", "share",
@@ -41,7 +41,7 @@ OWN = {
     "eval.data": "write a list of sets outside of the sweep: each run evaluates on all of them",
     "extra": "write one spec for each value; with `extends` the specs share all other settings",
 }
-"""Settings and clauses that a sweep cannot vary, such as `track.name` and `launch`, each with the help of the error."""
+"""Maps each setting or clause that a sweep cannot vary, such as `track.name` and `launch`, to the help of the error."""
 VALUES = ("values", "value", "choice", "choices", "list", "grid", "categorical", "one_of")
 """Functions by which other tools list values: `choice(1, 2)` is `[1, 2]`. Functions such as `uniform`, which draw
 random values, are not among them.

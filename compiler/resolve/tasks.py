@@ -24,7 +24,7 @@ from xpc.grammar.tree import Value as Node
 
 PATH: Final = "eval.tasks"
 READERS = ("json", "csv", "parquet", "text", "arrow")
-"""Values of `dataset_path` in a task file with which the task reads the user's own data files."""
+"""If a task file has one of these values as `dataset_path`, the task reads the user's own data files."""
 NAME = re.compile(r"^task\s*:\s*[\"']?([^\s\"'#\[{]+)", re.MULTILINE)
 UNSAFE = re.compile(r"^[ \t]*[\"']?unsafe_code[\"']?\s*:\s*[\"']?(true|yes|on)\b", re.MULTILINE | re.IGNORECASE)
 READER = re.compile(r"\bdataset_path[\"']?\s*:\s*[\"']?([\w./-]+)")

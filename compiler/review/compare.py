@@ -49,7 +49,7 @@ ABOUT_MEMORY = ("XP960", "XP961")
 tightly), which the first line shows.
 """
 SHOWN = 2
-"""The largest number of files that the first line of a comparison names."""
+"""The first line of a comparison names at most this many files."""
 
 
 @record

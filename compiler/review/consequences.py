@@ -91,7 +91,9 @@ NOTHING = Quantity("none", None)
 SIZES = ("one checkpoint", "disk, at most")
 TIMES = ("hours", "GPU-hours", "cost")
 UNPLANNED = dict.fromkeys((*TIMES, "trained parameters", "checkpoints written", *SIZES), Quantity(UNKNOWN, None))
-"""Quantities that every run has. If one is missing, it is unknown, for example the cost on a GPU without a price."""
+"""Quantities that every run has, each with the value "unknown". A run gets this value if its plan does not state the
+quantity, for example the cost on a GPU without a price.
+"""
 
 
 def verdict_change(before: Plan, after: Plan) -> str:

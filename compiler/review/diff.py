@@ -19,7 +19,7 @@ from xpc.compiler.review.show import FORMATS, broken_as_json
 from xpc.grammar.record import evolve
 
 STATUS = {SAME: 0, CODE: 4, DIFFERS: 1}
-"""The exit status that stands for each verdict, with --exit-code."""
+"""Maps each verdict to the exit status of `xpc diff --exit-code`."""
 BROKEN = 5
 
 EPILOG = (

@@ -22,7 +22,7 @@ PLACES = ("deepspeed", "chat_template_path")
 compared as texts.
 """
 LAUNCH = ("vllm_server_host", "disable_tqdm", "use_cpu", "no_cuda", "_n_gpu")
-"""Arguments whose value depends on how the run is launched, so they are not compared."""
+"""Arguments whose value depends on how the run is launched. They are not compared."""
 SHOWN = 60
 """Maximum number of characters of a shown value."""
 

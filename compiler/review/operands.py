@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MANIFEST = 64 * 2**20
 """Maximum size in bytes of the file that lists a sweep's members."""
 PROGRAM, NO_BYTECODE = "trainer/main.py", b"sys.pycache_prefix = "
-"""The program of a run, and the beginning of the line in it that keeps Python from reading bytecode in the bundle."""
+"""The program of a run, and the beginning of its line that keeps Python from reading bytecode in the bundle."""
 FOREIGN = "a folder that the compiler did not write; it is not compared"
 UNLISTED = "a folder that is not a member of the sweep; it is not compared"
 

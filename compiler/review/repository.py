@@ -23,8 +23,8 @@ SETTINGS = (
     "core.fsmonitor=",
     f"core.hooksPath={os.devnull}",
 )
-"""Settings for the command line of git, where they take precedence over all configuration files. Older versions of git
-ignore settings that they do not know.
+"""Settings that git gets on its command line, where they take precedence over all configuration files. Older versions
+of git ignore settings that they do not know.
 """
 VARIABLES = {
     "GIT_ALLOW_PROTOCOL": "",  # overrides `protocol.NAME.allow` in git's configuration files
@@ -36,23 +36,23 @@ VARIABLES = {
     "GIT_TERMINAL_PROMPT": "0",
 }
 KEPT = ("HOME", "LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR")
-"""The environment variables that git gets, in addition to PATH. All others are dropped, such as tokens, and GIT_DIR,
-which hooks of git set.
+"""The environment variables that git gets, in addition to PATH. All others are dropped, such as access tokens, and the
+variable GIT_DIR, which git sets for hooks.
 """
 LONGEST_ANSWER = 2**27
-"""The largest answer of git in bytes that is read. It is about a million paths."""
+"""At most this many bytes of git's output are read. They suffice for about a million paths."""
 MOST_FILES = 1_000_000
-"""The largest number of files of a commit or of the index."""
+"""A commit, or the index, may have at most this many files."""
 LARGEST_FILE = 2**28
-"""The largest size in bytes of a file of a commit that is read."""
+"""A file of a commit is read only if it has at most this many bytes."""
 TOTAL = 2**30
-"""The largest size in bytes of all files of a commit that are read together."""
+"""The files of a commit that are read may together have at most this many bytes."""
 SECONDS = 300.0
-"""The longest time in seconds that one call of git may take. Without a limit, git would wait for ever if a file in its
-folder is a pipe, as in an archive of a stranger.
+"""A call of git may take at most this many seconds. Without a limit, git would wait for ever if a file in its folder is
+a pipe, as can happen in an archive of a stranger.
 """
 POINTER = 4096
-"""The largest size in bytes of a `.git` file. Such a file has a single line, `gitdir: PATH`."""
+"""A file `.git` may have at most this many bytes. It has a single line, `gitdir: PATH`."""
 
 
 @record

@@ -23,7 +23,9 @@ STOPPED = (
         "checkpoints have only weights",
     ),
 )  # fmt: skip
-"""Values with which the previous run may have few checkpoints: the key, its value, and the end of the sentence."""
+"""Values of the previous run with which it writes few checkpoints: the key, the value, and the end of the sentence that
+reports it.
+"""
 DIVISION = f"{HEAD}run.division."
 FILES = ("accelerate.yaml", "deepspeed.json")
 

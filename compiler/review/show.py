@@ -19,7 +19,9 @@ FORMAT = 1
 NAMED = 6
 """Maximum number of members that a section names."""
 FOLDED = 3
-"""If only one run has a file, and the file has more keys than this, the keys are counted instead of listed."""
+"""If a file belongs to only one of two runs and has more keys than this, a comparison shows the number of its keys
+instead of the keys.
+"""
 
 
 def headline(found: Comparison) -> str:

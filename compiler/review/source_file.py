@@ -25,7 +25,7 @@ from xpc.compiler.spec.checked import CheckedSpec
 ENDINGS = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".json", ".py", ".ipynb")
 """Endings of the files that `xpc import` reads."""
 WIDTH = 58
-"""Width in characters of the column with the other tool's lines."""
+"""Width in characters of the column with the lines of the other tool's file."""
 
 
 def is_source(name: str) -> bool:
@@ -65,8 +65,8 @@ def compare(name: str, spec: CheckedSpec, title: str) -> tuple[str, bool]:
 
 
 HEADER = ("method", "train.steps", "train.epochs", "target")
-"""Settings that an import writes into the `train` sentence, or as a statement of their own, and not
-inside of a clause.
+"""Settings that an import writes into the `train` sentence, or as a statement, such as `method sft`, but not as a
+setting of a clause.
 """
 
 

@@ -19,8 +19,8 @@ from xpc.compiler.review.repository import LINK, Commit, Repository
 from xpc.grammar.record import mutable, record
 
 DEEP = 8
-"""The largest number of bases that are followed from a spec. The compiler itself allows fewer, so it reports longer
-chains.
+"""From a spec, at most this many bases are followed: its base, the base's base, and so on. The compiler allows fewer,
+and reports longer chains.
 """
 
 

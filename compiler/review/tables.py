@@ -11,22 +11,23 @@ from xpc.compiler.files.inputs import UsageError
 
 TABLES = (".json", "accelerate.yaml")
 LONGEST_KEYS = 2**25
-"""Maximum number of characters of all keys of a file. A key repeats the names of the tables that it is in."""
+"""The keys of a file may together have at most this many characters. A key contains the names of all tables around it.
+"""
 FACTS = (
     "trainer_args.json target", "trainer_args.json stack.", "trainer_args.json trainer.", "trainer_args.json run.flops",
 )  # fmt: skip
-"""Beginnings of the names of keys that are left out of the comparison, because they follow from other values."""
+"""Keys whose names begin like one of these are not compared, because their values follow from other values."""
 QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')\s*(?:#.*)?$""")
 COMMENT = re.compile(r"(?<!\S)#")
 BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-"""Matches the line breaks of YAML 1.1. If a comment contains one, YAML reads the text after it as a line of its own."""
+"""Matches the line breaks of YAML 1.1. If a comment contains one, YAML reads the text after it as a new line."""
 ENTRY = re.compile(r" *[\w-]+:(?: .*)?")
 WORD = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 FLAGS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-"""Words that YAML 1.1 reads as booleans or as null, in lower, upper or mixed case."""
+"""Words that YAML 1.1 reads as booleans or as null, whether in lower, upper or mixed case."""
 PROSE = (*NOT_RUN, LIST, "bundle.toml")
-"""Files that only repeat the contents of other files, as text or as digests, so that any change of a bundle changes
-them.
+"""Files that only repeat the contents of other files, as text or as digests. They change whenever any file of the
+bundle changes.
 """
 
 

@@ -14,7 +14,9 @@ INDEPENDENT = frozenset({"optimizer.lr", "seed", "data.seed", "save", "track.nam
 """Settings that often differ between the members of a sweep, and affect neither hours nor disk space."""
 ADDED = ("GPU-hours", "disk, at most", "cost")
 MISFITS = "runs that do not fit their GPUs"
-"""The name of a total: the number of runs whose plan needs more memory than their GPUs have."""
+"""The name of a quantity of a sweep: the number of its runs that need more memory than their GPUs have, according to
+their plans.
+"""
 
 
 def forecasts(runs: Iterable[Run], prices: Mapping[str, float]) -> list[Forecast]:

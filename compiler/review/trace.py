@@ -19,7 +19,7 @@ from xpc.compiler.spec.values import Value
 from xpc.grammar.record import evolve
 
 TRIES = 4
-"""Maximum number of other values that are tried per setting."""
+"""For each setting, at most this many other values are tried."""
 
 
 class Trace:

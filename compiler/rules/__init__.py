@@ -14,8 +14,8 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.package_data import read_json
 
 FIRST_RULE = "XP200"
-"""Codes below this one are about syntax and names. After an error with such a code, xpc cannot tell which settings the
-spec leaves out on purpose.
+"""Codes below this one are about syntax and names. If a spec has such an error, xpc cannot tell which settings it
+leaves out on purpose.
 """
 CHOSEN = ("hardware", "launch", "lora", "method", "optimizer", "precision", "schedule", "strategy", "track")
 """Settings whose value is one of a list of choices, such as `optimizer`. If a spec misspells a choice, xpc continues

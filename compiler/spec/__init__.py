@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from typing import Final
 
 EVALUATED: Final = ("data.holdout", "eval.split", "eval.data")
-"""The settings that select evaluation rows. A run evaluates if at least one of them has a value."""
+"""Settings that select evaluation rows. A run evaluates if at least one of them has a value."""
 CALLED: tuple[WeightedPath, ...] = ("method.tools", "method.environment")
-"""The settings that name functions or classes that the model may call while it generates."""
+"""Settings whose value names functions or classes. The model may call them while it generates."""
 IN_MXFP4: Final = tuple(
     f"{owner}/gpt-oss-{size}"
     for owner in ("openai", "unsloth")
     for size in ("20b", "120b", "safeguard-20b", "safeguard-120b")
 )
-"""The ids on the hub of models whose weights are stored in MXFP4."""
+"""The hub ids of models whose weights are stored in MXFP4."""
 
 
 @record

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from xpc.grammar.diagnostic import Diagnostic, Silenced
 
 ABOUT_THE_TEXT = ("XP125", "XP901", "XP902")
-"""The codes of findings that are about a spec's text, and not about its run: a missing edition line, and comments that
-silence nothing.
+"""Codes of findings that are about a spec's text and not about its run, such as a missing edition line, or a comment
+that silences nothing.
 """
 
 

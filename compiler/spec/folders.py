@@ -10,9 +10,9 @@ from xpc.grammar.record import evolve
 from xpc.runtime.features.rows import split_files
 
 REPORTED = 3
-"""If a rule reports many files of a folder, only this many of the findings are shown."""
+"""If a rule has findings about many files of a folder, only this many of them are shown."""
 KINDS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
-"""For each ending of a file, the reader of the datasets library that reads such files."""
+"""Maps file endings to the reader of the datasets library for such files."""
 
 
 @lru_cache(maxsize=64)  # cached, because every rule about rows calls this function

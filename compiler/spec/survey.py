@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from xpc.grammar.record import field, record
 
 SKETCH = 256
-"""Maximum number of digests in the sketch of a file."""
+"""The sketch of a file has at most this many digests of its rows."""
 
 
 @record

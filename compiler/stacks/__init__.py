@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DEFAULT = "trl-1.16"
 HERE = os.path.dirname(os.path.abspath(__file__))
 STACKS = tuple(sorted(name for name in os.listdir(HERE) if os.path.isfile(os.path.join(HERE, name, "stack.json"))))
-"""The names of the supported stacks, which are the names of the folders here."""
+"""The names of the supported stacks. Each stack has a folder of this name here."""
 
 SFT = "trl.SFTConfig"
 

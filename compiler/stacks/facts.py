@@ -24,24 +24,24 @@ class Facts:
 
     # Versions and installation
     kernels: str
-    """The version of the package `kernels`, which loads flash kernels from the hub. The version is empty if
+    """The version of the package `kernels`, with which transformers loads flash kernels from the hub. Empty if
     transformers does not use the package.
     """
     flash_kernels: Mapping[str, str]
-    """For each flash attention, the hub repository, or repository and branch, whose kernels replace the package
-    flash-attn. A repository of kernels has a branch for each version. A repository without a branch here is an ordinary
-    model repository.
+    """Maps each kind of flash attention to the hub repository whose kernels replace the package flash-attn. For a
+    repository of kernels, which has a branch for each version, the branch follows. An ordinary model repository has no
+    branch here.
     """
     vllm_capability: tuple[int, int]
     """The lowest compute capability that the stack's vLLM supports."""
     vllm_health: str
-    """The URL path of the vLLM server's health check."""
+    """The path in the URL of the vLLM server's health check."""
     vllm_program: Literal["trl", "vllm"]
-    """The command that starts the vLLM server."""
+    """The program whose command starts the vLLM server."""
     reads_newer_files: bool
     """Whether transformers can load tokenizers and configurations that transformers 5 has saved."""
     volta_wheels: str
-    """The CUDA version of the torch wheels that have kernels for V100, if the default wheels have no such kernels."""
+    """The CUDA version of the torch wheels that have kernels for V100. Empty if the default wheels have them."""
 
     # Model families (by `model_type`)
     families_convolving: Names
@@ -49,11 +49,13 @@ class Facts:
     they raise an error.
     """
     families_stateful: Names
-    """Families whose recurrent state passes from one packed document into the next."""
+    """Families that carry their recurrent state from one packed document into the next."""
     families_unaware: Names
     """Families whose attention mask ignores position ids, so that packed documents attend to each other."""
     family_lacks: Mapping[str, Names]
-    """For each family, the attention implementations that fail although the family's class declares them."""
+    """Maps a family to the attention implementations that fail, although the family's class declares that it supports
+    them.
+    """
     flash_mixes: Names
     """Families whose flash attention ignores position ids, so that packed documents attend to each other."""
     decays_norms: Names
@@ -61,11 +63,11 @@ class Facts:
     nor by their name.
     """
     mask_mixes: Names
-    """Families whose attention mask ignores position ids on this stack, although `isolate_mask` is true because the
-    masks of other families read them.
+    """Families whose attention mask ignores position ids on this stack. `isolate_mask` is nevertheless true, because
+    the masks of other families read them.
     """
     fused_head_fails: Names
-    """Families whose models fail in the trainer's loss if it uses the fused head (`fused_head`)."""
+    """Families whose models fail in the trainer's loss if the loss uses the fused head (`fused_head`)."""
     image_families: Names
     """Families that the stack's trainer is known to train on rows with images."""
     renames_saved: Names
@@ -77,25 +79,28 @@ class Facts:
     no_checkpointing: Names
     """Families whose class has `supports_gradient_checkpointing = False`, so that train() raises ValueError."""
     scaled_families: Names
-    """Families whose code can apply all kinds of scaling of rotary positions (`rope`), as tested on tiny models."""
+    """Families whose code supports all kinds of scaling of rotary positions (`rope`), as tests on tiny models showed.
+    """
     experts_required: Names
-    """Families whose layers fail in the forward pass if config.json states no experts (`num_local_experts` of 0)."""
+    """Families whose layers fail in the forward pass if config.json says that there are no experts (`num_local_experts`
+    is 0).
+    """
     rotations_fail: Names
     """Registered families whose layer `kv_b_proj` OFT cannot rotate, because it gets inputs of four dimensions."""
     untrained_indexers: Names
-    """Families whose attention reads the tokens that an indexer selects, and whose indexer gets no gradient."""
+    """Families with an indexer that selects the tokens which attention reads. The indexer gets no gradient."""
     router_loss_fails: Names
-    """Families whose balancing loss of experts the fused head cannot compute."""
+    """Families for which the fused head cannot compute the balancing loss of experts."""
     router_loss_fails_if_stated: Names
-    """Families that have a balancing loss only if the spec states its coefficient. The fused head cannot compute this
-    loss for them.
+    """Families that have a balancing loss only if the spec states its coefficient. The fused head cannot compute the
+    balancing loss of these families.
     """
     expert_blocks: Mapping[str, str]
-    """For families whose layers call only those experts that get tokens: the class of the layer with the experts. Each
-    process calls other experts, so ZeRO-3 must gather the layer as one module.
+    """Maps families whose layers call only those experts that get tokens to the class of the layer with the experts.
+    ZeRO-3 must gather such a layer as one module, because each process calls other experts.
     """
     output_heads: Mapping[str, str]
-    """The name of the output head, for families that do not call it `lm_head`."""
+    """Maps families that do not call their output head `lm_head` to its name."""
     experts_stacked: bool
     """Whether transformers stacks the experts of a layer in one parameter. PEFT then adapts this parameter if `targets`
     names the experts' layers.
@@ -103,8 +108,8 @@ class Facts:
     sharded_parameters: bool
     """Whether PEFT can adapt a single parameter (`lora.parameters`) that ZeRO-3 has sharded."""
     tied_by_config: bool
-    """Whether transformers saves embeddings and head of a merged model as one weight if the configuration says that
-    they are tied, even if training made the two weights different.
+    """Whether transformers saves the embeddings and the head of a merged model as one weight if config.json says that
+    they are tied, even if training made them different.
     """
 
     # Attention, packing, kernels
@@ -122,8 +127,7 @@ class Facts:
     dpo_padding_free: bool
     """Whether dpo can flatten rows (`padding_free`). If it cannot, its trainer warns and pads the rows."""
     liger: Literal["argument", "runtime"]
-    """Who applies Liger's kernels: transformers, because of the argument `use_liger_kernel`, or the bundle's runtime.
-    """
+    """What applies Liger's kernels: transformers (through the argument `use_liger_kernel`) or the bundle's runtime."""
     liger_fused_loss: bool
     """Whether `liger` also turns on Liger's fused loss. If not, TRL computes the loss with its own fused head."""
     liger_scores: bool
@@ -131,8 +135,8 @@ class Facts:
     compile_backends: Names
     """The values of accelerate's DynamoBackend, except "no"."""
     compile_layers: tuple[Literal["plain", "zero", "fsdp"], ...]
-    """Where accelerate can compile layer by layer (TorchDynamoPlugin.use_regional_compilation): "plain" is a single
-    process or DDP, "zero" is ZeRO, "fsdp" is FSDP.
+    """The cases in which accelerate can compile layer by layer (TorchDynamoPlugin.use_regional_compilation): "plain" is
+    a single process or DDP, "zero" is ZeRO, "fsdp" is FSDP.
     """
     selective_checkpointing: bool
     """Whether SFTTrainer supports selective checkpointing, which keeps the outputs of attention."""
@@ -144,7 +148,7 @@ class Facts:
     context_parallel: bool
     """Whether FSDP2 supports context parallelism, with which several ranks share one sequence."""
     sequence_parallel: Names
-    """The families whose sequences DeepSpeed can split between processes (Ulysses, accelerate's `sp_backend`)."""
+    """Families for which DeepSpeed can split sequences between processes (Ulysses, accelerate's `sp_backend`)."""
     parallelism_config: bool
     """Whether accelerate's configuration has a block `parallelism_config`."""
     hsdp: Literal["fsdp1", "parallelism_config"]
@@ -153,36 +157,36 @@ class Facts:
     """Whether ZeRO-3 fills its secondary copy of the weights (`zero_hpz_partition_size`) before the copy is first read.
     """
     zero2_accumulates: bool
-    """Whether DeepSpeed's ZeRO-2 sums the gradients of a step's micro-batches. If not, it keeps only the gradients of
-    the last micro-batch.
+    """Whether DeepSpeed's ZeRO-2 sums the gradients of all micro-batches of a step. If false, it keeps only the
+    gradients of the last micro-batch.
     """
     zero3_reduces_early: bool
-    """Whether ZeRO-3 may reduce a gradient before it is complete: it waits for the default CUDA stream, and not for the
-    stream that computes the gradient.
+    """Whether ZeRO-3 may reduce a gradient before the gradient is complete: ZeRO-3 waits for the default CUDA stream,
+    but not for the stream that computes the gradient.
     """
     zero_counts_micro_batches: bool
-    """Whether DeepSpeed counts micro-batches itself. If so, the last micro-batches of an epoch make no step if they are
-    fewer than a step accumulates.
+    """Whether DeepSpeed counts micro-batches itself. If true, the last micro-batches of an epoch make no step if they
+    are fewer than the accumulation (`accum`).
     """
     fp16_masters_under: tuple[int, ...]
     """The ZeRO stages for which DeepSpeed supports fp16 master weights."""
     idle_precision_read: bool
     """Whether DeepSpeed reads the keys of its fp16 block even in a run of another precision."""
     kto_precomputes_in_autocast: bool
-    """Whether kto computes the log-probabilities of its reference (`precompute`) under autocast, in the run's
+    """Whether kto with `precompute` computes the log-probabilities of its reference under autocast, in the run's
     precision.
     """
     zero3_evaluates_twice: bool
-    """Whether rloo, and grpo with several iterations, can be evaluated under ZeRO-3: they score completions twice.
-    If false, DeepSpeed raises an error.
+    """Whether methods that score completions twice (rloo, and grpo with several iterations) can be evaluated under
+    ZeRO-3. If false, DeepSpeed raises an error.
     """
     zero3_draws_scores: bool
-    """Whether weights that the checkpoint lacks, such as a new score head, are initialized under ZeRO-3. If not, they
-    are uninitialized memory.
+    """Whether weights that the checkpoint lacks, such as a new score head, are initialized under ZeRO-3. If false, they
+    contain whatever the memory contained before.
     """
     wrapped_optimizer_has_defaults: bool
-    """Whether DeepSpeed's wrapper around a torch optimizer has the attribute `defaults`, which the polynomial schedule
-    reads.
+    """Whether DeepSpeed's wrapper around a torch optimizer has the attribute `defaults`. The polynomial schedule reads
+    this attribute.
     """
 
     # Trainers
@@ -191,46 +195,50 @@ class Facts:
     reads_labels: bool
     """Whether the trainer reads the labels of tokenized rows in every run, also with packing and with Liger."""
     completion_only_conflicts: tuple[Literal["liger", "packing", "padding_free"], ...]
-    """The settings that make the trainer silently drop the completion mask, so that it also trains on prompts."""
+    """Settings with which the trainer silently ignores the completion mask, so that it also trains on prompts."""
     end_token_of_any_column: bool
     """Whether sft adds the end token to text columns of any name, not only to `text`."""
     evaluation_metrics: Mapping[str, Names]
-    """For each method, the metrics of an evaluation in addition to loss, speed and reward functions. If a method is not
-    listed, its metrics are unknown.
+    """Maps each method to the metrics that an evaluation has in addition to those of loss, speed and reward functions.
+    The metrics of a method that is not listed are unknown.
     """
     fused_head: bool
-    """Whether the loss multiplies by the weight of `lm_head` directly and so ignores an adapter on `lm_head`."""
+    """Whether the trainer's loss multiplies by the weight of `lm_head` itself, so that an adapter on `lm_head` has no
+    effect.
+    """
     keeps_columns: Names
-    """Methods whose trainer always sets `remove_unused_columns` to false. The trainer warns if the run
-    set it to true.
+    """Methods whose trainer always sets `remove_unused_columns` to false. If the run sets it to true, the trainer
+    warns.
     """
     label_smoothing: Literal["extra_forward", "not_divided"]
-    """The fault of label smoothing in sft: "extra_forward" (it needs a second forward pass) or "not_divided" (the loss
-    is not divided by the accumulation).
+    """What is wrong with label smoothing in sft. "extra_forward": it needs a second forward pass. "not_divided": the
+    loss is not divided by the number of accumulation steps.
     """
     ld_alpha_counts: Literal["answer", "row"]
-    """Where DPOConfig.ld_alpha starts to count tokens with full weight: at the beginning of the answer, or of the
-    complete row.
+    """The first token that DPOConfig.ld_alpha counts with full weight: the first one of the answer, or of the complete
+    row.
     """
     loss_over_all_tokens: bool
-    """Whether the loss is divided by the number of all trained tokens of a batch, including the first token of each
-    row, although no token predicts it.
+    """Whether the divisor of the loss also counts the first token of each row, although no token predicts it. The
+    divisor is the number of trained tokens in a batch.
     """
     losses_not_divided: Names
-    """Methods whose loss is divided by the accumulation neither in transformers nor in the trainer."""
+    """Methods whose loss is not divided by the number of accumulation steps, neither in transformers nor in the
+    trainer.
+    """
     dapo_counts_a_round: bool
-    """Whether grpo's loss `dapo` is divided by the tokens of a complete round of generation, instead of the tokens of
-    one step.
+    """Whether the divisor of grpo's loss `dapo` is the number of tokens in a round of generation. If false, it is the
+    number of tokens in one optimizer step.
     """
     continuous_batching: str
-    """The argument of grpo and rloo that turns on transformers' continuous batching. The name is empty if there is no
-    such argument.
+    """The argument with which grpo and rloo turn on transformers' continuous batching. Empty if there is no such
+    argument.
     """
     continuous_batching_anywhere: bool
     """Whether continuous batching also works under DDP, under DeepSpeed and on a CPU."""
     ipo_averages_all: bool
-    """Whether `ipo` in a list of dpo's losses also changes the other losses of the list, which then wrongly use means
-    over tokens instead of sums.
+    """Whether `ipo` in a list of dpo's losses changes the other losses of the list: they then wrongly use means over
+    tokens instead of sums.
     """
     distill_gathers: bool
     """Whether distillation under FSDP gathers the student's weights before the student generates completions."""
@@ -261,12 +269,12 @@ class Facts:
     """Whether dpo can precompute the reference's log-probabilities if there are several evaluation sets."""
     precompute_under_zero3: bool
     reference_given: Names
-    """Methods whose trainer copies the policy to get its reference model. TRL refuses to do so under ZeRO-3, so the
+    """Methods whose trainer makes its reference model by copying the policy. TRL refuses to do so under ZeRO-3, so the
     bundle's runtime loads the reference model and passes it to the trainer.
     """
     prompts_begin_rows: bool
     """Whether TRL raises ValueError for a row whose rendered conversation does not begin with its rendered prompt. The
-    prompt ends with the beginning of the assistant's turn, so an answer that begins with another turn is refused.
+    rendered prompt ends with the start of an assistant turn, so TRL refuses an answer that begins with another turn.
     """
     reward_async: bool
     """Whether a reward function may be a coroutine (`async def`)."""
@@ -275,8 +283,8 @@ class Facts:
     reward_runs_twice: bool
     """Whether the reward trainer runs two forward passes before the backward pass, one for each answer of a pair."""
     save_multiples_rounded: bool
-    """Whether a run may save every 30 % and evaluate every 10 % of its steps. If false, transformers refuses this,
-    because with floating-point numbers 30 % is not a multiple of 10 %.
+    """Whether transformers accepts 30 % as a multiple of 10 %, so that a run may save every 30 % and evaluate every 10
+    % of its steps. If false, it refuses this because of rounding errors.
     """
     trackio: bool
     """Whether transformers has a callback for trackio."""
@@ -289,27 +297,29 @@ class Facts:
 
     # Adapters
     adapter_references: Names
-    """Methods whose reference can be an adapter named "ref", such as a frozen copy of a continued adapter. Otherwise
-    the reference is the base without an adapter.
+    """Methods whose reference can be an adapter named "ref", such as a frozen copy of the adapter that is trained
+    further. In other methods, the reference is the base model without an adapter.
     """
     adapters_as_storage: Names
-    """Methods whose trainer gives adapters the storage dtype of sharded 4-bit weights. This dtype depends on how the
-    run is launched.
+    """Methods in which the dtype of adapters is the storage dtype of sharded 4-bit weights. The storage dtype depends
+    on how the run is launched.
     """
     oft_embeddings: bool
     """Whether OFT can rotate embeddings."""
     fsdp_adapters_lost: tuple[Literal["fsdp1", "fsdp2_full"], ...]
-    """The kinds of FSDP checkpoints from which the adapter is not restored completely: all checkpoints of FSDP1, or the
-    full ones of FSDP2.
+    """The kinds of FSDP checkpoints from which a run does not restore the adapter completely: "fsdp1" are all
+    checkpoints of FSDP1, "fsdp2_full" the full ones of FSDP2.
     """
     quantized_adapters_bf16: Names
     """Methods whose trainer casts adapters over a quantized base to bfloat16."""
     quantized_widened: Names
     """Methods whose trainer casts the unquantized weights of a quantized base, such as norms, to float32."""
     fp8_bases: bool
-    """Whether adapters can be trained on a base model in fp8, whose weights are unpacked if the hardware has no fp8."""
+    """Whether adapters can be trained on a base model in fp8. On hardware without fp8, its weights are unpacked."""
     float8_training: bool
-    """Whether accelerate's configuration can turn on torchao's fp8 products for matrices whose sizes are padded."""
+    """Whether accelerate's configuration can turn on torchao's matrix products in fp8, with padding for matrices whose
+    sizes need it.
+    """
     mxfp4_dtype: Literal["stated", "bfloat16", "none"]
     """The dtype to which weights in MXFP4 are unpacked: "stated" is the `dtype` with which the model is loaded,
     "bfloat16" is always bfloat16. "none" means that transformers cannot read the format.
@@ -321,8 +331,8 @@ class Facts:
     zero3_adapters_as_base: bool
     """Whether adapters under ZeRO-3 have the dtype of the base model. If false, they are float32."""
     zero3_frozen_reentrant: bool
-    """Whether partly frozen layers under ZeRO-3 need reentrant checkpointing. Non-reentrant checkpointing of such
-    layers then raises CheckpointError.
+    """Whether partly frozen layers under ZeRO-3 need reentrant checkpointing. If true, non-reentrant checkpointing of
+    such layers raises CheckpointError.
     """
     zero3_adapters_reentrant: bool
     """Whether the trainer always uses reentrant checkpointing for adapters under ZeRO-3."""
@@ -331,15 +341,16 @@ class Facts:
     for the last of them.
     """
     zero3_hooks_shared: bool
-    """Whether DeepSpeed's ZeRO-3 takes the hooks of a module for hooks of PEFT's wrapper around the module, and so adds
-    none to the wrapper.
+    """Whether DeepSpeed's ZeRO-3 adds no hooks to PEFT's wrapper around a module, because it takes the module's hooks
+    for hooks of the wrapper.
     """
     epoch_forgotten: bool
-    """Whether accelerate's data loader forgets the number of the epoch when a run resumes. The remaining rows are then
-    shuffled as in the first epoch.
+    """Whether accelerate's data loader forgets the number of the epoch when a run resumes. If true, the remaining rows
+    are shuffled as in the first epoch.
     """
     colocated_vllm_quantizes: bool
-    """Whether vLLM in colocate mode quantizes its model in the same way as the trained model is quantized."""
+    """Whether vLLM in colocate mode quantizes its copy of the model in the same way as the trained model is quantized.
+    """
 
     # Generation; reading of model configurations
     distill_adapters_under_zero3: bool
@@ -347,13 +358,15 @@ class Facts:
     during training.
     """
     recomputed_generation: Names
-    """Families whose code drops the KV cache if a trainer generates with checkpointing on. Generation still passes only
-    the newest token, so each token of a completion attends only to itself.
+    """Families whose code drops the KV cache if a trainer generates with checkpointing on. Generation nevertheless
+    passes only the newest token, so each token of a completion attends only to itself.
     """
     never_packed: Names
     """Families whose linear layers are not of the class `nn.Linear`, so that transformers does not quantize them."""
     generation_ends_reentrant: bool
-    """Whether a trainer that generates completions switches reentrant checkpointing on, and leaves it on."""
+    """Whether a trainer that generates completions turns reentrant checkpointing on when generation ends, whatever the
+    arguments say.
+    """
     zero3_cannot_draw: Names
     """Families that cannot be loaded under ZeRO-3: transformers treats their embedding as a missing weight and
     initializes it.

@@ -21,7 +21,7 @@ FAMILIES = (
     "minimax", "minimax_m2", "mixtral", "olmoe", "qwen3_moe", "qwen3_next", "qwen3_omni_moe", "qwen3_omni_moe_text",
     "qwen3_omni_moe_thinker", "solar_open",
 )  # fmt: skip
-"""Families whose experts peft 0.21 can adapt, although transformers 5 stacks them in one parameter. In transformers
+"""Families whose experts transformers 5 stacks in one parameter, and peft 0.21 can nevertheless adapt. In transformers
 4.52, these experts are separate linear layers.
 """
 ALWAYS = ("gpt_oss",)

@@ -19,7 +19,9 @@ LEADERBOARD = (
 withdrawn.
 """
 PARTS = {"ifeval": ("ifeval", "instruction_following"), "math": ("leaderboard_math", "minerva_math")}
-"""For each extra of the package lm-eval: a task whose name contains one of the texts needs this extra."""
+"""Maps each extra of the package lm-eval to parts of task names: a task needs the extra if its name contains one of
+them.
+"""
 
 
 def _table() -> dict[str, Any]:

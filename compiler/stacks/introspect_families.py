@@ -16,12 +16,12 @@ STATE = re.compile(
     r"conv_state|recurrent_state|ssm_state|selective_scan|selective_state_update|mamba_chunk_scan|gated_delta_rule|rwkv_linear_attention"
     r"|mlstm_chunkwise|class \w*(ShortConv|Rglru|LightningAttention|RecurrentBlock)"
 )
-"""Words by which models with a recurrent state are recognized: mamba and similar models, short convolutions, and linear
-attention. The words occur in no other model's source.
+"""Matches words in the source of models with a recurrent state: mamba and similar models, short convolutions, and
+linear attention. No other model's source contains these words.
 """
 
 USUAL = {"rope_theta": 10000.0, "rope_local_base_freq": None, "partial_rotary_factor": 1.0, "rope_scaling": None}
-"""The default rotary positions of most families, by the key of config.json in transformers 4."""
+"""Maps keys of config.json to the values that most families have for rotary positions in transformers 4."""
 
 
 def carrying() -> list[str]:

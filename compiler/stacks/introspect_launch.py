@@ -162,8 +162,8 @@ KNOWN: dict[str, dict[str, Any]] = {
     "fp16.loss_scale_window": {"type": "int", "default": 1000, "low": 1},
     "fp16.min_loss_scale": {"type": "int", "default": 1, "low": 1},
 }
-"""The types of keys whose type cannot be inferred from their default, because it is None or has another type than legal
-values have. They follow how deepspeed/runtime/config.py reads the keys (`get_communication_data_type` etc.).
+"""The types of keys whose default does not show the type: it is None, or has another type than legal values have. They
+are taken from deepspeed/runtime/config.py (`get_communication_data_type` etc.).
 """
 BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "aio": ("", {}),
@@ -174,7 +174,7 @@ BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "flops_profiler": ("", {}),
     "fp16": ("deepspeed.runtime.precision_config.DeepSpeedFP16Config", {"enabled": True, "initial_scale_power": 16}),
 }
-"""The blocks of deepspeed.json. Each has the class that reads it, if there is one, and the settings with which
+"""Maps each block of deepspeed.json to the class that reads it (empty if there is none), and to the settings with which
 DeepSpeed reads all keys of the block.
 """
 

@@ -20,9 +20,9 @@ LORA, OFT, PARAMETER = "l", "o", "p"
 the path is a parameter with stacked experts.
 """
 EXPERTS, SHARED = "the experts", "the shared expert"
-"""Names of two parts of a mixture of experts, as the function `part` returns them."""
+"""Two of the parts of a mixture of experts that the function `part` can return."""
 DENSE = re.compile(r"\.(?:mlp|mlps\.N|feed_forward|mixer)\.(?:gate|up|down)_proj$")
-"""A pattern for the linear layers of an MLP that is not an expert."""
+"""Matches the path of a linear layer of a plain MLP, which does not belong to an expert."""
 
 
 @cache

@@ -73,8 +73,8 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
 
 
 MOST = 100
-"""The largest number of blocks that get a help. A help takes 10 ms for a block, and a language server repeats it at
-each key that the user types.
+"""At most this many blocks get a help. A help takes 10 ms for a block, and a language server computes it again at each
+key that the user types.
 """
 
 
@@ -179,7 +179,9 @@ LOADED = re.compile(r"(?P<name>[\w.]+)\.(?:from_pretrained|get_peft_model)")
 RESULTS = re.compile(
     r"^(?P<first>[ \t]*\w+)(?P<rest>(?:[ \t]*,[ \t]*\w+)+)(?=[ \t]*=[ \t]*[A-Za-z_][\w.]*\()", re.MULTILINE
 )
-"""A pattern for a call with several results: `model, tokenizer = FastLanguageModel.from_pretrained(`."""
+"""A pattern for the beginning of a call whose results are assigned to several names: `model, tokenizer =
+FastLanguageModel.from_pretrained(`.
+"""
 COLON = re.compile(r"^([ \t]*\w+):(?= [A-Za-z_][\w.]*\([^()\n]*\)[ \t]*$)", re.MULTILINE)
 """A pattern for a call after a colon: `peft_config: LoraConfig(r=16)`."""
 

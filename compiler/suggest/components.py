@@ -19,7 +19,7 @@ from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call, Ref
 
 CLASSES = ("_component_", "class_path", "_target_", "class", "cls", "_class_", "target", "class_name", "classpath")
-"""Other tools name a component's class under a key with one of these last parts, as in `optimizer._component_:
+"""Last parts of the keys under which other tools name a component's class, as in `optimizer._component_:
 torch.optim.AdamW`.
 """
 

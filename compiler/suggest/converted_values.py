@@ -25,12 +25,12 @@ NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 UNITS = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?")
 RATIO = ("ratio", "frac", "fraction", "rate", "proportion", "pct", "percent", "percentage", "portion", "factor", "f")
 ABOVE, BELOW = ("lora.alpha", "lora.lr_ratio", "optimizer.lr", "train.epochs"), ("lora.dropout",)
-"""Settings for which a bound itself is illegal (the lower bound in ABOVE, the upper bound in BELOW), because a run with
-this value would train nothing: `lora.alpha` must be greater than 0.
+"""Settings for which one bound of the range is itself illegal, because a run with this value would train nothing: the
+lower bound for ABOVE, so `lora.alpha` must be greater than 0, and the upper bound for BELOW.
 """
 TEXTS = re.compile(r"[\w./~-]+\.(?:jinja2?|j2|txt|tmpl|template)")
 ROWS = re.compile(r"[\w./~-]+\.(?:jsonl?|csv|parquet|arrow|txt)(?:\.gz)?")
-"""Patterns for file names: TEXTS matches names of templates, and ROWS names of data files."""
+"""TEXTS matches file names of templates, and ROWS matches file names of data."""
 LENGTHS = {
     "steps": (
         "step", "steps", "iter", "iters", "iteration", "iterations", "update", "updates", "batch", "batches", "ba",
@@ -41,7 +41,7 @@ LENGTHS = {
         "round", "rounds",
     ),
 }  # fmt: skip
-"""Other words for the two units of a run's length, epochs and steps, in small letters without separators."""
+"""Maps the two units of a run's length to other words for them, in small letters without separators."""
 LENGTH = re.compile(r"(\d[\d_]*(?:\.\d+)?)([A-Za-z_]*)")
 OF_ATTENTION, OF_MLP = "[q_proj, k_proj, v_proj, o_proj]", "[gate_proj, up_proj, down_proj]"
 BLOCKS = {
@@ -49,12 +49,14 @@ BLOCKS = {
     **dict.fromkeys(("mlp", "ffn", "feed_forward"), OF_MLP),
     "qkv": "[q_proj, k_proj, v_proj]", "qv": "[q_proj, v_proj]",
 }  # fmt: skip
-"""Names such as `mlp` for a part of each decoder layer, with the linear modules of this part in most model families."""
+"""Maps names for a part of each decoder layer, such as `mlp`, to the linear modules of this part in most model
+families.
+"""
 COUNTED = {
     "one": 1, "single": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
     "ten": 10, "twelve": 12, "sixteen": 16, "thirty-two": 32, "sixty-four": 64,
 }  # fmt: skip
-"""Words for numbers, such as `two`."""
+"""Maps number words to numbers: `two` is 2."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*[\w]")
 FILES = re.compile(r".*\.(?:jsonl?|csv|parquet|arrow|txt|gz|py|ya?ml)")
 SHARED = ("steps_or_share", "real_or_share", "rows_or_share", "every")

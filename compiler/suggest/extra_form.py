@@ -19,7 +19,7 @@ from xpc.grammar.record import record
 from xpc.grammar.tree import Value
 
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
-"""The end of a help about an argument of accelerate or DeepSpeed: the strategies that read such arguments."""
+"""The end of a help about an argument of accelerate or DeepSpeed. It names the strategies that read such arguments."""
 OF_ZERO3 = ("stage3_", "zero_hpz_", "zero_quantized_weights", "zero_quantized_nontrainable_weights", "mics_")
 """Beginnings of DeepSpeed keys that only ZeRO-3 reads."""
 

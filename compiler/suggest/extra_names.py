@@ -19,7 +19,7 @@ from xpc.grammar.source import Span
 
 NONE = "leave it out: the target has no similar name"
 MOST = 100
-"""If there are more findings than this, names get no suggestions, because these take time."""
+"""If a spec has more findings than this, its unknown names get no suggestions, because suggestions take time."""
 
 
 def owned(item: Item, name: str, path: str, known_as: str = "", gpu: Gpu | None = None) -> Diagnostic:

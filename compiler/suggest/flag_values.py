@@ -15,9 +15,11 @@ from xpc.grammar.nearest import letters
 from xpc.grammar.tree import Call, Number, Value
 
 NAMED = ("name", "type", "kind")
-"""Keys that other tools write for a clause's choice: `optimizer { name = adamw }`."""
+"""Keys under which other tools write a clause's choice: `optimizer { name = adamw }`."""
 CLASSES = ("component", "_component_", "_target_", "class", "class_path", "class_name")
-"""Keys that other tools write for the Python class or function of a clause's choice."""
+"""Keys under which other tools write the Python class or function that stands for a clause's choice: `optimizer { class
+= torch.optim.AdamW }`.
+"""
 AROUND = re.compile(r".*\.|^get_|_schedule(?:_with_warmup)?$|_?logger$|callback$", re.I)
 """A pattern for the text around a choice in the name of a function or class, such as `get_` and `_schedule_with_warmup`
 in `get_cosine_schedule_with_warmup`.

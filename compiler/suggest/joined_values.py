@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 PERCENT = ("pct", "percent", "perc", "percents")
 NAMES = frozenset((*CLAUSES, *bare_choices(), *(row.name for row in TABLE)))
 WORDS = re.compile(r"(?:[ \t]+[\w.%-]+)+(?=[ \t]*(?:[,)}#\n]|$))")
-"""Further words of a value, from the second word to the end of the setting."""
+"""Matches the words of a value after its first word, up to the end of the setting."""
 ITEM = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)[A-Za-z_][\w.]*(?![\w.]*[ \t]*[=({])")
-"""A pattern for the second or a later item of a list without brackets."""
+"""Matches the second or a later item of a list without brackets."""
 VALUED = re.compile(r"\b(?P<name>\w+)[ \t]*=[ \t]*(?P<value>[\w.-]+)")
 LISTS, TEXTS = ("names", "targets", "tasks", "reals"), ("text", "name")
 """Kinds of settings: LISTS are those whose value is a list of names, and TEXTS those whose value is a text."""
@@ -34,11 +34,11 @@ OF_ROWS, OF_TOKENS = ("gbs", "micro", "take", "holdout"), ("seq", "max_prompt", 
 COUNTED_BY = dict.fromkeys(("sequence", "sample", "example", "row", "item"), OF_ROWS) | dict.fromkeys(
     ("tok", "token"), OF_TOKENS
 )
-"""The settings that count in the unit of a noun: `sequences` counts for `gbs`, as in `gbs = 64 sequences`."""
+"""Maps a noun to the settings that count such things: `sequence` to `gbs`, as in `gbs = 64 sequences`."""
 NUMERALS = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)\d[\d.]*(?:[eE][+-]?\d+)?(?![\w.%]*[ \t]*[=({])")
 NUMERAL = re.compile(r"\d[\d.]*(?:[eE][+-]?\d+)?")
 NEAR = 300
-"""Further words of a value are searched only in this many characters, because a hostile file may have lines of
+"""Only this many characters are searched for further words of a value, because a hostile file may have lines of
 thousands of words.
 """
 MACHINE = ("gpu", "device", "card", "rank", "process", "worker")

@@ -45,13 +45,13 @@ UNSET = {
         "leave `chat_template` out: rows are rendered by the tokenizer's own template",
     ),
 }
-"""For each setting, a pair: the values of other tools that mean "leave this setting out" in xpc, and the advice for
-such a value. The value "/" stands for any path.
+"""Maps a setting to the values of other tools with which xpc's setting should be left out, and to the advice for such a
+value. The value "/" stands for any path.
 """
 ALREADY = {
     ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
 }
-"""Advice for values that are the default anyway, so that they need not be written."""
+"""Maps a setting and its default value to the advice to leave the setting out."""
 ZERO = (
     "optimizer.clip", "optimizer.weight_decay", "schedule.warmup", "lora.dropout", "launch.retries",
     "method.label_smoothing",

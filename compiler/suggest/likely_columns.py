@@ -15,12 +15,12 @@ from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.suggest.tables import usual_columns
 
 SEPARATORS = {";": "`;`", "\t": "tabs", "|": "`|`"}
-"""The signs that some programs write between the columns of a CSV file instead of commas, each with its name for
+"""Signs that some programs write between the columns of a CSV file instead of commas, and the name of each sign in
 messages.
 """
 
 TURN_KEYS = ({"role", "content"}, {"from", "value"})
-"""The two keys of a turn, in each of the two notations that xpc reads."""
+"""The keys of a turn in the two notations of turns that xpc reads."""
 SPEAKERS = ("user", "human", "assistant", "model", "bot", "gpt", "system")
 """Usual names of speakers. A JSON object with one of these values is a turn of a chat."""
 LIST_OF_OBJECTS = re.compile(r'"([^"\\]{1,80})"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*\{')

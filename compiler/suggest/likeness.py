@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from difflib import SequenceMatcher
 
 LETTERS = 0.8
-"""The smallest similarity of letters (from 0 to 1) at which one name counts as a misspelling of another."""
+"""Two names count as misspellings of each other only if the similarity of their letters (from 0 to 1) is at least this.
+"""
 
 
 @record
@@ -169,7 +170,7 @@ PARTS = {
     "attn": ("self_attn", "attn", "attention", "self_attention"),
     "mlp": ("mlp", "feed_forward", "ffn", "block_sparse_moe"),
 }
-"""Words for the two parts of a layer, attention and MLP, each with the names of this part in models."""
+"""Maps each of the two parts of a layer, attention and MLP, to the names that models have for it."""
 PART_OF = {
     "attention": "attn", "attn": "attn", "self_attention": "attn", "attention_layers": "attn", "mlp": "mlp",
     "ffn": "mlp", "feedforward": "mlp", "feed_forward": "mlp", "mlp_layers": "mlp",
@@ -179,7 +180,7 @@ JOINED = {
     "qv": ("q_proj", "v_proj"),
     "qkvo": ("q_proj", "k_proj", "v_proj", "o_proj"),
 }
-"""Abbreviations that stand for several projections of the attention."""
+"""Maps abbreviations for several projections of the attention to these projections."""
 
 
 def likely_modules(target: str, legal: Iterable[str]) -> tuple[str, ...]:

@@ -31,13 +31,15 @@ from xpc.grammar.nearest import letters as letters
 from xpc.grammar.record import record
 
 ENOUGH = 0.62
-"""A setting is suggested only if its similarity with the name is at least this number. 1 means that the letters are the
-same.
+"""A setting is suggested for a name only if the similarity of the two is at least this. The similarity is 1 if the
+letters are the same.
 """
 SAME = 0.99
-"""The similarity of two names with the same words."""
+"""The similarity of two names that consist of the same words."""
 OWN = 0.15
-"""How much is added to the similarity of a name and a setting if the name misspells xpc's own name of the setting."""
+"""This is added to the similarity of a name and a setting if the name misspells the setting's own name in xpc, and not
+a name from another tool.
+"""
 
 
 @record

@@ -38,7 +38,7 @@ SPAN = re.compile(r"\d+[dhms](?:\d+[dhms])+")
 """A pattern for a duration in several units: `1d12h`."""
 SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 LOOKALIKES = {"−": "-", "–": "-", "‐": "-", "‑": "-", "×": " x "}
-"""Typographic signs, such as a long dash, each with the sign on the keyboard to type instead."""
+"""Maps typographic signs, such as a long dash, to the signs on the keyboard."""
 CLAUSE = re.compile(r"(?:^|[ \t,({])(?P<clause>[a-z_]+)[ \t]*(?:=[ \t]*)?$")
 DECIMAL = re.compile(r"(?<==)[ \t]*(?P<whole>\d),(?P<part>\d+)(?![\w.,])")
 """A pattern for a number with a decimal comma: `lr=0,0001`."""
@@ -49,7 +49,7 @@ NOUNS = {
     "steps_or_share": ("step", "of the run"),
     "every": ("step", "of the run"),
 }
-"""Words for messages, by the type of the setting: the unit of a count, and the whole that a share is a part of."""
+"""Maps kinds of settings to words for messages: the unit of a count, and the whole of which a share is stated."""
 
 
 def rewrite_number(found: Diagnostic) -> Diagnostic:

@@ -56,7 +56,7 @@ ARGUMENT = re.compile(rf"(?<=[ \t])--(?P<name>[A-Za-z][\w-]*)(?:(?:=|[ \t]+)(?P<
 """A pattern for an option of a command, with one value at most."""
 SHELL = "a spec has no shell commands"
 BELOW = re.compile(r"\s*\n[ \t]*(?:-|[ \t]\S)")
-"""A pattern for a list or a block below a name of YAML."""
+"""A pattern for the text after the colon of a YAML key if a list or a block is below the key."""
 POWER = re.compile(
     r"(?:(?P<number>\d+(?:\.\d+)?)[ ]?(?:[*x×·][ ]?10[ ]?(?:\^|\*\*)|[eE]-?(?=-))|10[ ]?(?:\^|\*\*))[ ]?"
     r"(?P<sign>-?)(?P<exponent>\d+)"
@@ -72,7 +72,7 @@ LINE = re.compile(
 )
 QUOTES = "\"'"
 MOST = 200
-"""The largest number of options on a line that are rewritten."""
+"""At most this many options on a line are rewritten."""
 
 
 @record

@@ -39,7 +39,7 @@ EVERYTHING = (
 separators.
 """
 UNWRAPPED = (*EVERYTHING, "zerooptimization", "train", "specialtokens")
-"""Names of blocks that xpc does not have, and whose settings are therefore written without a block."""
+"""Names of blocks for which xpc has no clause. A rewritten spec has their settings outside of any block."""
 UNKNOWN = ("XP101", "XP102", "XP106")
 
 
@@ -282,7 +282,7 @@ def _is_elsewhere(clause: str, inside: str) -> bool:
 
 
 NESTED = ("sweep", "extra", "data")
-"""Clauses whose blocks contain names of other clauses, or of another library."""
+"""Clauses whose blocks contain the names of other clauses, or names that belong to another library."""
 KEY = re.compile(r"[ \t]*(?P<name>[A-Za-z]\w*)[ \t]*:")
 CALL = re.compile(r"(?P<clause>\w+(?: [\w-]+)?)\((?P<settings>.*)\)")
 

@@ -23,7 +23,7 @@ YOUR_GPU = "with the name of your GPU: `xpc list gpus` prints the names"
 YOUR_GPUS = "write `hardware N x GPU`, with the number and the name of your GPUs"
 MOST = 4
 TYPO = 0.8
-"""The smallest similarity (from 0 to 1) at which one word counts as a misspelling of another."""
+"""Two words count as misspellings of each other only if their similarity (from 0 to 1) is at least this."""
 
 
 @record

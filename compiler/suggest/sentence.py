@@ -21,11 +21,11 @@ MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "
 
 
 OUTPUT_ROOTS = frozenset(("out", "output", "outputs", "runs", "results", "checkpoints", "ckpt", "ckpts", "saves"))
-"""Folders in which runs usually put their checkpoints."""
+"""Names of top folders in which runs usually save checkpoints, such as `out` in `out/run1`."""
 
 
 METHOD_KEYS = ("method", "stage", "rlhf_type", "rl", "trainer")
-"""The first words of lines that name the training method."""
+"""Keys of other tools for the training method. A line may begin with one of them."""
 
 
 @lru_cache(maxsize=4)
@@ -99,7 +99,9 @@ OTHER_ROLES = frozenset(
     ("eval", "reward", "critic", "reference", "teacher", "tokenizer", "processor", "hub", "draft", "judge", "adapter",
      "template", "save", "output", "resume", "log")
 )  # fmt: skip
-"""Words for models, data and folders that the first line never names: a teacher, evaluation data, an output folder."""
+"""Words in names of a model, data or a folder that the first line of a spec never states, such as a teacher, evaluation
+data, or an output folder.
+"""
 
 
 def output_folder(unknown: UnknownName) -> str | None:

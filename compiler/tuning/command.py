@@ -29,7 +29,9 @@ from xpc.grammar.record import evolve
 
 FORMATS: dict[str, Callable[[Sequence[Plan]], str]] = {"text": text, "json": as_json, "markdown": markdown}
 NODE = 8
-"""If `--on` names more GPUs than this, they are divided into nodes with this number of GPUs."""
+"""If the number of GPUs in `--on` is a multiple of this and larger than this, the plan assumes nodes with this many
+GPUs.
+"""
 COMPARED = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip

@@ -19,7 +19,7 @@ from xpc.compiler.review.finished_run import SUMMARY, decisive_digest, read_json
 from xpc.compiler.spec import Spec
 
 WARM = 5
-"""The number of steps at the start that are not counted. They are slow, because caches fill, kernels are chosen, and
+"""This many steps at the start of a run are not counted. They are slow, because caches fill, kernels are chosen, and
 the allocator grows.
 """
 

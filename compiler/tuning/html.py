@@ -20,22 +20,20 @@ from xpc.grammar.package_data import read_text
 from xpc.grammar.record import evolve
 
 SHOWN = 4
-"""The largest number of plans that a page shows completely. If there are more plans, only the one that fills its GPU
-most is shown completely.
+"""If there are at most this many plans, a page shows all of them completely. Otherwise it shows only one completely:
+the plan that needs the largest share of its GPU's memory.
 """
 MICROS = 5
-"""The largest number of micro-batches in the table of alternatives. The table shows the micro-batches that are nearest
-to the planned micro-batch.
-"""
+"""The table of alternatives shows at most this many micro-batches, those nearest to the planned micro-batch."""
 Cell = str | tuple[float | None, str]
-"""The content of a table cell: a text, or a text with the number by which the table is sorted."""
+"""The content of a table cell: a text, or a pair of the number by which the table is sorted and the text."""
 COLORS = (
     "weights", "gradients", "optimizer", "master", "activations", "recomputation", "backward temporaries",
     "logits and loss", "gathered weights", "communication", "other models", "autocast copies", "step temporaries",
     "vllm", "key-value cache", "merged experts", "rotations", "norms of adapted weights",
     "gradients of tied tables",
 )  # fmt: skip
-"""The components of memory that have colours, in the order of the colours."""
+"""Components of memory. The first one gets the first colour of the page's bars, and so on."""
 
 
 def page(plans: Sequence[Plan], assumed: Assumptions) -> str:

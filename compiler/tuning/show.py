@@ -13,12 +13,12 @@ from xpc.compiler.plan.experiment import Plan, Span
 from xpc.compiler.rules.core.legality import error_codes
 
 VERSION = 1
-"""The version of the JSON format (docs/plan.schema.json). It must increase with each change after which older readers
-fail.
-"""
+"""The version of the JSON format (docs/plan.schema.json). A change after which older readers fail must increase it."""
 WIDTH = 36
 SHOWN = 0.05
-"""The smallest component, in GiB, that the text shows. A smaller component would be printed as 0.0."""
+"""The text shows a component of memory only if it needs at least this many GiB. A smaller component would be printed as
+0.0.
+"""
 LINE = 80
 """Width of a terminal in characters."""
 

@@ -17,11 +17,10 @@ UNTRUE = (
     ("transformers.tokenization_utils_base", "Token indices sequence length is longer"),
     *((f"transformers.{one}", "The following arguments do not match") for one in ("trainer", "trainer_utils")),
 )  # fmt: skip
-"""Pairs of a logger and the beginning of a harmless message, which is filtered.
-
-DeepSpeed 0.16 prints its accelerator also in runs without DeepSpeed. bitsandbytes reports that it lacks a kernel, which
-only inference would use. transformers reports rows above the tokenizer's limit, which the run handles itself. When a
-run resumes, it also reports that the written `every=50%` differs from the number of steps that it was converted to.
+"""Pairs of a logger and the beginning of a harmless message of it, which is not printed. DeepSpeed 0.16 prints its
+accelerator also in runs without DeepSpeed. bitsandbytes reports that it lacks a kernel, which only inference would use.
+transformers reports rows above the tokenizer's limit, which the run handles itself. When a run resumes, it also reports
+that the written `every=50%` differs from the number of steps to which it was converted.
 """
 
 

@@ -15,7 +15,7 @@ DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
 """The files that determine the results of a run. Their digest identifies the run."""
 MANIFEST = "bundle.toml"
 LARGEST = 16 * 2**20
-"""The largest bundle.toml that is read, in bytes."""
+"""A bundle.toml is read only if it has at most this many bytes."""
 
 
 def manifest_digests(folder: str, of: str = "files") -> dict[str, str]:

@@ -17,12 +17,12 @@ STAGING = "_saving"
 RECORD = "xpc_files.json"
 """File in a checkpoint with the size and digest of every other file."""
 NOT_FINAL = ("_saving/", "_hub", ".", "checkpoint-", "runs/", "eval/", "summary.json", "xpc_run.json")
-"""Beginnings of file names that ``final_files`` skips: files that change later, or matter only for resuming."""
+"""Beginnings of names of files that ``final_files`` skips: they change later, or matter only for resuming."""
 WRITER = re.compile(r"(?:(?:bf16_|fp16_)?zero_pp_rank_|rng_state_|rollouts_|__)(\d+)[_.]")
-"""Matches files that each process writes for itself, with its rank in the name: rank 1 writes `rng_state_1.pth`."""
+"""Matches names of files that each process writes for itself, with its rank: rank 1 writes `rng_state_1.pth`."""
 BLOCK = 1 << 20
 PART = 64 << 20
-"""Sizes in bytes: a file is read in blocks of 1 MiB (BLOCK), and each thread hashes a part of 64 MiB (PART)."""
+"""Sizes in bytes: a thread hashes a part of 64 MiB (PART), which it reads in blocks of 1 MiB (BLOCK)."""
 
 Seal = tuple[int, str]
 """The size of a file in bytes, and its sha256 in hex."""

@@ -28,7 +28,7 @@ def schedule(path: str) -> str | None:
 
 
 States = Callable[[str, int], str | None]
-"""A function of a checkpoint and a number of processes: what is wrong with weights or optimizer, or None."""
+"""Gets a checkpoint and a number of processes; returns what is wrong with weights or optimizer, or None."""
 
 
 def newest_complete(output_dir: str, world: int, states: States, digests: bool = False) -> tuple[str | None, list[str]]:

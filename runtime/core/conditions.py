@@ -36,8 +36,8 @@ DECISIVE: dict[str, tuple[str, ...]] = {
         "idle", "nan", "nodes", "patience", "processes_per_node", "world_size", "zero_stage",
     ),
 }  # fmt: skip
-"""The keys of two large sections of trainer_args.json that `uses` reads. `_unused` is cached by the values of these
-keys, not by the complete sections."""
+"""The keys of two large sections of trainer_args.json that `uses` reads. The cache of `_unused` depends on the values
+of these keys, and not on the complete sections."""
 
 
 def sources(plan: "Payload") -> "list[Source]":
@@ -56,7 +56,7 @@ def trainer(plan: "Payload") -> "Trainer":
 
 
 IMPORT = re.compile(r"^ *from \.(?:features\.\w+|library_internals)\.(\w+) import (.+)$")
-"""A line of enabled.py that imports a feature or a trainer class."""
+"""Matches a line of enabled.py that imports a feature or a trainer class."""
 
 
 def enabled(source: str, plan: "Payload") -> str:
@@ -294,7 +294,7 @@ def _of_run(plan: "Payload") -> dict[str, object]:
 
 
 PARTS: "tuple[Part, ...]" = (_of_rows, _of_model, _of_method, _of_run)
-"""The functions that decide which modules a run uses, each for other modules."""
+"""Functions that decide which modules a run uses. Each decides about some of the modules."""
 
 
 def _held_out(plan: "Payload") -> object:

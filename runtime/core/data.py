@@ -10,7 +10,7 @@ from .feature import Bundle, Source
 from .rows import name
 
 SYSTEM = "system"
-"""A column of ShareGPT rows: the system prompt of the row."""
+"""A column of ShareGPT rows that contains the row's system prompt."""
 
 
 def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:

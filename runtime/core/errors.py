@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 
 LONGEST = 2000
-"""Printed lines are cut to this many characters; only lines that quote data are longer."""
+"""Printed lines are cut to this many characters. Only lines that quote data can be longer."""
 
 REPORT_SECONDS = 5
-"""Process 0 reports an error that all processes have; the other processes wait this many seconds before they exit."""
+"""If all processes have an error, process 0 reports it, and the others wait this many seconds before they exit."""
 
 
 class RunError(Exception):
@@ -20,7 +20,7 @@ class RunError(Exception):
     def __init__(self, why: str, local: bool = False) -> None:
         super().__init__(why)
         self.local = local
-        """Whether only this process may have the error, so that this process prints it."""
+        """Whether possibly no other process has the error, so that this process must print it."""
 
 
 def findings(found: Sequence[str]) -> RunError:
@@ -46,7 +46,7 @@ def shown(text: str) -> str:
 
 
 muted = False
-"""True on every node except node 0, which prints the messages for all nodes. A muted process prints only errors."""
+"""Whether this process prints only errors. True on all nodes but node 0, which prints messages for all nodes."""
 
 
 def say(sentence: str) -> None:
@@ -56,11 +56,11 @@ def say(sentence: str) -> None:
 
 
 printed = float(os.environ.get("XPC_PRINTED") or time.monotonic())
-"""The time (`time.monotonic`) when the last line was printed. Later processes get it in the variable XPC_PRINTED."""
+"""When the last line was printed (`time.monotonic`). A child process gets this time in the variable XPC_PRINTED."""
 _renewable = False
 """Whether the last line was printed with `renew`. On a terminal, the next line with `renew` then replaces it."""
 stopping = False
-"""Whether the run was asked to stop. On a terminal, launcher.py has then replaced the line of the last step."""
+"""Whether the run was asked to stop. If true, launcher.py has replaced the last step's line on a terminal."""
 
 
 def put(text: str, renew: bool = False) -> None:

@@ -14,7 +14,7 @@ from .errors import RunError, first_line, rank
 
 WRITERS = ("inline_container", "PytorchStreamWriter", "file write failed", "iostream error", "No space left",
            "I/O error", "Parent directory")  # fmt: skip
-"""Parts of messages that show a failed write, because exceptions of torch and safetensors have no errno."""
+"""Texts in the messages of failed writes. They are needed because exceptions of torch and safetensors have no errno."""
 
 
 class FaultTolerant(TrainerHooks):

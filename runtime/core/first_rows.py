@@ -10,7 +10,7 @@ from .feature import Bundle, Source, Tokenizer
 from .rows import name as name_of
 
 ROWS = ("id", "path", "config", "split", "slice", "revision", "shape", "columns")
-"""The keys of a source that decide its rows. Training and evaluation sources with equal values are read only once."""
+"""Keys of a source that decide its rows. If they are equal, training and evaluation read the source only once."""
 
 
 def rows_and_tokens(bundle: Bundle) -> list[str]:

@@ -8,7 +8,7 @@ from .errors import first_line
 from .feature import Bundle
 
 FREE = 0.9
-"""Share of the planned memory that must be free: below 1, since this check's CUDA context takes some hundred MiB."""
+"""This share of the planned memory must be free. It is below 1: the CUDA context of this check takes some 100 MiB."""
 
 
 def devices(bundle: Bundle) -> list[str]:

@@ -15,7 +15,7 @@ from .errors import RunError
 from .feature import Bundle, Model, Trainer
 
 Row = tuple[str, object, object]
-"""A tuple: what is compared, the value that the bundle states, and the value of the built object."""
+"""A name for messages, the value that the bundle states, and the value that the built object has."""
 OTHER_TASKS = ("Classification", "QuestionAnswering", "MultipleChoice")
 """Endings of the class names of models that have a head for another task than text generation."""
 PRECISION_VARIABLE = "ACCELERATE_MIXED_PRECISION"

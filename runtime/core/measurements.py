@@ -19,7 +19,7 @@ from .feature import Bundle, Trainer
 
 MEASURED = "measured.jsonl"
 SAVING = ("writing checkpoint", "writing the final model")
-"""Beginnings of the names of phases that write weights."""
+"""Beginnings of the names of phases in which weights are written."""
 TRAINING = ("", "writing metrics.jsonl")
 
 
@@ -31,7 +31,7 @@ class Measured:
     seconds: ClassVar[dict[str, float]] = {}
     memory: ClassVar[dict[str, dict[str, int]]] = {}
     of_each: ClassVar[list[dict[str, dict[str, int]]]] = []
-    """The peak memory of each process, as exchanged by the last call of `exchange`."""
+    """The peak memory of each process. The last call of `exchange` has exchanged it between the processes."""
     waits = 0.0
     saves = saved_bytes = padded = 0
     real: Any = 0

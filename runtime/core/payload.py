@@ -65,11 +65,11 @@ class Stack(TypedDict):
     """Facts about the library versions of the target, in which the supported stacks differ."""
 
     epoch_forgotten: bool
-    """Whether accelerate shuffles the rest of a resumed epoch in the order of the first epoch."""
+    """Whether accelerate shuffles the remaining rows as in the first epoch when a run resumes."""
     dtype_keyword: str
     """The argument of from_pretrained for the dtype of the weights."""
     losses_not_divided: list[str]
-    """Methods whose loss the run divides by the accumulation: transformers wrongly assumes that trl divides it."""
+    """Methods whose loss the run itself divides by `accum`: transformers wrongly assumes that trl divides it."""
     older_transformers: NotRequired[bool]
     """Whether transformers does not read the positions (rope) in configurations that transformers 5 has saved."""
     prompts_begin_rows: NotRequired[bool]
@@ -77,7 +77,7 @@ class Stack(TypedDict):
     quantized_on_cpu: bool
     """Whether a quantized base loads without a GPU."""
     reference_given: list[str]
-    """Methods whose trainer gets a reference model, because ZeRO-3 would refuse the trainer's copy of the policy."""
+    """Methods whose trainer gets a reference model: under ZeRO-3, the trainer cannot copy the policy."""
     reward_async: bool
     """Whether trl can call a reward function that is a coroutine."""
     reward_given: list[str]
@@ -85,7 +85,7 @@ class Stack(TypedDict):
     vllm_program: Literal["trl", "vllm"]
     """The program that starts the vLLM server."""
     zero3_gathers_early: bool
-    """Whether DeepSpeed waits only for the last parameter, if it gathers several parameters at once."""
+    """Whether DeepSpeed may use parameters too early: of several that it gathers at once, it awaits only the last."""
     zero3_hooks_shared: bool
     """Whether DeepSpeed mistakes the hooks of a module for hooks of peft's wrapper around the module."""
 
@@ -128,7 +128,7 @@ class Continued(TypedDict):
     path: str
     sha256: str
     reference: NotRequired[bool]
-    """Whether the method's reference is the base with this adapter. Otherwise it is the base alone."""
+    """Whether the method's reference is the base model with this adapter. If false, it is the base model alone."""
 
 
 class AdapterShape(TypedDict):
@@ -143,19 +143,19 @@ class AdapterShape(TypedDict):
     lr_ratio: NotRequired[float | None]
     embedding_lr: NotRequired[float | None]
     init: NotRequired[str]
-    """The initial weights, if they are not peft's usual ones: "pissa", "olora", "loftq", "eva" or
-    "gaussian"."""
+    """How adapter weights are initialized: "pissa", "olora", "loftq", "eva" or "gaussian". Absent for peft's default.
+    """
     init_iterations: NotRequired[int]
     init_rows: NotRequired[int]
     reference: NotRequired[bool]
-    """Whether the reference model has a frozen adapter with the initial weights: with PiSSA, OLoRA and LoftQ, the model
-    without adapters is not the initial model."""
+    """Whether the reference model has a frozen adapter with the initial weights: PiSSA, OLoRA and LoftQ change the base
+    weights, so the base alone is not the initial model."""
     block_size: NotRequired[int | None]
     merge: NotRequired[bool]
     """Whether the merged model is saved next to the adapters."""
     continued: NotRequired[Continued]
     within: NotRequired[str]
-    """Only targets inside this module of the model get an adapter."""
+    """The module that contains all adapted modules. Targets outside of it get no adapter."""
 
 
 class Adapter(AdapterShape):
@@ -221,11 +221,11 @@ class Division(TypedDict):
     the reason why a resumed run may not change this part, or None."""
 
     step: str | None
-    """The reason why neither the processes nor the micro-batch may change."""
+    """Why neither the number of processes nor the micro-batch may change."""
     processes: str | None
-    """The reason why the number of processes may not change."""
+    """Why the number of processes may not change."""
     micro: str | None
-    """The reason why the micro-batch may not change."""
+    """Why the micro-batch may not change."""
 
 
 class Run(TypedDict):
@@ -256,9 +256,9 @@ class Run(TypedDict):
     disk: Disk | None
     flops: Flops | None
     fp8: NotRequired[dict[str, bool]]
-    """For a run that computes in fp8: whether FSDP gathers weights in fp8 ("all_gather")."""
+    """For a run that computes in fp8. The key "all_gather" says whether FSDP gathers weights in fp8."""
     patience: NotRequired[int]
-    """The run ends after this many successive evaluations without a better value."""
+    """After this many successive evaluations without a better value, the run ends."""
 
 
 class MuonMatrices(TypedDict):

@@ -69,7 +69,7 @@ class Streaming(TypedDict):
     """The settings for rows that are read while the run trains."""
 
     shuffle_buffer: int | None
-    """The size of the shuffle buffer: the next row is drawn from this number of rows. None keeps the stored order."""
+    """The next row is drawn at random from a buffer with this many rows. None keeps the stored order."""
 
 
 class Words(TypedDict):

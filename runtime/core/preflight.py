@@ -13,7 +13,7 @@ from .feature import Bundle
 from .first_rows import rows_and_tokens
 
 DONE = "XPC_PREFLIGHT"
-"""The environment variable that says which checks are done: "files" (the launcher's checks) or "passed" (all)."""
+"""The environment variable with the checks that are done: "files" (by the launcher) or "passed" (all checks)."""
 
 
 def without_libraries(bundle: Bundle) -> list[str]:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from . import errors
 
 FIRST, LONGEST = 10.0, 60.0
-"""Seconds of silence before a phase's first line, and the longest wait. The wait doubles with each line."""
+"""The first line of a phase follows after FIRST seconds. Each wait is twice the last one, at most LONGEST."""
 
 
 class Phase:

@@ -15,19 +15,19 @@ from .row_names import REASONING
 from .rows import FIELDS
 
 Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
-"""A function of a mapped row that returns the row's conversations (see ``rows.RowFormat``)."""
+"""A function that gets a mapped row and returns its conversations (see ``rows.RowFormat``)."""
 STRUCTURE = ("tool_calls", "tools", *REASONING)
-"""Keys of a message that a template may ignore. For each role and set of these keys, the first row is compared."""
+"""Keys of a message that a template may ignore. The first row with each set of these keys in a role is compared."""
 END = "end"
-"""The value of `Loss.how` for a text's second marker, before its last word. The first one follows its first word."""
+"""A text has two markers: one after its first word, and one before its last, whose `Loss.how` has this value."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
 PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
-"""By kind of piece: a pattern for the text before a piece that the template wrote as a Python dict, not as JSON."""
+"""Maps kinds of pieces to a pattern for the text before a piece that is written as a Python dict, not as JSON."""
 FIRST, SPREAD = 4, 200
-"""Compared rows of each source: the first 4, 200 at equal distances, and the first with each role and set of keys."""
+"""Of each source, the first 4 rows, 200 others at equal distances, and the first for each set of keys are compared."""
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
 NAMES = {"part": "content", "tool_call": "tool_calls", "argument": "tool_calls", "tool": "tools"}
-"""The kind of a piece, and the value of `data(omit=[...])` that allows its loss, if this value is not the kind."""
+"""Maps kinds of pieces to the value of `data(omit=[...])` that allows their loss, if it is not the kind itself."""
 WORDS = {"content": "a text", "tool_calls": "tool calls", "reasoning": "reasoning", "tools": "tools"}
 
 

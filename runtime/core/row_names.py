@@ -5,6 +5,6 @@ ROLES = {
     "model": "assistant", "bot": "assistant", "system": "system", "tool": "tool", "function": "tool",
     "observation": "tool", "tool_response": "tool",
 }  # fmt: skip
-"""Roles of chat templates by the speakers of from/value conversations (ShareGPT and similar)."""
+"""Maps names of speakers in from/value conversations (ShareGPT and similar) to roles of chat templates."""
 REASONING = ("reasoning_content", "reasoning", "thinking")
-"""Keys of a message with the model's reasoning before its answer."""
+"""Keys of a message that contain the model's reasoning before its answer."""

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from .payload_data import Source
 
 FIELDS = "fields"
-"""A key of a converted message. Its value is JSON text with all keys of the stored message except role and content."""
+"""A key of converted messages: JSON text with all keys of the stored message except role and content."""
 KEPT = ("tools", "chat_template_kwargs")
-"""Columns that the chat template reads. The first message of a row stores them, because for some methods trl drops
+"""Columns that the chat template reads. They are stored in a row's first message, because for some methods trl drops
 other columns, and because all rows of a mixture must have the same columns."""
 
 
@@ -20,13 +20,13 @@ class RowFormat(NamedTuple):
     """The functions that convert the stored rows of a run's sources for trl."""
 
     columns: "Callable[[Source, Sequence[str]], dict[str, str]]"
-    """A function of a source and the dataset's columns: a column for each part of a row, `{"prompt": "question"}`."""
+    """Gets a source and the dataset's columns; returns the column of each part of a row, `{"prompt": "question"}`."""
     dropped: "Callable[[Source, Sequence[str], str], list[str]]"
-    """A function of a source, its columns and the method: the stored columns that the trainer does not get."""
+    """Gets a source, its columns and the method; returns the stored columns that the trainer does not get."""
     conversations: Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
-    """A function of a converted row. It returns the conversations that the chat template renders."""
+    """Gets a converted row; returns the conversations that the chat template renders."""
     to_row: Callable[..., dict[str, Any]]
-    """Converts a stored row for trl. Called with the source, the row and its number. Raises RunError for another shape.
+    """Gets a source, a stored row and its number; returns the row for trl. Raises RunError for a row of another format.
     """
 
 

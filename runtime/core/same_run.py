@@ -25,7 +25,7 @@ NEUTRAL = {
     *("arguments.dataset_num_proc", "data.workers"),
     *("format", "trainer", "lora.merge", "model.liger_unchecked", "model.renamed"),
 }
-"""Settings in trainer_args.json that do not affect the numbers."""
+"""Keys of trainer_args.json that do not affect what a run computes."""
 DIVIDED = {
     *(f"run.{name}" for name in ("accumulation", "distributed_type", "micro", "nodes")),
     *(f"run.{name}" for name in ("processes_per_node", "world_size")),
@@ -34,11 +34,11 @@ DIVIDED = {
     *(f"accelerate.yaml: {name}" for name in ("distributed_type", "num_machines", "num_processes")),
     *(f"deepspeed.json: {name}" for name in ("gradient_accumulation_steps", "train_micro_batch_size_per_gpu")),
 }  # fmt: skip
-"""Settings that divide a step among processes and micro-batches. They do not change which rows the step has."""
+"""Settings that only decide how the rows of a step are divided among processes and micro-batches."""
 PLAIN = {"NO", "MULTI_GPU", "MULTI_CPU"}
 """Distributed types (of accelerate) whose checkpoints contain the complete optimizer state in one file."""
 MOST = 8
-"""The most differences that a message lists."""
+"""A message lists at most this many differences."""
 
 
 def settings(bundle: "Bundle") -> dict[str, Any]:

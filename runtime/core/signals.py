@@ -17,12 +17,12 @@ import threading
 from . import errors
 
 REQUEUE = 75
-"""Exit status of a run that was asked to stop and can resume: EX_TEMPFAIL of sysexits.h."""
+"""The exit status of a run that was asked to stop and can be resumed: EX_TEMPFAIL of sysexits.h."""
 BROKEN = 76
-"""Exit status after a failure that may be temporary: a lost process, device or file system."""
+"""The exit status after a failure that may be temporary, such as a lost process, device or file system."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 END_SIGNAL = signal.SIGUSR2
-"""The signal by which launcher.py ends the remaining processes after a failure; it is not a stop request."""
+"""With this signal, launcher.py ends the remaining processes after a failure. It does not count as a stop request."""
 LAUNCHER = "XPC_LAUNCHER"
 """The environment variable with the process id of launcher.py."""
 
@@ -37,7 +37,7 @@ class StopRequest:
     name: str | None = None
     training = False
     main_forks = False
-    """Whether the newest child process was started by the main thread."""
+    """Whether the main thread started the newest child process."""
 
 
 def listen() -> None:

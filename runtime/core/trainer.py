@@ -10,7 +10,7 @@ from .arguments import load_class
 from .feature import Bundle, Model
 
 Maker = Callable[[], Any]
-"""A function that makes the trainer's class, or loads the model."""
+"""A function without arguments that returns the trainer's class or the loaded model."""
 
 
 def build(bundle: Bundle, kind: Maker, model: Model, load: Maker, **options: Any) -> tuple[Any, set[str]]:

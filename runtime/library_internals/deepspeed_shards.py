@@ -15,9 +15,9 @@ SHARD = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_00_optim_states\.pt$")
 STATES = "optimizer_state_dict"
 UP_TO_TWO = ("single_partition_of_fp32_groups", "base_optimizer_state", "single_partition_of_fp32_groups")
 THREE = ("fp32_flat_groups", STATES, "fp32_partitioned_groups_flat")
-"""For each ZeRO stage: a shard's keys for weights and for optimizer states, and DeepSpeed's attribute for weights."""
+"""For ZeRO stages 1 and 2, and for stage 3: the keys of a shard's weights and states, and DeepSpeed's attribute."""
 Part = tuple[int, int, int, int, int]
-"""A slice of a weight: the process, the group, its start in the shard, its start in the weight, and its length."""
+"""A slice of a weight: process, group, start of the slice in the shard and in the weight, and its length."""
 
 
 class DeepSpeedShards(Feature):

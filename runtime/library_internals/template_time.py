@@ -9,7 +9,7 @@ from ..core.errors import RunError
 from ..core.feature import Bundle, Feature, Tokenizer
 
 SECONDS = 60.0
-"""The limit in CPU seconds for one call. A conversation takes milliseconds, a batch of 1,000 takes two seconds."""
+"""A call may take this many CPU seconds. One conversation takes milliseconds, and a batch of 1,000 two seconds."""
 
 
 class TemplateTime(Feature):

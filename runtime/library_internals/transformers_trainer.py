@@ -12,13 +12,13 @@ class TrainerHooks:
     """A base class before trl's trainer: transformers' private methods call the two methods declared here."""
 
     staging: str | None = None
-    """The folder for the checkpoint being written; None for transformers' own folder."""
+    """The folder into which a checkpoint is written. None for transformers' own folder."""
     args: Any
 
     log_save_evaluate: Callable[..., None]
-    """Called after each step and each epoch with a function that logs, saves and evaluates as transformers does."""
+    """Called after each step and each epoch. Its argument is transformers' function that logs, saves and evaluates."""
     save_checkpoint: Callable[..., None]
-    """Called for each checkpoint with a function that writes it as transformers does."""
+    """Called for each checkpoint. Its argument is transformers' function that writes the checkpoint."""
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         follow = super()._maybe_log_save_evaluate  # type: ignore[misc]

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 TOKENS = ("input_ids", "labels", "completion_mask", "assistant_masks")
-"""The token and mask columns of the trainers of trl 0.18 to 1.16."""
+"""Names of columns with tokens and masks in the trainers of trl 0.18 to 1.16."""
 PART = "part"
-"""A temporary column with the format of each row. It exists while the rows of each format are tokenized separately."""
+"""A column with the format of each row. It exists only while the rows of each format are tokenized separately."""
 
 
 class Prepared:

@@ -10,9 +10,8 @@ from ..core.errors import say
 from ..features.method.tools import as_text, example_call
 
 VARIABLE = "XPC_MADE_UP_TOOL_CALLS"
-"""Set to 1 by ``xpc rehearse``: a made-up call of a tool replaces the first completion of each round (the tools take
-turns), because an untrained model may call none.
-"""
+"""``xpc rehearse`` sets this variable to 1. Then a made-up tool call replaces the first completion of each round,
+because an untrained model may call no tool. The tools take turns."""
 
 
 class ToolCallingTrainer:

@@ -142,7 +142,7 @@ COMPLETED = {
     "xpc new mine.xp --from smollm3-3b-s": ["smollm3-3b-sft-64xh100"],
     "xpc check sent": ["sentence.xp"],
 }
-"""Words of a command line, and the words to which the shell completes the last of them."""
+"""Maps a command line to the words to which the shell completes its last word."""
 
 
 def around(folder) -> dict[str, str]:

@@ -45,7 +45,7 @@ LAYOUTS = [
     ["evaluation.jsonl", "rows.jsonl"],
     ["sub/train2.jsonl", "sub/testing3.jsonl"],
 ]
-"""The names of the files in a data folder, one list per case."""
+"""Cases of a data folder: the names of the files in it."""
 
 
 def text(*more: str, data: str = '"rows"') -> str:

@@ -54,7 +54,9 @@ ELSEWHERE = {
     r"xpc diff recipe\.yaml recipe\.xp": "review/test_diff_source.py",
     r"xpc rehearse .*": "preview/test_rehearsal.py",
 }
-"""Commands that need a hub, a package index, a run or files of the page, and the test file that runs each."""
+"""Maps patterns of commands that need a hub, a package index, a run or files of the page to the test file that runs
+such a command.
+"""
 
 LINES = {
     r"make \w+( .*)?": "Makefile",
@@ -76,7 +78,7 @@ LINES = {
     r"python3 -m venv \.venv && source \.venv/bin/activate|pip install .*": "tests/test_wheel.py",
     r"mine\.bundle/launch\.sh.*": "tests/proof/training/test_train.py",
 }
-"""Patterns of shell lines that do not run xpc. Each has the file that runs or explains such a line."""
+"""Maps patterns of shell lines that do not run xpc to the file that runs or explains such a line."""
 OUTPUTS = {
     "$ make demo": "an excerpt of what `make demo` prints, which CI runs",
     "whole process, ms": "readings of `make bench`",
@@ -93,7 +95,7 @@ OUTPUTS = {
     "trainer_args.json:94": "the line of a verification",
     "quickstart\n\nstopped on request": "the first lines of a report",
 }
-"""Blocks that show the output of a program. The key is the beginning of the block, the value a description."""
+"""Maps the beginning of each block that shows the output of a program to a description of the block."""
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
@@ -132,7 +134,7 @@ NAMES = {
     "sweep.xp": "x.xp",
     "BUNDLE": "x.bundle", "config.yaml": "recipe.yaml", "a.xp": "x.xp", "b.xp": "mine.xp",
 }  # fmt: skip
-"""Placeholder names on the pages, such as `SPEC`, and the names with which the test replaces them."""
+"""Maps placeholders on the pages, such as `SPEC`, to the names with which the test replaces them."""
 LEFT_OUT = {
     "xpc plan --html": "xpc plan SPEC --html plan.html",
     "xpc plan --html FILE": "xpc plan SPEC --html plan.html",
@@ -148,11 +150,11 @@ LEFT_OUT = {
     "xpc import FILE --hardware 8xh100-80gb": "xpc import recipe.yaml --hardware 8xh100-80gb",
     "xpc import FILE --report text": "xpc import recipe.yaml --hardware '8 x h100-80gb' --report text",
 }
-"""Commands that the pages shorten, or write with an ambiguous file name. The value is the complete command that the
-test runs.
+"""Maps commands that the pages shorten, or write with an ambiguous file name, to the complete command that the test
+runs.
 """
 STATUS = {"xpc check v100.xp": 1, "xpc lock": 1}
-"""Commands of the pages whose exit status is not 0, because a spec has errors or a lock has no pins."""
+"""Maps commands of the pages whose exit status is not 0 to this status: a spec has errors, or a lock has no pins."""
 TRL = """\
 model_name_or_path: Qwen/Qwen2.5-0.5B
 dataset_name: trl-lib/Capybara

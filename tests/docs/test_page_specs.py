@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DOCS = sorted(name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md"))
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", *(os.path.join("docs", name) for name in DOCS))
-"""The pages to test. One of them is `docs/rules.md`."""
+"""The pages whose specs are tested, including `docs/rules.md`."""
 ANY = f"(?:{'|'.join(CLAUSES)})"
 NAMES = {*CLAUSES, *BY_PATH, *(path.rpartition(".")[2] for path in BY_PATH)}
 HEADER = "train qwen2.5-3b on capybara for 100 steps\n"
@@ -40,9 +40,9 @@ NO_SETTING = {
     "micro = 2: 40.1 GiB, 21% faster; checkpointing goes off": "a line of a plan",
     'train "out/lora/merged"': "the beginning of a sentence",
 }
-"""Text in backticks that looks like a setting with a value, and why it need not be legal."""
+"""Maps a text in backticks that looks like a setting with a value to the reason why it need not be legal."""
 WORDS = {"MODEL": "qwen2.5-3b", "DATA": "capybara", "LENGTH": "3 epochs", "ENGINE": "slurm", "NAME": "mix", "N": "2"}
-"""Placeholders on the pages, and a name or number for each."""
+"""Maps placeholders on the pages to a name or number for each."""
 
 
 @pytest.fixture
@@ -95,8 +95,8 @@ def _wrong(text: str, allowed: tuple[str, ...] = ()) -> list[str]:
 
 
 BARE = ("XP104", "XP110", "XP114", "XP118", "XP119", "XP123", "XP124")
-"""Codes of errors that are allowed for a clause which the page shows without the rest of its spec: missing files,
-`data` blocks, columns.
+"""Codes of errors that are allowed if a page shows a clause without the rest of its spec. They report missing files,
+`data` blocks and columns.
 """
 
 

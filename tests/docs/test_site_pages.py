@@ -19,9 +19,11 @@ pytestmark = [pytest.mark.nightly, in_browser]
 
 PHONE, DESKTOP = WIDTHS
 TALLEST = 30_000
-"""The height in pixels that no page may exceed on a desktop."""
+"""On a desktop, a page may be at most this many pixels high."""
 MISSING = {"XP114", "XP123"}
-"""Codes about missing files. A spec on a page may name a file that another block of the page shows."""
+"""Codes for missing files. They are allowed, because a spec on a page may name a file that another block of the page
+shows.
+"""
 LOOK = """
 const found = {}, one = await frame("/404.html", DESKTOP);
 for (const page of PAGES) {
@@ -45,8 +47,8 @@ for (const page of PAGES) {
 }
 return found;
 """
-"""Opens each page of PAGES, and returns its height, the ids of its elements, the text and the number of colours of each
-block of code, and the width that its content needs on a phone.
+"""A script that opens each page of PAGES. It returns the page's height, the ids of its elements, the text and the
+number of colours of each block of code, and the width that the content needs on a phone.
 """
 
 

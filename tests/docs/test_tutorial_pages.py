@@ -22,7 +22,9 @@ METHOD = {"preference": "dpo", "unpaired": "kto", "prompt": "grpo"}
 CONFIG = {"model_type": "qwen2", "vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864,
           "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2,
           "max_position_embeddings": 32768, "tie_word_embeddings": True}  # fmt: skip
-"""A config.json with the keys that a check reads. It stands in for the output of an earlier run in the cookbook."""
+"""A config.json with the keys that a check reads. In the cookbook, it stands in for the config.json that an earlier run
+has written.
+"""
 
 
 def read(page: str) -> str:

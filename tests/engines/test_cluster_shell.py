@@ -23,7 +23,7 @@ exit 75
 
 
 PINS: dict[str, str] = {}
-"""The digest of each compiled bundle, and the digest of the same bundle with the script STUB as its launch.sh."""
+"""Maps the digest of each compiled bundle to the digest of the same bundle in which launch.sh is the script STUB."""
 
 
 def lay(text: str, folder: object) -> None:

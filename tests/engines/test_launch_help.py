@@ -28,8 +28,8 @@ SPECS = {
 READ = re.compile(r"\$\{([A-Z][A-Z_]+):[-?]")
 """Matches a reference to an environment variable in a script."""
 NOT_SAID = {"BASH_VERSION", "HOME", "XDG_CACHE_HOME", "PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS"}
-"""Variables that `--help` need not list: variables of the shell and the system, the older name of a listed variable,
-and a variable that is only checked on GPUs.
+"""Variables that `--help` need not list: those of the shell and the system, an older name of a listed variable, and a
+variable that is checked only on GPUs.
 """
 
 

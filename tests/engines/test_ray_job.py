@@ -35,7 +35,7 @@ WORKER = (
     "import sys; sys.path.insert(0, sys.argv[1]); import ray_job; "
     "print(ray_job.run_supervised(sys.argv[1], '.', {env}))"
 )
-"""A program in place of a Ray worker: another process, which a test can kill."""
+"""A program that stands in for a Ray worker. It is another process, so that a test can kill it."""
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from xpc.compiler.stacks import DEFAULT, STACKS  # noqa: E402
 
 PATH = os.path.join(os.path.dirname(TESTS), "compiler", "explain", "evidence.json")
 MOST = 8
-"""The most lines of each spec that an example shows; a longer difference is not shown."""
+"""An example shows the difference of two specs only if it has at most this many lines of each."""
 NO_PROOF = "no proof"
 STAGES = {
     "launch": "during `accelerate launch`",

@@ -21,7 +21,7 @@ OUTCOMES = {
     UNSAYABLE: "no spec can express it, or no target has the versions",
     OPEN: "accepted, but no test shows that the run is right",
 }
-"""The values of `now` in reports.toml, and what each means."""
+"""Maps the values of `now` in reports.toml to their meaning."""
 GROUPS = {
     "division": "The loss or its gradient is divided by the wrong number",
     "packing": "Packed rows attend to each other",
@@ -34,7 +34,7 @@ GROUPS = {
     "checkpoints": "Checkpoints, resuming and the best model",
     "arguments": "Arguments that are silently dropped",
 }
-"""The titles of the groups of reports, in the order of the page."""
+"""Maps the groups of reports to their titles, in the order of the page."""
 HEAD = """\
 # What is known to go wrong, and what xpc does about it
 

@@ -45,7 +45,7 @@ GROUPS = {
     "H": "Hub and logging",
     "X": "Renamed and removed names",
 }
-"""The title of each group of the rule table, by the letter with which the group's rows begin."""
+"""Maps the letter with which the rows of a group begin to the group's title in the rule table."""
 
 
 @record

@@ -92,8 +92,8 @@ TOPICS = {
     ),
     "extra-launch": ("Arguments in `extra accelerate` and `extra deepspeed`", ("rules.extra.",)),
 }
-"""For each page: its title, and prefixes of module names. A rule is on the first page with a prefix of the rule's
-module. A code of the compiler itself has a number in place of a module: `resolve.123` is XP123.
+"""Maps each page to its title and to prefixes of module names. A rule is on the first page that has a prefix of the
+rule's module. A code that is no rule has a number in place of a module: `resolve.123` is XP123.
 """
 CONDITIONS = """\
 # Conditions that no rule checks, or no test proves

@@ -12,7 +12,7 @@ from xpc.grammar.diagnostic import ERROR
 
 NEEDS = {REFUSED: ("codes", "spec"), WARNED: ("codes",), MENDED: ("test",), RIGHT: ("test",), UNSAYABLE: ("why",),
          OPEN: ("why", "spec")}  # fmt: skip
-"""For each outcome (such as "refused"), the keys that an entry of reports.toml with this outcome must have."""
+"""Maps each outcome, such as "refused", to the keys that an entry of reports.toml with this outcome must have."""
 
 
 def test_reports_are_complete_and_none_is_undecided():

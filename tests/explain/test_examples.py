@@ -26,8 +26,8 @@ TRAINS = {
     "within=": "org/model on infinity-instruct",
     "max_pixels=": 'qwen2.5-vl-3b-instruct on "pictured.jsonl"',
 }
-"""The model and the data of the spec in which an example is tested, by a word of the example. The first word that the
-example contains counts; if it contains none of the words, the rows are conversations.
+"""Maps a text in an example to the model and the data of the spec in which the example is tested. The first text that
+the example contains counts. If it contains none of them, the rows are conversations.
 """
 FILES = {
     "eval.jsonl": json.dumps({"messages": [{"role": who, "content": "a"} for who in ("user", "assistant")]}) + "\n",

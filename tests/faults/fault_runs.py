@@ -29,7 +29,9 @@ from xpc.runtime.core import checkpoint_integrity
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 HANGS = HUNG
-"""Seconds after which a run counts as hanging, so long that a busy machine does not fail a test."""
+"""A run that takes more seconds than this counts as hanging. The number is so large that no test fails on a busy
+machine.
+"""
 KEPT = 2
 """The value of `keep` in every spec of this file that sets it."""
 GRPO = 'method grpo(rewards="rewards.py:even", generations=4, max_completion=12, beta=0.04)'
@@ -170,7 +172,7 @@ class Runs:
         self.lasts: dict[str, float] = {}
         self.sources: dict[str, str] = {}
         self.warm = of_python(python).python
-        """A program to be used instead of `python`, whose processes are forks (forks.Forks)."""
+        """A program that replaces `python`: its processes are forks of a warm interpreter (forks.Forks)."""
         self.server = subprocess.Popen(
             [self.warm, os.path.join(HERE, "fault_server.py")], env=environment(), text=True, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

@@ -34,7 +34,7 @@ def test_other_processes_load_what_two_have_saved(target: str, tmp_path: Path) -
 
 
 KINDS = {"fsdp1": "SHARDED_STATE_DICT", "fsdp2": "SHARDED_STATE_DICT", "fsdp2_full": "FULL_STATE_DICT"}
-"""For each kind of checkpoint, accelerate's state dict type. FSDP1's full checkpoints are missing, because they need a
+"""Maps kinds of checkpoints to accelerate's state dict type. FSDP1's full checkpoints are missing, because they need a
 GPU (torch 2.13 crashes on a CPU).
 """
 

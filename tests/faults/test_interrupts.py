@@ -50,8 +50,8 @@ LAUNCHES = {
 
 
 WAYS = [*(("warm", kind) for kind in LAUNCHES), *(("cold", kind) for kind in LAUNCHES)]
-"""How a run starts (from a warm interpreter or as a new program), and its kind of launch. A warm run gets SIGINT from
-the test, and a cold run from the terminal.
+"""How a run starts ("warm": as a fork of a warm interpreter, "cold": as a new program), and its kind of launch. A warm
+run gets SIGINT from the test, and a cold run from the terminal.
 """
 
 

@@ -26,8 +26,8 @@ KINDS = {
     "distill": (2, small("method distill" + SETTINGS["distill"], method="distill", save='save "out" every=1 keep=2')),
     "grpo": (2, small(GRPO, method="grpo", save='save "out" every=1 keep=2')),
 }
-"""Pairs of a number of kills and a spec. The specs have dropout and several epochs, and log losses as means over two
-steps.
+"""Maps each case to the number of times that the run is killed, and to its spec. The specs have dropout and several
+epochs, and log the mean loss of two steps.
 """
 LAUNCHED = {
     "accelerate": (3, text(strategy="zero2")),

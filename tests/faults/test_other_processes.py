@@ -27,7 +27,9 @@ from xpc.compiler.stacks import DEFAULT
 pytestmark = pytest.mark.slow
 
 BOUND = 1e-4
-"""The largest relative difference of two losses: float32 sums of 8 rows in another order, over 14 steps."""
+"""Two losses may have at most this relative difference. It comes from sums of 8 rows in float32 in another order, over
+14 steps.
+"""
 
 
 def chained(here: Runs, source: Callable[[int], str], worlds: list[int], folder: str, name: str) -> None:

@@ -48,8 +48,8 @@ DISKS = {
     "zero2": (3, text(strategy="zero2", steps=14, save="every=3 keep=2", every=1)),
     "logging": (2, text(world=1, steps=40, save="every=never", every=1)),
 }
-"""For each case: how often it is tried, and its spec. The disk has no room for a checkpoint (2 MiB), or for a log line
-(150 bytes).
+"""Maps each case to the number of times that it is tried, and to its spec. The disk has no room for a checkpoint (2
+MiB), or for a line of the log (150 bytes).
 """
 
 

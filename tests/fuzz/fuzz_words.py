@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 MARK = "zq7mark"
-"""A marker in every generated free text: if launch.sh contains it, text of the spec got into the script."""
+"""A marker in every free text that is generated. If launch.sh contains the marker, text of the spec got into the
+script.
+"""
 
 
 NASTY = (

@@ -29,9 +29,9 @@ from attrs import frozen
 
 Reading = dict[str, Any]
 UNFINISHED = 75
-"""The exit status if measurements are left. The same command then continues with them."""
+"""The exit status if some measurements remain to be done. The same command then continues with them."""
 CLOSE = 1e-3
-"""Largest relative difference between the losses of runs that compute the same."""
+"""If two runs compute the same, their losses may have at most this relative difference."""
 
 
 @frozen

@@ -16,8 +16,8 @@ from import_support import REPOSITORY, Imported
 FOLDER = os.path.join(REPOSITORY, "tests", "importing", "oracles")
 Record = dict[str, Any]
 STEPS = 1000
-"""The number of steps of a recorded run whose file does not state one. `warmup_ratio` and other shares of the run refer
-to this number.
+"""If the file of a recorded run does not state the number of steps, the run has this many. Shares of the run, such as
+`warmup_ratio`, refer to this number.
 """
 
 
@@ -185,7 +185,9 @@ def _adapter(config: Record) -> Record | None:
 FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
 """Schedules for which transformers ignores the warm-up."""
 SAME_OPTIMIZERS = {"adamw_8bit": "adamw_bnb_8bit"}
-"""transformers has two names for some optimizers. The comparison replaces the first name by the second."""
+"""Maps the first name of an optimizer that transformers has under two names to the second one. The comparison replaces
+the first by the second.
+"""
 ARGUMENTS = (
     "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "lr_scheduler_type",
     "warmup_steps", "num_train_epochs", "gradient_accumulation_steps", "per_device_train_batch_size",

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 MADE = 64
 """Number of rows that are made up for a source that this machine lacks."""
 TAKEN = 256
-"""The number of first rows of a local file that are used."""
+"""Only this many rows at the beginning of a local file are used."""
 BY_LINE = (".jsonl", ".csv", ".txt")
 """Endings of files that have one row per line, so that only their first lines are copied."""
 MOST_BYTES = 64 * 2**20
-"""The largest size in bytes of the lines that are copied from the beginning of a file, and of a file in another format
-that is copied completely.
+"""At most this many bytes are copied from a file that has one row per line. A file in another format is copied
+completely, and may have at most this many bytes.
 """
 THINGS = ("apple", "river", "house", "stone", "cloud", "horse", "chair", "lamp")
 COLOURS = ("red", "green", "blue", "black", "white", "brown", "yellow", "grey")

@@ -34,7 +34,7 @@ SPECIAL = re.compile(r"<[|｜]?[A-Za-z0-9_▁]+[|｜]?>|\[/?INST\]")
 """Matches the control tokens in the text of a chat template."""
 STOCK_FAMILY = "llama"
 ROUNDS = 20
-"""If a rule refuses settings on a CPU, at most this many of them are omitted or replaced."""
+"""At most this many settings are omitted or replaced because a rule refuses them on a CPU."""
 ISOLATED = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MASTER_", "TORCHELASTIC_", "XPC_", "HF_", "SLURM_", "PET_")
 """Environment variables whose names begin with one of these are not passed on to the launches of a rehearsal."""
 RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK")

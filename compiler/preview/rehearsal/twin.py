@@ -38,8 +38,8 @@ MOST_SEQ = 1024
 """The largest number of tokens that a row may have in a rehearsal."""
 MODEL, TEACHER, OUT = "model", "teacher", "out"
 DATA = "data/{}{}"
-"""The name of the file with the rows of one source, such as `data/0.jsonl`. It consists of the number of the source and
-the ending of the source's file.
+"""The name of the file with the rows of one source, such as `data/0.jsonl`: the number of the source, and the ending of
+the name of the source's file.
 """
 
 NO_GPU = "needs a GPU"
@@ -68,13 +68,11 @@ OMITTED: dict[str, str] = {
 }
 """Settings that a rehearsal omits, together with the settings nested in them; each with the reason."""
 KEPT_ON_CPU = {"model.attn": ("sdpa", "eager")}
-"""Values with which a setting in OMITTED is not omitted, because a CPU supports them."""
+"""Maps a setting in OMITTED to the values that a CPU supports. With such a value, the setting is not omitted."""
 LAUNCHED_HERE = ("launcher",)
 """Settings of `launch` that affect a local run, too."""
 FALLBACKS = {"optimizer": "adamw", "strategy": "ddp", "precision": "fp32"}
-"""Settings for which a rehearsal uses another value if a rule refuses the spec's value on a CPU, each with this other
-value.
-"""
+"""Maps a setting to the value that a rehearsal uses if a rule refuses the spec's value on a CPU."""
 
 
 @record

@@ -8,7 +8,9 @@ from typing import Any
 OF_RUN = "[run] "
 """The beginning of each line that the runtime prints."""
 COMPARED = "for parts that the chat template drops"
-"""The end of the run's sentence about rows that it compared with their rendered text."""
+"""The end of a line in which a run reports that it compared rows with their rendered text. A preview does not show this
+line.
+"""
 Say = Callable[[str], None]
 """A function that prints a line."""
 

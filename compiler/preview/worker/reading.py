@@ -14,7 +14,7 @@ ANSWERS = (
     ("rejected", ("rejected_ids", "rejected_input_ids", "input_ids_rejected")),
     ("answer", ("completion_ids", "answer_input_ids")),
 )  # fmt: skip
-"""For each name of a sequence, the column in which TRL 0.18 to 1.16 has its tokens before truncation."""
+"""Maps the name of a sequence to the column in which TRL 0.18 to 1.16 stores its tokens before truncation."""
 IGNORED = -100
 FULL_LENGTHS = "full_lengths"
 
@@ -36,7 +36,9 @@ class TokenSequence:
         if self.head < 0:
             self.full, self.head = self.ids, 0
         self.split = self.continued = False
-        """`split`: the sequence is one part of a row whose parts lose no token; `continued`: another part follows."""
+        """`split`: whether the sequence is a part of a row that was split without a loss of tokens. `continued`:
+        whether another part follows.
+        """
 
     @property
     def cut(self) -> int:

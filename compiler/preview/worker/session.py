@@ -28,7 +28,9 @@ class Session:
         enabled = importlib.import_module("trainer.enabled")
         self.trainer_class = enabled.trainer_class
         self.preparing = run_path(os.path.join(folder, "prepare_rows.py"))
-        """The namespace of the bundle's prepare_rows.py. It replaces models, arguments and features that need a GPU."""
+        """The variables of the bundle's prepare_rows.py. This program replaces models, arguments and features that need
+        a GPU.
+        """
         base = self.core("feature").Feature
         self.chosen = _chosen_rows(base)
         kept = [one for one in enabled.FEATURES if self.preparing["concerns_rows"](one)]

@@ -12,12 +12,12 @@ from .session import Session
 BATCH = 2000
 """The largest number of rows in each Arrow table that is read."""
 SURVEYED = 64 * 2**20
-"""At most this many characters of a source's rows are surveyed, as in `xpc check`."""
+"""At most this many characters of a source are read if all its rows are checked. `xpc check` has the same limit."""
 LARGE = 4 * 2**20
-"""A JSON file with a list is read row by row if it has more bytes."""
+"""A JSON file that contains a list is read row by row if it has more bytes than this."""
 SPACE = re.compile(r"[ \t\r\n]*")
 FIRST_OF_HUB = 1000
-"""The number of first rows of a hub source from which random and longest rows are chosen."""
+"""From a hub source, random rows and the longest rows are chosen among this many rows at its beginning."""
 
 
 def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:

@@ -12,7 +12,9 @@ SPACE = "\u2581"
 OPENING = -1
 """The turn index of tokens before the first turn: a BOS token, tools, or a system prompt that the template adds."""
 ANSWER = "zQanswerqZ"
-"""The content of a made-up answer, which is searched for in its rendered text."""
+"""The content of a made-up answer. The text after it in a rendered conversation is what the template writes after an
+answer.
+"""
 
 
 def pieces(tokenizer: Any, ids: Sequence[int], image: int | None = None) -> list[str]:

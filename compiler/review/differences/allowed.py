@@ -28,8 +28,8 @@ SETTINGS: tuple[tuple[Path, object, str, str], ...] = (
     ("model.pickle", True, "pickled weights", "weights are read with torch's unpickler"),
     ("eval.allow_code_execution", True, "programs of the model", "the evaluation runs programs that the model writes"),
 )  # fmt: skip
-"""Settings that give a permission. Each row has the setting, the value (or the list item) that gives the permission, a
-few words for the first line of a comparison, and a sentence.
+"""Settings that give a permission. Each row has the setting, the value or the list item that gives the permission, the
+permission in a few words for the first line of a comparison, and the same as a sentence.
 """
 
 

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     Scalar: TypeAlias = int | float | str | bool | tuple["Scalar", ...] | None
 
 MEMBER = "MEMBER"
-"""Replaces a member's own name in the values of its folders and run names, so that values which differ only by this
-name are equal.
+"""In folders and run names of a sweep's member, the member's own name is replaced by this text, so that values which
+differ only by this name are equal.
 """
 DATA = (bool, int, float, str, list, tuple, Mapping)
 """The types of JSON's values, apart from null."""
 WIDE = 60
-"""The largest number of characters of an old or new value in the first line of a comparison."""
+"""The first line of a comparison shows at most this many characters of an old or new value."""
 AROUND = 16
-"""Two long values are shown from this many characters before their difference to this many after it."""
+"""Of two long values, only the part that differs is shown, with this many characters before and after it."""
 
 
 @record

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ABSENT = "absent"
 LARGEST = 2**50
-"""The largest size in bytes of a model file that is read. A larger file counts as one that cannot be read."""
+"""A model file may have at most this many bytes. A larger file counts as one that cannot be read."""
 DIGITS = 16
 """Number of characters of a digest that are shown."""
 STATED = "sha256:"

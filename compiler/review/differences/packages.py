@@ -10,7 +10,9 @@ from xpc.compiler.review.differences.change import Change
 
 EXACT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*([A-Za-z0-9][A-Za-z0-9.+!_-]*)")
 LISTS = re.compile(r"requirements[^/]*\.txt|constraints\.txt|files/[^/]*\.lock")
-"""Matches the files that list packages. It allows for the digest in the name of a lock's copy."""
+"""Matches the names of files that list packages. The copy of a lock in `files/` has a digest in its name, such as
+`files/requirements-1a2b3c4d.lock`.
+"""
 CODING = re.compile(r"#.*coding[:=]")
 """Matches a comment that states an encoding, such as `# coding: utf-16`. If one of a file's first two lines is
 such a comment, pip decodes the file with this encoding, and text that looks like a comment may turn into packages. So

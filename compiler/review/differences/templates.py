@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 SECONDS = 5
 """The limit of CPU seconds for rendering a row."""
 ELAPSED = 60
-"""The limit of elapsed seconds for rendering a row, above SECONDS, because a process waits on a busy machine."""
+"""The limit of elapsed seconds for rendering a row. It is larger than SECONDS, because on a busy machine a process
+waits.
+"""
 MEMORY = 512 * 2**20
 """The memory in bytes that rendering may allocate, in addition to the memory that the process already uses."""
 LARGEST = 2**20
 """Maximum size of a rendered row in bytes."""
 LINES, WIDTH = 24, 200
-"""Maximum number of shown lines of a difference, and maximum number of characters of a line."""
+"""A shown difference has at most LINES lines, and each line at most WIDTH characters."""
 SAMPLE = [{"role": "user", "content": "What is 1+1?"}, {"role": "assistant", "content": "It is 2."}]
 
 

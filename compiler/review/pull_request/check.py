@@ -27,7 +27,9 @@ from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic
 from xpc.grammar.record import evolve
 
 NAMED = 3
-"""The largest number of runs that the message of a finding in an extended spec names."""
+"""If a finding in a base concerns several specs that extend the base, its message names at most this many of these
+specs.
+"""
 NOTHING = "no spec to check"
 
 

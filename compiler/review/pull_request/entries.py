@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 
 BROKEN, CHANGED, NEW, GONE, RENAMED, COPIES = "broken", "changed", "new", "gone", "renamed", "copies"
 SILENCED = "silenced"
-"""The kinds of entries of the comment on a pull request. `COPIES` are the changed copies of specs in bundles, which are
-not compared. A spec of kind `SILENCED` has the same run as before, but a new comment in it silences a warning.
+"""The kinds of entries of the comment on a pull request. `COPIES` is the entry for the changed copies of specs in
+bundles, which are not compared. A spec of kind `SILENCED` has the same run as before, but a new comment in it silences
+a warning.
 """
 GIB = 2**30
 SIMILAR = 0.7
@@ -49,11 +50,11 @@ SIMILAR = 0.7
 renamed.
 """
 PAIRED = 40
-"""If more new specs, or more deleted specs, exist than this, their texts are not compared to find renamed specs."""
+"""At most this many new specs, and at most this many deleted specs, are compared to find renamed specs."""
 LONGEST = 20_000
-"""The largest number of bytes of a spec that are compared to find out whether it was renamed."""
+"""Only this many bytes at the beginning of a spec are compared to find out whether it was renamed."""
 OF_ROW = ("steps", "memory", "GPU-hours", "cost", MISFITS)
-"""The quantities that the line of a spec within a group shows."""
+"""If several specs form a group, these quantities are shown in the line of each spec."""
 SUMMED = 1000
 """If a sweep has more members than this, their GPU-hours, disk space and cost are not added up."""
 

@@ -9,11 +9,11 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 MARKER = "<!-- xpc: what this pull request changes in its runs -->"
-"""The first line of the comment, by which later runs recognize it."""
+"""The first line of the comment on a pull request, by which a later run of the action finds the comment."""
 PAGE = 100
 """The number of comments that one request to GitHub asks for."""
 TRUSTED = ("OWNER", "MEMBER", "COLLABORATOR")
-"""Values of `author_association` for people who may be allowed to write to the repository."""
+"""Values of `author_association` that allow trust: these people may have the right to write to the repository."""
 SECONDS = 30
 
 

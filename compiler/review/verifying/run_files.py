@@ -23,17 +23,17 @@ SUMMARY, METRICS, RUN = "summary.json", "metrics.jsonl", "xpc_run.json"
 SEAL = re.compile(rb',\n  "seal": "(sha256:[0-9a-f]{64})"\n}\n\Z')
 PART, BLOCK = 64 * 2**20, 2**20
 NOT_FINAL = ("_saving/", "_hub", ".", "checkpoint-", "runs/", "eval/")
-"""The summary has no digest of a file whose name begins like one of these. Such files change after the run, or only a
+"""Beginnings of the names of files whose digests are not in the summary. Such files change after the run, or only a
 resumed run reads them (runtime/core/checkpoint_integrity.py).
 """
 REWRITTEN = frozenset({*RECORDS, "xpc_files.json"})
 """Files that a later launch or evaluation may write."""
 MOST = 100_000
-"""Maximum number of folders of a run that are searched for added files."""
+"""At most this many folders of a run are searched for added files."""
 LONGEST = 4096
 """Maximum length of a path; Linux has the same limit."""
 SHOWN = 5
-"""Maximum number of edited, missing or added files that a report names."""
+"""A report names at most this many files that were edited, are missing or were added."""
 
 
 def differences(out: str, summary: Mapping[str, Any]) -> Iterator[str]:

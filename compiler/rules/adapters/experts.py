@@ -17,8 +17,8 @@ from xpc.compiler.stacks.modules import EXPERTS, LORA, PARAMETER, ends, part, pa
 WHEN = adapters
 
 UNNAMED = ("the attention", "the router")
-"""Parts of a layer that are not experts. If targets name only these parts, the experts are left without adapters on
-purpose.
+"""Parts of a layer that are not experts. If targets name only these parts, it is on purpose that the experts get no
+adapters.
 """
 
 

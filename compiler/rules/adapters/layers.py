@@ -25,8 +25,8 @@ STATE_SPACES = {
     "mamba2": "in_proj",
     "nemotron_h": "q_proj, k_proj, v_proj, o_proj",
 }
-"""Families with state-space layers, each with the modules that can have an adapter. The other modules of these layers
-cannot, because the layer's kernel bypasses adapters on them.
+"""Maps each family with state-space layers to the modules of these layers that can have an adapter. Other modules of
+these layers cannot have one, because the layer's kernel would ignore it.
 """
 READ_BY_THE_KERNEL = ("out_proj", "conv1d")
 

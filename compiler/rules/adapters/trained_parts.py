@@ -40,8 +40,8 @@ WHEN = any_of(
 WHOSE = {
     "block_size": "only oft has it", "alpha": "only lora, qlora and loha have it", "dropout": "loha multiplies weights",
 }  # fmt: skip
-"""Settings that some kinds of adapters lack, each with the text that a finding about it shows. A setting that is not
-listed here belongs to `lora` and `qlora` only.
+"""Maps settings that some kinds of adapters lack to the text that a finding shows, such as `only oft has it`. Settings
+that are not listed here belong to `lora` and `qlora` only.
 """
 
 

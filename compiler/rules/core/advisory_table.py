@@ -132,8 +132,8 @@ FACTS = {
     "batched_evaluation": batched_evaluation,
     "decays_norms": _decays_norms,
 }
-"""Conditions that `when` of an advisory may use in addition to settings, by name: `accumulates = true`, for example,
-requires a spec with accumulation.
+"""Maps each condition that `when` of an advisory may use in addition to settings to its test: `accumulates = true`, for
+example, requires a spec with accumulation.
 """
 
 

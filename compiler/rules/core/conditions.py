@@ -13,7 +13,7 @@ from xpc.compiler.spec import Spec
 
 Condition = Callable[[Spec], bool]
 FEW = 2**16
-"""The smallest number of rows that is certainly more than one batch."""
+"""A source with at least this many rows certainly has more rows than a batch."""
 
 
 def always(spec: Spec) -> bool:

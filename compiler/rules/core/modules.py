@@ -18,7 +18,7 @@ FAMILY_EMBEDDINGS = {
     "gptj": ("wte",),
     "opt": ("embed_tokens", "embed_positions"),
 }
-"""The names of a family's embeddings, for families that do not call them `embed_tokens`."""
+"""Maps families that do not call their embeddings `embed_tokens` to the names of their embeddings."""
 MODULES: dict[str, tuple[str, ...]] = {
     family: (
         *dict.fromkeys(name.rpartition(".")[2] for name in names.values()),
@@ -35,14 +35,14 @@ BLOCKS = {
     "gpt_neox": ("attention", "mlp"),
     "opt": ("self_attn",),
 }
-"""For each family, the blocks of a decoder layer, such as `self_attn` and `mlp`."""
+"""Maps each family to the blocks of its decoder layers, such as `self_attn` and `mlp`."""
 CONTAINERS = {
     **dict.fromkeys(MODULES, ("model", "layers")),
     **dict.fromkeys(("bloom", "falcon", "gpt2", "gpt_bigcode", "gptj"), ("transformer", "h")),
     "gpt_neox": ("gpt_neox", "layers"),
     "opt": ("model", "decoder", "layers"),
 }
-"""For each family, the modules that contain the list of layers, outermost first: `model`, `layers`."""
+"""Maps each family to the modules that contain its list of layers, outermost first: `model`, `layers`."""
 
 NORMS = {
     **dict.fromkeys(MODULES, ("norm",)),
@@ -52,11 +52,9 @@ NORMS = {
     "olmo": (),
     "phi": ("final_layernorm",),
 }
-"""The norms outside of the layers, by family. OLMo is not listed, because its final norm has no weights."""
+"""Maps each family to its norms outside of the layers. OLMo is not listed, because its final norm has no weights."""
 PROJECTIONS = {"opt": ("project_in", "project_out")}
-"""The projections between embeddings and layers, by family. Families have them where embeddings and layers differ in
-size.
-"""
+"""Maps families whose embeddings and layers differ in size to the projections between the two."""
 
 
 def heads(spec: Spec, family: str) -> tuple[str, ...]:

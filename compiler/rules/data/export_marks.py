@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 WHEN = surveyed
 
 FEW = 0.01
-"""If a smaller share of the rows has control tokens, unfinished reasoning or the like, the finding is only a note: some
-rows quote such texts on purpose.
+"""If the share of rows with control tokens, unfinished reasoning or the like is smaller than this, the finding is only
+a note: some rows quote such texts on purpose.
 """
 HALF, NEARLY_ALL = 0.5, 0.9
 SEVERAL = 8
-"""In a file with fewer different rows than this, it may be chance that all rows have something in common, such as the
-same answer.
+"""If a file has fewer different rows than this, it may be by chance that all rows share a property, such as the same
+answer.
 """
 
 
@@ -278,8 +278,8 @@ VALUES = {
         "write the texts of the two answers into the columns that are read",
     ),
 }
-"""For each kind of value that may stand in place of a text: its name in messages, the smallest share of rows that is
-reported, and the help.
+"""Maps each kind of value that may stand in place of a text to its name in messages, to the share of rows from which it
+is reported, and to the help.
 """
 
 

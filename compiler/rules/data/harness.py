@@ -14,7 +14,7 @@ from xpc.compiler.stacks import harness
 WHEN = written("eval.tasks", "eval.allow_code_execution")
 
 TASKS: NamesPath = "eval.tasks"
-"""The setting that lists the tasks. A task that is a file is named here by its copy in the bundle."""
+"""The setting that lists the tasks. Its value names a task file by the path of the file's copy in the bundle."""
 ALLOW: FlagPath = "eval.allow_code_execution"
 DATA = "DigitalLearningGmbH/MATH-lighteval"
 

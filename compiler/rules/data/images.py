@@ -17,9 +17,9 @@ COLUMNS = {
     IMAGES: "a column `images` with a list of paths to each row (`[]` for a row without an image)",
     IMAGE_PAIRS: "the columns `prompt` and `images` to each pair; `images` is a list of paths (`[]` for none)",
 }
-"""For each format of rows with images: the words for the columns that must be added to rows of text."""
+"""Maps each format of rows with images to a phrase for messages: the columns that a user must add to rows of text."""
 METHODS = {"sft": IMAGES, "dpo": IMAGE_PAIRS}
-"""The methods that can be trained on rows with images, each with the format of its rows."""
+"""Maps each method that can be trained on rows with images to the format of these rows."""
 
 
 @rule("XP212", "images-not-in-the-target")
@@ -180,7 +180,7 @@ UNREAD: dict[Path, str] = {
     "eval.tasks": "lm-evaluation-harness would load the model as a text model",
     "optimizer.targets": "projected gradients were not tested with a frozen image encoder",
 }
-"""Settings that cannot be used with rows with images, each with the reason."""
+"""Maps each setting that cannot be used with rows with images to the reason."""
 
 
 @rule("XP217", "setting-without-images", reads=tuple(UNREAD))

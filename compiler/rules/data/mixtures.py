@@ -16,8 +16,8 @@ from xpc.compiler.spec.resources import DataSource
 WHEN = mixture
 
 TOLERANCE = 0.0005
-"""How far the sum of the shares may be from 1. A third, for example, is written as 33.33%, so three thirds do not sum
-to exactly 1.
+"""The sum of the shares may differ from 1 by this much. For example, a third is written as 33.33%, so three thirds do
+not sum to exactly 1.
 """
 
 

@@ -17,11 +17,11 @@ SWAPPED = (
     ),
     (("chosen",), ("rejected",)),
 )
-"""Pairs of groups of usual column names: prompts and their answers, chosen and rejected answers. By these names, the
-rule `columns_swapped` finds columns in the wrong order.
+"""Pairs of groups of usual column names: prompts and answers to them, chosen and rejected answers. With these names,
+the rule `columns_swapped` recognizes two columns that are stated in the wrong order.
 """
 WORSE = ("rejected", "rejected_response", "rejected_answer", "negative", "bad", "bad_answer", "wrong_answer", "worse")
-"""Usual names of columns with the worse answer of a pair."""
+"""Usual names of columns with the rejected answer of a preference pair."""
 NUMBERS = ("id", "_id", "uid", "uuid", "guid", "idx", "index", "row_id", "prompt_id", "question_id", "qid")
 """Usual names of columns that number the rows."""
 

@@ -16,12 +16,12 @@ from xpc.grammar.diagnostic import Label
 
 WHEN = written("data.prompt_template", "data.system_column")
 COLUMN = re.compile(r"\{\{-?\s*([A-Za-z_][A-Za-z0-9_]*)")
-"""A pattern for the name of a column in a template, at the beginning of an expression: it finds `question` in `{{
-question | trim }}`.
+"""Matches the beginning of an expression in a template, such as `{{ question` in `{{ question | trim }}`. Its group is
+the name of the column.
 """
 
 SEVERAL = 8
-"""In a file with fewer rows than this, equal columns may be chance."""
+"""If a file has fewer rows than this, two of its columns may be equal by chance."""
 
 
 def _no_prompt(source: DataSource) -> str | None:

@@ -43,9 +43,13 @@ UNREAD = {kind: (WORDS[kind], help) for kind, help in HELPS.items()} | {
         "write 0 for turns that are not to be learned, and 1 for the others",
     )
 }
-"""Columns that no trainer reads (`data/structure.py`): their description in messages, and what to write instead."""
+"""Maps kinds of columns and keys that no trainer reads (`data/structure.py`) to their description in messages, and to
+what to write instead.
+"""
 CONTENTS = ("messages", "conversations", "prompt", "completion", "text", "chosen", "rejected")
-"""Columns from which a trainer can learn; a row with columns of several shapes is ambiguous."""
+"""Columns from which a trainer can learn. If a row has such columns of several formats, such as `messages` and `text`,
+its format is ambiguous.
+"""
 UNREADABLE = ("messages", "chosen", "rejected", "completion", "prompts", "completions", "completion_ids")
 """Columns that the runtime does not pass to reward functions. TRL would read `messages`, `chosen`, `rejected` and
 `completion` as the row itself, and TRL passes its own values under the names `prompts`, `completions` and
@@ -159,7 +163,9 @@ def system_not_read(spec: Spec) -> Iterator[Finding]:
 
 
 THOUGHT = re.compile(r"think|thought|reason|rationale|scratch|chain.?of|(^|_)cot($|_)", re.IGNORECASE)
-"""Matches the name of a key, such as `chain_of_thought`, that probably has the reasoning of a turn. No run reads it."""
+"""Matches the names of keys that probably contain the reasoning of a turn, such as `chain_of_thought`. No run reads
+such a key.
+"""
 
 
 def _unread_keys(source: DataSource, found: Survey | None, template: str) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from xpc.compiler.spec import Spec
 
 WHEN = written("data.user_roles", "data.assistant_roles", "data.system_roles", "data.tool_roles")
 PATHS: tuple[NamesPath, ...] = ("data.user_roles", "data.assistant_roles", "data.system_roles", "data.tool_roles")
-"""The settings that list the names of speakers, one setting for each role, in the order of ROLES."""
+"""Settings that list the names of a role's speakers, one setting for each role, in the order of ROLES."""
 
 ANSWERING, ASKING = ("assistant", "gpt", "chatgpt", "model", "bot", "bard", "bing", "ai"), ("user", "human")
 """Names of speakers that always mean the assistant (ANSWERING), or the user (ASKING)."""

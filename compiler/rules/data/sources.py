@@ -19,8 +19,8 @@ CONVERSATIONS = ("messages", "conversations")
 SPLITS = ("train", "test", "validation", "valid", "val", "dev", "eval", "train_sft", "test_sft")
 """The usual names of splits. If one of them is written as a configuration, it was probably meant as a split."""
 FEW_SHARED = 0.01
-"""If a smaller share of the evaluation rows is trained on, the finding is a note, because short rows may be equal by
-chance.
+"""If a smaller share of the evaluation rows than this is also in the training data, the finding is a note, because
+short rows may be equal by chance.
 """
 
 

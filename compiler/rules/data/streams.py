@@ -19,8 +19,8 @@ COMPLETE: tuple[tuple[Path, str, str], ...] = (
     ("data.long", "chunk", "write `packing(strategy=bfd_split)` to keep long texts"),
     ("lora.init", "eva", "write `init = pissa`"),
 )
-"""Settings that need all rows before the run: the path, the value that needs them ("" for any value except `false`),
-and the help for a run with a stream. `xpc import` also reads this list.
+"""Settings that need all rows before the run. Each row has the path, the value that needs them ("" for any value except
+`false`), and the help that is shown for a run with a stream. `xpc import` also reads this table.
 """
 INTERVALS: tuple[AmountPath, ...] = ("save.every", "eval.every", "track.every")
 """Settings whose value may be a number of epochs."""

@@ -37,7 +37,9 @@ KINDS = {
     "early_reasoning": ("reasoning", "reasoning before the last question"),
     "early_inline_reasoning": ("reasoning", "reasoning between <think> and </think> before the last question"),
 }
-"""Contents of rows that a template may not write (`data/structure.py`): their names in `data.omit`, and in messages."""
+"""Maps kinds of contents that a template may not write (`data/structure.py`) to their names in `data.omit` and in
+messages.
+"""
 ORDER = ("late_system", "two_questions", "two_answers", "answer_first")
 """Unusual orders of turns. Only some of the built-in templates refuse them."""
 LEARNED_TURNS = ("messages", "conversations")
@@ -238,8 +240,8 @@ ODD_CALLS = {
     ),
     "odd_arguments": ("has arguments that are not a JSON object", 'write an object, such as `{"city": "Paris"}`'),
 }
-"""Faults of tool calls that make every template write a wrong call, such as a call without its function's name: the
-words for messages, and the help.
+"""Maps each fault of a tool call with which every template writes a wrong call, such as a missing function name, to the
+words for messages and the help.
 """
 
 

@@ -22,9 +22,7 @@ WHEN = surveyed
 ROLES = ("system", "user", "assistant", "tool", "developer")
 """Roles that chat templates usually render."""
 STANDARD_ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant"}
-"""Names of speakers in from/value conversations, each with the role in `messages` that it stands for: `human` is
-`user`.
-"""
+"""Maps names of speakers in from/value conversations to the role that each has in `messages`: `human` is `user`."""
 
 
 def _shaped(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
@@ -274,10 +272,10 @@ DAMAGED = {
         "make the file again as UTF-8, or remove the character, for example with Python's `text.replace('\\0', '')`",
     ),
 }
-"""For each kind of damage to a text, such as mojibake: the words for messages, and the help."""
+"""Maps each kind of damage to a text, such as mojibake, to the words for messages and the help."""
 FEW_DAMAGED = 0.01
-"""If a smaller share of the rows seems damaged, the finding is only a note: correct texts about encodings quote damaged
-ones.
+"""If the share of rows that seem damaged is smaller than this, the finding is only a note: correct texts about
+encodings quote damaged ones.
 """
 
 

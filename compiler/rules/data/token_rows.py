@@ -179,8 +179,8 @@ MARKS = {
         "add the end token to the ids (and labels), or write the rows as texts, which get one",
     ),
 }
-"""For each suspicious property of tokenized rows (`data/export_marks.py`, `data/file_counts.py`): the message, and the
-help.
+"""Maps each suspicious property of tokenized rows (`data/export_marks.py`, `data/file_counts.py`) to the message and
+the help.
 """
 
 

@@ -105,8 +105,7 @@ def _registered_talk(source: DataSource) -> bool:
 
 
 UNTRAINED = re.compile(r"(nous-)?llama-3(\.1)?-\d+b$")
-"""Matches the names of the base models of Llama 3 and 3.1. These models have hardly trained the vectors of control
-tokens.
+"""Matches the names of the base models of Llama 3 and 3.1. The embeddings of their control tokens are hardly trained.
 """
 
 

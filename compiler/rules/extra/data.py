@@ -13,11 +13,11 @@ from xpc.compiler.spec import Spec
 WHEN = extra("trl")
 
 READ_BY_TRL = ("prompt", "completion", "messages", "conversations", "input_ids", "labels", "tools")
-"""Names of columns that have a special meaning for trl, so that a column of text must not have one of these names."""
+"""Names of columns that have a special meaning for trl. A column of plain text must not have one of these names."""
 WITH_OUTPUT_ROUTER_LOGITS = (
     "granitemoehybrid", "jamba", "kimi_linear", "llama4_text", "nemotron_h", "qwen2_moe", "qwen3_moe", "qwen3_next",
 )  # fmt: skip
-"""Families whose models may be dense although their configuration has `output_router_logits` (transformers 5.23)."""
+"""Families whose configuration has `output_router_logits` even for models without experts (transformers 5.23)."""
 
 
 @rule("XP561", "loader-without-workers")

@@ -24,14 +24,13 @@ ON_ALL = {
     "grokadamw": ("alpha_init", "lamb", "gamma", "grokking_signal_decay_rate", "gradient_clipping"),
     "stable_adamw": ("max_lr", "kahan_sum", "decouple_lr"),
 }
-"""For each optimizer, the names that it reads from `optim_args`. transformers silently drops any other name."""
+"""Maps each optimizer to the names that it reads from `optim_args`. transformers silently drops any other name."""
 ON_TRANSFORMERS_5 = {
     "sgd": ("dampening", "weight_decay", "nesterov"),
     "adagrad": ("lr_decay", "weight_decay", "eps"),
     "rmsprop": ("alpha", "eps", "weight_decay", "centered"),
 }
-"""For each optimizer of torch, the names in `optim_args` that transformers 5.23 passes on, and earlier
-versions do not.
+"""Maps each optimizer of torch to the names in `optim_args` that transformers 5.23 passes on and earlier versions drop.
 """
 WORDS = ("proj", "scale_type", "proj_type", "nesterov", "centered", "kahan_sum", "decouple_lr", "bf16_stochastic_round")
 """Names in `optim_args` whose value is a word, not a number, such as `nesterov=true`."""

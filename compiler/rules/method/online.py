@@ -18,8 +18,8 @@ NAMES = {
     "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
     "vllm_importance_sampling_mode": ("sequence_mask", "sequence_truncate", "token_mask", "token_truncate"),
 }
-"""Arguments that are checked late: `GRPOConfig` of trl 1.16 accepts any text for them, and only the trainer checks the
-text. For each argument, the values that the trainer accepts.
+"""Maps arguments to the values that the trainer accepts. `GRPOConfig` of trl 1.16 accepts any text for these arguments,
+and only the trainer checks the text.
 """
 SUMMED = ("bnpo", "dr_grpo", "dapo", "cispo")
 """grpo's losses that sum over tokens. If the importance ratio belongs to a complete sequence, these losses weigh each

@@ -17,8 +17,8 @@ TWO_SIDED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")
 """grpo's losses whose importance ratio is bounded by `delta`."""
 RANGES: tuple[Path, ...] = ("method.epsilon", "method.epsilon_high", "method.delta")
 OF_TOKENS = 0.01
-"""An `epsilon` of at least this size is usual for importance ratios of tokens. For importance ratios of sequences,
-GSPO's paper uses 3e-4 and 4e-4.
+"""If `epsilon` is at least this large, it is a usual value for importance ratios of tokens. For importance ratios of
+sequences, GSPO's paper uses 3e-4 and 4e-4.
 """
 
 

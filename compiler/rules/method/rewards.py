@@ -136,7 +136,7 @@ ANSWERS = (
     "answer", "answers", "solution", "solutions", "ground_truth", "target", "targets", "label", "labels", "reference",
     "references", "gold", "expected", "test_cases", "tests",
 )  # fmt: skip
-"""Usual names of columns with which a reward compares the completions."""
+"""Usual names of columns with reference answers. A reward compares the completions with them."""
 
 
 @rule("XP198", "reward-without-its-column", "warning")

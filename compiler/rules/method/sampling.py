@@ -188,9 +188,7 @@ def few_prompts(spec: Spec) -> Iterator[Finding]:
 
 
 MOST_UPDATES = 64
-"""The largest number of optimizer steps on the same completions that is not reported. Published runs take 1 to 16
-steps.
-"""
+"""More optimizer steps than this on the same completions are reported. Published runs take 1 to 16 steps."""
 
 
 @rule("XP697", "completions-of-an-old-model", "warning")

@@ -49,7 +49,9 @@ def vllm_takes_the_gpu(spec: Spec) -> Iterator[Finding]:
 
 
 LEAST_CACHE = 1.1
-"""vLLM's share of a GPU should be at least this multiple of the weights, so that some memory is left for its cache."""
+"""vLLM's share of a GPU's memory should be at least this many times the size of the weights, so that some memory is
+left for vLLM's cache.
+"""
 
 
 @rule("XP699", "vllm-cannot-hold-the-model")
@@ -97,7 +99,9 @@ def vllm_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 
 BLACKWELL, FOR_BLACKWELL = (10, 0), (2, 8)
-"""The compute capability of the first Blackwell GPU, and the first torch whose default wheels have kernels for it."""
+"""BLACKWELL is the compute capability of the first Blackwell GPU, and FOR_BLACKWELL the first version of torch whose
+default wheels have kernels for it.
+"""
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -268,7 +268,7 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
 
 
 NEUTRAL = {"optimizer.weight_decay": 0.0, "optimizer.clip": 0.0}
-"""For each setting, the value that switches the setting off. Every optimizer accepts this value."""
+"""Maps settings to the value that switches them off. Every optimizer accepts these values."""
 
 
 @rule("XP206", "unused-moments", "warning")
@@ -346,8 +346,8 @@ def nothing_can_move(spec: Spec) -> Iterator[Finding]:
 
 
 LARGEST_BF16_SUM = 256
-"""How many equal gradients a sum in bf16 can contain: bf16 has 8 significant bits, so the sum stops growing after 2^8
-gradients.
+"""A sum in bf16 can contain at most this many equal gradients: bf16 has 8 significant bits, so the sum stops growing
+after 2^8 of them.
 """
 
 

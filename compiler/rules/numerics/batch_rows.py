@@ -14,7 +14,7 @@ WHEN = few_rows
 
 
 STEPS = 8
-"""If the spec states no batch, the help suggests a batch with at least this many steps per epoch."""
+"""If the spec states no batch, the help suggests a batch so small that an epoch has at least this many steps."""
 
 
 @rule("XP208", "batch-larger-than-the-data", "warning")

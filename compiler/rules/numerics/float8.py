@@ -13,11 +13,11 @@ from xpc.compiler.stacks import able
 WHEN = chosen("precision", "fp8")
 
 WITH_FP8 = (8, 9)
-"""The lowest compute capability of a GPU that can multiply numbers in fp8."""
+"""The lowest compute capability of GPUs that can multiply matrices in fp8."""
 STRATEGIES = ("ddp", "fsdp")
 LOADS_ONCE = "fsdp_cpu_ram_efficient_loading"
 MULTIPLE = 16
-"""The number by which torchao needs the sizes of a matrix, rows and columns, to be divisible."""
+"""torchao needs matrices whose number of rows and number of columns are both divisible by this."""
 NOT_LINEAR = ("gpt2", "openai-gpt")
 """Families whose layers are of transformers' class Conv1D. torchao does not replace these layers."""
 

@@ -22,9 +22,9 @@ STATED: tuple[Path, ...] = (
     "lora.bits",
     "lora.modules_to_save",
 )
-"""Settings of an adapter. `targets` can be added after the first one that the spec states."""
+"""Settings of an adapter. The edit of a finding writes `targets` after the first of them that the spec states."""
 INDEXED = ("indexer", "wq_b", "wk", "weights_proj")
-"""Names of indexers and of their linear layers."""
+"""Names of the indexer module and of its linear layers."""
 
 
 @rule("XP346", "rotated-latent-attention")

@@ -16,7 +16,7 @@ WHEN = older_transformers
 CLASS = re.compile(rb'"tokenizer_class":\s*"TokenizersBackend"')
 TOKENS = re.compile(rb'"extra_special_tokens":\s*\[')
 USUAL = {"rope_theta": 10000.0, "partial_rotary_factor": 1.0}
-"""The defaults of most classes of transformers 4 for rotary positions, used if config.json does not state them."""
+"""The values that most classes of transformers 4 use for rotary positions if config.json does not state them."""
 
 
 @rule("XP568", "saved-by-newer-transformers")

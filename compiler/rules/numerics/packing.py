@@ -30,7 +30,7 @@ WHEN = enabled("batch.packing", "batch.packing.eval", "batch.padding_free")
 ISOLATE: TextPath = "batch.packing.isolate"
 UNMARKED = "this packing cuts one stream of tokens and does not record where documents end"
 DENSE_ROW = 8192
-"""Flattened rows with more tokens than this are reported if attention uses a mask. The mask then has more than 8192 x
+"""If attention uses a mask, flattened rows with more tokens than this are reported. Such a mask has more than 8192 x
 8192 scores per head.
 """
 

@@ -23,11 +23,11 @@ PACKED_NAME = re.compile(
     r"|[2-8]-?bits?)(?=$|[-_.])",
     re.IGNORECASE,
 )
-"""A pattern for hub ids that end like the name of a quantized copy of a model, such as `-GGUF`, `-AWQ` or `.w4a16`, or
-of a copy for another program, such as `-ONNX`.
+"""Matches hub ids that end like the name of a quantized copy of a model, such as `-GGUF`, `-AWQ` or `.w4a16`, or like
+the name of a copy for another program, such as `-ONNX`.
 """
 FOREIGN = ("ONNX", "OPENVINO", "MLC", "EXL2", "EXL3")
-"""Formats of other programs, which transformers does not read."""
+"""The part of PACKED_NAME that stands for formats of other programs, which transformers does not read."""
 
 
 @rule("XP171", "quantized-by-its-name")

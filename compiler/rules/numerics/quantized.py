@@ -15,8 +15,8 @@ WHEN = quantized
 GIB = 2**30
 
 PACKED = ("aqlm", "awq", "bitsandbytes", "eetq", "gptq", "hqq", "quanto", "vptq")
-"""Quantization methods (`quant_method` in config.json) whose weights stay packed when they are loaded, and so have no
-gradient. Models of any other method are unpacked when they are loaded, or cannot be loaded.
+"""Quantization methods (`quant_method` in config.json) for which transformers keeps the weights packed. Such weights
+have no gradient. With any other method, transformers unpacks the weights, or cannot load the model.
 """
 
 

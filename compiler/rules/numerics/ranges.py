@@ -27,7 +27,7 @@ SUPERVISED = ("sft", "reward")
 FULL, LOW_RANK = ("",), ("lora", "qlora")
 """Values of `Range.adapters`: no adapters, and low-rank adapters."""
 LARGE = 3_000_000_000
-"""The number of parameters from which a model counts as large."""
+"""A model with at least this many parameters counts as large."""
 
 
 @record
@@ -155,16 +155,20 @@ RANGES = (
     Range("strategy.reduce_bucket", 1e5, INFINITE, "reduce_bucket = 500000000", "50M to 1B elements"),
     Range("data.holdout", 0, 0.5, "holdout = 5%", "1 to 20 % of the rows"),
 )  # fmt: skip
-"""The ranges, in the order of their findings. If several ranges of a setting apply to a spec, the first one is used.
-Other rules report a `delta` below 1, a `dropout` of 1 or more, and a `min_p` of 1.
+"""The legal ranges of settings; findings are reported in this order. If several ranges of a setting apply to a spec,
+the first one is used. Other rules report a `delta` below 1, a `dropout` of 1 or more, and a `min_p` of 1.
 """
 EXTRA = (
     ("neftune_noise_alpha", 100, "neftune_noise_alpha = 5", "5 to 15"),
     ("label_smoothing_factor", 0.5, "label_smoothing_factor = 0.1", "0 to 0.2"),
     ("router_aux_loss_coef", 1, "router_aux_loss_coef = 0.001", "0.001 to 0.02"),
 )
-"""Arguments in `extra trl`: the name, the largest plausible value, a usual value, and what is published."""
+"""Arguments in `extra trl`: the name, the largest plausible value, a usual value for the help, and the values in
+publications.
+"""
 LEAST_SCALE, LARGEST_SCALE = 1 / 64, 128
-"""Bounds of alpha / rank. Published are 1/16 (rank 256, alpha 16) to 32 (rank 1, alpha 32)."""
+"""Bounds of alpha / rank. Publications have 1/16 (rank 256, alpha 16) to 32 (rank 1, alpha 32)."""
 LEAST_BETAS = (0.5, 0.8)
-"""The least plausible betas of Adam. Published are 0.9 to 0.95, and 0.95 to 0.999."""
+"""The smallest plausible values of Adam's two betas. Publications have 0.9 to 0.95 for the first, and 0.95 to 0.999 for
+the second.
+"""

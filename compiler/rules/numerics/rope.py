@@ -17,7 +17,9 @@ SCALED = (
     "deepseek-coder-", "deepseek-r1-distill-llama-", "llama-3.1-", "llama-3.2-", "llama-3.3-", "nous-llama-3.2-",
     "phi-3-mini-128k", "phi-3.5-mini", "phi-4-mini",
 )  # fmt: skip
-"""Prefixes of the aliases of registered models whose published config.json already scales rotary positions."""
+"""If the alias of a registered model begins with one of these, the model's published config.json already scales rotary
+positions.
+"""
 
 
 def own_scaling(spec: Spec) -> str | None:

@@ -37,14 +37,14 @@ HIGHER = (
     "log_odds_ratio",
     "logps/chosen",
 )
-"""Names of metrics, or endings of names. A metric in LOWER is better when it is lower, and a metric in HIGHER when it
-is higher.
+"""Names of metrics, or the last parts of names. A metric is better when it is lower if LOWER lists it, and when it is
+higher if HIGHER lists it.
 """
 SHOWN = 12
-"""The maximal number of metrics that a label lists."""
+"""A label lists at most this many metrics."""
 FUNCTIONS = {"cosine": "cosine_scaled_reward", "length": "len_reward"}
-"""Rewards with an unusual name in metrics: `cosine` is reported as `cosine_scaled_reward`. Any other reward is reported
-under its own name and the ending `_reward`.
+"""Maps rewards to their name in metrics: `cosine` is reported as `cosine_scaled_reward`. Any other reward is reported
+under its own name with the ending `_reward`.
 """
 
 

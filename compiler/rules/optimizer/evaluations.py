@@ -11,11 +11,11 @@ from xpc.compiler.spec import Spec
 
 WHEN = any_of(has_value("data.holdout"), evaluation_rows)
 FORWARD = 3
-"""How many rows a run can at least evaluate in the time of training on one row. An evaluation needs only a forward
-pass; training also needs a backward pass, which costs as much as two forward passes.
+"""A run can evaluate at least this many rows in the time in which it trains on one row: an evaluation is only a forward
+pass, and training has in addition a backward pass, which takes the time of two forward passes.
 """
 SHARE = 0.1
-"""If evaluations take too long, the help suggests so few of them that they take at most this share of the training
+"""If evaluations take too long, the help suggests fewer of them, which together take at most this share of the training
 time.
 """
 

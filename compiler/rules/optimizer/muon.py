@@ -14,7 +14,7 @@ from xpc.compiler.stacks.fused_experts import adapted, stacked
 WHEN = chosen("optimizer", "muon")
 
 FIRST_TORCH = (2, 9)
-"""The first version of torch with torch.optim.Muon."""
+"""The first version of torch that has torch.optim.Muon."""
 
 
 @rule("XP135", "muon-of-shards")

@@ -144,7 +144,7 @@ def not_safetensors(spec: Spec) -> Iterator[Finding]:
 TEXTS: tuple[Path, ...] = ("save", "track.name", "track.project")
 VARIABLE = re.compile(r"\$\{?[A-Za-z_]\w*\}?|\{\{[^{}]*\}\}")
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,15}:(?=/)|[A-Za-z]:(?=[/\\])")
-"""The beginning of an address such as s3://bucket/run, or of a path of Windows."""
+"""Matches the beginning of an address such as `s3://bucket/run`, or of a Windows path such as `C:/run`."""
 SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "usr", "var")
 """Folders of a Linux system for programs, settings and devices (Filesystem Hierarchy Standard 3.0). A run must not
 write there.
@@ -232,7 +232,7 @@ def save_place(spec: Spec) -> Iterator[Finding]:
 
 
 OWN = ("/tmp", "/var/tmp", "/dev/shm")
-"""Folders that are local to a machine. A scheduler often empties them after a job."""
+"""Folders that are local to a machine. A scheduler often deletes their contents after a job."""
 
 
 @rule("XP712", "folder-of-one-machine", "warning")

@@ -24,7 +24,7 @@ NEVER_COMES: tuple[tuple[AmountPath, str], ...] = (
     ("eval.every", "the run evaluates at most once, at its end"),
     ("track.every", "the run logs no loss before its end"),
 )
-"""The intervals, each with the consequence if the run ends before the first interval is over."""
+"""Maps interval settings to the consequence of an interval that is longer than the run."""
 OF_STEPS: tuple[tuple[IntegerPath, Path, str], ...] = (
     ("method.sync_reference.every", "method.sync_reference", "the reference is never updated"),
     (
@@ -33,11 +33,11 @@ OF_STEPS: tuple[tuple[IntegerPath, Path, str], ...] = (
         "the gradients are always projected as in the first step",
     ),
 )
-"""Intervals that are numbers of steps. Each has the setting to mark in a finding if the interval is a default, and the
-consequence if the run ends before the first interval is over.
+"""Settings whose value is an interval in steps. Each row has the setting, the setting that a finding marks if the
+interval is a default, and the consequence of an interval that is longer than the run.
 """
 FEW_STEPS, MANY = 10, 100
-"""A checkpoint every few steps means an interval below `FEW_STEPS` and more than `MANY` checkpoints."""
+"""A rule reports intervals below `FEW_STEPS` steps with which a run saves more than `MANY` checkpoints."""
 
 
 @rule("XP709", "interval-past-the-end", "warning")

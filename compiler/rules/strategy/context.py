@@ -361,8 +361,8 @@ def gradients(spec: Spec) -> Iterator[Finding]:
 
 
 LEAST_PIECE = 128
-"""Each of the GPUs that share a sequence should have at least this many of its tokens. In published runs, a GPU has
-4,096 tokens and more.
+"""If several GPUs share a sequence, each should have at least this many of its tokens. In published runs, each GPU has
+4,096 tokens or more.
 """
 
 

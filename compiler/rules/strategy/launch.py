@@ -11,8 +11,8 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import known_rows
 
 FASTEST = 2000
-"""The largest plausible number of rows per second that process 0 renders and tokenizes. One core was measured to
-process 550 rows of 620 tokens per second.
+"""Process 0 can render and tokenize at most about this many rows per second. One core was measured to process 550 rows
+of 620 tokens per second.
 """
 
 
@@ -37,12 +37,12 @@ def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
 
 
 MOST_GPUS = 16
-"""The largest number of GPUs that a machine usually has; DGX-2 and Google's a2-megagpu have 16."""
+"""A machine usually has at most this many GPUs; DGX-2 and Google's a2-megagpu have 16."""
 MACHINES = {
     "a100-80gb": 8, "a800-80gb": 8, "h100-80gb": 8, "h800-80gb": 8, "h200": 8, "h20": 8, "b200": 8, "gb200": 4,
     "gh200-96gb": 4,
 }  # fmt: skip
-"""The largest number of GPUs in a machine, for GPUs that are sold only on boards of 8 or fewer."""
+"""Maps GPUs that are sold only on boards of 8 or fewer to the largest number of them in a machine."""
 
 
 @rule("XP804", "more-gpus-than-a-machine", "warning")

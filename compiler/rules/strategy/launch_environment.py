@@ -19,8 +19,8 @@ RESERVED = (
     "PYTHON", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK",
     "GROUP_RANK", "BASH_ENV", "PATH",
 )  # fmt: skip
-"""Variables that `env` cannot set, because the launch sets or reads them. PATH is one of them: a literal value would
-replace the machine's PATH, which `setup` can extend instead.
+"""Variables that `env` cannot set, because the launch sets or reads them. PATH is one of them: `env` would replace the
+machine's PATH, but a script in `setup` can extend it.
 """
 RESERVED_PREFIXES = ("XPC_", "SLURM_", "PET_", "SKYPILOT_", "TORCHELASTIC_", "ACCELERATE_")
 """Prefixes of variables that `env` cannot set, because schedulers, launchers and the bundle's programs set them."""
@@ -33,7 +33,7 @@ OWNERS = {
     "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "`accum` decides it", "ACCELERATE_USE_DEEPSPEED": "`strategy` decides it",
     "ACCELERATE_USE_FSDP": "`strategy` decides it", "ACCELERATE_DYNAMO_BACKEND": "`model(compile)` decides it",
 }  # fmt: skip
-"""For variables that `env` cannot set: a phrase that names the setting to use instead."""
+"""Maps variables that `env` cannot set to a phrase that names the setting to use instead."""
 STAGED = "XPC_STAGED"
 """The only variable with a reserved prefix that `env` may set. Its value is a folder that `launch.sh --stage` fills;
 the run reads this folder instead of the hub.
@@ -183,7 +183,7 @@ def _of_the_gpus(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
 
 
 TOGGLES = (0, 22)
-"""From this version on, vLLM itself switches off expandable segments for the memory that its sleep mode frees."""
+"""The first version of vLLM that itself switches off expandable segments for the memory that its sleep mode frees."""
 
 
 def _asleep(spec: Spec) -> bool:

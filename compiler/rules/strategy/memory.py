@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from xpc.compiler.plan.memory import Memory
 
 MOMENTS = {"adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "lion": 1}
-"""How many states an optimizer keeps per parameter. Optimizers that are not listed count as 0, because they keep
-smaller states or page them to host memory.
+"""Maps optimizers to the number of states per parameter that they keep on the GPU. Optimizers that are not listed count
+as 0, because they keep smaller states, or page them to host memory.
 """
 OFFLOADS = {"none": 0, "optimizer": 1, "cpu": 2}
 REFERENCES: tuple[Path, ...] = ("method.beta", "method.precompute", "method.reference_free")
@@ -154,7 +154,7 @@ def _predicted(spec: Spec) -> tuple[Memory, str] | None:
 
 
 _latest: tuple[Spec, tuple[Memory, str] | None] | None = None
-"""The last spec and the prediction for it, as a cache."""
+"""A cache of one entry: the last spec, and the prediction of its memory."""
 
 
 def _verdict(spec: Spec) -> tuple[Memory, str] | None:

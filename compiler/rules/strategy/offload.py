@@ -12,7 +12,7 @@ from xpc.compiler.spec import Spec
 WHEN = not_chosen("strategy.offload", "none")
 
 TORCH_OPTIMIZERS = ("adafactor", "adagrad", "rmsprop", "sgd")
-"""Optimizers that can update parameters on any device."""
+"""Optimizers of torch. They can update parameters on any device, also on the CPU."""
 
 
 @rule("XP405", "offload-without-sharding")

@@ -16,7 +16,7 @@ from xpc.grammar.source import Span
 ADVICE = re.compile(r"write `(?P<clause>[a-z]+) (?P<choice>[\w.-]+)`")
 HEAD = re.compile(r"(?P<clause>[a-z]+)[ \t]*(?=[({])")
 FAR = 2000
-"""Only this many characters before a setting are searched for the first line of its block."""
+"""The first line of a setting's block is searched for only in this many characters before the setting."""
 
 
 def move_choices(problems: Sequence[Diagnostic]) -> list[Diagnostic]:

@@ -37,7 +37,7 @@ REGULAR = {
     "validation": "eval", "save": "save", "saving": "save", "checkpoint": "save", "checkpoints": "save",
     "log": "track", "logging": "track", "track": "track",
 }  # fmt: skip
-"""The clauses of words for regular events, as in `save every 100 steps`."""
+"""Maps words for regular events to their clauses: `log every 10 steps` sets `track`."""
 
 
 @mutable
@@ -49,7 +49,7 @@ class Reader:
     method: str
     at: int = 0
     clause: str = ""
-    """The clause of the last setting."""
+    """The clause of the last setting that was read."""
 
     def word(self, ahead: int = 0) -> str:
         """The word `ahead` places after the current one; "" after the end."""

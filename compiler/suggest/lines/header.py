@@ -24,7 +24,7 @@ HEAD = re.compile(rf"(?P<verb>(?:[A-Za-z',]+[ \t]+){{0,6}}?(?:{'|'.join(VERBS)})
 DASHES = re.compile(r"(?<!\S)--?(?=[A-Za-z])")
 LONGEST_LINE = 600
 LONGEST = 200
-"""The largest number of characters of a first line that a help shows."""
+"""Of the corrected first line, a help shows at most this many characters."""
 
 
 def rewrite_header(problems: Sequence[Diagnostic]) -> list[Diagnostic]:

@@ -12,7 +12,9 @@ from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.record import evolve
 
 LEAVE = re.compile(r"leave (?:it|`[\w.-]+`) out: (?!.*(?:\bwrite\b|no equivalent|no similar|names no class|;)).*")
-"""A pattern for a help that names no other way, and does not say that something is missing in xpc."""
+"""Matches a help that only advises to leave a setting out. It does not match a help that also says what to write
+instead, or that xpc lacks something.
+"""
 
 
 def leave_out(problems: Sequence[Diagnostic]) -> list[Diagnostic]:

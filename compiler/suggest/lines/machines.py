@@ -25,7 +25,7 @@ NODES = ("nodes", "numnodes", "nnodes", "machines")
 
 CODES = ("XP101", "XP102", "XP023", "XP025", "XP030", "XP043", "XP104", "XP112")
 IN_A_NODE = 8
-"""The largest usual number of GPUs in a node."""
+"""A node usually has at most this many GPUs."""
 NODE = r"[ \t]*(?:nodes?|machines?|hosts?)"
 GPU = r"[A-Za-z][\w.-]*"
 MACHINES = re.compile(
@@ -37,7 +37,9 @@ MACHINES = re.compile(
     rf"(?P<first>\d+)[ \t]*x[ \t]*(?P<type>{GPU})(?:[ \t]+x[ \t]+|[ \t]*\*[ \t]*)(?P<times>\d+)|"
     r"(?P<count>\d+)[ \t]*x?[ \t]*(?:gpus?|cards?|devices?))[ \t]*(?:#.*)?$"
 )
-"""A pattern for lines about several machines, and for lines without the name of a GPU."""
+"""Matches `hardware` lines in other notations, such as `hardware 2 nodes of 8 H100`, and lines without the name of a
+GPU, such as `hardware 8 GPUs`.
+"""
 
 
 WITH_NOUN = re.compile(

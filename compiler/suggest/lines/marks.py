@@ -32,9 +32,9 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
 ALONE = ("hardware", "nodes", "launch", "extra", "data", "sweep", "method")
-"""Clauses whose lines are never read as settings in words."""
+"""Clauses for which lines in words, such as `nodes is 2`, are never rewritten as settings."""
 MOST = 60
-"""The largest number of lines that are rewritten."""
+"""At most this many lines are rewritten."""
 LONGEST_LINE = 400
 BULLET = re.compile(r"(?:[-*•‣–>][ \t]+|\d{1,2}[.)][ \t]+|\+{1,2}(?=[A-Za-z])|\[[ xX]\][ \t]+)+")
 WORDS = re.compile(r"(?:let|const|var|set|setenv|local|declare)[ \t]+(?=[\w\"'`])")
@@ -59,7 +59,7 @@ SPACED = re.compile(r"(?P<name>[A-Za-z]\w*)[ \t]+(?P<value>\S+)")
 SIGNED = re.compile(r"(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<value>\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[^\s=\"'\[\]]+)"
                     r"(?:[ \t]*(?:,|;|&&?|and\b)[ \t]*|[ \t]+|$)")  # fmt: skip
 PROSE = re.compile(r"[ \t]*[A-Za-z][\w'%-]*(?:[ \t,;]+[\w'%.-]+)+[.!]?[ \t]*")
-"""A pattern for a line of words, without signs of a setting."""
+"""A pattern for a line that consists only of words, without a sign such as `=`."""
 AROUND = (("`", "`"), ("<", ">"), ("{", "}"), ("(", ")"), ("**", "**"), ("__", "__"))
 
 

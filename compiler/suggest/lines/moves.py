@@ -20,13 +20,13 @@ from xpc.grammar.tree import Call, Clause, Ref, Setting, Value
 OUTSIDE = re.compile(
     r"(?:it belongs to `\w+`: )?write `(?P<form>(?!\S*\.\.\.)[^`]+)`(?: on a line of its own,)? outside of `\w+`"
 )
-"""A pattern for a help that moves a setting, without a choice between several forms."""
+"""Matches a help that moves a setting to one stated place. It does not match a help that offers several forms."""
 LENGTH = re.compile(
     r"write `(?P<form>for \d+ (?:epochs?|steps?))`(?: after `train MODEL on DATA`| in the first line, after the data)?"
 )
-"""A pattern for a help that writes the length of the run into the first line."""
+"""Matches a help that writes the length of the run into the first line."""
 MOST = 20
-"""The largest number of findings that get an edit, because each is tried."""
+"""At most this many findings get an edit. The limit is needed because each edit is tried."""
 
 Node = Setting | Clause | Value
 

@@ -16,7 +16,7 @@ LINE = re.compile(
 ITEM = re.compile(r"[ \t]*-[ \t]+(?P<item>[^\s#:{][^#:]*?)[ \t]*(?:#.*)?")
 DEEPEST = 8
 LONGEST = 4000
-"""Longer texts are not read."""
+"""A text with more characters than this is not read."""
 
 Members = list[tuple[str, str]]
 

@@ -54,26 +54,49 @@ EMPTY = (
 )  # fmt: skip
 """Signs and words between two settings."""
 LONGEST_NAME = 5
-"""The largest number of words of a name."""
+"""A name has at most this many words."""
 MOST = 40
-"""The largest number of words of a text that is read."""
+"""Only the first words of a text are read, at most this many."""
 PERCENT = ("percent", "pct", "per cent")
 TIMES = {"hour": "h", "hr": "h", "minute": "m", "min": "m", "day": "d", "second": "s", "sec": "s"}
 COUNTS = ("step", "token", "row", "sample", "example", "sequence", "checkpoint", "layer", "gpu", "worker", "time")
 REFUSED = frozenset(path.rpartition(".")[2] for path in NEVER_LEGAL)
-"""Choices that are in the language only so that a rule can refuse them."""
+"""The last parts of the paths in NEVER_LEGAL: names that are in the language only so that a rule can refuse them."""
 NO_NAMES = frozenset((*schema.bare_choices(), *REFUSED)) - {*schema.CLAUSES, *schema.outer_names()} | {"hardware"}
-"""Words that have no value after them: choices such as `cosine`, and GPUs, which other functions read."""
+"""Words that do not count as a name followed by a value: choices such as `cosine`, and `hardware`, whose GPUs other
+functions read.
+"""
 WORDS = ("name", "text", "path", "repository", "model", "names", "targets")
-"""The kinds of settings whose value can be any word."""
+"""Kinds of settings whose value can be any word."""
 AMONG = ("use", "Use", "the", "a", "an", "first", "about", "around", "exactly", "only", "just")
 """Words between a name and its value that mean nothing: `warmup over the first 100 steps`."""
+BETWEEN = (
+    "a",
+    "the",
+    "model",
+    "it",
+    "checkpoint",
+    "checkpoints",
+    "weights",
+    "metrics",
+    "loss",
+    "once",
+    "and",
+    "results",
+    "to",
+    "with",
+)
+"""Words between a clause and `every`: `save a checkpoint every 500 steps`."""
+TRACKERS = tuple(one for one in schema.BY_PATH["track"].choices if one != "none")
 VERBS = ("train", "finetune", "fine-tune", "run", "make", "do", "add", "apply", "turn", "switch", "we", "i")
 """Words that a line may begin with before its settings: `Train in bf16`."""
+FALLS = ("decay", "decaying", "down", "annealing")
+"""Words that stand before a schedule's final rate: `decay to 10%`."""
 ENDS = ("stop", "end", "finish", "train", "run")
-"""Words before the length of a run: `stop after 500 steps`."""
+"""First words of a phrase that states the length of a run: `stop after 500 steps`."""
+OF_ROWS = ("of", "the", "rows", "row", "samples", "examples", "data", "dataset", "training", "set", "for")
 LIMITS = (("at", "most"), ("up", "to"), ("a", "total", "of"), ("at", "maximum"), ("about",), ("max",), ("maximum",))
-"""Words before the length of a run."""
+"""Words that may stand directly before the length of a run, such as `up to 500 steps`."""
 LENGTHS = ("context", "sequence", "sequences", "length", "window", "limit")
 
 
@@ -294,5 +317,5 @@ def _alone(reader: Reader) -> str:
     return ""
 
 
-STEPS = (*EVENTS, _off, _named, _after_its_value, _alone)
+STEPS = (_regularly, _held_out, _falls_to, _to_the_hub, _named, _after_its_value, _alone)
 """What may stand in a text, in the order in which it is tried."""

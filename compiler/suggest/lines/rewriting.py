@@ -17,7 +17,7 @@ from xpc.grammar.record import evolve, record
 from xpc.grammar.source import Source
 
 ROUNDS = 4
-"""The largest number of times that edits are applied and the result is checked again."""
+"""Edits are applied, and the result is checked again, at most this many times."""
 TWICE = "keep one of the two"
 """The help for a clause that is written twice."""
 HEADER, BODY = "train m on d with ", "xpc 1\ntrain m on d\n"

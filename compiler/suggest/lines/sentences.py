@@ -19,11 +19,11 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Source, Span
 
 LONGEST = 160
-"""The largest number of characters of a first line that a help shows."""
+"""Of the corrected first line, a help shows at most this many characters."""
 VERBS = (["run"], ["do"], ["start"], ["launch"], ["sft"])
-"""The first words of a line that is probably a first line without the word `train`."""
+"""If a line begins with one of these words, it is probably a first line in which `train` is missing."""
 LONGEST_LINE = 1000
-"""Longer lines are not rewritten."""
+"""A line with more characters than this is not rewritten."""
 NUMBERS = "|".join(COUNTED)
 CARDS = re.compile(
     rf"[ \t]+(?P<word>on|using|with|across|over)[ \t]+(?:a[ \t]+)?"
@@ -43,7 +43,9 @@ EVERY = re.compile(
     r"(?:(?P<count>\d+%?)(?:[ \t]+(?P<unit>steps?|epochs?))?|(?P<once>epoch))(?![\w.=])"
 )
 CLAUSES = {"e": "eval", "v": "eval", "s": "save", "c": "save", "l": "track", "t": "track"}
-"""The clauses of events that happen regularly (evaluate, save, log), by the first letter of the event's word."""
+"""Maps the first letter of a word for a regular event to the event's clause: `evaluate` and `validate` to `eval`, for
+example.
+"""
 SENTENCE = re.compile(r"^[ \t]*train\b(?!:)", re.MULTILINE)
 WHOLE = 5
 """A file with at least this many lines of YAML or JSON counts as a configuration of another tool."""
@@ -53,7 +55,7 @@ PARTS = (
     re.compile(r"write `train MODEL on (?P<named>\S+)`"),
     re.compile(r"write `(?P<named>for \d+ \w+)`"),
 )
-"""Patterns for a help that names the model, the data, or the length."""
+"""Patterns for helps that name one part of the first line: the model, the data, or the length."""
 
 
 @record
@@ -142,7 +144,7 @@ def _cards(source: Source, start: int, end: int) -> Rewrite | None:
 ANY = re.compile(
     r"[ \t]+(?:on|using)[ \t]+(?:(?:a|the|one|my)[ \t]+)?(?P<device>cpu|gpus?)(?=[ \t]*(?:$|#)|[ \t]+(?:with|for)\b)"
 )
-"""A pattern for the device of a run in a first line: `on cpu`, `on a gpu`."""
+"""A pattern for a device that a first line names: `on cpu`, `on a gpu`."""
 
 
 def _device(source: Source, start: int, end: int) -> Rewrite | None:

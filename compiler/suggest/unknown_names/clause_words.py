@@ -19,12 +19,13 @@ from xpc.grammar.record import record
 from xpc.grammar.tree import Number
 
 LEAST = 4
-"""Two words of at least this length count as the same word if only their endings differ: `tolerate` and `tolerations`.
+"""Two words that have at least this many letters and differ only in their endings count as the same word: `tolerate`
+and `tolerations`.
 """
 MOST = 7
 """A name with more words than this is not compared with descriptions."""
 ENDING = 3
-"""Two words that count as the same word may differ in at most this many letters at their ends."""
+"""If two words count as the same word, each may have at most this many letters after their common beginning."""
 
 
 @record

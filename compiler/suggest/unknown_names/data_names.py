@@ -16,8 +16,8 @@ PARTS = {
     "rejected": ("prompt", "chosen", "rejected"), "messages": ("messages",), "conversations": ("conversations",),
     "text": ("text",), "label": ("prompt", "completion", "label"),
 }  # fmt: skip
-"""Keys with which other tools name one column each (`chosen = ...`), in the order in which xpc's `columns` lists these
-columns.
+"""Maps a key with which other tools name one column, such as `chosen`, to the columns that xpc's `columns` lists for
+such rows, in their order.
 """
 SOURCES = ("path", "paths", "file", "files", "data_files", "dataset", "datasets", "source", "sources")
 """Keys of other tools whose value is a data source."""

@@ -19,8 +19,8 @@ from xpc.compiler.suggest.unknown_names.outside import outside
 from xpc.grammar.record import evolve
 
 MAX_SUGGESTED = 50
-"""The largest number of unknown names in a file that get suggestions. Further names are reported without one, because
-suggestions take time.
+"""At most this many unknown names in a file get suggestions. Further names are reported without suggestions, because
+these take time.
 """
 
 

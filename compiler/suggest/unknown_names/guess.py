@@ -12,9 +12,9 @@ from xpc.compiler.suggest.unknown_names.case import is_in
 from xpc.grammar.record import evolve
 
 TYPO = 0.9
-"""Minimum similarity (0 to 1) for a name to count as a typo of a known name."""
+"""A name counts as a typo of a known name only if their similarity (from 0 to 1) is at least this."""
 NEAR = SAME - 0.01
-"""The similarity of a setting that the name misspells or shortens."""
+"""The similarity that a name and a setting get if the name misspells or shortens the setting's name."""
 
 
 def best_guess(unknown: UnknownName) -> Meaning | None:

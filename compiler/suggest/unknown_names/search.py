@@ -25,7 +25,9 @@ from xpc.compiler.suggest.unknown_names.setting import NAMED_THERE, of_guess
 from xpc.grammar.record import evolve
 
 NOUNS = ("model.attn", "optimizer", "schedule", "strategy", "precision", "track", "model.dtype", "method")
-"""Settings whose name may follow one of their choices: `attention` in `use_sdpa_attention`."""
+"""Settings whose choice may stand before a word for the setting: `use_sdpa_attention` means the choice `sdpa` of
+`attn`.
+"""
 NEGATIONS = ("no", "disable", "without", "skip", "not")
 FILES = ("fsdp_", "zero_", "stage3_")
 """Beginnings of keys that exist only in the configuration files of accelerate and DeepSpeed."""

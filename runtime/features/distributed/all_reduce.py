@@ -9,13 +9,13 @@ from ...core.errors import RunError, first_line, say, stop
 from ...core.feature import Bundle, Feature
 
 PATIENCE = 60.0
-"""Timeout in seconds. The all-reduce normally takes less than ten."""
+"""Timeout in seconds. The all-reduce normally takes less than ten seconds."""
 SIZE = 2**26
 """The number of float32 values that are all-reduced: 256 MiB."""
 ROUNDS = 3
 SLOW = 1.0
-"""An all-reduce below this number of GB/s is reported as slow. Even Ethernet of 10 Gbit/s between machines is
-faster."""
+"""An all-reduce that is slower than this many GB/s is reported. Even Ethernet of 10 Gbit/s between machines is faster.
+"""
 
 
 class AllReduce(Feature):

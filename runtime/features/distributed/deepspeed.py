@@ -16,8 +16,8 @@ from ...core.errors import RunError, first_line
 from ...core.feature import Bundle, Feature, Trainer
 
 ACCUMULATION = "Gradient accumulation steps mismatch: GradientAccumulationPlugin has 1, "
-"""A harmless warning of accelerate.accelerator: the Trainer leaves accumulation to DeepSpeed and passes 1 to
-accelerate. transformers compares the number in deepspeed.json with the arguments (HfTrainerDeepSpeedConfig)."""
+"""The beginning of a harmless warning of accelerate. transformers passes 1 to accelerate, because DeepSpeed
+accumulates; it compares DeepSpeed's number with the arguments itself (HfTrainerDeepSpeedConfig)."""
 
 
 class DeepSpeed(Feature):

@@ -13,7 +13,7 @@ WRAPS = {
     "transformer_auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "size_based_auto_wrap_policy": "SIZE_BASED_WRAP",
     "NoneType": "NO_WRAP",
 }  # fmt: skip
-"""Names of torch's wrap policies in accelerate's configuration."""
+"""Maps the names of torch's wrap policies to their names in accelerate's configuration."""
 
 
 def _folder_complete(path: str) -> bool:

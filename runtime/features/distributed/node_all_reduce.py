@@ -12,15 +12,15 @@ from ...core.feature import Bundle, Feature
 from .all_reduce import ROUNDS, SIZE, SLOW, hangs, leave, measure_node, speed
 
 PATIENCE = 45.0
-"""Timeout in seconds for creating the group and for its all-reduce. They normally take less than ten."""
+"""Timeout in seconds for creating the group and for its all-reduce. Each normally takes less than ten seconds."""
 SIZES = {"gloo": 2**22, "nccl": SIZE}
-"""For each backend, the number of float32 values that are all-reduced: 16 MiB on the CPU."""
+"""Maps each backend to the number of float32 values that are all-reduced. With gloo, they take 16 MiB."""
 LEAST = {"gloo": 0.1, "nccl": SLOW}
-"""A speed below this many GB/s is reported as slow. With gloo, Ethernet of 1 Gbit/s is faster than that."""
+"""An all-reduce that is slower than this many GB/s is reported. Even Ethernet of 1 Gbit/s is faster than gloo's 0.1."""
 
 
 thread_hangs = False
-"""Whether a thread of this process hangs in C++, so that it must exit by `os._exit`."""
+"""Whether a thread of this process hangs in C++. If so, the process can only exit by `os._exit`."""
 
 
 def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 15) -> dict[str, Any]:

@@ -18,14 +18,14 @@ from ...core.errors import RunError
 from . import node_network
 
 WAIT = 300
-"""Seconds that node 0 and the other nodes wait for each other; XPC_NODE_WAIT overrides this number."""
+"""Node 0 and the other nodes wait this many seconds for each other. XPC_NODE_WAIT overrides this number."""
 ANSWER = 120.0
-"""Timeout in seconds for the answer to a question. The all-reduce has a shorter timeout of its own."""
+"""Timeout in seconds for the answer of another node to a question. The all-reduce has its own, shorter timeout."""
 HELLO = 20.0
 """Timeout in seconds for the first line of a node that has connected."""
 GREETING = "xpc"
 LARGEST = 2**24
-"""The largest length of a line, in bytes."""
+"""A line may have at most this many bytes."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from ...core.feature import Bundle
 
 PREFIX = ".xpc-seen-by-every-node-"
 PATIENCE = 3.0
-"""Seconds to wait for a file that another machine has written. NFS caches directories for about that long."""
+"""A file that another machine has written must appear within this many seconds. NFS caches directories as long."""
 
 
 class Probe:

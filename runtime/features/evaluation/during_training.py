@@ -17,7 +17,8 @@ from ...core.metrics_file import METRICS, events, replace, written
 from ...library_internals.transformers_evaluation import evaluate_now
 
 REPORTED = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
-"""Endings of the names of metrics. Such metrics of the last evaluation are in summary.json, for each set."""
+"""Metrics whose names end like this: summary.json has their values from the last evaluation, for each evaluation set.
+"""
 
 
 class Interrupted(Exception):

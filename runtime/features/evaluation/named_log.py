@@ -5,7 +5,7 @@ from typing import Any
 from transformers import Trainer
 
 BY_PREFIX = ("loss", "runtime", "samples_per_second", "steps_per_second")
-"""Metrics whose names already contain the set's name, because transformers adds it."""
+"""Metrics to whose names transformers itself adds the name of the evaluation set."""
 
 
 class NamedLog(Trainer):  # type: ignore[misc]  # transformers has no types

@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # `xpc check` imports this module, and importing typing takes
     from typing import Any
 
 TEXTS = ("text", "prompt", "completion", "chosen", "rejected", "instruction", "input", "output", "system", "solution")
-"""Columns that contain texts in every format; rewards such as `accuracy` read `solution` as a text."""
+"""Columns whose cells are texts in every format. Rewards such as `accuracy` read `solution` as a text."""
 NULLS = frozenset((
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
     "NULL", "NaN", "None", "n/a", "nan", "null",

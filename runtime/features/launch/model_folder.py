@@ -5,13 +5,13 @@ import os
 READ = (".safetensors", ".bin", ".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
 """Endings of the files that transformers and peft read."""
 STATES = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "training_args", "pytorch_model_fsdp")
-"""Beginnings of the names of checkpoint files that loading a model does not read. They are not compared."""
+"""Beginnings of the names of checkpoint files that are not read when a model is loaded. They are not compared."""
 RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.json", "eval_results.json")
-"""Files that a run writes next to its model, and that are not compared."""
+"""Files that a run writes next to its model. They are not compared."""
 SKIPPED = (".", "checkpoint-", "global_step")
-"""Beginnings of the names of folders in a model's folder that are not searched."""
+"""Folders in a model's folder whose names begin like one of these are not searched."""
 LEVELS, MOST = 2, 10_000
-"""How many levels of folders are searched, and the number of files and folders after which the search ends."""
+"""At most LEVELS levels of folders are searched. The search ends after MOST files and folders."""
 
 
 def files(place: str) -> list[str]:

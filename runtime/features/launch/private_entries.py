@@ -9,7 +9,7 @@ import os
 import stat
 
 LARGEST = 2**20
-"""The largest size of an entry (a file of the cache), in bytes."""
+"""An entry (a file of the cache) may have at most this many bytes."""
 
 
 def opened(folder: str, make: bool = False) -> int:

@@ -18,7 +18,7 @@ from ...core.feature import Bundle, Feature, Tokenizer, Trainer
 CONTROL = re.compile(r"<\|[^|<>{}'\"\s]+\|>|<(?:start|end)_of_turn>")
 """Matches a control token in a chat template, such as `<|im_end|>`."""
 EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight", "embed_in.weight", "tok_embeddings.weight")
-"""Endings of the names of embeddings in a checkpoint."""
+"""Endings of the names that embedding weights have in a checkpoint."""
 TEXTS = ("text", "prompt", "completion", "chosen", "rejected")
 
 

@@ -120,6 +120,5 @@ RUNS: dict[str, tuple[Callable[[], str | None], Callable[[str], None]]] = {
     "swanlab": (_swanlab, _continue_swanlab),
     "clearml": (_clearml, _continue_clearml),
 }
-"""For each tracker: a function that returns the id of the open run, and a function that makes transformers continue a
-run.
-"""
+"""Maps each tracker to two functions: one returns the id of the open run, the other one makes transformers continue a
+run with a given id."""

@@ -13,7 +13,7 @@ from ...core.errors import RunError
 from .turn_names import CALL_KEYS, CALLERS
 
 SCHEMAS = ("input_schema", "inputSchema")
-"""The key that Anthropic's API and MCP use for the `parameters` of a tool."""
+"""Keys for the `parameters` of a tool in Anthropic's API (`input_schema`) and in MCP (`inputSchema`)."""
 
 
 def has_callers(column: Any) -> bool:
@@ -125,15 +125,14 @@ class Forms(NamedTuple):
     texts: bool
     """Whether the arguments of tool calls may be JSON text."""
     flat: bool
-    """Whether the name and the arguments of a call may be without an inner object `function`."""
+    """Whether the name and the arguments of a call may stand in the call itself, without an object `function`."""
     doubles: bool
     """Whether reasoning is written twice if a turn has it both in a key (`reasoning_content`) and in its content."""
 
 
 FOUND: dict[str, Forms] = {}
-"""The `Forms` of each template, by the template's text. They are not stored in `Renderer`, because the datasets library
-names its cache of tokenized rows by a hash of the `Renderer` and everything in it.
-"""
+"""Maps the text of each template to its `Forms`. They are not stored in `Renderer`, because the datasets library names
+its cache of tokenized rows by a hash of the `Renderer` and everything in it."""
 
 
 def in_form(turn: Mapping[str, Any], forms: Forms) -> dict[str, Any]:

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 QUESTIONS = ("conversations", "instruction", "question", "query", "problem", "messages")
-"""The names that the column with the prompt has in published preference pairs."""
+"""Names of the column with the prompt in published preference pairs."""
 
 
 SCORES = (("chosen_score", "score_chosen", "chosen_rating"), ("rejected_score", "score_rejected", "rejected_rating"))
-"""The names that columns with the scores of the two answers have in published preference pairs."""
+"""Names of the columns with the scores of the chosen and the rejected answer in published preference pairs."""
 
 
 WORDS = {
@@ -26,20 +26,21 @@ WORDS = {
     "thoughts": "reasoning in a column of its own",
     "system_prompt": "a system prompt in a column that is not called `system`",
 }
-"""The problems that `unread` finds, as words for messages."""
+"""Maps each problem that `unread` finds to its words for messages."""
 IN_PROMPTS = ("history", "documents", "system_prompt")
-"""Problems that are reported even if reward functions read the column, because its text should be in the prompt."""
+"""Problems with columns whose text should be in the prompt. They are reported even if reward functions read the column.
+"""
 THOUGHTS = (
     "reasoning", "reasoning_content", "thinking", "think", "thought", "thoughts", "rationale", "cot",
     "chain_of_thought", "scratchpad", "reasoning_trace", "thought_process",
 )  # fmt: skip
-"""Names of columns that have the reasoning of a row. Reasoning is read only from turns."""
+"""Names of columns that contain the reasoning of a row. A run reads reasoning only from turns."""
 PROMPTED = ("prompt_completion", "preference", "unpaired", "prompt")
 """Shapes of rows that have a prompt."""
 LONG = 12
-"""A prompt with fewer characters is not compared with its answers, which may begin with it by chance."""
+"""A prompt with fewer characters is not compared with its answers: an answer may begin with it by chance."""
 SYSTEM = re.compile(r"(system|sys)[_ -]?(prompt|message|msg|content|instruction)s?", re.IGNORECASE)
-"""Matches names of columns that no trainer reads and that probably have the system prompt of a row."""
+"""Matches names of columns that probably contain a row's system prompt, and that no trainer reads."""
 
 
 def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Iterator[str]:

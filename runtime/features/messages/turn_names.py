@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 
 CALLERS = ("function_call", "tool_call")
-"""Speakers of from/value conversations whose turns are tool calls as JSON text (LLaMA-Factory's ShareGPT rows)."""
+"""Speakers in from/value conversations (LLaMA-Factory's ShareGPT rows) whose turns are tool calls as JSON text."""
 CALL_KEYS = ("name", "arguments", "id", "type", "index", "description")
-"""The known keys of a tool call. If `arguments` is empty and an unknown key has a value, the call is refused."""
+"""The known keys of a tool call. A call with empty `arguments` and a value under an unknown key is refused."""
 TRAINED = ("weight", "train", "train_turn", "training", "loss")
 """Keys of a turn that exclude it from the loss if the value is 0 or false (OpenAI's, axolotl's and others')."""
 MASKED = ("mask", "masked")

@@ -19,8 +19,8 @@ from .stored_columns import number_of
 from .turn_names import MARKS, MASKED, TRAINED
 
 READ = frozenset((*TRAINED, *MASKED))
-"""Keys that the run reads to decide whether a turn is learned. A number does not weight the loss: 0 means not
-learned."""
+"""Keys that decide whether a turn is learned. A number is no weight of the loss: 0 means that the turn is not learned.
+"""
 ANSWERS = ("completion", "chosen", "rejected")
 PASSED = ("id", "index", "type", "tool_call_id", "content", "tool_calls", "function_call", *KEPT)
 """Keys of a turn that are not reported as unread: the run reads them, or their values are not text to learn."""

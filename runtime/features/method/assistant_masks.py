@@ -17,7 +17,7 @@ LONG = 8
 
 
 RENDERED = 200
-"""At most this many rows with empty answers are rendered, to find one without a token to learn."""
+"""At most this many rows are rendered with empty answers, to find a row in which no token is learned."""
 
 
 class AssistantMasks(Feature):

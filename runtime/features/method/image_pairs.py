@@ -12,7 +12,7 @@ from ..rows.images import PLACE, Images, images_of, placed, plain, refuse_kept
 
 SHAPE = "image_preference"
 PARTS = ("prompt", "chosen", "rejected", "images")
-"""The columns of this format, in the order in which a source of the spec lists the dataset's columns for them."""
+"""The columns of this format. A source of the spec states the dataset's columns in the same order."""
 
 
 def columns(source: Source, present: Sequence[str]) -> dict[str, str]:

@@ -18,12 +18,11 @@ from ..rows.message_fields import unpacked
 SECONDS = 60.0
 """Time limit of the first call. A slower function is only reported, because it may load something large once."""
 ANSWER = "Let me think. 6 + 1 = 7, so the answer is 7."
-"""A made-up completion, with which a function is called before the run."""
+"""A made-up completion for the call of a reward function before the run."""
 EXPECTED = "it must return a list with one number for each completion, or None for a completion without a reward"
 FROM_TRAINING = ("wandb.init", "trackio.init", "process group has not been initialized", "init_process_group")
-"""Parts of messages of errors that a function raises because there is no tracker or process group yet. If the first
-call of a reward function, before training, raises such an error, the run goes on.
-"""
+"""Texts in errors that a function raises if there is no tracker or process group yet. If the first call of a reward
+function, before training, raises such an error, the run goes on."""
 
 
 class Messages(list[dict[str, str]]):

@@ -7,7 +7,7 @@ from typing import Any
 from ...core.feature import Bundle, Feature
 
 SHOWN = {"reward": "reward", "rewards/margins": "margin", "accuracy": "accuracy"}
-"""Metrics in the progress line, each with its short name: `reward` for GRPO and RLOO, `margin` for preference methods,
+"""Maps metrics to their short names in the progress line: `reward` for GRPO and RLOO, `margin` for preference methods,
 `accuracy` for reward models."""
 
 

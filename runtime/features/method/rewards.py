@@ -223,9 +223,9 @@ CONFIGURABLE: Mapping[str, Callable[..., Function]] = {
     "repetition_penalty": repetition_penalty,
     "soft_overlong_punishment": soft_overlong_punishment,
 }
-"""Built-in reward functions with settings of their own."""
+"""Maps built-in reward functions with settings of their own to the functions that make them from their settings."""
 SANDBOXED = ("binary_code", "cf_code", "code", "ioi_code")
-"""Open-R1's rewards that run generated programs on an external service."""
+"""Open-R1's rewards that run generated programs on a service outside of this machine."""
 
 
 def ignore_token_types(tokenizer: Tokenizer, model: Model) -> None:
@@ -314,7 +314,7 @@ def of_file(bundle: Bundle, named: Mapping[str, Any], kind: str = "reward functi
 
 
 _modules: dict[str, ModuleType] = {}
-"""The modules of executed files, by path. Two functions of one file share its module."""
+"""Maps the path of an executed file to its module, so that two functions of a file share the module."""
 
 
 def problem(bundle: Bundle, reward: Function, columns: list[str]) -> str | None:

@@ -14,7 +14,7 @@ ANSWERS: tuple[dict[str, Any], ...] = (
     {"role": "assistant", "content": "", "tool_calls": [CALL]},
     {"role": "assistant", "content": "An apple: {3}."},
 )
-"""Answers to render with a chat template. trl can read the template's calls if parsing the text gives these answers."""
+"""Answers for a test of a chat template. trl can read calls if it gets these answers back from the rendered text."""
 
 
 def add_parser(tokenizer: Any) -> bool:

@@ -24,12 +24,11 @@ from .rewards import of_file
 
 Function = Callable[..., Any]
 NO_TEXT: tuple[Any, ...] = (object.__repr__, type(_ for _ in ()).__repr__)
-"""Matches how Python prints an object that has no text of its own, such as a generator: `<generator object f at
-0x7f3a>`.
-"""
+"""The `__repr__` methods that only print a type and an address, such as `<generator object f at 0x7f3a>`."""
 INSTEAD = "write `chat_template = qwen2.5` or `llama3.1`, or train a model whose own template can"
 START, SCORE = "reset", "get_reward"
-"""Methods of an environment that trl calls. The model may call any other method without a leading underscore."""
+"""The methods of an environment that trl itself calls. The model may call any other method without a leading
+underscore."""
 
 
 class Tools(Feature):
@@ -291,7 +290,7 @@ def _awaited(coroutine: Any) -> Any:
 
 
 EXAMPLES: Mapping[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
-"""Made-up values for the types in a tool's JSON schema. A type that is not listed gets a text."""
+"""Maps types in a tool's JSON schema to made-up values. A type that is not listed gets a text."""
 
 
 def example_call(tool: Function) -> dict[str, Any]:

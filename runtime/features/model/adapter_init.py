@@ -23,8 +23,7 @@ from .loftq import initialize_from_rounding
 
 CHANGES_THE_BASE = ("pissa", "olora")
 MOST_PASSES = 100
-"""The maximum number of passes over the rows. EVA's components should converge within that number; peft has no limit.
-"""
+"""EVA makes at most this many passes over the rows, in which its components should converge. peft has no limit."""
 A, B = f".lora_A.{ADAPTER}.weight", f".lora_B.{ADAPTER}.weight"
 
 

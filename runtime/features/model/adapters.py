@@ -11,9 +11,9 @@ from ...core.feature import Arguments, Bundle, Feature, Model, Tokenizer, Traine
 from ...library_internals.adapter_loading import LoadingHook
 
 ADAPTER = "default"
-"""peft's name of the adapter that is trained."""
+"""The name that peft gives the trained adapter."""
 REFERENCE = "ref"
-"""trl's name of the adapter in the reference model."""
+"""The name that trl gives the adapter in the reference model."""
 LABELS = "No label_names provided for model class `PeftModel"
 """The beginning of a wrong warning of transformers 4.52, which searches peft's forward method for the label names and
 finds none.

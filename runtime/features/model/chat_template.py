@@ -11,10 +11,9 @@ from ..launch.time_limit import TooSlow, time_limit
 from ..launch.verified_files import verified
 
 SECONDS = 10.0
-"""Time limit for a template to write one conversation; templates take milliseconds."""
+"""A template may take this many seconds to write one conversation. Usually it takes milliseconds."""
 LARGEST = 2**24
-"""The most characters that a template may write for the test conversation. An ordinary template writes a few
-hundred."""
+"""A template may write at most this many characters for the test conversation. Usually it writes a few hundred."""
 PROBE = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello"}]
 
 

@@ -13,9 +13,9 @@ from ...core.errors import RunError
 from ...core.feature import Bundle, Feature, Model, Trainer
 
 MULTIPLE = 16
-"""accelerate replaces a layer only if both sizes of its matrix are multiples of this number."""
+"""accelerate replaces a layer only if both dimensions of its weight matrix are multiples of this number."""
 COMPILED = "_orig_mod."
-"""A part of the names of modules that torch has compiled."""
+"""Names of modules that torch has compiled contain this text."""
 
 
 class Float8(Feature):

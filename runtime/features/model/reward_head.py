@@ -8,11 +8,10 @@ from ...core.feature import Bundle, Feature
 from ...core.token_counts import TokenCounts
 
 SCORES = {"score.weight", "lm_head.weight"}
-"""Names of weights that transformers may report as new in a reward model: the score head, and the language model's
-head.
-"""
+"""Names of weights that transformers may report as missing from a checkpoint: the score head of a reward model, and the
+head of a language model."""
 PADDING = "Please note that with a fast tokenizer, using the `__call__` method is faster"
-"""A warning of transformers 4.52 about the collator of trl's RewardTrainer, which pads tokenized rows."""
+"""The beginning of a warning of transformers 4.52 about trl's RewardTrainer, whose collator pads tokenized rows."""
 
 
 class RewardHead(Feature):

@@ -77,7 +77,7 @@ class Vision(Feature):
     """Hooks for a run that trains the language model of a model that reads images."""
 
     reported = False
-    """Whether the frozen part was reported. It is reported once, not again for the reference model of dpo."""
+    """Whether the frozen part was reported. It is reported only once, although dpo also loads a reference model."""
 
     def model_class(self, bundle: Bundle, kind: Any) -> Any:
         """The class of models that read images and write text."""

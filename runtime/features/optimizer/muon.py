@@ -10,7 +10,7 @@ from ...core.fault_tolerance import FaultTolerant
 from ...core.feature import Bundle, Feature, Model, Tokenizer, Trainer
 
 HEADS = ("lm_head", "embed_out", "score")
-"""Names of output layers. `score` is the output layer of a reward model."""
+"""Names of output layers. The output layer of a reward model is `score`."""
 
 
 class Muon(Feature):

@@ -13,7 +13,7 @@ PROJECTIONS = (
     ("apollo_torch", "random_projector", "GradientProjector"),
     ("apollo_torch", "svd_projector", "GaLoreProjector"),
 )
-"""For each package (galore-torch 1.0, apollo-torch 1.0.3), the module and the class that checkpoints contain."""
+"""The module and the class that checkpoints of each package contain (galore-torch 1.0, apollo-torch 1.0.3)."""
 
 
 class ProjectedGradients(Feature):

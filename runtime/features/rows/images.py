@@ -26,11 +26,11 @@ PLACE = "<image>"
 """Marks the place of an image in a text, as in LLaVA's rows."""
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 LARGEST = 64 * 2**20
-"""The largest image file that is read, in bytes."""
+"""An image file is read only if it has at most this many bytes."""
 MOST_PIXELS = 2**26
-"""The most pixels of an image (67 million). A small file can contain far more pixels (a decompression bomb)."""
+"""An image may have at most this many pixels (67 million). A small file can contain far more (a decompression bomb)."""
 NARROWEST = 200
-"""The ratio of an image's sides from which Qwen2-VL's image processor refuses it (transformers, smart_resize)."""
+"""Qwen2-VL's image processor refuses an image with a side this many times the other (transformers, smart_resize)."""
 EMBEDDED = "data:image/"
 
 
@@ -299,7 +299,7 @@ class Images(Feature):
     """Hooks for a run on conversations with images."""
 
     talks: tuple[str, ...] = ("messages",)
-    """The columns of a converted row that contain messages."""
+    """The columns with messages in a converted row."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
         """Return a finding if the bundle's list of images was edited. Print a sentence about images without a digest:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 KIND = "kind"
-"""The column with the shape of a row, such as "text". It prefixes the names of the row's other columns, as in
-`text/text`."""
+"""A column of a mixture that contains the shape of each row, such as "text". The names of the row's other columns begin
+with this shape: `text/text`."""
 
 
 def own_columns(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ...core.rows import name
 from . import kinds
 
 Restore = Callable[[Mapping[str, Any]], dict[str, Any]] | None
-"""A function that gets a row of a mixture of formats, and returns the row with its original columns."""
+"""A function that gets a row of a mixture of formats and returns the row with its original columns, or None."""
 
 
 CUT_FIRST = ("dpo", "grpo", "rloo")

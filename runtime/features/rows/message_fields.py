@@ -32,7 +32,7 @@ from ..messages.turn_notes import READ
 
 LABELS = ("type", "id", "index", "format", "signature")  # keys of a reasoning block whose values are not text
 CARRIERS = ("messages", "prompt", "chosen", "rejected")
-"""Columns of messages. The first message of one stores the row's other columns that the chat template reads."""
+"""Columns that contain messages. The first message of such a column stores other columns that the template reads."""
 
 
 class MessageFields(Feature):

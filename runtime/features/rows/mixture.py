@@ -12,7 +12,7 @@ from ...core.rows import FIELDS, KEPT, name
 from .evaluation_sets import Sets
 
 Load = Callable[..., Any]
-"""A function of a source and optionally a split. It returns the converted rows."""
+"""A function that gets a source, and optionally a split, and returns the converted rows."""
 
 
 class Mixture(Feature):

@@ -13,7 +13,7 @@ from .pair_counts import PairTokenCounts
 
 PAIR, FULL_LENGTHS, HAS_ANSWERS = ("chosen_input_ids", "rejected_input_ids"), "full_lengths", "has_answers"
 MASKED = -100
-"""The label of a token without a loss. trl masks prompts, so a pair without an answer has only this label."""
+"""The label of a token without a loss. trl masks prompts, so in a pair without an answer, each label is this one."""
 
 
 class Measured:

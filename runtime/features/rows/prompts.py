@@ -15,10 +15,10 @@ SHAPES = {
     "prompt_completion": ("prompt", "completion"), "preference": ("chosen", "rejected"),
     "unpaired": ("prompt", "completion", "label"), "prompt": ("prompt",),
 }  # fmt: skip
-"""The columns of each format, in the order in which a source of the spec lists the dataset's columns for them."""
+"""Maps each format to its columns. A source of the spec states the dataset's columns in the same order."""
 RESERVED = ("messages", "chosen", "rejected", "completion", "prompts", "completions", "completion_ids")
-"""Columns by which trl detects the kind of a row, and columns named like arguments that trl itself passes to a reward
-function."""
+"""Columns from which trl infers the format of a row, and columns with the names of arguments that trl itself passes to
+reward functions."""
 ALPACA = (
     "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
     "### Instruction:\n{instruction}\n\n### Response:\n"

@@ -27,15 +27,15 @@ from ...core.feature import Bundle, Feature, Tokenizer, Trainer
 from .transformers_checkpoints import weights_complete
 
 FOLDER = "_hub"
-"""A folder in the output folder for hard links to files that wait to be pushed. So checkpoints may be deleted
-meanwhile."""
+"""A folder in the output folder. It has hard links to files that wait to be pushed, so that their checkpoints may
+already be deleted."""
 PENDING = "_hub_pending"
-"""A file in the output folder that exists from the final save until the final model has been pushed."""
+"""A file in the output folder. It exists while the final model is saved but not yet pushed."""
 STATE = (
     "optimizer*", "scheduler.pt", "scaler.pt", "rng_state*", "*.pt", "*.pth", "global_step*", "latest",
     "zero_to_fp32.py", "pytorch_model_fsdp*",
 )  # fmt: skip
-"""Files that only training needs. Open-R1 excludes ``*.pt`` and ``*.pth``; FSDP and DeepSpeed have other names."""
+"""Files that only training needs: Open-R1's ``*.pt`` and ``*.pth``, and the names that FSDP and DeepSpeed use."""
 PRIVATE = ("_*", "checkpoint-*", "xpc_run.json", "summary.json", "measured.jsonl", ".tmp*")
 """Files that are not pushed: checkpoints, and files with paths of this machine."""
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")

@@ -16,7 +16,7 @@ from ...core.token_counts import TokenCounts
 from ..rows import lengths
 
 FIRST = 1000
-"""Number of first rows that are converted and compared with their rendered text before the run."""
+"""Before the run, this many rows at the beginning are converted and compared with their rendered text."""
 
 
 class FirstRows(Feature):

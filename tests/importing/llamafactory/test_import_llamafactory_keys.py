@@ -17,7 +17,7 @@ from xpc.compiler.importing.llamafactory.templates import llamafactory_template,
 from xpc.compiler.importing.trl import reader as trlyaml
 
 DERIVED = {"block_diag_attn", "compute_dtype", "deepspeed_plugin", "fsdp_plugin_args", "use_ray", "use_ref_model"}
-"""Fields of LLaMA-Factory's classes that LLaMA-Factory itself computes, so that no file can set them."""
+"""Fields of LLaMA-Factory's classes that no file can set, because LLaMA-Factory itself computes them."""
 
 
 def test_every_field_of_the_tools_classes_is_known() -> None:

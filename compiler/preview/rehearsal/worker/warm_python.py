@@ -19,9 +19,7 @@ from collections.abc import Sequence
 
 PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 SPACES = ("pid", "mnt", "net", "uts")
-"""The Linux namespaces that the fork joins. The fork joins this process's namespaces, because a test may run this
-process in separate namespaces.
-"""
+"""The Linux namespaces of this process that the fork joins: a test may run this process in separate namespaces."""
 
 
 def main(words: Sequence[str]) -> int:
