@@ -29,13 +29,15 @@ PAGE = os.path.join(ROOT, "docs", "requirements.md")
 PYTHONS = ("3.11", "3.12", "3.14")
 PLATFORM = "x86_64-manylinux_2_28"
 FILES = ("requirements.txt", "requirements-flash.txt", "requirements-eval.txt")
-"""The requirements files that a bundle's README installs into one environment."""
+"""The requirements files whose packages a bundle's README installs together into one environment."""
 FLASH_ATTN = """
 [[dependency-metadata]]
 name = "flash-attn"
 requires-dist = ["torch", "einops"]
 """
-"""The requirements of flash-attn 2.8.3 (its setup.py). flash-attn reports them only if torch and CUDA are installed."""
+"""The requirements of flash-attn 2.8.3 (from its setup.py). The package itself reports them only if torch and CUDA are
+installed.
+"""
 HEAD = """\
 # Requirements that resolve together
 

@@ -22,7 +22,7 @@ from itertools import cycle
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(HERE)
 PROPERTIES = "@given("
-"""A test file that contains this text uses hypothesis."""
+"""If a test file contains this text, it uses hypothesis."""
 
 
 def properties() -> list[str]:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDERS = ("compiler", "grammar", "runtime", "tests")
-"""The folders with Python code of this project, whose names are checked."""
+"""The folders with this project's Python code. The names in this code are checked."""
 NOT_YET = ()
 """Folders whose names are not checked yet."""
 INSTEAD = {
@@ -33,7 +33,7 @@ INSTEAD = {
 VARIABLES = (
     "told", "said", "asked", "meant", "fate", "judge", "seat", "learnt", "thinks", "wish",
 )  # fmt: skip
-"""Words of INSTEAD that are also refused as names of variables, arguments and fields."""
+"""Those keys of INSTEAD that are also refused as names of variables, arguments and fields."""
 
 
 def modules(folder: str) -> Iterator[str]:

@@ -96,14 +96,14 @@ num_processes: 8
 """,
     "deepspeed.json": '{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}',
 }
-"""A small file of each tool that `xpc import` reads."""
+"""Maps the name of a small file of each tool that `xpc import` reads to the file's content."""
 MODEL = ("--model", "qwen2.5-0.5b")
 MORE = {
     "torchtune.yaml": MODEL,
     "accelerate.yaml": (*MODEL, "--data", "capybara"),
     "deepspeed.json": (*MODEL, "--data", "capybara"),
 }
-"""Options of `xpc import` for what the files do not state."""
+"""Maps files to the options of `xpc import` that they need, because they do not state the model or the data."""
 
 
 @pytest.fixture(scope="module")

@@ -198,7 +198,7 @@ ARGUMENTS = (
     "loss_type", "desirable_weight", "undesirable_weight", "center_rewards_coefficient", "label_smoothing",
     "loraplus_lr_ratio", "ddp_timeout",
 )  # fmt: skip
-"""Arguments of the trainer that decide what is trained, evaluated, saved and published."""
+"""Arguments of the trainer on which it depends what is trained, evaluated, saved and published."""
 
 
 def ours(found: Imported) -> Record:
@@ -252,7 +252,7 @@ COVERS = {
     "micro_batch_size": ("per_device_train_batch_size", "gradient_accumulation_steps"),
     "stage": ("train_sampling_strategy",),
 }
-"""For each key of the tool's file, the trainer arguments that it decides: `optimizer` decides `optim`. If the import
+"""Maps each key of the tool's file to the trainer arguments that it decides: `optimizer` to `optim`. If the import
 reports a difference for the key, these arguments may differ.
 """
 

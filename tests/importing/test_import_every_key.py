@@ -30,8 +30,8 @@ UNSTATED = {
     "vllm_server_base_url", "vllm_server_host", "vllm_server_port", "vllm_server_timeout", "vllm_tensor_parallel_size",
     "shuffle_dataset", "dataloader_pin_memory", "use_cache",
 }  # fmt: skip
-"""Arguments without an effect on their own: they depend on another argument (`vllm_mode` on `use_vllm`) or on the
-machine (`use_cpu`), or they never change a number (`logging_dir`).
+"""Arguments that have no effect alone: they depend on another argument (`vllm_mode` on `use_vllm`) or on the machine
+(`use_cpu`), or they never change a number (`logging_dir`).
 """
 
 ALONE = {"loss_weights", "dataset_text_field"}
@@ -42,7 +42,9 @@ ELSEWHERE = {
     "use_liger_kernel": ("model", "liger"), "pad_token": ("tokenizer", "pad_token"),
     "trust_remote_code": ("model", "trust_remote_code"), "dataset_num_proc": ("data", "workers"),
 }  # fmt: skip
-"""Arguments that the bundle states outside of the trainer's arguments: the section and key in trainer_args.json."""
+"""Maps arguments that the bundle does not state among the trainer's arguments to their section and key in
+trainer_args.json.
+"""
 
 
 def other(field) -> object:

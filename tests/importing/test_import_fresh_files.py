@@ -120,7 +120,7 @@ TOGETHER = {
     "load_best_model_at_end": PAIRS.replace("dpo\n", "rm\n")
     + "load_best_model_at_end: true\nval_size: 0.1\neval_strategy: steps\neval_steps: 500\n",
 }
-"""Files that LLaMA-Factory itself refuses. Each is stored under the key that the import's error message names."""
+"""Maps the key that the import's error message names to a file. LLaMA-Factory itself refuses each of these files."""
 
 
 @pytest.mark.parametrize("key", TOGETHER)

@@ -37,7 +37,9 @@ HARMLESS = {
     "dataloader_prefetch_factor": "how far workers read ahead",
     "sample_packing_efficiency": "an estimate of the steps of an epoch, which the rows decide",
 }
-"""Arguments of axolotl that concern only the machine or reports. A key that changes only these is irrelevant."""
+"""Maps arguments of axolotl that concern only the machine or reports to the reason. A key that changes only these
+arguments is irrelevant.
+"""
 OF_A_KEY = {
     # axolotl sets these arguments later, on Ray's workers
     "use_ray": {"batch_size", "fp16", "torch_dtype"},

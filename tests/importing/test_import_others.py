@@ -118,8 +118,8 @@ STREAMS = (
     (TRL, "dataset_streaming: true\n", None),
     (TRL, "streaming: true\nshuffle_dataset: true\n", 1000),
 )
-"""Files with one streamed source. For each: the file, additional lines, and the expected size of the shuffle buffer, in
-rows.
+"""Files with one streamed source. Each row has the file, additional lines, and the expected size of the shuffle buffer
+in rows.
 """
 
 

@@ -40,7 +40,7 @@ def bring(path: str, *arguments: str):
 RENAMED = {"max_seq_length": "max_length", "torch_dtype": None, "gradient_checkpointing": "activation_checkpointing",
            "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs", "hub_model_revision": "hub_revision",
            "warmup_ratio": "warmup_steps"}  # fmt: skip
-"""Arguments of the recipes that have another name on trl-1.16, with this name. On trl-0.18, the names are the same."""
+"""Maps arguments of the recipes to their names on trl-1.16. On trl-0.18, they have the same names as in the recipes."""
 ELSEWHERE = {
     "hub_model_id": "stated where something is pushed", "hub_strategy": "stated where something is pushed",
     "hub_private_repo": "stated where something is pushed", "hub_model_revision": "stated where something is pushed",
@@ -55,7 +55,9 @@ ELSEWHERE = {
     "dataset_kwargs": "no version of the targets reads these keys of it", "loss_type": "a list on trl-1.16",
     "do_eval": "follows eval_strategy", "optim": "by its name in the target",
 }  # fmt: skip
-"""Keys whose value the bundle states in another form or place, which the tests of single keys check."""
+"""Maps keys to the other form or place in which the bundle states their value. The tests of single keys check these
+values.
+"""
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=short)
@@ -124,7 +126,7 @@ IMPOSSIBLE = {
     "llamafactory/examples/megatron/qwen3_moe_full.yaml": "pipeline_model_parallel_size",
     "llamafactory/examples/v1/train_batching_strategy/train_full_fsdp2_dynamic_padding_free.yaml": "batching_strategy",
 }
-"""For each file, the key for which TRL, PEFT and accelerate have no equivalent."""
+"""Maps each file to its key for which TRL, PEFT and accelerate have no equivalent."""
 
 
 @pytest.mark.slow
@@ -150,7 +152,7 @@ PAIRS = {
     "alignment-handbook/recipes/smollm3/sft/sft.yaml": "smollm3-3b-sft-64xh100",
 }
 OTHERWISE = ("push_to_hub", "hub_", "run_name", "hub_model_id")
-"""Arguments for the hub and the name of the run, which the hand-written specs do not state."""
+"""Arguments that the hand-written specs do not state: those for the hub, and the name of the run."""
 
 
 @pytest.mark.parametrize(("path", "spec"), PAIRS.items(), ids=lambda one: os.path.basename(one))

@@ -31,7 +31,9 @@ DIFFERENT = {
         "turns that do not alternate": "formatting",
     },
 }
-"""For each case whose tokens differ between bundle and tool: the key under which the import reports the difference."""
+"""Maps each case in which the bundle's tokens differ from the tool's to the key for which the import reports the
+difference.
+"""
 REFUSED = {
     "axolotl": {
         "roles_to_train: none", "train_on_eos: last", "train_on_eos: none", "other keys of a message",
@@ -54,7 +56,7 @@ DAILY = {
         "pairs, dpo", "judged answers", "pretraining", "rows that are too long", "mask_history over thoughts",
     },
 }  # fmt: skip
-"""The most common formats; `make slow` runs the other cases."""
+"""The cases that `make test` runs: the most common formats. `make slow` runs all cases."""
 
 
 def every() -> list[object]:
@@ -86,7 +88,7 @@ TOGETHER = {
     "axolotl": ("chatml", "alpaca", "completion of another column"),
     "llamafactory": ("alpaca by qwen", "sharegpt by qwen", "messages with tags", "a column of system prompts"),
 }
-"""For each tool, cases of different row formats that are combined to one file with several datasets."""
+"""Maps each tool to cases of different row formats. They are combined to one file with several datasets."""
 
 
 @pytest.mark.parametrize("tool", sorted(TOGETHER))

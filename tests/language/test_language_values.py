@@ -180,7 +180,9 @@ def test_a_model_has_no_split():
 
 
 LARGE = {"XP883", "XP888"}
-"""Cases with a sweep of a thousand members, which the test skips because it would only look at the first member."""
+"""Codes whose case has a sweep of a thousand members. The test skips these cases, because it would look only at the
+first member.
+"""
 
 
 @pytest.mark.parametrize("case", every_fourth([case for case in CASES if case.title not in LARGE]))

@@ -18,7 +18,7 @@ from patience import HUNG
 from whole_lines import events, whole_lines
 
 STEPS = 30
-"""The number of steps of runs that tests compare with each other."""
+"""Runs that tests compare with each other have this many steps."""
 
 SPEC = """\
 xpc 1

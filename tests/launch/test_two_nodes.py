@@ -23,10 +23,9 @@ from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 NOISE = ("[c10d] The hostname", "ProcessGroup.hpp", "Failed to load CPU gemm_4bit_forward")
-"""Warnings of libraries that the tests ignore.
-
-gloo cannot resolve an address to a name. torch mistakes process groups that a fork inherits for new process groups.
-bitsandbytes looks for a kernel on the hub when it is imported on a processor with AVX512-BF16.
+"""Warnings of libraries that the tests ignore. gloo cannot resolve an address to a name. torch counts the process
+groups that a fork inherits as new ones. bitsandbytes looks for a kernel on the hub when it is imported on a processor
+with AVX512-BF16.
 """
 PATIENCE = HUNG
 """A timeout in seconds, which only a hanging run reaches."""

@@ -23,7 +23,9 @@ INDEXES: dict[str, tuple[str, str, str]] = {
     "a page of controls": ("<a href='/\x1b[31m::error::x-1.tar.gz'>\x1b]0;x\x07x-1.tar.gz</a>", "", "No matching"),
     "a name of 60,000 letters": (WHEEL.replace("whl<", f"whl#sha256={'a' * 60_000}<"), "x" * 9, ""),
 }
-"""What an index answers: a page, a part of a file that is sent again and again, and the end of pip's message."""
+"""Maps the answer of a hostile index to its page, to a text that the index sends again and again as a file, and to a
+part of pip's last message.
+"""
 
 
 class Index(BaseHTTPRequestHandler):

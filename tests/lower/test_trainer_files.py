@@ -161,8 +161,8 @@ ORDER = {
     ),
     "before_first_step": ("Evaluation", "DeepSpeed", "Float8", "Muon", "Idle"),
 }
-"""For some methods of Feature: the features that override it, in the order in which they must run. A later feature
-reads what an earlier one changes, or its message should be printed after the earlier one's.
+"""Maps a method of Feature to the features that override it, in the order in which they must run. A later feature reads
+what an earlier one changes, or prints its message after the message of the earlier one.
 """
 
 

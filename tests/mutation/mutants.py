@@ -51,7 +51,8 @@ GROUPS = {
     "runtime": ("runtime/*.py",),
     "commands": ("compiler/*.py",),
 }  # fmt: skip
-"""The files of each group. `*` also matches slashes; a file belongs to the first group with a pattern that it matches.
+"""Maps each group to patterns for its files. `*` also matches slashes. A file belongs to the first group of which a
+pattern matches it.
 """
 TRAINED = (
     "tests/runtime",
@@ -78,11 +79,12 @@ LATER = {
     "runtime/core/checkpoint_integrity.py": ("tests/faults/test_checkpoint_files.py", "tests/faults/test_damage.py"),
     "runtime/*": ("tests/runtime", "tests/security", "tests/proof/training/test_train.py"),
 }
-"""For files whose path matches a pattern: tests that --again runs. The first pattern that matches counts."""
+"""Maps patterns for paths to the tests that `--again` runs for a matching file. The first pattern that matches counts.
+"""
 AT_ONCE = 150
-"""The number of tests that run against a mutant first, because a few tests kill most mutants."""
+"""At first, this many tests run against a mutant, because a few tests kill most mutants."""
 SECONDS = 600
-"""CPU seconds for the tests of one mutant; a mutant that loops forever is killed by this limit."""
+"""The limit of CPU seconds for the tests of one mutant. It ends a mutant that loops forever."""
 PACKAGES = ("grammar", "compiler", "runtime")
 
 

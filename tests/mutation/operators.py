@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from attrs import frozen
 
 NAME = re.compile(r"[a-z][a-z0-9_]*([.:/-][a-z0-9_]+)*")
-"""Strings that look like names of settings, arguments or keys. Sentences are not mutated, because golden files compare
-them.
+"""Matches strings that look like names of settings, arguments or keys. Other strings, such as sentences, are not
+mutated, because golden files compare them.
 """
 OPERATOR = re.compile(r"(?<=[\s)])(not in|is not|[<>=!]=|//|\*\*|[-+*/%<>]|and|or|in|is)(?=[\s(])")
 COMPARED: dict[type[ast.cmpop], str] = {

@@ -13,7 +13,9 @@ from xpc.compiler.rules import every
 
 EVERY = (*SYNTAX, *CASES)
 FIRST = {case.code: case.title for case in reversed(CASES)}
-"""The title of the first case of each code. tests/rules/core/test_rules.py compares its file in every tier."""
+"""Maps each code to the title of its first case. tests/rules/core/test_rules.py compares the golden file of this case
+in every tier.
+"""
 OTHERS = [case for case in EVERY if FIRST.get(case.code) != case.title]
 
 

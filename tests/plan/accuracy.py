@@ -26,7 +26,7 @@ from xpc.compiler.plan.time import Work, range_of, sent, speed, table, touched
 from xpc.compiler.registry import find_model
 
 STATED = ("peft_t4", "fms_models")
-"""Groups of held-out measurements from trainers that a spec can state, with peaks that torch's allocator reported."""
+"""Groups of held-out measurements whose runs a spec can state, with peaks that torch's allocator reported."""
 OTHERS = os.path.join(points.HERE, "others.json")
 HEADS = {
     "gemma-3-1b": "gemma-3-1b",

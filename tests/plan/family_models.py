@@ -27,16 +27,15 @@ FREE = (
     (64, 128, 4, 4, 24, 8, 1),
     (160, 160, 6, 3, 16, 4, 4),
 )
-"""Widths with and without the ratios of published models; the coefficients must hold for all of them.
-
-No width has a single key head: torch need not copy a single key head for all heads under a mask, so such a model keeps
-less than the coefficients say.
+"""Shapes of models. Some have the same ratios of widths as published models, and some do not; the coefficients must
+hold for all of them. None has only one key head: under a mask, torch need not copy a single key head for all heads, so
+such a model keeps less than the coefficients say.
 """
 FILLED = (
     (64, 96, 4, 2), (64, 160, 2, 2), (96, 224, 4, 4), (128, 192, 8, 2), (128, 320, 4, 2), (192, 256, 6, 3),
     (96, 128, 6, 2), (160, 192, 10, 5), (128, 256, 8, 4), (192, 160, 12, 2),
 )  # fmt: skip
-"""Shapes for families with heads x head width = hidden size: hidden, intermediate, heads, kv heads."""
+"""Shapes for families with heads x head width = hidden size: hidden size, intermediate size, heads, key heads."""
 ALL_KEYS = ("gpt2", "gpt_neox", "opt")
 """Families with heads x head width = hidden size in which every query head has its own key head."""
 ONE_KEY = ("gpt_bigcode",)
@@ -56,8 +55,8 @@ COMPRESSED = (
     (160, 128, 8, 56, 24, 24, 16, 12), (192, 256, 6, 96, 56, 16, 32, 40), (96, 128, 2, 80, 72, 32, 16, 48),
     (160, 160, 10, 24, 16, 8, 20, 28), (128, 256, 16, 40, 80, 16, 24, 16), (64, 128, 8, 72, 40, 24, 8, 36),
 )  # fmt: skip
-"""Shapes for families with latent attention: hidden, intermediate, heads, the rank of queries, the rank of keys and
-values, the widths of a head with and without positions, and the width of a value head.
+"""Shapes for families with latent attention: hidden size, intermediate size, heads, rank of queries, rank of keys and
+values, the widths of the parts of a head with and without positions, and the width of a value head.
 """
 SHARED = tuple(
     (*shape, experts, each, inner, shared)
@@ -67,8 +66,8 @@ SHARED = tuple(
          (4, 3, 24, 2), (12, 2, 40, 1), (12, 4, 16, 3), (6, 1, 72, 2), (4, 2, 88, 1)) * 2,
     )
 )  # fmt: skip
-"""Shapes for mixtures with latent attention: as in `COMPRESSED`, then experts, experts per token, the width of one,
-and how many experts the MLP next to them is as wide as.
+"""Shapes for mixtures with latent attention: the numbers as in `COMPRESSED`, then experts, experts per token, the width
+of an expert, and the width of the MLP next to the experts as a multiple of the width of an expert.
 """
 MIXTURES = ("mixtral", "qwen3_moe", "gpt_oss", *LATENT_MIXTURES)
 WINDOWED = (

@@ -139,7 +139,7 @@ WHAT = {
     "gpu_test": "memory of an unknown kind; a custom trainer over transformers 4.49",
     "fms_models": "allocated memory: fms-hf-tuning, transformers 4.45, Mistral 7B, Mixtral, Llama 2 70B, PowerLM 3B",
 }
-"""How the peak of each group was measured, and on what."""
+"""Maps each group to the kind of memory that was measured, and the trainer and models of its runs."""
 RUNS = {
     "zero3_a100": "LLaMA-Factory and xtuner, ZeRO-3 on 8 and 32 A100",
     "deepspeed_gist": "a custom training loop, ZeRO-2 and ZeRO-3 on 8 A800",
@@ -151,7 +151,7 @@ RUNS = {
     "torchtitan": "FSDP on 8 and 128 H100 of 500 W",
     "fms_models": "fms-hf-tuning of the models above, on one and two A100",
 }
-"""By group of measured runs: their trainers, strategies and GPUs, as the page describes them."""
+"""Maps each group of measured runs to their trainers, strategies and GPUs, in the words of the page."""
 
 
 def section() -> list[str]:

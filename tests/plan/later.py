@@ -26,7 +26,7 @@ WHAT = {
     "soup_h100": "a trainer over TRL 0.26, Llama 3.1 8B and Qwen2.5 0.5B on H100",
 }
 FASTEST = 0.8
-"""The share of a GPU's peak operations that no run reaches."""
+"""Every run reaches less than this share of a GPU's peak operations."""
 
 
 def speed_rows() -> list[Row]:

@@ -29,12 +29,12 @@ sinks.
 """
 
 WITHOUT_ROTATIONS = (*MIXTURES, *LATENT, "gpt2")
-"""Families for whose layers peft makes no rotations, or rotations of another shape: families with stacked experts, with
-`Conv1D`, or with latent attention, whose layer `kv_b_proj` cannot be rotated (XP234).
+"""Families for whose layers peft makes no rotations, or rotations of another shape. They have stacked experts, `Conv1D`
+layers, or latent attention, whose layer `kv_b_proj` cannot be rotated (XP234).
 """
 
 EXACT = 1e-9
-"""Relative errors below this value come from floating point, not from missing bytes."""
+"""A smaller relative error comes from rounding, and not from bytes that the plan does not count."""
 
 OWN_ATTENTION = ("falcon", "gpt_bigcode")
 """Families for which transformers 4.52 has a class for each kind of attention, so that our function for flash attention
@@ -126,11 +126,15 @@ BASES: dict[str, dict[str, Any]] = {
     "amp32": {"dtype": torch.float32, "autocast": True}, "wide": {"packed": True, "autocast": True},
     "norms": {"packed": True, "norms": True, "autocast": True},
 }  # fmt: skip
-"""The kinds of base models that are measured with adapters: dtype and autocast of each, and whether it has 4 bits."""
+"""Kinds of base models that are measured with adapters. Each has a dtype, may run under autocast, and may be quantized
+to 4 bits (`packed`).
+"""
 KINDS: dict[str, dict[str, Any]] = {
     "sdpa": {}, "mask": {"padded": True}, "eager": {"attention": "eager"}, "flash": {"attention": "fused"},
 }  # fmt: skip
-"""Kinds of attention: torch's without a mask, torch's with the mask of a padded batch, eager, and flash attention."""
+"""Kinds of attention: "sdpa" is torch's without a mask, "mask" is torch's with the mask of a padded batch, "eager" is
+transformers' own, and "flash" is flash attention.
+"""
 
 
 def expands_keys() -> bool:

@@ -23,17 +23,19 @@ FAMILIES = {
     "olmo-2": "olmo2", "starcoder2": "starcoder2", "falcon": "falcon", "opt": "opt", "santacoder": "gpt_bigcode",
     "gpt2": "gpt2", "pythia": "gpt_neox",
 }  # fmt: skip
-"""The family of a measurement, by the beginning of its model's name; the default is Llama. Qwen (1) has the layers of
+"""Maps the beginning of a measured model's name to the model's family. The default is Llama. Qwen (1) has the layers of
 Qwen2.
 """
 LOSSES = {"nll": "kept", "nll_old": "shifted", "fast_ce": "in_place", "flce": "fused"}
 TARGETS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "o"}
 SITES = {"qv": ("q", "v", "qkv"), "qkvo": ATTENTION, "all": (*ATTENTION, "gate", "up", "gate_up", "down")}
-"""Names for the sets of linear layers that have adapters, as used in coefficients.json."""
+"""Maps names in coefficients.json to the linear layers that have adapters."""
 GPTQ = 0.5 + 2.5 / 128
 """Bytes per weight quantized by GPTQ: half a byte, plus an fp16 scale and a packed zero point for 128 weights."""
 NESTED = ("fms_main", "fms_liger")
-"""Groups of measured runs with double quantization (fms_acceleration_peft, framework_plugin_bnb.py)."""
+"""Groups of measured runs whose 4-bit weights are quantized twice: their scales are quantized, too
+(fms_acceleration_peft, framework_plugin_bnb.py).
+"""
 
 
 def rows(name: str) -> list[Row]:

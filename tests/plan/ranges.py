@@ -36,10 +36,10 @@ from xpc.grammar.record import record
 
 SHARE = 0.9
 OTHER = "other chip"
-"""The name of the range for runs on GPUs with other chips than A100 and H100."""
+"""The name of the range for runs on GPUs with a chip other than A100 or H100."""
 KINDS = ("base", "deepspeed", "experts", "lengths", OTHER, "quantized")
 LENGTHS = "training_hub"
-"""The source whose runs have rows of many lengths."""
+"""The group of measured runs whose rows have many different lengths."""
 MODELS = {
     "Llama-2-7B": "llama-2-7b", "Llama-2-13B": "llama-2-13b", "Llama3-8B": "llama-3-8b", "Qwen2.5-7B": "qwen2.5-7b",
     "Qwen3-30B-A3B": "qwen3-30b-a3b",
@@ -53,7 +53,9 @@ LEFT = {
     "recomputation, on or off": lambda row: row["ckpt"],
     "length of rows": lambda row: row["seq"],
 }  # fmt: skip
-"""Ways to group the rows of llm-foundry's table. Each fit leaves out all rows of one group, such as one model."""
+"""Maps ways to group the rows of llm-foundry's table to a function that returns a row's group. Each fit leaves out all
+rows of one group, such as one model.
+"""
 
 
 @record

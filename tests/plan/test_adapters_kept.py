@@ -18,8 +18,8 @@ from xpc.compiler.stacks import STACKS
 RANK, BLOCK = 6, 8
 SHAPE = (96, 128, 8, 2, 16, 6, 2)
 UNEXPLAINED = ("mixtral", "qwen3_moe", "gpt_oss", "deepseek_v2", "deepseek_v3")
-"""Families for which, in some modes, no sum of tensor sizes is near the measured bytes, or the libraries fail.
-write_coefficients.py has the largest difference that counts as near, `MOST`.
+"""Families for which some modes are not tested: no sum of tensor sizes is near the measured bytes, or the libraries
+fail. "Near" means a difference of at most `MOST` of write_coefficients.py.
 """
 PRECISIONS = ("bf16", "amp", "fp32", "wide")
 

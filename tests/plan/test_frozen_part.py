@@ -36,8 +36,8 @@ PARTS = {
     "norm": ("freeze(except_last=3, except_modules=[norm])", True),
     "reentrant": ("freeze(except_last=1)\nmemory(checkpointing(reentrant=true))", False),
 }
-"""For each case: settings of `freeze`, and whether the memory that the plan predicts for activations is exact. If a
-gradient passes through a frozen layer, the prediction is an upper bound.
+"""Maps each case to settings of `freeze`, and to whether the plan predicts the memory of activations exactly. If a
+gradient passes through a frozen layer, the prediction is only an upper bound.
 """
 
 

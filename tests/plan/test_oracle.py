@@ -24,7 +24,7 @@ from xpc.grammar.record import evolve
 
 SHAPE, RANK = (96, 128, 8, 2, 16, 6, 2), 6
 FEW = ("full/bf16/sdpa", "full/bf16/mask", "full/amp/sdpa", "lora-all/amp/sdpa")
-"""Modes of one family that the slow tests measure again, at one shape; the nightly test measures everything."""
+"""The modes that the slow tests measure again, for one family and one shape. The nightly test measures everything."""
 SLIDING = ("gemma3_text", "mistral", "phi3", "starcoder2")
 
 

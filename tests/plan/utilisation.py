@@ -30,10 +30,12 @@ from xpc.compiler.registry import find_gpu
 SHAPES = {
     "125m": (12, 768), "350m": (24, 1024), "760m": (24, 1536), "3b": (32, 2560), "7b": (32, 4096), "30b": (48, 7168),
 }  # fmt: skip
-"""Layers and width of MPT's models. Source: llm-foundry scripts/train/yamls/pretrain."""
+"""Maps the name of each MPT model to its number of layers and its hidden size. Source: llm-foundry
+scripts/train/yamls/pretrain.
+"""
 GENERATIONS = {"a": "8", "h": "9"}
 CHIPS = {"8": ("A100", "a100-80gb"), "9": ("H100", "h100-80gb")}
-"""The measured chip of each GPU generation, and the GPU whose peak and bandwidth are used for it."""
+"""Maps each GPU generation to its measured chip, and to the GPU whose peak and bandwidth are used for this chip."""
 Row = points.Row
 
 

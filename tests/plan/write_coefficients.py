@@ -29,8 +29,9 @@ FIRST = (
 )  # fmt: skip
 
 MOST = 0.05
-"""If no sum of sizes explains the bytes of a mode up to this relative error, the mode is left out, and its plan is
-`unknown`. For example, autocast copies the experts to which a few tokens happen to be routed.
+"""A sum of sizes explains the bytes of a mode if it differs from them by at most this share. If there is no such sum,
+the mode is left out, and its plan is `unknown`. For example, autocast copies only those experts to which tokens happen
+to be routed.
 """
 
 

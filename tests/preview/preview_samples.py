@@ -7,7 +7,7 @@ from typing import Any
 from xpc.compiler.stacks import DEFAULT
 
 ROWS = 8
-"""The number of data rows of each run whose batches are compared with a preview."""
+"""A run whose batches are compared with a preview has this many rows of data."""
 
 
 def sequence(

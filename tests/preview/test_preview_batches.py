@@ -43,12 +43,12 @@ SUPERVISED = {
     "completion-wrapped": ("completions", "method sft(completion_only)", "packing(isolate=mask)"),
     "turns-split": ("talks", "method sft(completion_only)", "seq=20 packing(isolate=mask)"),
 }
-"""Data, method and batch settings of runs with sft."""
+"""Runs with sft. Each has its data, its method, and its batch settings."""
 PART = r"(\d+) \((?:tokens (\d+) to (\d+)|\d+ tokens)\)"
-"""Matches one row in the printed name of a packed sequence: `3 (12 tokens)`, or a part of it: `3 (tokens 1 to 20)`."""
+"""Matches a row in the printed name of a packed sequence, `3 (12 tokens)`, or a part of a row, `3 (tokens 1 to 20)`."""
 STRATEGIES = {"wrapped": "wrapped", "split": "bfd_split"}
-"""Packing strategies that xpc compiles only with flash attention. The test writes them into the bundle, because the
-preparation of rows needs no flash attention.
+"""Packing strategies that xpc compiles only with flash attention. The test writes them directly into the bundle,
+because preparing rows needs no flash attention.
 """
 
 
@@ -151,7 +151,7 @@ DATA = {
 
 
 ALIKE = ("cpo", "rloo")
-"""Methods whose rows TRL prepares in the same way as for orpo and grpo."""
+"""cpo and rloo: TRL prepares their rows in the same way as those of orpo and grpo."""
 
 
 @pytest.mark.parametrize(("target", "method"), nightly_but(MADE, lambda one: one[0] == DEFAULT and one[1] not in ALIKE))
@@ -208,8 +208,8 @@ def test_every_form_of_distillation(warm: Warm, target: str, data: str, settings
 
 
 BY_ANOTHER = ("chat", "answers-packed", "answers-wrapped", "turns-split")
-"""Cases that only `make slow` tries. `chat` is the same run as in the test above. Each other case combines a kind of
-row with a kind of packing, which `make test` tries in separate cases.
+"""Cases that `make test` leaves out and `make slow` tries. `chat` is the same run as in the test above. Each other case
+combines a kind of row and a kind of packing, which `make test` tries separately.
 """
 
 

@@ -107,7 +107,9 @@ DEFECTS = {
         "trl refuses the row: The chat template is not training-compatible",
     ),
 }
-"""For each defect: names of the row and the template, further settings of `model`, the finding's code and its text."""
+"""Maps each defect to the names of the row and the template, further settings of `model`, the code of the finding, and
+its text.
+"""
 
 
 def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any:

@@ -35,7 +35,7 @@ MACHINES = {
                "more": "model(attn=flash2)"},
     "qlora": {"hardware": "1 x a100-80gb", "precision": "bf16", "more": "qlora(rank=8)"},
 }  # fmt: skip
-"""Settings for other machines, strategies and precisions than one process on a CPU."""
+"""Settings for several machines, strategies and precisions. The preview itself runs in one process on a CPU."""
 DEFAULTS = {"hardware": "cpu", "strategy": "ddp", "precision": "fp32", "micro": 2, "batch": "", "more": ""}
 
 

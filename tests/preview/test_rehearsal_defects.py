@@ -109,19 +109,19 @@ CHECKED = {
                 "data(holdout=10%)", model=KNOWN), "XP512"),
     "equal answers": (written("method dpo", data="same.jsonl", model=KNOWN), "XP536"),
 }  # fmt: skip
-"""Specs that `xpc check` refuses, and the code of the error."""
+"""Specs that `xpc check` refuses, each with the code of the error."""
 PREPARED = {
     "a template that refuses rows": (
         written('model(chat_template=file("strict.jinja"))'), "no row is trained on: the chat template refuses"),
     "rows longer than seq": (written("method sft(assistant_only)", data="long.jsonl"), "no answer is within seq = 64"),
     "a filter that leaves no row": (written("data(min_tokens=5000)"), "every row has fewer than 5000 tokens"),
 }  # fmt: skip
-"""Specs whose rows cannot be prepared, and a part of the message."""
+"""Specs whose rows cannot be prepared, each with a part of the message."""
 LAUNCHED = {
     "a reward that raises on the third row": (grpo("score.py:third"), "no score for this row in line 6 of score.py"),
     "a package that a reward lacks": (grpo("imports.py:score"), "imports.py cannot be executed: ModuleNotFoundError"),
 }
-"""Specs whose first launch ends with an error, and a part of the message."""
+"""Specs whose first launch ends with an error, each with a part of the message."""
 COMPLETE = {
     "a reward with too few values": (grpo("score.py:short"), "the reward short returned 1 value"),
     "a reward that returns texts": (grpo("score.py:words"), "the reward words returned a str"),
@@ -133,7 +133,7 @@ COMPLETE = {
     "a state that no checkpoint has": (
         grpo("score.py:counting"), "that was killed and resumed ends with other weights"),
 }  # fmt: skip
-"""Specs whose mistakes only appear in a later launch, or in code that a first launch does not run."""
+"""Specs whose mistakes appear only in a second launch, or in code that a first launch does not run."""
 
 
 @pytest.mark.parametrize("name", CHECKED)

@@ -20,8 +20,7 @@ sys.path += [ROOT, os.path.join(ROOT, "tests", "support")]
 import run_features  # noqa: E402
 
 SIMULATED = ("the device", "the number of processes", "the dtype of trained weights", "the sharding of accelerate")
-"""Arguments that differ on a CPU if the run is for GPUs. Their values are not compared with the values in the bundle.
-"""
+"""Arguments that differ if a run for GPUs is made on a CPU. Their values are not compared with those in the bundle."""
 
 
 def bundle(run: Any) -> Any:

@@ -261,7 +261,9 @@ def read(folder: str) -> dict[str, Any]:
 
 
 SPELLINGS = {"include_num_input_tokens_seen": {True: "all", False: "no"}}
-"""Values that the configuration class stores in another form than the bundle states, by argument."""
+"""Maps arguments to the values that the configuration class stores in another form: from the value in the bundle to the
+stored value.
+"""
 
 
 def same(name: str, stated: Any, seen: Any) -> bool:
@@ -307,7 +309,7 @@ def inspect_bundle(folder: str, brief: bool = False) -> dict[str, Any]:
 
 
 TELLING = ("deprecat", "mismatch", "will be removed", "ignored", "has no effect", "overrid")
-"""Words that show that a log record concerns the bundle's values."""
+"""Words by which a record of a library's log is recognized as one about the bundle's values."""
 
 
 def _remember_yaml() -> None:

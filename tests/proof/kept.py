@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 MOST = 4
-"""The largest number of micro-batches in a step; a spec with more is run with this number."""
+"""A step has at most this many micro-batches. A spec that states more is run with this number."""
 FLASH = "flash_attention_2"
 
 

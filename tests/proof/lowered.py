@@ -24,7 +24,7 @@ from xpc.grammar.read import decode
 from xpc.runtime.core.conditions import trainer
 
 GONE = "\0gone"
-"""The value of a change that removes a name, instead of setting it."""
+"""In a change, this value stands for the removal of a name."""
 LEFT_OUT = ("trainer/", "README.md", "spec.xp", "launch.sh", "bundle.toml", "requirements.txt")
 
 

@@ -26,7 +26,7 @@ TESTS = os.path.dirname(HERE)
 sys.path.append(os.path.join(TESTS, "support"))
 sys.path.append(os.path.join(os.path.dirname(TESTS), "compiler", "preview", "rehearsal", "worker"))
 TAIL = 4000
-"""An answer contains at most this many characters, from the end of a child's output."""
+"""An answer contains only the end of a child's output: at most this many characters."""
 
 
 def load() -> None:

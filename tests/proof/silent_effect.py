@@ -19,7 +19,7 @@ import silent_effect_meaning
 import silent_effect_packing
 
 ADAPTED = ("lora_", "oft_", "vera_lambda_", "hada_", "miss_block", "modules_to_save", "trainable_tokens")
-"""Parts of weight names that belong to adapters."""
+"""The names of adapter weights contain one of these texts."""
 PACKED = ("Params4bit", "Int8Params")
 HALF = ("bfloat16", "float16")
 CHANGED = {
@@ -28,7 +28,7 @@ CHANGED = {
     "gradient_checkpointing_kwargs": "the same",
     "half_precision_backend": "transformers 4.52 names the CPU's, where a GPU is stated",
 }
-"""Arguments that a trainer may change after the arguments object was built, each with the reason."""
+"""Maps arguments whose values a trainer may change after it got them to the reason."""
 
 
 LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d+)\.")

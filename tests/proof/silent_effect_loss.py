@@ -13,7 +13,7 @@ import copy
 from typing import Any
 
 LOOSE, TIGHT = 0.05, 2e-3
-"""The relative tolerance in half precision (LOOSE), and in other precisions (TIGHT)."""
+"""Relative tolerances for losses: LOOSE in half precision, TIGHT in any other precision."""
 BY_ROWS = ("dpo", "kto", "orpo", "reward")
 
 

@@ -16,13 +16,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 UNDECAYED = ("bias", "norm", "ln_", "layernorm", "rmsnorm")
-"""Parts of the names of biases and norms, which have no weight decay."""
+"""The names of biases and norms contain one of these texts. They have no weight decay."""
 DECAYED_BEFORE = re.compile(r"(?:^|[._])norm\.weight$")
-"""Parts of the names of norms to which transformers before 4.53 applies weight decay in many families (the advisory
-norms-decayed).
+"""Matches the end of the names of norms to which transformers before 4.53 applies weight decay in many families (the
+advisory norms-decayed).
 """
 COPY = re.compile(r"\.modules_to_save\.[^.]+")
-"""What PEFT puts into the name of a module that is trained as a copy: `norm.modules_to_save.default.weight`."""
+"""Matches the part that PEFT puts into the name of a module that is trained as a copy: `.modules_to_save.default` in
+`norm.modules_to_save.default.weight`.
+"""
 Shape = Callable[[float, Mapping[str, Any]], float]
 RATES: dict[str, Shape] = {
     "linear": lambda done, _: 1 - done,
@@ -30,11 +32,11 @@ RATES: dict[str, Shape] = {
     "constant": lambda *_: 1.0,
     "constant_with_warmup": lambda *_: 1.0,
 }
-"""For each schedule, a function that gives the rate as a share of the peak. Its argument is the share of the steps
-after the warm-up that are done.
+"""Maps each schedule to a function that returns the learning rate as a share of its peak. Its first argument is the
+share of the steps after the warm-up that are done.
 """
 SAMPLES = 16
-"""The number of steps, spread over the run, at which learning rates are compared."""
+"""Learning rates are compared at this many steps, which are spread over the run."""
 
 
 class Meaning:

@@ -6,7 +6,7 @@ from itertools import accumulate, islice
 from typing import Any
 
 LEAK = 1e-5
-"""The largest change of a logit that still counts as a rounding error."""
+"""A logit may change by this much; such a change counts as a rounding error."""
 
 
 def problems(run: Any, trainer: Any) -> list[str]:

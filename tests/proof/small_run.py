@@ -282,7 +282,7 @@ def _sharded_group(values: dict[str, Any]) -> None:
 
 PRECISION = "ACCELERATE_MIXED_PRECISION"
 QUIET = {"FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
-"""Turns off FSDP's option that copies weights between ranks, because the option needs a GPU immediately."""
+"""Environment variables that turn off FSDP's copying of weights between ranks, because it needs a GPU."""
 
 
 class Heard(logging.Handler):
@@ -297,7 +297,7 @@ class Heard(logging.Handler):
 
 
 LOGGERS = ("", "transformers", "accelerate", "trl", "deepspeed", "DeepSpeed", "peft", "datasets")
-"""The top loggers of the libraries: all their other loggers are below these. The empty name is the root logger."""
+"""The libraries' loggers from which all their other loggers inherit. The empty name is the root logger."""
 
 
 @contextlib.contextmanager
@@ -397,7 +397,7 @@ def _one_cache() -> None:
 
 
 PATIENCE = 3
-"""When one process has ended, the other processes have this many seconds to report why they ended."""
+"""After one process has ended, the others have this many seconds to report why they ended."""
 
 
 def ranks(job: dict[str, Any]) -> dict[str, Any]:

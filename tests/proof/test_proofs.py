@@ -18,7 +18,7 @@ PROOFS = every()
 SHOWN = [one for one in PROOFS if not one.needs]
 FIRST = {one.code: one for one in reversed(SHOWN)}
 MODELS = ("load", "init", "train", "save")
-"""The stages that load a model, and so take a second of processor time."""
+"""Stages of a proof in which a model is loaded, so that they take a second of processor time."""
 OURS = ("RunError", "CheckpointError")
 """Exceptions that a bundle's own program raises."""
 

@@ -46,9 +46,11 @@ class Specimen:
     batch: str = ""
     target: str = DEFAULT
     put: tuple[tuple[str, float], ...] = ()
-    """Arguments that are set after lowering, because a spec cannot state values outside of their range."""
+    """Pairs of an argument and its value. They are set after lowering, because a spec cannot state a value outside of
+    an argument's range.
+    """
     library: bool = False
-    """If true, the library's own trainer takes the step, without the corrections of runtime/."""
+    """Whether the library's own trainer takes the step, without the corrections of runtime/."""
 
     @property
     def nightly(self) -> bool:

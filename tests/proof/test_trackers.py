@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 IN_STACK = ("wandb", "trackio", "tensorboard")
 """The trackers in the stacks' environments. Some older environments do not have trackio."""
 ADDED = ("mlflow", "swanlab", "clearml")
-"""The trackers in `.venv-trackers`, which `make slow` installs; their tests are nightly."""
+"""The trackers in `.venv-trackers`, which `make slow` installs. Their tests are nightly."""
 OFFLINE = {
     "WANDB_MODE": "offline", "SWANLAB_MODE": "offline", "CLEARML_OFFLINE_MODE": "1", "CLEARML_CONFIG_FILE": "none.conf",
     "MLFLOW_DISABLE_TELEMETRY": "true",

@@ -23,10 +23,12 @@ SIZES: dict[str, Any] = {
     **small_models.SIZES, **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers"), 2),
     **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len"), 512), "vocab_size": VOCABULARY,
 }  # fmt: skip
-"""Sizes for the configurations of families. A family gets only the sizes that its configuration class knows."""
+"""Sizes for the configurations of all families. A configuration class gets only those sizes that it knows."""
 
 TEMPORARY = tempfile.gettempdir()
-"""The machine's temporary folder. It is read once, because small_run.py changes it for runs of several processes."""
+"""The machine's temporary folder. It is read only once, when this module is imported, because small_run.py later sets
+another one for runs of several processes.
+"""
 
 
 def _location() -> str:

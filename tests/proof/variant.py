@@ -13,19 +13,19 @@ HARDWARE: dict[str, Any] = {
     "report_to": [], "use_liger_kernel": False, "activation_offloading": False, "use_vllm": False,
     "optim": "adamw_torch", "torch_compile": False, "torch_compile_backend": None, "torch_compile_mode": None,
 }  # fmt: skip
-"""Arguments that need a GPU, with the values that replace them on a CPU."""
+"""Maps arguments that need a GPU to the values that replace theirs on a CPU."""
 SMALL: dict[str, Any] = {
     "per_device_train_batch_size": 2, "per_device_eval_batch_size": 2, "gradient_accumulation_steps": 1,
     "dataset_num_proc": None, "num_generations": 2, "max_completion_length": 8, "generation_batch_size": None,
     "steps_per_generation": None,
 }  # fmt: skip
-"""Arguments that make a run so small that it takes about a second."""
+"""Values of arguments that make a run so small that it takes about a second."""
 OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "adafactor", "sgd", "adagrad", "rmsprop")
 """Optimizers that need no additional package."""
 LONG_ENOUGH = 8
-"""The largest number of tokens that a run generates for a completion after `on_cpu` has changed its plan."""
+"""In a run whose plan `on_cpu` has changed, a completion has at most this many tokens."""
 LONGEST = 128
-"""The largest number of tokens of a sequence."""
+"""A sequence has at most this many tokens."""
 
 
 def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> None:

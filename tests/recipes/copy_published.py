@@ -24,7 +24,7 @@ SOURCES = {
     "alignment-handbook": ("https://github.com/huggingface/alignment-handbook", "925acdf", "recipes"),
     "fastchat": ("https://github.com/lm-sys/FastChat", "0e6d3e4", ""),
 }
-"""For each folder: the repository, the commit, and the repository's folder of recipes."""
+"""Maps each folder to the repository, the commit, and the folder of recipes in the repository."""
 
 
 TEMPLATES = {
@@ -36,8 +36,8 @@ TEMPLATES = {
     "open-r1": ("open-r1/recipes/OpenR1-Distill-7B/sft/config_distill.yaml", True, False),
     "deepseek-r1-think": ("open-r1/recipes/DeepSeek-R1-Distill-Qwen-1.5B/grpo/config_demo.yaml", False, True),
 }
-"""For each of our templates: the file of the published template, whether the published template supports tools, and
-whether it accepts calls without content.
+"""Maps each of our templates to the file with the published template, to whether the published template supports tools,
+and to whether it accepts calls without content.
 """
 
 

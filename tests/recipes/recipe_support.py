@@ -201,7 +201,9 @@ HOW: Mapping[str, Callable[[View], Any]] = {
     "offload_param": lambda found: (at(found, "deepspeed.zero_optimization.offload_param.device")
                                     if at(found, "deepspeed.zero_optimization.offload_param") != NOTHING else "none"),
 }  # fmt: skip
-"""Values that are computed from several places of a bundle, by the word `how` in `names.toml`."""
+"""Maps each word that `how` may have in `names.toml` to a function that computes a value from several places of a
+bundle.
+"""
 
 
 def bundle_value(key: str, found: View, target: str) -> Any:

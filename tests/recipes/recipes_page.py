@@ -52,7 +52,7 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "rehearsals.j
 """The results of `make rehearse`, by recipe and stack."""
 FAMILIES = {"open-r1": "Open-R1", "alignment-handbook": "The alignment handbook", "fastchat": "FastChat"}
 LONGEST = 60
-"""The most characters of a value in a table. The end of a longer value is cut off."""
+"""A table shows at most this many characters of a value. The end of a longer value is cut off."""
 
 
 def value(found: Any) -> str:

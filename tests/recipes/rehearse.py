@@ -28,7 +28,7 @@ from xpc.compiler.stacks import DEFAULT
 
 SPECS = os.path.join(REPOSITORY, "specs")
 BUILT = ("quickstart", "quickstart-trl-0.18")
-"""Specs that are not rehearsed, because `make demo` builds their model, which is not published."""
+"""Specs that are not rehearsed. Their model is not published: `make demo` builds it."""
 
 
 def rehearsed(recipe: str, stack: str | None) -> dict[str, Any]:

@@ -68,7 +68,9 @@ NONE_CALLS: dict[str, list[dict[str, Any]]] = {
         turn("tool", "2"), turn("tool", "3"),
     ],
 }  # fmt: skip
-"""Calls in DeepSeek's form: a call has no content, and its arguments are JSON text."""
+"""Conversations with tool calls in the form that DeepSeek's template needs: a turn with calls has no content, and
+arguments are JSON text.
+"""
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "": {},

@@ -24,13 +24,13 @@ SHIPPED = {
     "qwen2.5": "qwen2_5", "qwen3": "qwen3", "llama3": "llama3", "llama3.1": "llama3_1", "gemma": "gemma",
     "gemma3": "gemma3", "phi3": "phi3",
 }  # fmt: skip
-"""The files of trl 1.16 with the published templates."""
+"""Maps built-in templates to the files of trl 1.16 with the published templates."""
 MARKED = ("qwen2.5", "llama3", "gemma", "gemma3", "phi3")
-"""Templates for which TRL has a training variant that writes the same text. qwen3's variant differs: it adds reasoning
-blocks to every answer.
+"""Templates for which TRL has a variant for training that writes the same text. qwen3's variant for training differs:
+it adds reasoning blocks to every answer.
 """
 RENDERED = {"chatml": "chatml", "smollm2": "smollm2", "smollm3": "smollm3", "zephyr": "zephyr"}
-"""Built-in templates that a published recipe also uses; renderings.json has their renderings."""
+"""Maps built-in templates that a published recipe also uses to the names of their renderings in renderings.json."""
 RAISED = {"text": None, "spans": []}
 
 

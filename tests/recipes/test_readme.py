@@ -23,14 +23,12 @@ GONE = {
     "max_prompt_length": "gone from every trainer; the runtime leaves out rows with a longer prompt",
     "use_liger_kernel": "deprecated in TRL 1.16; the runtime applies liger-kernel's layer kernels to the model itself",
 }
-"""Arguments of recipes that trl 1.16 or transformers 5.23 does not have any more, and what the README says about
-them.
-"""
+"""Maps arguments of recipes that trl 1.16 or transformers 5.23 no longer has to what the README says about them."""
 MOVED = {
     "optim": "adamw_torch_fused", "average_tokens_across_devices": True, "beta": 0.0, "loss_type": "dapo",
     "vllm_mode": "colocate", "truncation_mode": "keep_start",
 }  # fmt: skip
-"""Defaults that changed between trl 0.18 and 1.16 and affect the training, with their new values."""
+"""Maps defaults that affect the training and changed between trl 0.18 and 1.16 to their new values."""
 
 
 def section(recipe: str, target: str) -> str:

@@ -24,7 +24,7 @@ from xpc.compiler.stacks import STACKS
 pytestmark = pytest.mark.slow
 
 GONE = ("kto_pair",)
-"""Losses of the published script that DPO has on none of the stacks."""
+"""Losses of the published script that no stack has for DPO."""
 RUNS = [
     (name, loss, beta)
     for name, entry in SWEEPS.items()

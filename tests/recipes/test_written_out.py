@@ -12,7 +12,9 @@ from test_published import TAKEN
 from tiers import every_fourth
 
 DIGESTS = re.compile(r"(?:files|rewards)/([\w-]+?)(?:-[0-9a-f]{8})*\.(?=jinja|py)")
-"""Matches the digests in a file name of a bundle. A bundle that is compiled from a bundle's spec.xp repeats them."""
+"""Matches the name of a file in a bundle, with the digests in it. If a bundle is compiled from another bundle's
+spec.xp, its file names have several digests.
+"""
 
 
 @pytest.mark.parametrize(("recipe", "target"), every_fourth(TAKEN))

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow  # imports transformers
 OF_TRL = {
     "qwen2.5": "qwen2_5", "qwen3": "qwen3", "llama3": "llama3", "phi3": "phi3", "gemma": "gemma", "gemma3": "gemma3",
 }  # fmt: skip
-"""For each template, TRL's name of it. TRL's file `NAME_training.jinja` is the template with generation marks."""
+"""Maps each template to TRL's name for it. The template with generation marks is TRL's file `NAME_training.jinja`."""
 ASK, ANSWER = {"role": "user", "content": "And now?"}, {"role": "assistant", "content": "It is two."}
 CALL = {"type": "function", "function": {"name": "add", "arguments": {"first": 1}}}
 TALKS = {
@@ -26,8 +26,8 @@ TALKS = {
     "reasoning": [ASK, {**ANSWER, "reasoning_content": "One and one."}],
 }
 OTHERWISE = {("qwen3", "several"), ("gemma", "system")}
-"""Pairs of a template and a conversation for which TRL's template and the built-in one differ: TRL's Qwen3 template
-also writes reasoning before early answers, and its Gemma template refuses a system prompt.
+"""Pairs of a template and a conversation which TRL's template and the built-in one render differently: TRL's Qwen3
+template also writes reasoning before early answers, and its Gemma template refuses a system prompt.
 """
 
 

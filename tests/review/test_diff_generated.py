@@ -39,7 +39,9 @@ ALSO = {
                              "gradient_checkpointing_kwargs"},
     "data.shuffle": {"train_sampling_strategy", "shuffle_dataset"},
 }  # fmt: skip
-"""Arguments that change with a setting although the setting's row of the schema does not list them."""
+"""Maps settings to arguments that change with them although the setting's row of the schema does not list these
+arguments.
+"""
 
 
 def stating(path, value):

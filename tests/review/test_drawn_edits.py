@@ -27,7 +27,7 @@ EDITS = 200
 FACTS = ("target", "stack", "trainer")
 """Tables of trainer_args.json that `xpc diff` leaves out, because they follow from other values."""
 Judged = tuple[str, set[int]]
-"""A description of a random edit, and the verdicts that are right for it."""
+"""A description of a random edit, and the set of verdicts that are right for it."""
 
 
 def chosen(draw: random.Random, folder: Path, pattern: str) -> Path | None:

@@ -17,9 +17,10 @@ from xpc.compiler.files.digest import digest
 from xpc.compiler.review import verify
 
 EDITS = 40
-"""The number of random byte edits, for the bundle and for the sweep."""
+"""This many random edits of bytes are made in the bundle, and as many in the sweep."""
 UNSEEN = (rb'^spec_digest = "', rb'^"?base\.xp"? = "')
-"""Lines of bundle.toml that only `--spec` can compare: the digests of the spec and its bases."""
+"""Patterns for lines of bundle.toml that only `--spec` can compare: those with the digests of the spec and its bases.
+"""
 
 
 pytestmark = pytest.mark.slow

@@ -22,7 +22,7 @@ from xpc.compiler.review import diff
 from xpc.compiler.review.compare import CODE, DIFFERS, SAME
 
 EDITS = 50
-"""The number of random edits for each of the four kinds of operands."""
+"""For each of the four kinds of operands, this many random edits are made."""
 STATUS = {SAME: 0, CODE: 4, DIFFERS: 1}
 SPEC = spec(
     'model {\n  chat_template = file("chat.jinja")\n}\n', "optimizer adamw {\n  lr = 2e-5\n  weight_decay = 0.1\n}",

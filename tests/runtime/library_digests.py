@@ -16,7 +16,7 @@ from typing import Any
 HERE = os.path.dirname(os.path.abspath(__file__))
 TABLE = os.path.join(HERE, "library_digests.toml")
 NONE = "none"
-"""The entry for a stack whose libraries do not have the function."""
+"""The entry in place of a digest for a stack whose libraries lack the function."""
 
 
 def table() -> dict[str, dict[str, str]]:

@@ -19,7 +19,7 @@ BEGAN: dict[str, Any] = {
     "arguments.average_tokens_across_devices": True, "arguments.optim": "adamw_torch_fused",
     "arguments.per_device_train_batch_size": 4, "arguments.gradient_accumulation_steps": 2,
 }  # fmt: skip
-"""Settings of a run on two GPUs before it was interrupted."""
+"""The settings of a run on two GPUs that is interrupted, and then resumed with other settings."""
 FOUR = {"run.world_size": 4, "run.accumulation": 1, "arguments.gradient_accumulation_steps": 1}
 ONE = {
     "run.world_size": 1,

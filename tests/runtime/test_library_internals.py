@@ -51,9 +51,9 @@ def private(path: Path) -> set[str]:
 
 
 OUTSIDE = {"batched_calls.py": {"_tokenizer"}}
-"""The private names that a file outside of library_internals/ touches. ``batched_calls.py`` is run by its path, so it
-cannot import from there. Instead, it compares its results with the results of the public functions while it runs.
-"""
+"""Maps a file outside of library_internals/ to the private names that it uses. ``batched_calls.py`` is run by its path,
+so it cannot import from library_internals/. It compares its results with the results of the public functions while it
+runs."""
 
 
 @pytest.mark.slow
@@ -136,9 +136,8 @@ READ = (
     "_attn_implementation",
     "_tokenizer",
 )
-"""Attributes of libraries that the runtime reads. An attribute has no source code that could be compared, so the digest
-of a function next to it is compared instead.
-"""
+"""Attributes of libraries that the runtime reads. An attribute has no source code that could be compared. Instead, the
+test compares the digest of a function that uses it."""
 
 
 def test_every_entry_names_its_module() -> None:

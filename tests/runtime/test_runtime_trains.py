@@ -89,9 +89,8 @@ ends = b.generation_config.eos_token_id  # transformers 4.57 writes a list
 print(n == len(list(a.parameters())), b.dtype, b.config.use_cache, ends in (t.eos_token_id, [t.eos_token_id]),
       bool(t.chat_template))
 """
-"""A program that compares the saved model with the initial one: whether all weights have changed, the dtype, the cache,
-the end token and the template.
-"""
+"""A program that checks a saved model: whether all weights differ from the initial ones, the dtype, the cache, the end
+token, and the template."""
 
 
 SHARDED = [(target, world, zero) for world, zero in ((1, 0), (2, 0), (2, 1), (2, 2), (2, 3)) for target in STACKS]

@@ -21,7 +21,9 @@ from collections import Counter
 from types import CodeType
 
 MARK = "zq7pwned"
-"""A marker in every hostile payload: compiled or executed code that contains it came from the input."""
+"""A text in every hostile payload. If code that is compiled or executed contains this text, the code came from the
+payload.
+"""
 NEVER = (
     "subprocess.", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.startfile", "pty.", "socket.",
     "urllib.", "http.", "ftplib.", "smtplib.", "telnetlib.", "ctypes.", "pickle.", "webbrowser.", "code.__new__",

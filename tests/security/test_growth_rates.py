@@ -20,9 +20,11 @@ pytestmark = pytest.mark.nightly
 
 INPUTS = {**PARSED, **COMMITS, **EDITORS}
 LEAST = 0.3
-"""The least CPU seconds for the larger input, because shorter times cannot be compared."""
+"""The larger input must take at least this many CPU seconds, because shorter times cannot be compared."""
 MOST = 16.0
-"""The largest allowed ratio of the times. For eight times the size, n log n gives 10 to 12, and n squared gives 64."""
+"""The time for the larger input may be at most this many times the time for the smaller one. For eight times the size,
+n log n gives 10 to 12, and n squared gives 64.
+"""
 FIRST, LARGEST = 64, 2_000_000
 
 

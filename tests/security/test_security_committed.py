@@ -28,10 +28,12 @@ PRETENDED = {"spec.xp": BAD, "bundle.toml": manifest_of(BAD)}
 DEEP = "/".join("a" * 700)
 RUN = {"xpc_run.json": "{}", "metrics.jsonl": "{}"}
 ALLOWED = ("open of /", "os.scandir of /")
-"""Allowed findings for links in a model: its files may be anywhere, because only their digests are compared."""
+"""Findings of the audit hook that are allowed for links in a model: the model's files may be anywhere, because only
+their digests are compared.
+"""
 REFUSED = ("open of /dev/zero ", "open of {above}/secret ")
-"""Allowed findings of the audit hook for links in a bundle: when xpc opens a link, the hook reports the link's target,
-although xpc then refuses the target and reads nothing of it.
+"""Findings of the audit hook that are allowed for links in a bundle. When xpc opens a link, the hook reports the link's
+target; xpc then refuses the target and reads nothing of it.
 """
 
 

@@ -23,7 +23,9 @@ from tiers import nightly_but
 pytestmark = pytest.mark.slow
 
 ALLOWED = ("open of /", "os.scandir of /")
-"""Allowed findings for links in a model: its files may be anywhere, because only their digests are compared."""
+"""Findings of the audit hook that are allowed for links in a model: the model's files may be anywhere, because only
+their digests are compared.
+"""
 DIGEST = "sha256:" + "1" * 64
 
 

@@ -101,8 +101,8 @@ LOSSES = both(
     specs({"out/a/metrics.jsonl": METRICS}),
 )
 REFUSED = ("open of /dev/zero ", "open of /proc/kmsg ", "open of {above}/secret ")
-"""Allowed findings of the audit hook. When xpc refuses a link, the hook reports the link's target. Files of rows may be
-outside of the repository.
+"""Findings of the audit hook that are allowed. The hook reports the target of a link even if xpc refuses the link.
+Files of rows may be outside of the repository.
 """
 EVIL: dict[str, Callable[[Path], None]] = {
     "packages without an end of a bundle with a run": finished("requirements.txt", "/dev/zero"),

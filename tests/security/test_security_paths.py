@@ -27,7 +27,7 @@ SECRETS = {
     "home/plain/passwd": "root:x:0:0",
     "home/work/.env.txt": "KEY=key",
 }
-"""Secret files near `home/work/specs`, the folder of the spec."""
+"""Secret files near `home/work/specs`, the folder that contains the spec."""
 
 
 @pytest.fixture

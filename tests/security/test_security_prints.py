@@ -28,13 +28,15 @@ GENERATORS = {
 }  # fmt: skip
 """Programs of `make docs`, which print names of this repository's files."""
 SHIPPED = {"compiler/engines/ray/ray_job.py"}
-"""Files that are copied into bundles and never run in the compiler."""
+"""Files that are copied into bundles. The compiler itself never runs them."""
 WORKERS = {f"compiler/preview/rehearsal/worker/{name}.py" for name in ("fork_server", "load_result", "small_models")}
-"""Programs of the interpreter that trains. `xpc rehearse` reads their output and neutralises what it shows."""
+"""Programs that run in the interpreter that trains. `xpc rehearse` reads their output, and neutralises the parts that
+it shows.
+"""
 NUMBERS = {"compiler/files/file_digests.py"}
 """Files of the compiler that print only numbers."""
 EXACT = {"compiler/cli.py", "compiler/importing/cli.py"}
-"""Functions that may print a text unchanged, as output for programs."""
+"""Files in which functions may print a text unchanged, because the output is read by programs."""
 RENDERED = {
     "compiler/cli.py", "compiler/importing/cli.py", "compiler/preview/process.py",
     "compiler/preview/rehearsal/command.py", "compiler/review/diff.py", "compiler/review/fmt.py",
@@ -108,7 +110,7 @@ def test_visible_text_is_no_command() -> None:
 
 
 LIBRARIES = [(command, "c.xp") for command in ("preview", "rehearse", "tune")]
-"""Commands that load the training libraries if c.xp has no error. With EVIL[0] it has none: this text is a comment."""
+"""Commands that load the training libraries if c.xp has no error. With EVIL[0], which is a comment, c.xp has none."""
 COMMANDS = [*((evil, False) for evil in EVIL), (EVIL[0], True)]
 
 

@@ -98,7 +98,7 @@ NAMES = {
     "a name of markup": ("specs/<img src=x onerror=alert(1)> @team.xp", spec(save="out/n")),
     "a name that is not text": ("specs/" + os.fsdecode(b"\xff\xfe.xp"), spec(save="out/n")),
 }  # fmt: skip
-"""New specs whose names are hostile."""
+"""New specs with hostile names."""
 VALUES = {
     "a comment with a command": SPEC + "\nsed 8 # ##[stop-commands]x\n",
     "a line that is a command": "::stop-commands::x\n" + SPEC,
@@ -109,7 +109,7 @@ VALUES = {
     "a value of escapes": spec('track wandb(name="\\u001b]0;x\\u0007")'),
     "a value of 10,000 letters": spec(f'track wandb(name="{"x" * 10_000}")'),
 }  # fmt: skip
-"""Texts that replace the text of an old spec."""
+"""Hostile texts, each of which replaces the text of an old spec."""
 
 
 def changed(texts: Iterable[str]) -> dict[str, str]:

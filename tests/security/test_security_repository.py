@@ -29,7 +29,7 @@ BEFORE = spec().replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n')
 AFTER = BEFORE.replace("gbs=128", "gbs=256")
 BASE = "xpc 1\nseed 7\n"
 MISSING = "1234567890" * 4
-"""A commit that no repository has, so git would fetch it from the promisor remote."""
+"""A commit that no repository has. Because it is missing, git would fetch it from the promisor remote."""
 HOOKS = ("reference-transaction", "post-index-change", "query-watchman", "pre-auto-gc")
 
 

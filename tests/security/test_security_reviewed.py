@@ -60,7 +60,7 @@ MODEL = {
 }  # fmt: skip
 DEEP = 100_000
 QUIET = ("-c", "maintenance.auto=false")
-"""Options that keep git from working in the background while a repository is copied."""
+"""Options with which git does not work in the background while a repository is copied."""
 
 
 def pictures(*images: object, many: int = 1) -> str:
@@ -169,9 +169,7 @@ EVIL: dict[str, Callable[[Path], None]] = {
 
 
 DAILY = {"nothing", "10,001 files of rows", *list(EVIL)[::2]} - {"an image 200,000 times"}
-"""The pull requests that `make test` tries: the honest pull request, and every second hostile one. `make slow` tries
-all.
-"""
+"""The pull requests that `make test` tries: the harmless one, and every second hostile one. `make slow` tries all."""
 
 
 @pytest.fixture(scope="module")

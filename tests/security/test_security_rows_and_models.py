@@ -31,8 +31,8 @@ LOCK = '[lock]\nformat = 1\nxpc = "0"\ntarget = "trl-1.16"\n'
 NUMBERS = ", ".join(map(str, range(100)))
 RATES = ", ".join(f"{n}e-6" for n in range(1, 11))
 ALLOWED = ("os.fork", "os.kill", "open of /proc/", "open of {root}/../secret", "open of {above}/secret")
-"""Allowed findings: diff renders a changed template in a fork. A command reads a link as rows or as a configuration,
-but shows nothing of the file that the link leads to.
+"""Findings of the audit hook that are allowed. diff renders a changed template in a fork. A command reads the file that
+a link leads to as rows or as a configuration, but shows nothing of it.
 """
 
 
@@ -155,8 +155,8 @@ EVIL: dict[str, Callable[[Path], None]] = {
 }  # fmt: skip
 
 DAILY = {"500 sources", "a base with a long path", *list(EVIL)[::7]} - {"a sweep of 1,000"}
-"""The pull requests that `make test` tries: the pull requests whose time was once quadratic, and every seventh of the
-list. `make slow` tries the others.
+"""The pull requests that `make test` tries: those that once took quadratic time, and every seventh of the list. `make
+slow` tries all.
 """
 
 

@@ -288,7 +288,7 @@ ESCAPES = (
     "{% extends '/etc/passwd' %}",
     "{% for i in range(10**9) %}{% endfor %}",
 )
-"""Known ways to escape from a template's sandbox, and templates without a limit."""
+"""Known ways to escape from the sandbox of a template, and a template whose loop has no limit."""
 RENDER = """
 import json, os, sys
 from transformers.utils.chat_template_utils import _compile_jinja_template

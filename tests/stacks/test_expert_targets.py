@@ -39,7 +39,7 @@ CASES: list[tuple[str, Any, str | None]] = [
     # families in which the experts of a layer are one parameter on every stack
     ("granitemoe", ["q_proj", "input_linear"], None), ("granitemoe", "all-linear", None),
 ]  # fmt: skip
-"""28 specs: family, targets and `within`."""
+"""28 cases. Each has the family, `targets` and `within` of a spec."""
 SPEC = """\
 xpc 1
 train "{family}" on "rows.jsonl" for 2 steps
@@ -52,7 +52,8 @@ save "out" every=never
 target {target}
 """
 NO_BALANCE = "extra trl { router_aux_loss_coef = 0.0 }\n"
-"""Settings for a stack whose trainer requests a balancing loss from families that do not compute it."""
+"""The setting that a spec needs on stacks whose trainer requests a balancing loss from families that do not compute it.
+"""
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.nightly
 
 SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support", "families.py")
 EXACT, MIXED = 1e-4, 0.05
-"""Errors of the logits of packed documents, relative to the logits. An error below EXACT means that attention keeps the
-documents apart; an error above MIXED means that they attend to each other.
+"""Errors of the logits of packed documents, relative to the logits. If an error is below EXACT, attention keeps the
+documents apart; if it is above MIXED, they attend to each other.
 """
 
 

@@ -25,7 +25,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 NAME = re.compile(r"trl[-_.]?\d+[-_.]\d+|TRL_\d+_\d+|\.?venv-\d+\.\d+")
 PROGRAMS = ("Makefile", ".ci/run", "pyproject.toml", "specs/quickstart/demo.sh")
 CASES = "test_"
-"""The beginnings of the names of test files. Every other file below tests/ is a helper."""
+"""The names of test files begin with this text. Any other file in tests/ is a helper."""
 
 
 def files() -> list[str]:

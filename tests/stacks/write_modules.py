@@ -25,7 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests", "proof"))
 MIXTURES = ("longcat_flash",)
-"""Mixtures of experts that PEFT converts and that are not in the registry."""
+"""Mixtures of experts that are not in the registry, and that PEFT converts."""
 LOW_RANK = [{"q_lora_rank": None}]
 DENSE_LAYER = [{"mlp_only_layers": [0]}]
 DENSE_FIRST = [{"first_k_dense_replace": 1, "num_dense_layers": 1, "moe_layer_start_index": 1}]
@@ -40,7 +40,7 @@ FORMS: dict[str, list[dict[str, Any]]] = {
     "opt": [{"word_embed_proj_dim": 32}], "falcon": [{"new_decoder_architecture": True, "num_kv_heads": 2}],
     "minimax": TWO_KINDS,
 }  # fmt: skip
-"""Other values of a family's configuration that change its modules."""
+"""Maps a family to other values of its configuration with which its models have other modules."""
 
 
 def families() -> list[str]:

@@ -18,7 +18,9 @@ HEAD = "train qwen2.5-3b on infinity-instruct with 8 x h100-80gb gbs=64 micro=2"
 
 
 BLOCKS = ("{{\n    {}\n  }}", "{{ {} }}", "({})")
-"""A setting in a block over several lines, in a block on one line, and in a call."""
+"""The three ways to write a setting inside a clause: in a block over several lines, in a block on one line, and in
+round brackets.
+"""
 
 
 def first(text: str, code: str, folder: str | None = None) -> Diagnostic:

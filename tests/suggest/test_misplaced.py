@@ -51,7 +51,8 @@ OTHER_SETTING = {
     "memory in launch": "host_memory",
     "beta in optimizer": "betas", "decay in optimizer": "weight_decay", "max_tokens in method": "max_completion",
 }  # fmt: skip
-"""Names that mean another setting: everywhere, or in a certain clause."""
+"""Maps names to the setting that is meant: by the name alone, or by the name and the clause, such as `target in oft`.
+"""
 
 
 def valued(name: str) -> str:
@@ -134,7 +135,7 @@ def test_a_name_without_letters_gets_a_finding(name):
 
 
 CHOICE_DECIDES = {"mlflow experiment_name": "project", "mlflow run_id": "MLFLOW_TAGS", "slurm timeout": "time"}
-"""Names that mean another setting if the clause has a certain choice."""
+"""Maps a name in a clause with a certain choice to the setting that is meant."""
 
 
 @cache

@@ -16,23 +16,26 @@ PART_OF_A_NAME = (
     ("freeze(first=10)", "write `freeze(except_last=N)`, where N is how many of the last layers are trained"),
     ("schedule cosine(lr=1e-5)", "it belongs to `optimizer`: write `lr=1e-5` outside of `schedule`"),
 )
-"""The unknown name is a part of the name of one setting in the clause, such as `gpu` of `gpu_memory`. If another clause
-has a setting of exactly this name that accepts the value, such as `lr`, the help names that clause.
+"""Pairs of a clause and its help. The clause has an unknown name that is a part of the name of one of its settings,
+such as `gpu` of `gpu_memory`. If another clause has a setting of exactly this name that accepts the value, such as
+`lr`, the help names that clause.
 """
 CHOICE_OF_A_SETTING = (
     ("batch(packing(strategie=bfd))", "write `strategy`"),
     ("batch(packing(mode=bfd))", "write `strategy`"),
     ("strategy zero3(offload_optimizer=cpu)", "write `offload = optimizer`"),
 )
-"""The value is a choice of one setting of the clause, and the name is unknown or has no such value."""
+"""Pairs of a clause and its help. The clause has a value that is a choice of one of its settings, under a name that is
+unknown or has no such value.
+"""
 CLAUSES = (
     ('eval(data="e.jsonl", track=5)', "write `track(every=5)` on a line of its own, outside of `eval`"),
     ("track wandb(save=epoch)", "write `save(every=epoch)` on a line of its own, outside of `track`"),
     ('track wandb(save="a/b")', 'write `save "a/b"` on a line of its own, outside of `track`'),
     ("memory { eval=5 }", "write `eval(every=5)`"),
 )
-"""A clause such as `save` inside another clause. If a number or `epoch` follows `save`, it is the value of `every`; if
-a text follows, it is the folder.
+"""Pairs of a clause and its help. Another clause, such as `save`, is written inside the clause. If a number or `epoch`
+follows `save`, the help writes it as `every`; if a text follows, the text is the folder.
 """
 LOCAL_ROWS = (
     ("data(packing)", "it belongs to `batch`: write `packing` outside of `data`"),
@@ -40,8 +43,8 @@ LOCAL_ROWS = (
     ("data(bf16)", "it belongs to `precision`: write `bf16` outside of `data`"),
     ("data(foo)", 'name the block `"train.jsonl"`, or write `on foo`'),
 )
-"""A name in the brackets of `data`, with the expected help. A name of the language, such as `packing`, belongs to
-another clause. Any other name is taken for the name of a block.
+"""Pairs of a `data` clause with a name in its brackets, and the help. A name of the language, such as `packing`,
+belongs to another clause. Any other name counts as the name of a block.
 """
 
 

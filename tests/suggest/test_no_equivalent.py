@@ -23,7 +23,7 @@ from xpc.compiler.suggest import no_equivalent
 KINDS = ("none", "left", "family")
 NO_TRAINER = "the stack has no such trainer"
 FRAGMENT = re.compile(r"(?:^|\s)(\w+)(?: [-\w\"{}.]+)?\(([^()]*)\)")
-"""Matches a clause with its settings in an advice, such as `method grpo(level=sequence)`."""
+"""Matches a clause with its settings in the text of an advice, such as `method grpo(level=sequence)`."""
 
 
 def names(kind: str) -> dict[str, str]:

@@ -22,7 +22,9 @@ HEADS = {
     "schedule": "schedule cosine", "track": "track wandb", "save": 'save "out/a"',
 }  # fmt: skip
 UNCLEAR = ("model.rope", "model.config", "launch.setup", "method.completion_only")
-"""Settings whose example is refused for another reason, such as a file that is not there."""
+"""Settings whose example is refused for a reason that has nothing to do with pasting, such as a file that does not
+exist.
+"""
 LINES = {
     "YAML": "{}: {}",
     "JSON": '"{}": {},',

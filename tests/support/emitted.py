@@ -37,7 +37,7 @@ FILES: Mapping[str, str] = {
     "rewards.py": "def short(completions, **columns):\n    return [-float(len(one)) for one in completions]\n",
     "shared.jsonl": '{"conversations": [{"from": "human", "value": "2?"}, {"from": "gpt", "value": "4"}]}\n' * 4,
 }
-"""The local files that the specs name, by path."""
+"""Maps paths of local files that the specs name to their contents."""
 
 
 @frozen
@@ -50,7 +50,7 @@ class Emitted:
 
 
 SMALL = "qwen2.5-0.5b on infinity-instruct for 3 epochs"
-"""A small model, whose weights and optimizer states fit on a GPU of 32 GB."""
+"""A small model whose weights and optimizer states fit together on a GPU of 32 GB, with data and a length."""
 
 
 def one(
@@ -173,7 +173,7 @@ DEFAULTS = (
     cpu("cpu-zero1", strategy="zero1"),
     cpu("cpu-zero3", strategy="zero3"),
 )  # fmt: skip
-"""Specs that together contain everything that can be emitted for the default stack."""
+"""Specs for the default stack. Together, their bundles contain everything that can be emitted for this stack."""
 
 
 def of_another(target: str) -> Iterator[Emitted]:

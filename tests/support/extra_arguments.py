@@ -7,12 +7,14 @@ there fails. The arguments below will never get a setting, because they change n
 from __future__ import annotations
 
 NUMBER = "torch_empty_cache_steps"
-"""An integer argument of every class on every stack: transformers frees the allocator's cache each N steps."""
+"""An integer argument of every class on every stack. It sets after how many steps transformers frees the allocator's
+cache.
+"""
 FLAG = "batch_eval_metrics"
-"""A boolean argument: how predictions are passed to `compute_metrics`, which no bundle uses."""
+"""A boolean argument. It changes how predictions are passed to `compute_metrics`, which no bundle uses."""
 SFT_TEXT = "dataset_text_field"
-"""A text argument that only SFTConfig has: the column with texts. The runtime names this column itself."""
+"""A text argument that only SFTConfig has. It names the column with texts; the runtime sets this name itself."""
 DPO_NUMBER = "precompute_ref_batch_size"
-"""An integer argument that only DPOConfig has: the batch size of the reference model."""
+"""An integer argument that only DPOConfig has. It is the batch size of the reference model."""
 GRPO_NUMBER = "num_completions_to_print"
-"""An integer argument that only GRPOConfig has: how many completions of a batch are printed."""
+"""An integer argument that only GRPOConfig has. It is the number of completions of a batch that are printed."""

@@ -34,9 +34,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path += [HERE, os.path.join(os.path.dirname(HERE), "proof"), os.path.dirname(os.path.dirname(HERE))]
 NAMES = {"eager": "eager", "sdpa": "sdpa", "flash2": "flash_attention_2", "flash3": "flash_attention_3"}
 REFUSALS = ("does not support", "keep packed sequences apart")
-"""Parts of the messages of the two expected ValueErrors: the class lacks an attention, or its kernels are missing."""
+"""Parts of the messages of two expected ValueErrors: the class does not support a kind of attention, or its kernels are
+missing.
+"""
 MEMORY = 4 << 30
-"""The most bytes of data memory (RLIMIT_DATA) of this process; the libraries alone take half a GiB."""
+"""This process may have at most this many bytes of data memory (RLIMIT_DATA). The libraries alone take half a GiB."""
 
 
 def refusal(found: Exception) -> str:
@@ -190,7 +192,7 @@ def packs(model_type: str) -> int | None:
 
 
 POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
-"""Configuration keys for the context length; a family has one of them."""
+"""Keys of a configuration for the context length. Each family has one of them."""
 
 
 SCALINGS: dict[str, dict[str, float]] = {

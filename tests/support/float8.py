@@ -19,8 +19,8 @@ from stacks import environment
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TORCHAO = os.path.join(os.path.dirname(os.path.dirname(HERE)), ".venv-torchao")
-"""Where `make .venv-torchao/ready` installs torchao. It is not in .venv, because accelerate imports an installed
-torchao in every test.
+"""The environment into which `make .venv-torchao/ready` installs torchao. torchao is not in .venv, because accelerate
+imports an installed torchao in every test.
 """
 TORCHRUN = os.path.join(os.path.dirname(find_spec("torch").origin), "distributed", "run.py")
 MISSING = "" if os.path.exists(os.path.join(TORCHAO, "ready")) else "`make .venv-torchao/ready` installs torchao"

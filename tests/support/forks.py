@@ -19,7 +19,9 @@ from stacks import environment, interpreter
 from xpc.compiler.preview.rehearsal.forks import Forks as Forks
 
 ENVIRON = environment(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu")
-"""The environment variables of shared interpreters, copied when this process starts, before a test changes any."""
+"""The environment variables of shared interpreters. They are copied when this process starts, before a test changes
+any.
+"""
 _SHARED: dict[tuple[str, str], Forks] = {}
 
 

@@ -17,7 +17,8 @@ SIZES = {
     "num_key_value_heads": 4, "index_n_heads": 2, "index_head_dim": 16, "index_topk": 8,
 }  # fmt: skip
 LENGTH = 64
-"""More tokens than an indexer selects, so that the indexer decides which of them attention reads."""
+"""A sequence has this many tokens, more than an indexer selects. So the indexer decides which tokens attention reads.
+"""
 
 
 def tiny(family: str) -> Any:

@@ -41,8 +41,8 @@ REQUIRED = {
     "method.rewards": f'(rewards="rewards.py:even", {ONLINE_SETTINGS})',
     "method.teacher": '(teacher="teacher", max_completion=12, beta=0.5)',
 }
-"""For each required setting of a method, the settings that the method's small run states. For example, GRPO must have
-`method.rewards`.
+"""Maps each required setting of a method to the text with which the method's small run states it. For example, GRPO
+must have `method.rewards`.
 """
 SETTINGS = {
     name: written for path, written in REQUIRED.items() for name, method in METHODS.items() if path in method.paths
@@ -51,11 +51,12 @@ FILE_OF = {"messages": "messages", "preference": "preferences", "unpaired": "jud
 DATA = {name: FILE_OF[method.shapes[0]] for name, method in METHODS.items()}
 SPREAD = cycle((("ddp", "zero2"), ("zero3", "ddp"), ("zero2", "zero3")))
 ADAPTED = ("sft", "dpo", "reward", "grpo")
-"""On the default stack, `make test` trains adapters only with these methods. TRL's trainers of all other methods handle
-adapters and references in the same ways.
+"""On the default stack, `make test` trains adapters only with these methods. TRL's trainer of any other method handles
+adapters and references in the same way as one of these.
 """
 TWO = dict(zip(METHODS, SPREAD, strict=False))
-"""For each method, two strategies for its runs on two processes: one for full training, one for LoRA."""
+"""Maps each method to two strategies for its runs on two processes: the first for full training, the second for LoRA.
+"""
 
 
 def files(turns: list[list[dict[str, str]]]) -> dict[str, str]:
@@ -196,8 +197,8 @@ OWN_LINE = re.compile(
     r"  \S+ +-?\d.* -> | {11}|$|"
     r".*: UserWarning: Paged optimizers are not supported on CPU|  state\[.state1.\] = self\.get_state_buffer"
 )
-"""Matches the lines that a run itself prints, and bitsandbytes' warning (two lines) that a paged optimizer is not paged
-on a CPU. Any other line is printed by a library.
+"""Matches the lines that a run itself prints, and two lines of bitsandbytes which warn that a paged optimizer is not
+paged on a CPU. Any other line comes from a library.
 """
 
 

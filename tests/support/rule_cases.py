@@ -20,7 +20,7 @@ PREVIEWED = (
     "XP161", "XP199", "XP166", "XP175", "XP177", "XP587", "XP588", "XP589",
     *(f"XP{number}" for number in range(591, 600)),
 )  # fmt: skip
-"""Codes without a case here, because only `xpc preview` or its results cause them. They are tested in
+"""Codes without a case here: only `xpc preview` reports them, or rules that read its results. They are tested in
 tests/preview/test_preview_{defects,counts,unread}.py.
 """
 TOPICS = (
@@ -56,8 +56,8 @@ TOPICS = (
     "rules/adapters/cases_other_kinds",
     "rules/extra/cases_extras",
 )
-"""The files of cases below tests/, without `.toml`. If a code has several cases, its documentation shows the first case
-in this order as the example.
+"""Paths of the files with cases, relative to tests/ and without `.toml`. If a code has several cases, its documentation
+shows the first case in this order as the example.
 """
 CPU = {"hardware": "2 x cpu", "precision": "fp32", "batch": "gbs=8 micro=4"}
 KEYS = {"code", "variant", "base", "with", "files", "shared_files"}
@@ -150,6 +150,6 @@ def _part(value: str | Mapping[str, Any]) -> str:
 
 CASES = tuple(case for topic in TOPICS for case in read(topic))
 SYNTAX = read("language/cases_syntax")
-"""One case for each syntax error, with a text that does not parse. The golden files have the messages. These cases do
-not use `accepted`.
+"""One case for each syntax error, with a text that does not parse. The messages are in the golden files. These cases
+have no `accepted` spec.
 """

@@ -6,7 +6,7 @@ import ast
 from functools import cache
 
 BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
-"""The attributes of a syntax tree that contain statements."""
+"""Names of attributes of syntax trees. Each attribute contains a list of statements."""
 
 
 @cache

@@ -60,6 +60,6 @@ EACH_STACK = nightly_but(STACKS, lambda name: name == DEFAULT)
 """Pytest parameters with the names of all stacks. Every stack except the default one has the mark `nightly`."""
 
 FIRST_AND_LAST = nightly_but(STACKS, lambda name: name in (DEFAULT, OTHERS[0]))
-"""Pytest parameters with the names of all stacks. Stacks between the default stack and the oldest stack have the mark
-`nightly`, because wherever the libraries differ, they behave like one of these two stacks.
+"""Pytest parameters with the names of all stacks. Stacks between the oldest and the default one have the mark
+`nightly`: wherever the libraries differ, each behaves like the oldest or like the default stack.
 """

@@ -14,7 +14,7 @@ LAYOUT = (
     "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] }}<|im_end|>{% endgeneration %}"
     "{% else %}{{ message['content'] }}<|im_end|>{% endif %}{% endfor %}"
 )
-"""A chat template that differs from the template of the tiny model's tokenizer."""
+"""A chat template that differs from the tiny model's own template."""
 
 
 def lines(rows: list[dict[str, object]]) -> str:
@@ -59,8 +59,10 @@ STRATEGIES = {
         for spread in ("ddp", sharded(other, "zero2"))
     },
 }
-"""Runs with each strategy that works on a CPU, by name: (hardware, strategy, target)."""
+"""Maps the name of a run to its hardware, strategy and target. Together the runs have every strategy that works on a
+CPU.
+"""
 COLD = ("ddp", *(f"{other}-{sharded(other, 'zero2')}" for other in OTHERS))
-"""The names of the runs in `STRATEGIES` whose launch.sh starts new interpreters. All other runs use forks of a warm
+"""Names of runs in `STRATEGIES` whose launch.sh starts new interpreters. All other runs are forks of a warm
 interpreter, which has already imported the libraries.
 """

@@ -14,8 +14,8 @@ from functools import cache
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TORCHVISION = os.path.join(os.path.dirname(os.path.dirname(HERE)), ".venv-vision")
-"""Where `make .venv-vision/ready` installs torchvision. It is not in .venv, because transformers imports an installed
-torchvision in every test, and fails if it does not load.
+"""The environment into which `make .venv-vision/ready` installs torchvision. torchvision is not in .venv, because
+transformers imports an installed torchvision in every test, and fails if it does not load.
 """
 SPECIAL = (
     "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",

@@ -57,7 +57,7 @@ save "out/run"
 """
 SHAPE = ("per_device_train_batch_size", "gradient_accumulation_steps", "per_device_eval_batch_size", "output_dir",
          "activation_checkpointing", "activation_checkpointing_kwargs", "deepspeed")  # fmt: skip
-"""The settings in which probes may differ from each other."""
+"""Settings that may differ between two probes of the same spec."""
 
 
 def tuned(*words: str) -> tuple[str, int]:

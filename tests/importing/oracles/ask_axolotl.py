@@ -31,7 +31,8 @@ from transformers import AutoConfig, PreTrainedTokenizerFast
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 STEPS = 1000
-"""The number of steps of a run whose file does not state one. Shares of the run, such as `warmup_ratio`, refer to it.
+"""If a file does not state the number of steps, its run has this many. Shares of the run, such as `warmup_ratio`, refer
+to this number.
 """
 MACHINE = {
     "_n_gpu", "local_rank", "output_dir", "logging_dir", "use_cpu", "chat_template", "model_type", "max_steps",
@@ -132,8 +133,8 @@ READ = (
     "tokens", "special_tokens", "datasets", "batch_size", "gradient_checkpointing", "activation_offloading",
     "device_map", "plugins", "max_steps", "streaming",
 )  # fmt: skip
-"""Keys of axolotl's configuration that matter but do not appear in the trainer's arguments. Recorded after axolotl has
-filled in its defaults.
+"""Keys of axolotl's configuration that matter but do not appear in the trainer's arguments. Their values are recorded
+after axolotl has filled in its defaults.
 """
 
 

@@ -22,7 +22,7 @@ from axolotl.utils.schemas import config, datasets
 from pydantic import BaseModel
 
 SETS = ("SFTDataset", "PretrainingDataset", "DPODataset", "KTODataset", "StepwiseSupervisedDataset")
-"""axolotl's classes for the entry of a dataset."""
+"""axolotl's classes for an entry of the key `datasets`."""
 
 
 def fields(model: type[BaseModel]) -> set[str]:

@@ -23,7 +23,7 @@ from token_cases import CASES, Case
 
 Tokens = dict[str, list[int]]
 UNTOUCHED: dict[str, Any] = {}
-"""A copy of LLaMA-Factory's templates, from which they are restored after each case has changed them."""
+"""A copy of LLaMA-Factory's templates. After each case, which may change the templates, they are restored from it."""
 
 
 def tokens(ids: Any, labels: Any) -> Tokens:

@@ -27,7 +27,7 @@ from torchtune.modules.peft import LoRALinear
 
 STEPS = 1000
 AT = (0, 1, 50, 100, 500, 999)
-"""At these steps of a run of STEPS steps, the learning rate is recorded."""
+"""For a run of STEPS steps, the learning rate at these steps is recorded."""
 WANTED = ("torch", "torchao", "torchtune")
 
 

@@ -85,4 +85,4 @@ NEEDED: dict[str, Keys] = {
     **{key: {**dict.fromkeys(LLAMAFACTORY), **SECOND} for key in (
         "sample_backend", "model_class", "init_config", "batching_workers", "save_ckpt_as_hf")},
 }  # fmt: skip
-"""Further keys without which the tool would not read a key."""
+"""Maps a key to the keys that a file must also have, because the tool would not read the key without them."""

@@ -86,7 +86,8 @@ CHAT = [
     {"messages": talk(*TALK, system="Be brief:\nuse few words.")},
     {"messages": talk("Hi", "\nHello.\n")},
 ]
-"""Conversations with one and with two questions, with a system prompt, and with an answer between line breaks."""
+"""Conversations: with one question, with two questions, with a system prompt, and with an answer between line breaks.
+"""
 SHAREGPT = [
     {"conversations": talk(*TALK[:2], who=("from", "value"), names=("human", "gpt"))},
     {"conversations": talk(*TALK, who=("from", "value"), names=("human", "gpt"), system="Be brief.")},
@@ -96,7 +97,7 @@ INSTRUCTIONS = [
     {"instruction": "Name the toy in the box:", "input": "a box, a toy", "output": "In the box: a toy"},
 ]
 BEGUN = [{**INSTRUCTIONS[1], "output": "\nIn the box."}]
-"""An answer that begins with a line break."""
+"""A row whose answer begins with a line break."""
 WITH_SYSTEM = [{**row, "system": system} for row, system in zip(INSTRUCTIONS, ("Be brief.", ""), strict=True)]
 TEXTS = [{"text": "The toy is in the box.\n\nThe user has it."}, {"text": "Another: none. " * 40}, {"text": "Hi\n"}]
 LONG = [{"messages": talk("Hi", "Hello. " * size)} for size in (2, 4, 60)]

@@ -16,8 +16,8 @@ MERGES = (
     ("Ċ", "Ċ"), (":", "Ċ"), (".", "Ċ"), (".", "ĊĊ"), ("Ġ", "t"), ("h", "e"), ("Ġt", "he"), ("i", "n"), ("e", "r"),
     ("Ġ", "a"), ("o", "n"), ("u", "s"), ("us", "er"), (":", "Ġ"), ("Ġ", "I"), ("?", "Ċ"),
 )  # fmt: skip
-"""The merged pairs of the tokenizers. `Ċ` stands for the end of a line and `Ġ` for a space, as in byte-level
-tokenizers.
+"""The merges of the tokenizers: each line has two texts that become one token. `Ċ` stands for the end of a line and `Ġ`
+for a space, as in byte-level tokenizers.
 """
 SPLIT = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 """The regular expressions by which Qwen's and Llama's tokenizers split a text before they merge bytes."""
@@ -44,8 +44,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
               "words": [], "eos": "</s>", "pad": "<pad>", "bos": "<s>",
               "template": None},
 }  # fmt: skip
-"""Tokenizer families by name: control tokens, words with a token of their own, the end, padding and begin tokens, and
-the chat template.
+"""Maps each family of tokenizers to its control tokens, its words with a token of their own, its end, padding and begin
+tokens, and its chat template.
 """
 
 

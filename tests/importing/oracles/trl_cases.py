@@ -57,4 +57,4 @@ CASES: dict[str, tuple[str, str, str]] = {
     "grpo-defaults-1.16": ("1.16", "grpo", BARE + EIGHT + "num_generations: 8\n"),
     "rloo-1.16": ("1.16", "rloo", COMMON + EIGHT + "num_generations: 4\nbeta: 0.02\n"),
 }
-"""By name, the TRL version, the method, and the lines of the file."""
+"""Maps the name of each case to the TRL version, the method, and the lines of the file."""

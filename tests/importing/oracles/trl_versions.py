@@ -27,8 +27,8 @@ METHODS = {
     "ModelConfig": "model", "ScriptArguments": "script",
 }  # fmt: skip
 FIRST = {"rloo": (0, 22)}
-"""For some methods: the first version in which the class belongs to today's trainer. In earlier versions, another
-trainer had this name.
+"""Maps a method to the first TRL version in which the class name stands for today's trainer. In earlier versions, it
+stands for another trainer.
 """
 Classes = dict[str, list[ast.ClassDef]]
 

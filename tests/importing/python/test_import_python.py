@@ -386,7 +386,7 @@ def test_notebook() -> None:
 
 
 NESTED = "q = (1,)\n" + "q = (q, q)\n" * 60 + "p = [1]\n" + "p = [p, p]\n" * 60
-"""Two nested expressions whose text would have 2 ** 60 parts if it were written in full."""
+"""Two nested expressions. Each would have 2 ** 60 parts if its text were written in full."""
 LOOPS = "for i in range(250):\n    for j in range(250):\n        "
 
 

@@ -25,11 +25,11 @@ NOT_OURS = {
     "qat": "quantization-aware training", "knowledge_distillation": "distillation", "ppo": "ppo",
     "eleuther_eval": "optimizer", "generate": "optimizer", "quantize": "optimizer", "dev/": "",
 }  # fmt: skip
-"""Recipes that the language excludes, each with a word of the message that refuses it."""
+"""Maps recipes that the language excludes to a word of the message that refuses the recipe."""
 NAMES = {"output_proj": "o_proj", "w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 FUSED = {"q_proj": "qkv_proj", "k_proj": "qkv_proj", "v_proj": "qkv_proj", "gate_proj": "gate_up_proj",
          "up_proj": "gate_up_proj"}  # fmt: skip
-"""Layers that torchtune splits, and the fused layer of the published checkpoint that contains each."""
+"""Maps each layer that torchtune has separately to the fused layer of the published checkpoint that contains it."""
 OPTIMIZERS = {"AdamW": "adamw_torch", "PagedAdamW": "paged_adamw_32bit", "PagedAdamW8bit": "paged_adamw_8bit"}
 
 

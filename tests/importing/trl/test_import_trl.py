@@ -229,7 +229,7 @@ def main():
 if __name__ == "__main__":
     main()
 """
-"""A script of the form that the alignment handbook's release for `dataset_mixer` has."""
+"""A script with `dataset_mixer`, as a release of the alignment handbook has it."""
 
 
 @pytest.mark.parametrize("script", ["", SCRIPT])

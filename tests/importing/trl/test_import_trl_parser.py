@@ -35,13 +35,15 @@ STATED = {
     "packing_strategy": "no TRL has ffd",
     "dataset_kwargs": "no version of the targets reads these keys of it",
 }
-"""Arguments for which a bundle states another value, and why the run is the same or the import reports it."""
+"""Maps arguments for which a bundle states another value than TRL to the reason why the run is the same, or the import
+reports the difference.
+"""
 UNSAID = {
     "tf32": False,
     "completion_only_loss": False,
     "gradient_checkpointing_kwargs": {"use_reentrant": True},
 }
-"""For some arguments: the value that TRL uses in place of None."""
+"""Maps arguments whose default is None to the value that TRL then uses."""
 DATED = {
     ("sft", "average_tokens_across_devices"): False,
     ("dpo", "average_tokens_across_devices"): False,
@@ -49,8 +51,8 @@ DATED = {
     ("dpo", "optim"): "adamw_torch",
     ("dpo", "truncation_mode"): "keep_end",
 }
-"""Defaults of the older TRL versions for which the files were written. The newer stack has other defaults, so a spec
-for it states these values.
+"""Maps a method and an argument to the argument's default in the older TRL versions for which the files were written.
+The newer stack has another default, so a spec for it states this value.
 """
 
 

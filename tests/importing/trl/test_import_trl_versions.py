@@ -28,7 +28,7 @@ UNUSED = {
     "ddp_find_unused_parameters": "the Trainer turns it off where weights are recomputed",
     "vllm_gpu_memory_utilization": "`use_vllm` is off",
 }
-"""Arguments that do not change what these files train, with the reason."""
+"""Maps arguments that do not change what these files train to the reason."""
 UNSET = {
     "tf32": False,
     "eval_packing": False,
@@ -36,17 +36,19 @@ UNSET = {
     "gradient_checkpointing_kwargs": {"use_reentrant": True},
     "activation_checkpointing_kwargs": {"use_reentrant": False},  # transformers 5: modeling_utils.py
 }
-"""For some arguments: the value that TRL uses in place of None."""
+"""Maps arguments whose default is None to the value that TRL then uses."""
 SPELLED: dict[str, dict[str, Any]] = {
     "include_num_input_tokens_seen": {"no": False},
     "lr_scheduler_kwargs": {"{}": None},
     "loss_type": {"['sigmoid']": "sigmoid", "['ipo']": "ipo"},
 }
-"""Values that another TRL version writes differently, as a mapping to the current spelling."""
+"""Maps values as another TRL version writes them to the current way of writing them."""
 KNOWN = {(method, "remove_unused_columns") for method in ("kto", "orpo", "cpo")}
-"""Arguments that TRL's trainer of a method changes itself: it turns this one off."""
+"""Pairs of a method and an argument that TRL's trainer of the method turns off itself."""
 ONE_PROCESS = {"0.22": {"average_tokens_across_devices"}}
-"""Arguments that the transformers of a version turns off, because the parser ran in one process."""
+"""Maps a TRL version to the arguments that its transformers turns off in a run of one process, such as the recorded
+one.
+"""
 REWARDS = "reward_funcs:\n- accuracy\n"
 
 

@@ -54,7 +54,7 @@ DEPRECATED = re.compile("FutureWarning|DeprecationWarning|.*is deprecated").matc
 """Warnings of libraries about deprecated names. They do not count as a false accept if the compiler warned, too."""
 SEED = "2026-11"
 PATIENCE = 3
-"""A step that ran out of time or memory is repeated alone, with this many times as much of both."""
+"""A step that ran out of time or memory is repeated alone, with the limits of time and memory multiplied by this."""
 
 
 class Differential:

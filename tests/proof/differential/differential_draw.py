@@ -25,10 +25,10 @@ from xpc.compiler.pipeline import check_text
 from xpc.grammar.diagnostic import ERROR
 
 BLOCK = 50
-"""The number of specs that a process generates at a time."""
+"""A process generates this many specs at a time."""
 UNLOWERED = (LookupError, TypeError, ValueError, ArithmeticError, AssertionError)
-"""Exceptions that lowering may raise for a spec that is compiled without a rule. The spec then lacks a part that the
-rule would have required.
+"""Exceptions that lowering may raise if a spec is compiled although a rule refuses it. The spec may then lack a part
+that the rule requires.
 """
 
 

@@ -19,7 +19,7 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import DEFAULT
 
 BEFORE = ("launch", "config", "deepspeed")
-"""Stages of a proof that need no model."""
+"""Stages of a proof in which no model is loaded."""
 
 DECIDED = frozenset({"XP210", "XP401", "XP444", "XP510"})
 """Codes of rules that may refuse a spec although the libraries raise no exception for it. Such a refusal is not counted

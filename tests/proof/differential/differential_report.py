@@ -16,10 +16,10 @@ from typing import Any
 from attrs import Factory, define
 
 KEPT = 25
-"""The most examples of one kind that a report contains."""
+"""A report contains at most this many examples of each kind."""
 ENDS = ("json", "md", "txt")
 FOUND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "found.toml")
-"""The mistakes that earlier runs found and how they were fixed; written by hand."""
+"""A file that is written by hand: the mistakes that earlier runs found, and how they were fixed."""
 
 
 @define

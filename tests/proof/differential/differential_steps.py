@@ -24,10 +24,10 @@ from xpc.compiler.stacks import DEFAULT
 ROWS, MOST_ROWS = 64, 256
 """ROWS rows are written for a step. A spec for the CPU gets enough rows for a complete step, but at most MOST_ROWS."""
 TIMEOUT = 120
-"""Seconds for a step, including imports that only its trainer needs."""
+"""A step may take this many seconds, including imports that only its trainer needs."""
 
 MEMORY = 6
-"""The GiB of memory that the process of a step may use. A step that needs more is a finding; the limit protects the
+"""The process of a step may use this many GiB of memory. A step that needs more is a finding; the limit protects the
 machine.
 """
 

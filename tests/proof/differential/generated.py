@@ -21,7 +21,9 @@ FILES: Mapping[str, str] = {
     "task.yaml": "task: mine\ndataset_path: json\ndataset_kwargs:\n  data_files:\n    test: prompt.jsonl\n",
     "rewards.py": "def shorter(completions, **_):\n    return [-float(len(str(one))) for one in completions]\n",
 }
-"""Files next to the specs: data of each row shape, a tiny model's configuration, a template, a reward function."""
+"""Files next to the specs, such as a data file of each row shape, a tiny model's configuration, a template and a reward
+function.
+"""
 
 HARDWARE: Mapping[str, int] = {
     "8 x h100-80gb": 14, "4 x h100-80gb": 3, "1 x h100-80gb": 3, "8 x a100-80gb": 10, "4 x a100-80gb": 4,
@@ -35,17 +37,19 @@ MODELS: Mapping[str, int] = {
     "smollm2-135m": 2, "smollm3-3b": 2, "gpt2": 2, "opt-125m": 2, "falcon-7b": 1, "mixtral-8x7b-v0.1": 1,
     "olmo-2-1b": 1, '"tiny"': 22,
 }  # fmt: skip
-"""Popular models; one spec in five takes any model of the registry."""
+"""Maps popular models to weights: a model with a larger weight is chosen more often. One spec in five takes any model
+of the registry.
+"""
 SHAPES: Mapping[str, tuple[str, ...]] = {name: one.shapes for name, one in methods.METHODS.items()}
-"""The row shapes that each method trains on."""
+"""Maps each method to the row shapes on which it trains."""
 LOCAL: Mapping[str, tuple[str, ...]] = {
     **{name: shapes[:1] for name, shapes in SHAPES.items()},
     "sft": ("messages", "pairs", "text", "shared"),
     "distill": ("prompt", "pairs"),
 }
-"""The data files for each method, without their extension."""
+"""Maps each method to the names, without ending, of its data files."""
 EVALUATED = "held-"
-"""The beginning of the names of evaluation files; the name of the method follows."""
+"""The beginning of the name of an evaluation file. The name of the method follows it."""
 FILES = {**FILES, **{f"{EVALUATED}{method}.jsonl": FILES[f"{names[0]}.jsonl"] for method, names in LOCAL.items()}}
 METHODS: Mapping[str, int] = {
     **dict.fromkeys(methods.METHODS, 4), "sft": 57, "dpo": 12, "kto": 5, "reward": 5, "grpo": 10,
@@ -58,7 +62,9 @@ OPTIMIZERS: Mapping[str, int] = {
     "adamw": 60, "adamw_torch": 3, "adamw8bit": 8, "paged_adamw": 3, "paged_adamw8bit": 5, "adafactor": 8, "sgd": 5,
     "lion": 3, "rmsprop": 2, "adagrad": 2,
 }  # fmt: skip
-"""Popular optimizers; one spec in seven takes any optimizer."""
+"""Maps popular optimizers to weights: an optimizer with a larger weight is chosen more often. One spec in seven takes
+any optimizer.
+"""
 SCHEDULES: Mapping[str, int] = {
     "linear": 20, "cosine": 40, "constant": 12, "wsd": 6, "polynomial": 4, "inverse_sqrt": 4,
     "cosine_with_restarts": 4, "reduce_lr_on_plateau": 3, "greedy": 2,
@@ -82,7 +88,7 @@ OFTEN: Mapping[str, float] = {
     "data.user_roles": 0.01, "data.assistant_roles": 0.01, "data.system_roles": 0.01, "data.tool_roles": 0.01,
     "save.hub": 0.1, "strategy.activation_checkpointing": 0.01, "model.trust_remote_code": 0.02, "model.revision": 0.04,
 }  # fmt: skip
-"""The probability with which each of these settings is written where it is legal. For all other settings it is
+"""Maps settings to the probability with which each is written if it is legal. The probability of any other setting is
 SELDOM.
 """
 SELDOM = 0.07
@@ -136,7 +142,7 @@ POOLS: Mapping[str, tuple[str, ...]] = {
     "method.rewards": ("[accuracy(weight=1), format(weight=0.5)]", "accuracy", "[format, tag_count]",
                        '"rewards.py:shorter"', '[accuracy, "rewards.py:shorter"]'),
 }  # fmt: skip
-"""For some settings, the values that random specs may state, as they are typed."""
+"""Maps settings to the texts of the values that random specs may state."""
 KINDS: Mapping[str, tuple[str, ...]] = {
     k.FLAG.name: ("true", "true", "false"), k.STEPS_OR_SHARE.name: ("0", "40", "3%"), k.REAL.name: ("0", "0.1", "1"),
     k.REAL_OR_SHARE.name: ("0", "1e-7", "10%"), k.EVERY.name: ("1", "10", "100", "5%", "33.3%", "epoch", "never"),
@@ -144,7 +150,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     k.TOKENS.name: ("256", "1Ki"), k.INT.name: ("1", "2", "8"), k.NAME.name: ("main",), k.TEXT.name: ('"a"',),
     k.SHARE.name: ("30%", "70%"),
 }  # fmt: skip
-"""Values for the settings without an entry in POOLS, by the setting's kind."""
+"""Maps kinds of settings to the values for those settings of the kind that are not in POOLS."""
 TRL: Mapping[str, tuple[str, ...]] = {
     "neftune_noise_alpha": ("5", "0.1"), "dataloader_num_workers": ("0", "2", "4"),
     "label_smoothing_factor": ("0", "0.1"), "dataloader_prefetch_factor": ("2",),
@@ -161,6 +167,6 @@ TRL: Mapping[str, tuple[str, ...]] = {
     "discopop_tau": ("0.05",), "num_generations_eval": ("2", "4"), "sapo_temperature_neg": ("1.05",),
     "vllm_importance_sampling_cap": ("2",), "chat_template_path": (), "dataset_kwargs": (),
 }  # fmt: skip
-"""Values for arguments under `extra trl` whose type does not tell which values are legal. An empty tuple excludes the
-argument.
+"""Maps arguments under `extra trl` to values for them. Their types do not tell which values are legal. An empty tuple
+excludes the argument.
 """

@@ -26,13 +26,13 @@ from xpc.compiler.stacks import DEFAULT, Stack
 
 TIDY = 0.7
 ROOM = 0.8
-"""The share of a GPU's memory that the model states of a tidy spec may take."""
+"""The model states of a `tidy` spec may take this share of a GPU's memory."""
 SHARDING = ("zero3", "fsdp", "fsdp1", "full_shard")
 HAND = frozenset({"hardware", "nodes", "target", "batch.gbs", "batch.micro", "batch.accum", "method", "model.config",
                   "precision", "strategy", "save", "batch.mean", *schema.ADAPTERS, "freeze", "freeze.except_last",
                   "lora.block_size", "lora.parameters", "lora.lr_ratio", "lora.embedding_lr"})  # fmt: skip
-"""Settings that this module generates by its own code, because other settings depend on them. All others are generated
-from the table of settings.
+"""Settings that the code of this module generates one by one, because other settings depend on them. All other settings
+are generated from the table of settings.
 """
 FITTING: Mapping[str, tuple[str, ...]] = {
     "strategy.overlap_comm": ("zero1", "zero2", "zero3"), "strategy.allgather_bucket": ("zero1", "zero2"),
@@ -52,7 +52,7 @@ FITTING: Mapping[str, tuple[str, ...]] = {
     "optimizer.betas": ("adamw", "adamw8bit", "paged_adamw", "lion"), "optimizer.eps": ("adamw", "adamw8bit"),
     **{row.path: row.engines for row in schema.children("launch") if row.engines},
 }  # fmt: skip
-"""For a setting that is legal only with some values of its clause: these values."""
+"""Maps each setting that is legal only with some values of its clause to these values."""
 
 
 def pick(draw: Random, weights: Mapping[str, int]) -> str:

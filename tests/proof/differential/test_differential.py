@@ -34,10 +34,9 @@ NEVER = {
     "launch.mounts", "launch.tolerations", "launch.node_selector", "lora.from",
     "model.rope", "method.tools", "method.environment",
 }  # fmt: skip
-"""Settings that the generator does not write, or that are never legal.
-
-`rope` changes how a model is loaded from files, which these runs do not do. tests/proof/training/test_train_rope.py
-trains with `rope`, and test_train_tools.py with tools.
+"""Settings that the generator does not write, or that are never legal. `rope` changes how a model is loaded from files,
+but these runs load no files; tests/proof/training/test_train_rope.py trains with it, and test_train_tools.py trains
+with tools.
 """
 
 
@@ -122,8 +121,8 @@ def test_the_page_is_the_report() -> None:
 
 
 TARGETS = {"first and last": (DEFAULT, OTHERS[0]), "between": OTHERS[1:]}
-"""The stacks of the generated specs. Stacks between the default stack and the oldest stack form a group of their own,
-because their code is the code of one of the two.
+"""Groups of stacks for the generated specs. Stacks between the oldest and the default one are a group of their own,
+because the code for each of them is the code for one of these two.
 """
 
 

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 HEADED = {"strategy": "zero2", "precision": "fp32", "optimizer": "adamw", "schedule": "cosine", "track": "wandb",
           "launch": "local", "method": "sft"}  # fmt: skip
-"""For each clause, the value that is written if only settings inside it were generated: `strategy zero2 { ... }`."""
+"""Maps each clause to the value that is written if a spec has settings inside the clause but no value of it: `strategy
+zero2 { ... }`.
+"""
 
 
 def text(draft: Draft) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import tiny_models
 
 CONTEXT = 32768
-"""The context length of the model in the spec of the case about long sequences."""
+"""The context length of the model in the case about long sequences."""
 
 
 def soft_cap(run: Any) -> dict[str, Any]:

@@ -42,8 +42,8 @@ KINDS = {
     "zero3": spec(strategy="zero3", **TWO),
     "zero3-lora": spec("lora(rank=16)", strategy="zero3", **TWO),
 }
-"""Every strategy, adapter, precision and kind of optimizer that can be saved on a CPU and changes the size of a
-checkpoint.
+"""The choices that change the size of a checkpoint and can be saved on a CPU: every such strategy, adapter, precision
+and kind of optimizer.
 """
 OPTIMIZERS = {
     "rmsprop": with_optimizer("rmsprop(lr=1e-3)"),
@@ -64,7 +64,9 @@ OPTIMIZERS = {
     "torchao8": with_optimizer("torchao_adamw8bit"),
     "torchao4": with_optimizer("torchao_adamw4bit"),
 }
-"""An optimizer for every formula of optimizer states: torch's, bitsandbytes', GaLore's, APOLLO's and torchao's."""
+"""Optimizers of torch, bitsandbytes, GaLore, APOLLO and torchao. There is one for each formula of the size of optimizer
+states.
+"""
 
 
 def mask() -> int:

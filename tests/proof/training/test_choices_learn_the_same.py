@@ -27,12 +27,12 @@ LOSSES = {
     "bnpo": ("grpo", f'(rewards="rewards.py:even", loss=bnpo, {ONLINE_SETTINGS})'),
     "likelihood": ("dpo", "(loss=[sigmoid, sft])"),
 }
-"""Losses that are a mean over a micro-batch. The losses of orpo and kto are such means, too."""
+"""Cases whose loss is a mean over a micro-batch. The losses of orpo and kto are such means, too."""
 ONE_LOSS = ("trl-0.18",)
 """The stacks whose dpo accepts only a single loss, not a list of losses."""
 ORDER = 2e-5
-"""The largest allowed difference of weights after four steps, if the runs differ only in the order of their sums. For
-comparison: at the learning rate of these runs, 1e-3, a step of Adam changes a weight by up to about 1e-3.
+"""If two runs differ only in the order of their sums, their weights may differ by this much after four steps. For
+comparison: with the learning rate of these runs, 1e-3, one step of Adam changes a weight by up to about 1e-3.
 """
 
 

@@ -16,8 +16,8 @@ from xpc.compiler.stacks import load
 
 pytestmark = pytest.mark.slow
 ROUNDS = {"iterations": "iterations=3", "steps_per_generation": "steps_per_generation=6"}
-"""Settings with which a generation round is used for three steps. So the first checkpoint, after two steps, is within a
-round.
+"""Settings with which the completions of one generation round are used for three steps. So the first checkpoint, after
+two steps, is in the middle of a round.
 """
 
 

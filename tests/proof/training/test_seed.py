@@ -22,7 +22,7 @@ COMMAND: dict[str, str | None] = {
     "--deepspeed": "./ds-config.json", "--output_dir": "/tmp/Qwen2.5-3B-Infinity-Instruct-0625",
     "--report_to": "wandb", "--run_name": "my-second-sft-exp",
 }  # fmt: skip
-"""The flags of the published command line; None for a flag without a value."""
+"""Maps each flag of the published command line to its value. A flag without a value has None."""
 DEEPSPEED: dict[str, Any] = {
     "fp16": {"enabled": False},
     "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},

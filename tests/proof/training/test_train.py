@@ -195,7 +195,9 @@ SHARING = [
     ("zero3(", ""),
     ("zero2(reduce_scatter=false, ", ""),
 ]
-"""Cases in which several processes share each sequence: the beginning of the strategy, and how the rows are packed."""
+"""Cases in which several processes share each sequence: the beginning of the strategy's name, and how the rows are
+packed.
+"""
 
 
 @pytest.mark.parametrize(("strategy", "packed"), nightly_but(SHARING, lambda one: one[1] or one[0] == "zero3("))

@@ -97,7 +97,7 @@ class Kind:
 
 
 PREFIXES = {"vera": ".vera_", "loha": ".hada_", "miss": ".miss_block"}
-"""Parts of the weights' names for each kind of adapter."""
+"""Maps kinds of adapters to a text that the names of their weights contain."""
 RUNS = (
     *(Kind(what, target) for what in PREFIXES for target in (DEFAULT, *OTHERS)),
     *(Kind(what, DEFAULT, "zero3") for what in ("vera", "miss")),
@@ -302,8 +302,8 @@ def test_the_merged_model_is_the_adapted_one(runs: Runs, warm: Warm, kind: Kind)
 
 
 LOST = Kind("saved")
-"""For this kind, the test also deletes the adapter's weights. The preflight, which looks only for the file's name, must
-refuse to continue; it would do so for every kind.
+"""The kind of adapter with which the test also deletes the adapter's weights. The preflight, which looks only for the
+file, must then refuse to continue. It is enough to test this with one kind.
 """
 CONTINUED = (LOST, Kind("saved", DEFAULT, "zero3"), *map(Kind, PREFIXES))
 

@@ -18,8 +18,8 @@ from xpc.compiler.stacks import DEFAULT
 pytestmark = pytest.mark.slow
 SAVE = 'save "out" every=2 keep=1 hub(name=model, revision=v1, strategy=checkpoint, checkpoint_branches, private)'
 ALWAYS = "extra trl(hub_always_push=true)"
-"""With this argument, every checkpoint is pushed. By default, a push is skipped while the previous one runs, so the
-number of pushes would vary.
+"""With this argument, every checkpoint is pushed. Without it, a push is skipped while the previous one is still
+running, so the number of pushes would vary.
 """
 
 

@@ -58,7 +58,7 @@ LOADED = [
     if target == DEFAULT or method in methods_of(target)
 ]
 DAILY = [(DEFAULT, "reward", "lora"), (DEFAULT, "sft", ""), (DEFAULT, "sft", "lora"), (OTHERS[0], "sft", "lora")]
-"""The runs that `make test` loads. test_train_methods.py loads adapters of sft on every stack."""
+"""The runs whose saved models `make test` loads. test_train_methods.py loads adapters of sft on every stack."""
 
 
 @pytest.mark.parametrize(("target", "method", "adapter"), nightly_but(LOADED, DAILY.__contains__))

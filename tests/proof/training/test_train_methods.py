@@ -39,8 +39,8 @@ from xpc.compiler.stacks import DEFAULT, STACKS
 pytestmark = pytest.mark.slow
 
 DRAWN = ("kto", *(name for name, method in METHODS.items() if method.generates))
-"""Methods whose loss depends on which process gets which rows: kto because of its baseline, others because they
-sample.
+"""Methods whose loss depends on which process gets which rows: kto has a baseline from the rows of a process, and the
+other methods sample.
 """
 KINDS = {"one": "one process", "ddp": "2 processes, DDP"}
 every, resumed, sharing = (

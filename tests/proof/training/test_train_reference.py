@@ -118,8 +118,8 @@ NIGHTLY = (
     ("dpo", "olora", "zero3"),
     ("rloo", "pissa", "one"),
 )
-"""Runs that only the nightly tests make, because other runs are nearly the same: `olora` differs from `pissa` only at
-the start, ZeRO-2 keeps the weights as one process does, and rloo has the same references as grpo.
+"""Runs that only the nightly tests make, because each is nearly the same as another run: `olora` differs from `pissa`
+only at the start, ZeRO-2 keeps the weights as a single process does, and rloo has the same references as grpo.
 """
 
 

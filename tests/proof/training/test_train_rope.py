@@ -37,8 +37,8 @@ with torch.no_grad():
     two = AutoModelForCausalLM.from_pretrained(f"{sys.argv[1]}/merged").eval()(ids).logits
 print(json.dumps({"apart": (one - two).abs().max().item()}))
 """
-"""A program that runs the lines of the adapter's model card, which load the adapter on its base, and compares the
-logits with the logits of the merged model.
+"""A program that runs the lines of the adapter's model card, which load the adapter on its base model. It compares the
+logits with those of the merged model.
 """
 
 

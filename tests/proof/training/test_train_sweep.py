@@ -24,7 +24,7 @@ RATES = [f"{one}e-5" for one in range(1, 51)]
 SEEDS = range(20)
 SWEEP = f"sweep {{\n  lr = [{', '.join(RATES)}]\n  seed = [{', '.join(map(str, SEEDS))}]\n}}"
 INDEX = 843
-"""The index of the only member that the test runs: the 43rd learning rate with the fourth seed."""
+"""The test runs only one member of the sweep. It has this index: the 43rd learning rate with the fourth seed."""
 NAME = "lr=0.00043,seed=3"
 
 

@@ -40,13 +40,15 @@ SCALED: dict[str, tuple[str, str]] = {
     "mistral-7b-constitutional-dpo-8xh100": (ADAMW, "method dpo(beta=0.1, loss=sigmoid)\nschedule cosine(warmup=10%)"),
     "smollm3-3b-apo-16xh100": (ADAMW, "method dpo(beta=0.05, loss=apo_zero)"),
 }
-"""For each recipe: the optimizer and the other settings that characterise it, in a spec of four steps on the CPU."""
+"""Maps each recipe to the optimizer and the other settings that characterise the recipe. They are used in a spec of
+four steps on the CPU.
+"""
 PAIRS = "".join(
     json.dumps({"prompt": f"What is {n} + {n}?", "chosen": f" It is {2 * n}.", "rejected": " I do not know."}) + "\n"
     for n in range(64)
 )
-"""Preference rows with plain texts. With conversations, trl 0.18 would also learn an end token after the template's
-own.
+"""Preference rows whose prompts and answers are plain texts. From conversations, trl 0.18 would also learn an end token
+after the end token of the template.
 """
 
 

@@ -24,7 +24,7 @@ def on(data: str, *more: str) -> str:
 
 
 LONG_ENOUGH = spec(train=trained('qwen2.5-3b on "long.jsonl"'), batch="gbs=128 micro=16 seq=4096")
-"""A spec whose `seq` is long enough for the tiny tokenizer, which makes one token of each letter."""
+"""A spec with a `seq` that is long enough for the tiny tokenizer, for which each letter is a token."""
 CHAT = spec("data(chat)", train=trained('qwen2.5-3b-instruct on "rows.jsonl"'))
 
 PROOFS: tuple[Proof, ...] = (

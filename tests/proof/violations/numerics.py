@@ -11,7 +11,7 @@ from spec_parts import extra
 
 KEPT: dict[str, Any] = {"keep": ("attn_implementation",)}
 TEXT: dict[str, Any] = {"shape": "text"}
-"""Proofs with rows of text. Each row ends with the end token, because measurements take it for the end of a
+"""The argument of proofs for rows of text. Each row ends with the end token, which measurements count as the end of a
 document.
 """
 
@@ -36,7 +36,7 @@ def selective(*more: str) -> str:
 
 SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
          "num_key_value_heads": 4, "vocab_size": 1000, "max_position_embeddings": 2048}  # fmt: skip
-"""The sizes in the config.json of a local model, by which the compiler counts its parameters."""
+"""Sizes in the config.json of a local model. The compiler computes the model's parameter count from them."""
 
 
 def family(model_type: str, **more: object) -> dict[str, str]:

@@ -19,8 +19,8 @@ ROUTED = {"train": "mixtral-8x7b-v0.1 on ultrafeedback-binarized for 1 epochs", 
 CP = "parallelism_config.parallelism_config_"
 FSDP = "fsdp_config.fsdp_"
 NORM = 4.0
-"""A threshold between two norms of the tiny model's first gradient: the norm of its mean over two processes (2.83), and
-the norm of its sum (5.67).
+"""A threshold between two values for the norm of the tiny model's first gradient: 2.83 if the gradient is the mean over
+two processes, and 5.67 if it is the sum.
 """
 
 
@@ -263,7 +263,9 @@ LAUNCH: tuple[Proof, ...] = (
 )  # fmt: skip
 
 EVERY = {**ROUTED, "train": ROUTED["train"].replace("mixtral-8x7b-v0.1", "qwen3-30b-a3b")}
-"""A mixture of experts whose class in transformers 4.52 runs every expert, also one to which no token is routed."""
+"""A mixture of experts whose class in transformers 4.52 computes every expert, even an expert to which no token is
+routed.
+"""
 
 
 def recomputed(*more: str, target: str) -> str:

@@ -85,7 +85,8 @@ SHOWN = {
              batch="gbs=256 micro=16"),
     ),
 }  # fmt: skip
-"""For each advisory, a spec that gets wrong results on one of the stacks, and the code that reports the advisory."""
+"""Maps each advisory to a spec that gets wrong results on one of the stacks, and to the code that reports the advisory.
+"""
 
 
 @pytest.mark.parametrize("name", ADVISORIES)

@@ -38,7 +38,7 @@ PRECONDITION = {
     "rules.optimizer.early_stopping", "rules.optimizer.muon", "rules.numerics.rope", "rules.numerics.float8",
     "rules.numerics.newer_files",
 }  # fmt: skip
-"""Modules whose `WHEN` requires a method, adapter, optimizer or fp8. Their rules rely on `WHEN` and do not check it
+"""Modules whose `WHEN` requires a method, an adapter, an optimizer or fp8. Their rules do not check this condition
 again.
 """
 

@@ -21,13 +21,15 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic
 
 FIRST = {case.code: case for case in reversed(CASES)}
 EACH = [pytest.param(case, id=case.title, marks=() if FIRST[case.code] is case else pytest.mark.slow) for case in CASES]
-"""The fast tier runs the first case of each code, and `make test` all cases. For the cases that the fast tier does not
-run, tests/pipeline/test_goldens.py compares the messages.
+"""The cases of all rules. The fast tier runs the first case of each code, and `make test` runs all. For the other
+cases, the fast tier only compares the messages (tests/pipeline/test_goldens.py).
 """
 
 
 BESIDE = {"XP208", "XP711"}
-"""Other findings that a case about data may have, because its data has only one or two rows, far fewer than a batch."""
+"""Codes of findings that a case about data may have in addition to its own code, because its data has only one or two
+rows, far fewer than a batch.
+"""
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ NOT_TYPED = {
     "XP120-sharding-strategy": "what was written is refused by the strategy's own rule, too: one node is one group",
     "XP444-of-zero2": "the other way out; zero3 needs the disk's folder beside it",
 }
-"""Codes and titles of errors whose help text a program cannot apply to the spec, each with the reason."""
+"""Maps codes and titles of errors to the reason why a program cannot apply their help text to the spec."""
 
 
 @pytest.mark.parametrize("case", EACH)

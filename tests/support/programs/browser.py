@@ -20,7 +20,7 @@ from patience import HUNG
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDTHS = (390, 1280)
-"""Widths in pixels of a phone's and of a desktop's window."""
+"""The widths in pixels of a phone's window and of a desktop's window."""
 in_browser = pytest.mark.skipif(
     BROWSER is None and not os.environ.get("XPC_EVERY_TEST"), reason="no Chromium is installed here"
 )
@@ -74,8 +74,8 @@ function framed(width) {
 })();
 </script>
 """
-"""A page that loads the tested page in a frame of each width, and calls `look` for each frame. It writes the results,
-and the errors of the frames, as JSON into the element `#found`.
+"""A page that loads the tested page into one frame for each width, and calls `look` for each frame. It writes the
+results, and the errors in the frames, as JSON into the element `#found`.
 """
 DARK = ("--force-dark-mode", "--blink-settings=preferredColorScheme=0")
 

@@ -20,10 +20,9 @@ from xpc.runtime.features.method.rewards import CONFIGURABLE, PLAIN
 pytestmark = pytest.mark.slow
 PAIRS = trained("qwen2.5-3b on ultrafeedback-binarized")
 CONDITIONAL = {"aux_loss", "nll_loss", "rewards/margins", "kl", "policy_loss", "entropy_coef", "cispo_clip_ratio"}
-"""Metrics that exist only under a condition.
-
-The conditions are a mixture of experts, a loss with a likelihood term, kto with both kinds of answers in the holdout, a
-divergence that the trainer logs, and some losses and coefficients of grpo (also `vespo` and `sampling`).
+"""Metrics that exist only under a condition, such as a mixture of experts, a loss with a likelihood term, kto with both
+kinds of answers in the holdout, a divergence that the trainer logs, or certain losses and coefficients of grpo (also
+`vespo` and `sampling`).
 """
 METRICS = {name: stacks.load(name).facts.evaluation_metrics for name in stacks.names()}
 EACH = [(target, method) for target, methods in METRICS.items() for method in methods]

@@ -14,7 +14,7 @@ from tiers import FIRST_AND_LAST
 pytestmark = pytest.mark.slow
 
 UNMOVED = "adamw(lr=1e-30)"
-"""A learning rate that changes no weight, so every evaluation equals the first."""
+"""With this learning rate no weight changes, so every evaluation has the result of the first."""
 
 
 @pytest.mark.parametrize("target", FIRST_AND_LAST)

@@ -27,7 +27,7 @@ ODD = ("", " ", "\n\n", "  two  spaces ", "<|im_end|>", "naïve 日本語 🙂",
 MASKED = tuple(target for target in STACKS if stacks.load(target).facts.assistant_only_loss)
 METHODS_OF = {target: ["sft", *["sft(assistant_only)"] * (target in MASKED)] for target in STACKS}
 ROWS = 450
-"""More rows than two groups have. A group is the rows whose texts are encoded together."""
+"""This number of rows is larger than two groups. A group consists of the rows whose texts are encoded together."""
 
 
 def turns(number: int) -> list[dict[str, str]]:

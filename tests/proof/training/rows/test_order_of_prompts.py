@@ -17,8 +17,8 @@ from xpc.compiler.stacks import DEFAULT
 pytestmark = pytest.mark.slow
 
 PROMPTS = {"grpo": 5, "rloo": 5, "distill": 20}
-"""Prompts for two and a half steps; the half step is dropped. A step has eight sequences: four completions for each of
-two prompts, or one for each of eight.
+"""Maps each method to a number of prompts that is enough for two and a half steps. The half step is dropped. A step has
+eight sequences: four completions for each of two prompts, or one for each of eight.
 """
 DAILY = (("grpo", DEFAULT, "ddp", 3), ("distill", DEFAULT, "one", 2))
 NIGHTLY = (

@@ -23,7 +23,7 @@ TEXTS_ONLY = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}: "
     "{% if message['content'] is string %}{{ message['content'] }}{% endif %}<|im_end|>{% endfor %}"
 )
-"""A template that omits a content if it is a list of parts."""
+"""A template that writes a content only if the content is a text. It omits a content that is a list of parts."""
 NO_SYSTEM = (
     "{% for message in messages %}{% if message['role'] != 'system' %}<|im_start|>{{ message['role'] }}: "
     "{{ message['content'] }}<|im_end|>{% endif %}{% endfor %}"

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 COLOURS = {"red": (255, 0, 0), "blue": (0, 0, 255)}
 SIZES = {"red": (84, 56), "blue": (112, 112)}
 TOKENS = {"red": 3 * 2, "blue": 4 * 4}
-"""The number of tokens of each image: one for every 28 x 28 pixels."""
+"""Maps each image to its number of tokens: one for every 28 x 28 pixels."""
 
 
 def row(question: str, *colours: str) -> dict[str, Any]:

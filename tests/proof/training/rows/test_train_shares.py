@@ -96,7 +96,7 @@ DROPPED = {
     "dpo": "preferences", "reward": "preferences", "orpo": "preferences", "kto": "judged",
     "sft(completion_only)": "completions", "sft(assistant_only)": "messages",
 }  # fmt: skip
-"""Methods whose trainers drop rows that are too long, on some stack; with the shape of their rows."""
+"""Maps methods whose trainers, on some stack, drop rows that are too long to the shape of their rows."""
 
 
 def of_shape(shape: str, word: str, question: str, number: int) -> dict[str, Any]:
