@@ -95,8 +95,8 @@ def floor(location: str) -> None:
 
 
 def prepared(location: str, case: str, way: str) -> None:
-    """Prepare the rows of a bundle. If `way` is "trl", the bundle's own preparation is switched off, so trl prepares
-    them by `Dataset.map`.
+    """Prepare the rows of a bundle. If `way` is "trl", the bundle's own preparation is switched off, and trl prepares
+    the rows by `Dataset.map`.
     """
     bundle = os.path.join(location, f"{case.replace(' ', '-')}.bundle")
     sys.path.insert(0, bundle)

@@ -100,8 +100,8 @@ _seconds: Counter[str] = Counter()
 
 
 def recorded(config: pytest.Config) -> Mapping[str, float]:
-    """How many seconds each test file took in earlier runs. Each worker of xdist gets the numbers that the controller
-    has read, so that all workers sort the tests alike.
+    """Map each test file to the seconds that it took in earlier runs. The workers of xdist get the numbers that the
+    controller has read, so that all of them sort the tests in the same order.
     """
     if hasattr(config, "workerinput"):
         return config.workerinput[SECONDS]
@@ -109,7 +109,7 @@ def recorded(config: pytest.Config) -> Mapping[str, float]:
 
 
 def pytest_configure_node(node: Any) -> None:
-    """Pass the recorded seconds to a worker of xdist."""
+    """Pass a worker of xdist the seconds that each file took in earlier runs."""
     node.workerinput[SECONDS] = recorded(node.config)
 
 
@@ -119,7 +119,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Record the seconds of the files that the slow tier has run."""
+    """Record how many seconds the files took that the slow tier has run."""
     config = session.config
     if config.getoption("dist") == "loadfile" and not hasattr(config, "workerinput"):
         config.cache.set(SECONDS, {**recorded(config), **_seconds})
@@ -191,8 +191,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Exclude all objects that exist before the first test from garbage collection: they are needed until the end
-    anyway.
+    """Exclude all objects that exist before the first test from garbage collection, because they are needed until the
+    end.
     """
     gc.disable()
     try:

@@ -62,8 +62,8 @@ def additions(stack: stacks.Stack, pins: Mapping[str, str]) -> str:
 
 
 def sets() -> dict[tuple[str, str], str]:
-    """Each different set of requirements, as the text of a requirements file for uv. The key is a pair: the stack's
-    name, and the packages of the set that not every bundle of the stack has.
+    """Map each different set of requirements to the text of a requirements file for uv. The key of a set is a pair: the
+    stack's name, and those packages of the set that only some bundles of the stack have.
     """
     found = {}
     for name, text in emitted():

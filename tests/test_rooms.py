@@ -34,7 +34,9 @@ def files() -> tuple[str, ...]:
 
 
 def room(path: str) -> str:
-    """The room of a file: its folder below compiler/, or the file itself if it is in no folder."""
+    """The room of a file: the folder below compiler/ that contains the file. A file directly in compiler/ is a room
+    itself.
+    """
     parts = path.removesuffix(".py").split(os.sep)
     return "grammar" if parts[0] == "grammar" else parts[1]
 

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> str:
 
 
 def shell(line: str, folder: str) -> subprocess.CompletedProcess[str]:
-    """Run a shell line in which the command `xpc` is the compiler under test."""
+    """Run a line of shell code. In this line, the command `xpc` is the compiler under test."""
     program = f'xpc() {{ "{sys.executable}" -m xpc.compiler.cli "$@"; }}; {line}'
     environment = {**os.environ, "XPC_CACHE": "off"}
     return subprocess.run(

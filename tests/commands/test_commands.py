@@ -146,8 +146,8 @@ COMPLETED = {
 
 
 def around(folder) -> dict[str, str]:
-    """Environment variables of a shell: this xpc is on PATH, and HOME is a folder with a spec and no settings of the
-    user.
+    """Environment variables of a shell. PATH has the folder of this xpc. HOME is a folder with a spec, but without
+    settings of the user.
     """
     (folder / "sentence.xp").write_text("train qwen2.5-3b on alpaca\n")
     own = os.path.dirname(sys.executable)

@@ -140,8 +140,8 @@ def test_rows_of_each_file_are_looked_at(tmp_path: Path) -> None:
 def test_a_check_holds_until_a_file_of_the_folder_changes(
     large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """xpc caches the result of checking a file until this file changes. A change of one file of a folder does not
-    discard the results of the folder's other files.
+    """xpc caches the result of checking a file. If one file of a folder changes, the cached results of the folder's
+    other files remain.
     """
     monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
     if large:

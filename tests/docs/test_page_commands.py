@@ -264,7 +264,7 @@ SHELL = re.compile(
 
 
 def kind(page: str, language: str, text: str) -> str:
-    """The kind of a block: `data`, `program`, `spec`, `output` or `shell`. "" if no test covers the block."""
+    """The kind of a block: `data`, `program`, `spec`, `output` or `shell`. Empty if no test covers the block."""
     match language.partition(" ")[0]:
         case "json":
             return "data" if [json.loads(line) for line in text.splitlines()] else ""
@@ -311,8 +311,8 @@ def test_every_line_for_a_shell_is_tried():
 
 
 def test_programs_that_read_a_run_read_it(tmp_path, monkeypatch, capsys):
-    """Run the Python programs on the pages that read metrics.jsonl, with the line of that file that docs/outputs.md
-    shows.
+    """Run the Python programs on the pages that read metrics.jsonl. The metrics.jsonl of this test has the line that
+    docs/outputs.md shows.
     """
     (logged,) = [text for language, text in blocks("docs/outputs.md") if language == "json" and "grad_norm" in text]
     put(

@@ -63,7 +63,7 @@ def looked(site, tmp_path_factory) -> dict[str, dict[str, Any]]:
 
 
 def specs(looked: dict[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-    """The blocks that are complete specs, with their pages."""
+    """Pairs of a page and a block of the page, for all blocks that are complete specs."""
     blocks = [(page, code) for page, one in looked.items() for code in one["codes"]]
     return [(page, code) for page, code in blocks if re.match(r"(?:#.*\n)*xpc 1\n", code["text"])]
 
@@ -83,8 +83,8 @@ def test_specs_are_shown_in_several_colours(looked):
 
 
 def test_a_spec_that_is_copied_from_a_page_is_legal(looked, tmp_path):
-    """Every spec on a page passes the check. If a spec reads files that do not exist here, only errors about syntax,
-    names and values count.
+    """Every spec on a page passes the check. If a spec reads files that do not exist here, it may have other errors
+    than those about syntax, names and values.
     """
     files, complete = Workspace(str(tmp_path)), 0
     for page, code in specs(looked):

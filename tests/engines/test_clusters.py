@@ -260,8 +260,8 @@ def leaves(node: object) -> set[object]:
 @settings(max_examples=40)
 @given(st.sampled_from(EVIL) | st.text(max_size=12))
 def test_a_text_is_refused_or_stands_as_it_is(slot: str, text: str):
-    """A hostile text is refused, or appears unchanged as one value of the YAML. All other values, the shell code among
-    them, are the same as with the text "plain".
+    """A hostile text is refused, or appears unchanged as one value of the YAML. All other values, including the shell
+    code, are the same as for the harmless text "plain".
     """
     written = SLOTS[slot](json.dumps(text))
     if checked(written, name="run.xp").spec is None:

@@ -41,7 +41,9 @@ def sources():
 
 
 def test_nobody_outside_names_an_engine():
-    """`local` is also an ordinary word, so the test looks for it only in comparisons with the value of `launch`."""
+    """No other room contains the name of an engine. `local` is also an ordinary word, so the test looks for it only in
+    comparisons with the value of `launch`.
+    """
     found = []
     for path, tree in sources():
         if "Generated" in (ast.get_docstring(tree) or ""):
@@ -87,8 +89,8 @@ def test_only_the_engine_in_question_is_imported(engine, tmp_path):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_only_adds_files(engine):
-    """A bundle with a launch engine has every file of the same bundle without an engine. At most four of these files
-    differ, for example README.md.
+    """A bundle for a launch engine has every file that the same bundle without an engine has. At most four of these
+    files differ, such as README.md.
     """
     reported = {"README.md", "model_card.md", "spec.xp", "bundle.toml"}
     plain, files = compiled(spec()), compiled(spec(LAUNCH[engine]))

@@ -151,7 +151,7 @@ def refusals(text: str, root: str) -> set[str]:
 
 
 def stated() -> dict[str, list[str]]:
-    """For each code, the stacks that the committed evidence.json names."""
+    """Map each code to the stacks that the committed evidence.json names for it."""
     with open(PATH, encoding="utf-8") as handle:
         return {code: entry["holds"] for code, entry in json.load(handle).items() if "holds" in entry}
 

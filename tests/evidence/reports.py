@@ -121,7 +121,7 @@ def outcome(one: Report) -> str:
 
 
 def cell(text: str) -> str:
-    """A text as a cell of a Markdown table."""
+    """Format a text as a cell of a Markdown table."""
     return " ".join(text.split()).replace("|", "\\|")
 
 

@@ -139,7 +139,7 @@ def entries() -> list[Entry]:
 
 
 def topic(module: str) -> str:
-    """The name of the page that has the rules of a module."""
+    """The name of the page with the rules of a module."""
     return next(name for name, (_, modules) in TOPICS.items() if module.startswith(modules))
 
 
@@ -181,7 +181,7 @@ def address(one: Entry) -> str:
 
 
 def topic_page(name: str, codes: list[Entry]) -> str:
-    """The page of a topic: a section for each code."""
+    """The text of a topic's page, with a section for each code."""
     lines = [f"# Rules: {TOPICS[name][0]}", "", "Written by `make docs`; do not edit. "
              "[rules.md](../rules.md) lists all codes, and shows how to silence a warning.", ""]  # fmt: skip
     by_code, holds = outcomes.by_code(), stated()

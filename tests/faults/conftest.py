@@ -16,7 +16,9 @@ from tiny_runs import lines
 
 
 def fill(here: Runs) -> None:
-    """Write models `tiny` and `teacher` (with attention dropout) and data files of 64 rows into the runs' folder."""
+    """Write the models `tiny` and `teacher` (with attention dropout), and data files of 64 rows, into the folder in
+    which the runs start.
+    """
     folder = here.location
     for seed, name in enumerate(("tiny", "teacher")):
         here.program(os.path.join(REPOSITORY, "tests", "support", "tiny.py"), os.path.join(folder, name), str(seed))

@@ -82,7 +82,7 @@ class Going:
         self.until(lambda: self.reached() >= step)
 
     def reached(self) -> int:
-        """The last step that this start of the run has logged."""
+        """The last step in the log since the run was started this time."""
         return max((int(one) for one in re.findall(r"^step (\d+)/", self.text, re.MULTILINE)), default=0)
 
     @property
@@ -140,7 +140,7 @@ class Going:
 
     @property
     def text(self) -> str:
-        """The output of all processes, stdout first."""
+        """The output of all processes of the run: first the standard output, then the standard error."""
         out = ""
         for name in ("out", "err"):
             for path in sorted(glob(f"{self.said}.{name}.*")):
@@ -150,9 +150,9 @@ class Going:
 
     def check(self) -> None:
         """Check the state after a disturbance: there is no traceback, every checkpoint is complete, and there are at
-        least as many checkpoints as before the start (but at most KEPT are required).
+        least as many checkpoints as before the start, or KEPT if there were more.
 
-        A kill between a save and the deletion of older checkpoints leaves one more than `keep`.
+        A kill between a save and the deletion of older checkpoints may leave one more than `keep`.
         """
         assert "Traceback" not in self.text, self.text
         found = sound(self.out)

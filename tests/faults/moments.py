@@ -85,10 +85,10 @@ def stopped(here: Runs, bundle: str, folder: str, chance: random.Random, wanted:
 
 def owes(going: Going, bundle: str) -> bool:
     """Whether the evaluation at the step of the newest checkpoint is not finished, because the run was stopped during
-    it.
+    this evaluation.
 
-    After such a stop, the next start begins with this evaluation. If the run is stopped again during the evaluation,
-    this start has trained no step and written no checkpoint.
+    The next start then begins with this evaluation. If the run is stopped during it again, this start has trained no
+    step and written no checkpoint.
     """
     arguments = payload(bundle)["arguments"]
     step = int(checkpoints(going.out)[-1].split("-")[1])

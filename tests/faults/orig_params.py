@@ -30,7 +30,7 @@ HEADS = {"num_attention_heads": 2, "num_key_value_heads": 2, "tie_word_embedding
 
 
 def shard_on_cpu() -> None:
-    """Let accelerate use FSDP on CPU processes. Without this, it uses DDP there."""
+    """Let accelerate use FSDP for processes on the CPU. Otherwise it uses DDP for them."""
     begin = AcceleratorState.__init__
 
     def started(self: Any, *words: Any, fsdp_plugin: Any = None, **settings: Any) -> None:

@@ -22,7 +22,9 @@ pytestmark = pytest.mark.slow
 
 
 def checkpoint(out: str, name: str = "checkpoint-2") -> str:
-    """Write a checkpoint into the temporary folder, as two processes do."""
+    """Write a checkpoint into the folder in which a run collects an unfinished checkpoint, with the files of two
+    processes.
+    """
     folder = os.path.join(checkpoint_integrity.staging(out), name)
     os.makedirs(os.path.join(folder, "global_step2"))
     for file in (

@@ -11,8 +11,8 @@ pytestmark = pytest.mark.slow  # fault_runs loads the code that starts runs, whi
 
 
 def test_checkpoints_are_noted_before_the_run_starts(tmp_path: Path) -> None:
-    """The list of checkpoints is made before the run starts: a started run may delete a checkpoint while a slow test
-    still reads it.
+    """The list of checkpoints is made before the run starts, because a run may delete a checkpoint while a slow test is
+    still reading it.
     """
     from fault_runs import Going
 

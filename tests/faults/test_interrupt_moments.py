@@ -28,7 +28,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def test_tokenizing(runs: Callable[[str], Runs], tmp_path: Path) -> None:
-    """If Ctrl-C ends a run while it tokenizes, the worker processes of its `datasets.map` end, too."""
+    """If Ctrl-C ends a run while it tokenizes, the worker processes of its `datasets.map` also end."""
     here = runs(DEFAULT)
     rows = Path(here.location, "messages.jsonl").read_text()
     Path(here.location, "many.jsonl").write_text(rows * 300)

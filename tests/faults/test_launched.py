@@ -94,8 +94,8 @@ def test_signal_to_any_process_saves_and_exits_75(runs: Callable[[str], Runs], t
 def test_a_process_that_is_killed_is_tried_again(
     runs: Callable[[str], Runs], tmp_path: object, chance: random.Random
 ) -> None:
-    """If a process is killed, the same launch.sh starts the run again, without a user. The result equals the result of
-    an undisturbed run.
+    """If a process is killed, the same launch.sh starts the run again by itself. The result is the same as the result
+    of a run that was not disturbed.
     """
     here = runs(DEFAULT)
     bundle = here.compiled(text(strategy="zero2"), "again")

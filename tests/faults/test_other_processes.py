@@ -33,8 +33,9 @@ BOUND = 1e-4
 
 
 def chained(here: Runs, source: Callable[[int], str], worlds: list[int], folder: str, name: str) -> None:
-    """Run the same bundle with several numbers of processes in turn: kill the first run, stop each following run, and
-    let the last run finish. Compare its result with an undisturbed run with the first number of processes.
+    """Run a bundle several times in the same output folder, each time with another number of processes. The first run
+    is killed, each following one is stopped, and the last one finishes. Compare its result with a run that was not
+    interrupted and has the first number of processes.
     """
     still(here)
     bundles = [here.compiled(source(world), f"{name}-{world}") for world in worlds]

@@ -56,8 +56,8 @@ def of_rows(trained: dict[str, torch.nn.Parameter], optimizer: Any) -> dict[str,
     """Return each weight and its optimizer states under ZeRO-1 and ZeRO-2. DeepSpeed's own functions are not used,
     because they ignore `round_robin_gradients`.
 
-    For each parameter group, the shards of all processes are concatenated, and cut into weights in DeepSpeed's order of
-    the weights.
+    Instead, the shards of all processes are concatenated for each parameter group, and cut into weights in the order in
+    which DeepSpeed stores the weights.
     """
     names, found = {weight: name for name, weight in trained.items()}, {}
     for mine, group in zip(optimizer.single_partition_of_fp32_groups, optimizer.round_robin_bit16_groups, strict=True):

@@ -61,7 +61,7 @@ def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch, fail_at):
 @pytest.mark.parametrize("fail_at", [1, 2])
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), KeyboardInterrupt()])
 def test_a_failure_while_replacing_leaves_the_old_bundle(tmp_path, monkeypatch, fail_at, error):
-    """With the kernel's atomic exchange of two names disabled, the compiler replaces a bundle by two renames. If either
+    """If the kernel cannot exchange two names atomically, the compiler replaces a bundle by two renames. If either
     rename fails, the old bundle stays.
     """
     monkeypatch.setattr(atomic, "exchange", lambda one, other: False)

@@ -60,8 +60,8 @@ def pieces(location: machine.Machine) -> Iterator[Piece]:
 
 
 class Readings:
-    """The file of measurements, one per line. Lines that were measured with other package versions or on another GPU
-    are ignored.
+    """A file with one measurement per line. Lines that were measured with other package versions or on another GPU are
+    ignored.
     """
 
     def __init__(self, folder: str, location: machine.Machine) -> None:
@@ -108,8 +108,8 @@ def unequal(found: dict[str, Reading]) -> Iterator[str]:
 
 
 def planned(found: dict[str, Reading]) -> Iterator[str]:
-    """The relative error of the planned memory (predicted / measured - 1): mean, median and worst over all measurements
-    of memory.
+    """Lines about the relative error of the planned memory (predicted / measured - 1): its mean, its median, and the
+    worst error of all measurements of memory.
     """
     off = sorted(abs(one["off"]) for one in found.values() if "off" in one)
     if off:

@@ -83,8 +83,8 @@ class Meter:
 
     @contextlib.contextmanager
     def saved(self) -> Iterator[None]:
-        """On a CPU, count the bytes of the tensors that autograd keeps for the backward pass while the `with` block
-        runs.
+        """On a CPU, count the bytes of the tensors that autograd keeps for the backward pass. Tensors count if they are
+        kept within the `with` block.
         """
         if self.cuda:
             yield

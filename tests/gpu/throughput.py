@@ -17,7 +17,7 @@ SCRIPT = os.path.join(SUPPORT, "plain_trl.py")
 
 @frozen
 class Pair:
-    """A bundle, and a TRL script with the bundle's arguments."""
+    """A bundle and a TRL script that has the same arguments as the bundle."""
 
     case: Case
     times: int = 2

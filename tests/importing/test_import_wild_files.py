@@ -213,9 +213,9 @@ def test_reward_function_of_a_module_is_in_the_file_of_that_module() -> None:
 
 
 def test_pretraining_reports_how_texts_are_packed() -> None:
-    """LLaMA-Factory joins all texts into one stream, and cuts it into rows whose texts attend to each other. A bundle
-    keeps the texts of a pack apart, for which it needs flash attention; without it, the bundle does not pack. The
-    import reports the difference in both cases.
+    """LLaMA-Factory joins all texts into one stream, and cuts it into rows in which texts attend to each other. A
+    bundle keeps packed texts apart, which needs flash attention; without flash attention, it does not pack. In both
+    cases, the import reports the difference.
     """
     text = FACTORY.replace("stage: sft", "stage: pt").replace("template: qwen\n", "template: llama3\n")
     for model, apart in (

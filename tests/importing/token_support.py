@@ -21,7 +21,7 @@ from token_cases import CASES, Case
 
 @cache
 def records(tool: str) -> dict[str, Any]:
-    """The recorded rows of a tool, by case."""
+    """Map each case to the recorded rows of a tool."""
     with open(os.path.join(FOLDER, f"{tool}_rows.jsonl"), encoding="utf-8") as handle:
         _, *lines = [json.loads(line) for line in handle]
     return {one["case"]: one for one in lines}
@@ -62,8 +62,8 @@ def laid_together(parts: list[Case], tool: str, folder: str) -> Imported:
 
 
 def trained_on(found: Imported, folder: str) -> list[dict[str, Any]]:
-    """The rows on which the bundle's trainer trains, after its collator. They have the form of the recorded rows of the
-    tools.
+    """The rows on which the bundle's trainer trains, as its collator returns them. They have the same form as the rows
+    that were recorded from other tools.
     """
     import run_features
 
@@ -111,8 +111,8 @@ def _row(trainer: Any, row: Any) -> dict[str, Any]:
 
 
 def alike(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> bool:
-    """Whether two lists have the same rows, in any order. Whether a row's first token has a loss does not matter,
-    because no earlier token predicts it.
+    """Whether two lists have the same rows, in any order. The loss of a row's first token is ignored, because no
+    earlier token predicts this token.
     """
     return sorted(map(_key, theirs)) == sorted(map(_key, ours))
 

@@ -47,8 +47,8 @@ def test_slurm_accepts_the_script(cluster: Cluster, tmp_path: Path, name: str) -
 
 @pytest.mark.parametrize("setting", ["partition=elsewhere", "partition=gpu, time=8d"])
 def test_slurm_looks_at_the_script(cluster: Cluster, tmp_path: Path, setting: str) -> None:
-    """`sbatch --test-only` refuses the job if the cluster has no partition of the name in the spec, or if the time in
-    the spec exceeds the partition's limit.
+    """`sbatch --test-only` refuses a job if the cluster has no partition with the name that the spec states, or if the
+    time in the spec is longer than the partition allows.
     """
     assert accepts(cluster, tmp_path, one("a", f"launch slurm({setting})").text).returncode != 0
 

@@ -121,7 +121,7 @@ def test_a_killed_process_costs_the_steps_since_the_checkpoint(
 
 
 def process(job: str, rank: int) -> int:
-    """The process that is a given rank of a job. All nodes of the test cluster are on this machine."""
+    """The process with a given rank of a job. All nodes of the test cluster are on this machine."""
     wanted = {f"SLURM_JOB_ID={job}", f"RANK={rank}"}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -139,8 +139,8 @@ def nodes(cluster: Cluster, job: dict[str, str]) -> list[str]:
 
 
 def again(cluster: Cluster, number: str, restarts: int, cwd: Path) -> None:
-    """Wait until a job has requeued itself. Then wait two seconds more, because Slurm does not restart a job on a node
-    within the second in which it ended there.
+    """Wait until a job has requeued itself, and two seconds more: Slurm does not restart a job on a node in the second
+    in which it ended there.
     """
     try:
         until(lambda: cluster.job(number).get("Restarts") == str(restarts), "the job queues itself again")

@@ -61,7 +61,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def submitted(command: str, word: str) -> tuple[int, dict[str, Any]]:
-    """Run the README's command with an argument instead of `--verbose`. Return the command's exit status, and what it
+    """Run the README's command, with `word` in place of `--verbose`. Return the command's exit status, and what it
     requests from the cluster.
     """
     if missing():

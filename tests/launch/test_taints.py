@@ -37,7 +37,7 @@ def takes(kind: str, text: str) -> bool:
 
 
 def combinations(keys: tuple[str, ...], values: tuple[str, ...]) -> list[str]:
-    """Arguments to try: each key with the first value, and the first key with each value."""
+    """The arguments to try: each key is combined with the first value, and the first key with each value."""
     return [*(f"{key}={values[0]}" for key in keys), *(f"{keys[0]}={value}" for value in values)]
 
 

@@ -42,7 +42,7 @@ class Anything:
 
 
 def stand_in(version: str) -> None:
-    """Install a fake package `kernels` that transformers accepts as the real one."""
+    """Install a fake package `kernels` that transformers takes for the real one."""
     folder = tempfile.mkdtemp()
     about = os.path.join(folder, f"kernels-{version}.dist-info")
     os.makedirs(about)

@@ -288,8 +288,8 @@ LOADED = os.path.join(os.path.dirname(__file__), "loaded_kernels.py")
 
 @pytest.mark.parametrize(("target", "id"), nightly_but(KERNELS.items(), lambda one: one[0] == stacks.DEFAULT))
 def test_a_kernel_of_the_hub_is_pinned_and_loaded_at_that_commit(tmp_path, served, target, id):
-    """The real transformers loads the kernel. A fake package `kernels` records which kernels and commits it
-    requests.
+    """The kernel is loaded by the real transformers. A fake package `kernels` records the kernels and commits that
+    transformers requests.
     """
     python = interpreter(target)
     put(tmp_path, {"x.xp": FLASH.format(target=target)})

@@ -107,8 +107,8 @@ def made_map(out: str) -> str:
 
 
 class Map:
-    """Knows for each line which tests run it. It reads the database file of coverage (table "line_bits", which coverage
-    documents).
+    """Maps each line to the tests that run it. The data comes from coverage's database file (table "line_bits", which
+    coverage documents).
     """
 
     def __init__(self, path: str) -> None:
@@ -164,7 +164,7 @@ def files(since: str | None = None) -> dict[str, list[str]]:
 
 
 def chosen_mutations(places: int, seed: int, known: Map, slow: bool, since: str | None) -> list[Mutation]:
-    """Draw the same number of lines from each group, and one mutation of each line."""
+    """Draw lines at random, as many from each group as from any other, and one mutation for each line."""
     out: list[Mutation] = []
     for group, names in files(since).items():
         if slow and group != "runtime":
@@ -215,8 +215,8 @@ class Copies:
         return str(self.mine.folder)
 
     def touch(self, path: str) -> None:
-        """Give a file a new modification time. Otherwise Python could use the bytecode of the previous mutant if both
-        have the same size.
+        """Give a file a new modification time. Otherwise Python could use the bytecode of the previous mutant if the
+        two mutants have the same size.
         """
         self.mine.clock = getattr(self.mine, "clock", 0) + 1
         os.utime(path, (self.mine.clock, self.mine.clock))
@@ -267,8 +267,8 @@ def again(one: Mutation) -> Iterator[list[str]]:
 
 
 def survivors(before: dict[tuple[object, ...], dict[str, object]]) -> list[Mutation]:
-    """The mutations that survived an earlier run and whose lines still exist. If a file has the line several times, the
-    one nearest to the old line number is taken.
+    """The mutations that survived an earlier run and whose lines still exist. If a file has such a line several times,
+    the mutation gets the line that is nearest to the old line number.
     """
     out: list[Mutation] = []
     for name, result in before.items():

@@ -56,7 +56,9 @@ class Finder:
         return sorted(found, key=lambda one: (one.start, one.end, one.new))
 
     def _walk(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The syntax nodes that can be mutated: nodes that Python runs, but no annotation, decorator or base class."""
+        """Yield the syntax nodes that can be mutated: nodes that Python runs, except annotations, decorators and base
+        classes.
+        """
         yield node
         for name, value in ast.iter_fields(node):
             if name in ("annotation", "returns", "decorator_list", "bases"):

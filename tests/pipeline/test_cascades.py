@@ -60,7 +60,7 @@ def typos(word: str) -> Iterator[str]:
 
 
 def misspelt(text: str) -> Iterator[tuple[str, str]]:
-    """Yield copies of a spec with one typo in one name: three copies for each name. With each copy comes the misspelt
+    """Yield pairs of a copy of a spec with one typo in one name, and the misspelt name. There are three copies for each
     name.
     """
     file = parse(Source("t.xp", text))[0]

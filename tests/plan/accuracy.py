@@ -68,7 +68,7 @@ def errors(rows: Sequence[Row], guess: Callable[[Row], float | None] = peak) -> 
 
 
 def line(name: str, found: Sequence[float]) -> str:
-    """A row of a table of errors: their number, mean, median, maximum, and bias."""
+    """A row of a table about errors of predictions: the number of errors, and their mean, median, maximum and bias."""
     if not found:
         return f"| {name} | rows: 0 | | | | |"
     sizes = [abs(one) for one in found]

@@ -83,8 +83,8 @@ PERIODS = {
 
 
 def config(family: str, shape: tuple[int, ...], periods: int, window: int = 1024) -> dict[str, Any]:
-    """The configuration of a tiny model of a family. A family repeats a pattern of layers (such as three linear ones
-    and a full one); the model has it `periods` times.
+    """The configuration of a tiny model of a family. The layers of a family repeat a pattern, such as three linear
+    layers and a full one. The model has this pattern `periods` times.
     """
     if family in LATENT:
         keys = ("hidden_size", "intermediate_size", "num_attention_heads", "q_lora_rank", "kv_lora_rank",

@@ -43,8 +43,8 @@ def used(row: Row) -> float:
 
 
 def kinds(row: Row) -> list[str]:
-    """What makes the predicted hours of a run less certain, so that their range is wider: `quantized`, `experts`,
-    `lengths`, or a chip other than the chips of A100 and H100.
+    """The reasons why the range of a run's predicted hours is wider: `quantized`, `experts`, `lengths`, or a chip other
+    than A100 and H100.
     """
     gpu = find_gpu(row["gpu"])
     assert gpu is not None

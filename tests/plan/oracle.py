@@ -112,8 +112,8 @@ def residual(model: Any, first: int, length: int, padded: bool, autocast: bool) 
 
 
 def stack(model: Any) -> torch.nn.ModuleList:
-    """The list of the decoder's layers. It is the outermost module list of the model; inside the layers, experts can be
-    lists, too.
+    """The list of the decoder's layers, which is the outermost module list of the model. There may be other lists
+    inside the layers, such as a list of experts.
     """
     return next(one for one in model.modules() if isinstance(one, torch.nn.ModuleList))
 
@@ -180,7 +180,9 @@ def modes(family: str) -> dict[str, dict[str, Any]]:
 
 
 def _modes(family: str, kinds: tuple[str, ...], made: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The modes in which a family can be trained with these kinds of attention; `made` says how each is measured."""
+    """Map the modes in which a family can be trained with these kinds of attention to how each is measured. `made` says
+    this for other modes.
+    """
     out: dict[str, dict[str, Any]] = {
         f"full/{name}/{kind}": {**precision, **made[kind]} for name, precision in PRECISIONS.items() for kind in kinds
     }

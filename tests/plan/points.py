@@ -54,8 +54,8 @@ def aside(row: Row) -> bool:
 
 
 def contradicts(row: Row) -> str:
-    """The reason for leaving a measurement out of all comparisons: its fields contradict each other, or fields are
-    missing. "" if it is not left out.
+    """The reason why a measurement is left out of all comparisons: fields are missing, or contradict each other. Empty
+    if it is not left out.
     """
     notes = row["notes"]
     if "ZeRO" in notes and row["strategy"] == "single":

@@ -41,7 +41,7 @@ def load(family: str, shape: tuple[int, ...], kind: str, sites: str, base: str, 
 
 
 def planned(made: Load) -> float:
-    """The planned bytes of a layer that grow with the number of tokens."""
+    """The bytes of a layer that grow with the number of tokens, according to the plan."""
     found = memory(made)
     assert not isinstance(found, str), found
     return found.phases["forward"]["activations"] / made.facts.layers

@@ -66,7 +66,7 @@ def test_nothing_that_fits_is_predicted_to_be_faster(run: tuple[str, str, str, s
 
 def test_the_least_sharding_that_fits_is_taken_and_what_is_written_stays() -> None:
     """DDP is chosen if it fits, because ZeRO rounds differently in half precision. ZeRO-3 is chosen only if no other
-    strategy fits, because it sends more. A strategy that the spec states is not changed.
+    strategy fits, because it sends more data. If the spec states a strategy, it is not changed.
     """
     spec, _ = resolved("qwen2.5-3b", "8 x h100-80gb", "", "gbs=128 seq=4096")
     assert spec.text("strategy") in ("zero1", "zero2")
@@ -113,7 +113,7 @@ def test_where_nothing_fits_the_strategy_that_needs_least_is_taken_if_it_may_do(
 
 def test_what_is_learned_is_that_of_the_spec() -> None:
     """A spec that leaves settings open compiles to the same run as a spec that states the chosen values. So no choice
-    affects the data.
+    of the plan affects the data.
     """
     open_, _ = resolved("qwen2.5-3b", "8 x h100-80gb", "", "gbs=128 seq=4096")
     more = "zero1\nmemory(checkpointing = {})".format(str(open_.flag("memory.checkpointing")).lower())

@@ -202,8 +202,8 @@ def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:
 
 
 def test_cards_of_other_chips_are_predicted_from_the_others() -> None:
-    """The speed of each GPU with another chip is predicted from the runs on the other such GPUs. A prediction from the
-    peak FLOPS alone would be more than twice too fast for two of the five GPUs.
+    """For each GPU with a chip other than A100 and H100, the speed is predicted from runs on the other such GPUs. If it
+    were predicted from the peak FLOPS alone, it would be more than twice too high for two of the five GPUs.
     """
     known = table()
     alone = [time for _, time in utilisation.other_chips_left_out(known)]
@@ -240,8 +240,8 @@ def test_what_a_strategy_sends() -> None:
 
 
 def test_speeds_of_foundry_and_hugging_face_have_no_bias() -> None:
-    """Predictions are right on average, for llm-foundry's rows (each predicted from the rows of other models) and for
-    rows of Hugging Face trainers (with the factor of the trainer).
+    """On average, predictions are neither too high nor too low. This holds for llm-foundry's rows, each predicted from
+    the rows of other models, and for rows of Hugging Face trainers, predicted with the factor of the trainer.
     """
     found = accuracy.speed_groups()
     for name in ("llm-foundry", "Hugging Face trainers"):

@@ -74,10 +74,10 @@ def card(name: str) -> dict[str, float]:
 
 
 def fit(rows: list[Row]) -> list[float]:
-    """Fit the weights of the parts of a step's time with the least relative error, by the normal equations.
+    """Fit the weights of the parts of a step's time, so that the relative error is least, by the normal equations.
 
-    The time for reading the weights has the fixed weight 1: a GPU that computes little else reads them at its full
-    memory bandwidth.
+    Only the time for reading the weights of the model is not fitted: its weight is 1, because a GPU that computes
+    little else reads at its full memory bandwidth.
     """
     system = [[part * row["tok_s_gpu"] for part in parts(work(row))] for row in rows]
     count = len(system[0]) - 1
@@ -175,10 +175,10 @@ def held_work(row: Row) -> Work:
 
 
 def other_chips() -> list[Row]:
-    """Published runs on GPUs with other chips than A100 and H100, in the fields of heldout_speed.jsonl.
+    """Published runs on GPUs with chips other than A100 and H100, in the fields of heldout_speed.jsonl.
 
-    Two groups are left out: runs on two 3090 with FSDP, because their number of PCIe lanes is unknown, and runs without
-    flash attention.
+    Runs on two 3090 with FSDP are left out, because their number of PCIe lanes is unknown. Runs without flash attention
+    are left out, too.
     """
     return points.rows("other_chips.jsonl")
 
@@ -238,7 +238,7 @@ def other_chips_left_out(known: Mapping[str, Any]) -> list[tuple[Row, float]]:
 
 
 def chips() -> dict[str, dict[str, object]]:
-    """For each GPU generation, the GPU to whose runs the weights were fitted."""
+    """Map each GPU generation to the GPU to whose runs the weights were fitted."""
     found = {}
     for generation, (name, of) in CHIPS.items():
         known = card(of)

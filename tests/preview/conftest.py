@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Warm:
-    """Warm interpreters for all targets. The folder in which they work has data files and the models `tiny`, `teacher`
-    and `begun`.
+    """Warm interpreters for all targets. Their working folder has data files and the models `tiny`, `teacher` and
+    `begun`.
     """
     from method_runs import Warm, files
 

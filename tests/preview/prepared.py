@@ -13,8 +13,8 @@ WORKER = os.path.join(
 
 
 def main(folder: str, out: str, many: int, only_rows: bool = False) -> int:
-    """Prepare the first rows of every source. Unless the argument `rows` is given, also determine which rows the first
-    steps train on.
+    """Prepare the first rows of every source. Without the argument `rows`, also determine which rows the first steps
+    train on.
     """
     sys.path.insert(0, WORKER)
     from worker import session, start

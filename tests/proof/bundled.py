@@ -63,7 +63,7 @@ def trainer(run: Any) -> Any:
 
 
 def train_rows(run: Any, read: Any) -> Any:
-    """The training rows of the run, as a stream if the bundle reads a stream."""
+    """The training rows of the run. They are a stream if the bundle reads a stream."""
     if not run.plan["data"].get("streaming"):
         return run.rows
     from runtime.features.streaming.passes import Stream
@@ -73,8 +73,8 @@ def train_rows(run: Any, read: Any) -> Any:
 
 
 def teacher(run: Any) -> Any:
-    """A teacher for distillation: a copy of the student that is more confident in its predictions. From an identical
-    teacher, a student would learn nothing.
+    """A teacher for distillation: a copy of the student that is more confident in its predictions. If the teacher were
+    identical, the student would learn nothing.
     """
     model = tiny_models.load(run.family, run.plan["model"], run.kind)
 

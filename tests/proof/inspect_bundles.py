@@ -329,7 +329,9 @@ def _remember_yaml() -> None:
 
 
 def many(folders: list[str]) -> dict[str, list[str]]:
-    """The problems of many bundles, by folder: problems that a brief inspection finds, exceptions and log records."""
+    """Map the folder of each bundle to the bundle's problems: those that a brief inspection finds, exceptions, and log
+    records.
+    """
     import importlib.metadata
 
     import deepspeed  # noqa: F401
@@ -350,7 +352,9 @@ def many(folders: list[str]) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    """Read folder names from standard input; print a JSON object per folder, with an exception as a problem."""
+    """Read names of folders from standard input, and print a JSON object for each. An exception becomes a problem of
+    the folder.
+    """
     import deepspeed  # noqa: F401  # imported early: its warnings at import are not problems of a bundle
     from transformers.utils import logging
 

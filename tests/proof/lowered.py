@@ -73,8 +73,8 @@ def past(
 
 
 def lowered_files(spec: Spec) -> dict[str, bytes]:
-    """Two mappings: the bundle's files that the libraries read, and the environment variables that launch.sh would
-    set.
+    """Return two mappings: one from the names of those bundle files that the libraries read to their contents, and one
+    of the environment variables that launch.sh would set.
     """
     texts = {"accelerate.yaml": yaml(accelerate(spec), YAML_COMMENT), "trainer_args.json": json.dumps(payload(spec))}
     if spec.zero_stage:

@@ -81,7 +81,9 @@ TITLES = {case.title: case for case in CASES}
 
 @frozen
 class Proof:
-    """A violation of a rule, and its effect in the libraries. The module's docstring explains the fields."""
+    """A violation of a rule, and the effect of this violation in the libraries. The module's docstring explains the
+    fields.
+    """
 
     rule: str
     code: str
@@ -235,7 +237,7 @@ class Prover:
 
 
 def holds(proof: Proof, measured: Mapping[str, Any]) -> bool:
-    """Whether a measurement of the illegal spec has the result that the proof expects."""
+    """Whether a measurement of the illegal spec has the result that the proof claims."""
     if callable(proof.expect):
         return bool(proof.expect(measured))
     return all(measured.get(name) == value for name, value in (proof.expect or {}).items())

@@ -146,8 +146,8 @@ class Watch:
 
     @property
     def _unscaled(self) -> bool:
-        """Whether weights may become infinite or NaN. This is so if the spec has a GPU and fp16 weights: the gradient
-        scaler that fp16 needs exists only on a GPU, and this run is on a CPU.
+        """Whether weights may become infinite or NaN in this run on a CPU. They may if the spec has a GPU and fp16
+        weights: fp16 needs a gradient scaler, which exists only on a GPU.
         """
         return self.plan["model"]["dtype"] == "float16" and self.plan["run"]["gpu"] is not None
 

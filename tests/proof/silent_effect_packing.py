@@ -114,7 +114,7 @@ def _pair_in_one_row(trainer: Any, batch: dict[str, Any]) -> tuple[Any, list[int
 
 
 def _ended(run: Any, ids: list[int]) -> list[int]:
-    """The lengths of the documents in a row. A document ends with the end token, or with the row."""
+    """The lengths of the documents in a packed row. A document ends after an end token, or where the row ends."""
     ends = [i + 1 for i, one in enumerate(ids) if one == run.tokenizer.eos_token_id]
     ends += [len(ids)] if ends and ends[-1] < len(ids) else []
     return [last - first for first, last in zip([0, *ends], ends, strict=False)]

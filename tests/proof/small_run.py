@@ -71,7 +71,7 @@ class SmallRun:
         return inspect_bundles.config_class(self.plan)(**values)
 
     def _group(self, values: dict[str, Any]) -> None:
-        """The process group of a DeepSpeed run on the CPU, made as a bundle's own program makes it."""
+        """Make the process group of a DeepSpeed run on the CPU in the way in which a bundle's own program makes it."""
         sys.path.append(REPOSITORY)
         from runtime.features.distributed.cpu_processes import make_group
         from runtime.library_internals.deepspeed_engine import (
@@ -118,7 +118,7 @@ class SmallRun:
 
     @property
     def kind(self) -> str:
-        """`reward` for a model with a single output number, otherwise `causal`."""
+        """`reward` if the model has a single output number, otherwise `causal`."""
         return "reward" if self.plan["config"].endswith("RewardConfig") else "causal"
 
     @cached_property
@@ -368,8 +368,8 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unpacked_for_the_cpu() -> None:
-    """Keep 4-bit weights in the layout for GPUs. On some CPUs, bitsandbytes converts them to a layout with which
-    training is not possible.
+    """Keep 4-bit weights in the layout for GPUs. On some CPUs, bitsandbytes would convert them to a layout in which
+    they cannot be trained.
     """
     try:
         from bitsandbytes.nn import modules

@@ -22,8 +22,8 @@ TARGET = {one.name: one.target for one in SPECS}
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """A mapping from the name of each spec in emitted.py to the folder of its bundle. A bundle is compiled when it is
-    first needed.
+    """Maps the name of each spec in emitted.py to the folder of its bundle. A bundle is compiled when it is first
+    needed.
     """
     folder = put(str(tmp_path_factory.mktemp("emitted")), FILES)
     texts = {one.name: one.text for one in SPECS}

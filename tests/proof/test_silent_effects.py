@@ -154,7 +154,7 @@ def location(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def answers(location: str) -> Callable[[str, bool], dict[str, Any]]:
-    """A function that returns the problems of each specimen of a target. They are found once."""
+    """Return a function that returns the problems of each specimen of a target. The problems are computed only once."""
 
     @cache
     def of(target: str, nightly: bool) -> dict[str, Any]:

@@ -72,7 +72,9 @@ def tracked(warm: Warm, with_added: Warm, tmp_path_factory: pytest.TempPathFacto
 
 
 def reports(target: str, tracker: str) -> bool:
-    """Whether the target's transformers has a callback for a tracker, and its environment has the package."""
+    """Whether the target's transformers has a callback for a tracker, and the target's environment has the tracker's
+    package.
+    """
     return (tracker != "trackio" or load(target).facts.trackio) and has(target, tracker)
 
 
@@ -82,8 +84,8 @@ def read(path: str) -> bytes:
 
 
 def both(runs: tuple[Trained, Trained], name: str = "loss") -> list[tuple[int, float]]:
-    """Return two lists of (step, value) that a tracker gets: the values of the first start, and the values that the
-    resumed run sends a second time.
+    """The pairs of a step and a value that a tracker gets: first those of the first start, then those that the resumed
+    run sends a second time.
     """
     first, again = ([(one["step"], one[name]) for one in run.events if name in one] for run in runs)
     return [*first, *(one for one in again if one[0] > KEPT)]

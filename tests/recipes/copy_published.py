@@ -97,8 +97,8 @@ def template(folder: str, name: str) -> str:
 
 
 def renderings(folder: str) -> dict[str, Any]:
-    """For each published template: its digest, and every test conversation rendered by it (as digest and length of the
-    text, and the marked spans).
+    """Map each published template to its digest and to its renderings of all test conversations. A rendering has the
+    digest and the length of the text, and the marked spans.
     """
     out: dict[str, Any] = {}
     for name, (_, tools, calls) in TEMPLATES.items():

@@ -57,8 +57,7 @@ def published(recipe: str) -> dict[str, Any]:
     """The values that the recipe states: its own keys, `launch:` keys, and the keys of its `accelerate:` and
     `deepspeed:` files.
 
-    The numbers of machines and processes come from the launch command, because its values override the values in the
-    files.
+    The numbers of machines and processes come from the launch command, which overrides these files.
     """
     entry = RECIPES[recipe]
     files = family(entry["family"])
@@ -126,7 +125,7 @@ def read(files: dict[str, bytes]) -> View:
 
 
 def at(found: View, path: str) -> Any:
-    """The value at a dotted path, or NOTHING."""
+    """The value at a dotted path, or NOTHING if there is no value."""
     value: Any = found
     for part in path.split("."):
         if isinstance(value, list) and part.isdigit() and int(part) < len(value):
@@ -233,8 +232,8 @@ def _has_trl(target: str, versions: str) -> bool:
 
 
 def same(key: str, wanted: Any, stated: Any) -> bool:
-    """Whether two values mean the same. Numbers are compared as numbers. A word of a command line is converted to a
-    value before it is compared.
+    """Whether two values mean the same. Numbers are compared as numbers. A text from a command line is converted to a
+    value first.
     """
     if key == "dataset_mixture":
         wanted = _plain_mixture(wanted)
@@ -287,11 +286,13 @@ def defaults(recipe: str) -> dict[str, Any]:
 def unlike(
     recipe: str, target: str, found: View | None = None, keys: Mapping[str, Any] | None = None
 ) -> dict[str, tuple[Any, Any]]:
-    """For each key whose value in the bundle is not the published value, both values.
+    """Compare a bundle with the published values. Return both values for each key whose value in the bundle is another
+    one.
 
-    `found` replaces the recipe's bundle, and `keys` replaces the published values. A key `unset:NAME` stands for an
-    argument that the recipe does not set. Its published value is the argument's default in the recipe's library
-    versions. If these versions do not have the argument, it is not compared.
+    `found` replaces the recipe's bundle, and `keys` replaces the published values.
+
+    A key `unset:NAME` stands for an argument that the recipe does not set. Its published value is the argument's
+    default in the recipe's library versions. If these versions do not have the argument, it is not compared.
     """
     found, keys = found or view(recipe, target), keys or published(recipe)
     out: dict[str, tuple[Any, Any]] = {}

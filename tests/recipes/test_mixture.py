@@ -28,8 +28,8 @@ Part = tuple[str, float | None]
 
 
 def rows(name: str) -> list[dict[str, Any]]:
-    """The rows of a source. They are conversations whose first turn contains `name`. The mixture must drop the columns
-    `id` and `source`.
+    """Rows of a source. They are conversations whose first turn contains `name`, and have columns `id` and `source`,
+    which the mixture must drop.
     """
     return [
         {

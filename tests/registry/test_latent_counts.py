@@ -120,8 +120,8 @@ def test_a_dense_model_with_latent_attention_has_a_plan(tmp_path: Path) -> None:
 
 
 def test_a_mixture_with_latent_attention_has_a_plan(tmp_path: Path) -> None:
-    """DeepSeek V2 Lite has 15.7 billion parameters. With adapters on all linear layers, a GPU of 80 GiB holds it in
-    bf16; full training does not fit.
+    """DeepSeek V2 Lite has 15.7 billion parameters. In bf16, training with adapters on all linear layers fits on a GPU
+    of 80 GiB, and full training does not.
     """
     config = {
         "model_type": "deepseek_v2", "vocab_size": 102400, "hidden_size": 2048, "intermediate_size": 10944,

@@ -77,7 +77,7 @@ def run(
     finished: bool = True,
     **summary: Any,
 ) -> Path:
-    """The output folder of a run of the bundle NAME.bundle."""
+    """Make the output folder of a run of the bundle NAME.bundle, and return its path."""
     bundle, out = location / f"{name}.bundle", location / "out" / name
     plan = json.loads((bundle / "trainer_args.json").read_text())
     digest = digest_of(str(bundle))

@@ -47,7 +47,9 @@ class Tags(HTMLParser):
 
 
 def evil(out: Path) -> None:
-    """Write a hostile text into every field and file of a run's folder that can contain a text."""
+    """Write a hostile text into every file of a run's folder, and into every field of these files that can contain a
+    text.
+    """
     logged = [{"step": one, "loss": 1.0, f"eval_{EVIL}_loss": 2.0, EVIL: EVIL, "lr": EVIL} for one in (1, 2)]
     start = {
         "step": 0, "started": EVIL, "bundle": EVIL, "device": EVIL, "world": EVIL,

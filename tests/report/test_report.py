@@ -28,9 +28,7 @@ with open(os.path.join(REPOSITORY, "docs", "report.schema.json"), encoding="utf-
 
 
 def rows(*words: str) -> dict[str, dict[str, Any]]:
-    """Report these runs. Return the rows about the first run by their names; the key "" has everything about this
-    run.
-    """
+    """Report these runs. Return the rows about the first run by their names. The key "" has all text about this run."""
     complete = json.loads(report(parse([*words, "--json"]))[0])
     jsonschema.validate(complete, SCHEMA)
     found = complete["runs"][0]

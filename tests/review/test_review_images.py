@@ -257,8 +257,8 @@ def test_images_inside_the_rows_are_not_listed(location: Path) -> None:
 
 
 def test_a_file_of_rows_that_is_not_copied(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiler reads image paths only from JSON Lines. For files of other formats, the run says that their images
-    are not compared.
+    """The compiler reads image paths only from JSON Lines. For a file in another format, the comparison says that its
+    images are not compared.
     """
     from xpc.compiler.data import contents
 

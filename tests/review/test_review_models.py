@@ -118,7 +118,7 @@ def test_pipes_and_links_to_nothing_are_not_waited_for(location: Path) -> None:
 
 
 def test_a_new_file_in_a_folder_of_the_model(location: Path) -> None:
-    """A new file in the model's folder is reported if transformers would read it. An example is
+    """A new file in the model's folder is reported if transformers would read it, such as
     `additional_chat_templates/tool_use.jinja`, which transformers uses for rows with tools.
     """
     compiled("a.bundle")

@@ -98,7 +98,7 @@ def test_members_of_a_sweep_with_a_new_axis_keep_their_runs(tmp_path: Path) -> N
 
 @pytest.mark.nightly
 def test_a_sweep_of_10_000_members_takes_milliseconds_for_each(tmp_path: Path) -> None:
-    """The CPU time of checking a sweep is proportional to its number of members: for eight times as many members, it is
+    """The CPU time for checking a sweep is proportional to the number of members. Eight times as many members take
     about eight times as long.
     """
     seconds = []

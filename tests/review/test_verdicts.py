@@ -374,8 +374,8 @@ def test_strange_files_of_a_bundle_are_not_read(kind, tmp_path):
 
 
 def test_numbers_that_json_does_not_have_are_texts(tmp_path):
-    """An edited bundle may have NaN and Infinity, which Python's json module reads and writes, and other JSON parsers
-    refuse.
+    """An edited bundle may contain NaN and Infinity. Python's json module reads and writes them, but other JSON parsers
+    refuse them.
     """
     root = put(tmp_path, {"t.xp": SPEC, "chat.jinja": MARKED, "rows.jsonl": ROW * 40})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0

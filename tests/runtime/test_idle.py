@@ -26,9 +26,8 @@ def checker(
     generates: bool = False,
     **arguments: Any,
 ) -> list[int]:
-    """Pass these log events to the feature, one after the other. Return the indices of the events after which it
-    reports that the run learns nothing.
-    """
+    """Pass log events to the feature one after another. Return the indices of those events after which it reports that
+    the run learns nothing."""
     folder = tempfile.mkdtemp(dir=tmp_path)
     bundle = read(write(folder, plan("tiny", [source("d.jsonl")])))
     bundle.run["idle"], bundle.plan["method"]["generates"] = idle, generates

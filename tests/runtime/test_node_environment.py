@@ -127,9 +127,10 @@ def test_every_process_group_waits_as_long_as_was_written(monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_node_0_leaves_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Node 0 hosts the rendezvous store, which other nodes may still need. So it ends after all of them.
+    """Node 0 hosts the rendezvous store.
 
-    A c10d rendezvous still uses the store when it shuts down, which is after the exit barrier.
+    Other nodes may still need this store, so node 0 ends after all of them: a c10d rendezvous uses the store even while
+    it shuts down, after the exit barrier.
     """
     pytest.importorskip("torch")
     from torch.distributed.elastic.agent.server import api

@@ -71,7 +71,7 @@ def test_peer_to_peer_is_switched_off_where_the_driver_cannot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, able: bool, world: int, name: str, off: bool
 ) -> None:
     class Requested(Exception):
-        """Raised where the tested function would read the arguments, so that it ends there."""
+        """Raised when the tested function wants to read the arguments. This ends the function."""
 
     def refused(**_: object) -> None:
         raise Requested

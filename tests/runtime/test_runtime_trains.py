@@ -40,9 +40,8 @@ class Stacks:
         return shared(target)
 
     def fork(self, target: str, folder: str, cwd: str, *words: str, **settings: Any) -> dict[str, Any]:
-        """Run the bundle's trainer, or another program, in a fork and without a launcher; return the output and the
-        exit status.
-        """
+        """Run the bundle's trainer, or another program, in a fork and without a launcher. Return the output and the
+        exit status."""
         done = self.of(target).run(folder, cwd, *words, **settings)
         assert not any(done["status"]), done["out"][-2000:] + done["err"][-3000:]
         return done

@@ -44,7 +44,9 @@ HEAD = "xpc 1\n\ntrain qwen2.5-3b on infinity-instruct for 3 epochs\n\n"
 
 
 def data(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: read the rows of the file `make(n)`."""
+    """Return a function that, for each size n of the input, returns the work whose time is measured: reading the rows
+    of the file `make(n)`.
+    """
 
     def sized(n: int) -> Work:
         text = make(n).encode()
@@ -97,7 +99,9 @@ def formatted(make: Callable[[int], str]) -> Callable[[int], Work]:
 
 
 def read(function: Callable[..., object], make: Callable[[int], str], name: str = "x") -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: read a file of another tool with ``function``."""
+    """Return a function that, for each size n of the input, returns the work whose time is measured: reading a file of
+    another tool with ``function``.
+    """
 
     def sized(n: int) -> Work:
         text = make(n)
@@ -158,7 +162,9 @@ def difference(different: int) -> Callable[[int], Work]:
 
 
 def comments(make: Callable[[int], list[Entry]]) -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: write the comment on a pull request."""
+    """Return a function that, for each size n of the input, returns the work whose time is measured: writing the
+    comment on a pull request.
+    """
 
     def sized(n: int) -> Work:
         found = make(n)

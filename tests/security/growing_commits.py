@@ -33,8 +33,8 @@ SPEC = 'xpc 1\n\nextends "{}"\n\ntrain qwen2.5-0.5b on alpaca\n'
 
 
 class Answers(Repository):
-    """A repository that answers like git. `files` has the path, the mode and the contents of each file of its only
-    commit.
+    """A repository that answers like git. It has one commit; `files` has the path, the mode and the content of each
+    file in this commit.
     """
 
     def __init__(self, files: Iterable[tuple[str, str, bytes]]) -> None:

@@ -76,8 +76,8 @@ def random_lines(letters: int, alphabet: str, seed: int = 1) -> str:
 
 
 def shuffled(root: Path) -> None:
-    """New specs whose comments are the comments of the old specs in another order. Comparing every new spec with every
-    old spec would take minutes.
+    """Write new specs. Their comments are the comments of the old specs in another order, so comparing every new spec
+    with every old spec would take minutes.
     """
     for number in range(12):
         text = (root / f"specs/long{number}.xp").read_text()

@@ -67,7 +67,7 @@ def built(path: str, stated: dict[str, Any]) -> dict[str, Any]:
 
 def packed() -> float:
     """Pack two documents into one row, in which only their position ids separate them. Return the largest difference
-    between a logit of this row and the same logit if each document has its own row.
+    between a logit of this row and the same logit of a row with only one of the documents.
     """
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -85,7 +85,7 @@ def packed() -> float:
 
 
 def liger() -> list[Any]:
-    """The installed version of Liger (None if it is not installed), and the models that it patches."""
+    """The installed version of Liger (None if Liger is not installed), and the model families that it patches."""
     try:
         version = metadata.version("liger-kernel")
     except metadata.PackageNotFoundError:

@@ -23,7 +23,7 @@ COPY = "trl-9.9"
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a copy of the package `xpc`. The default stack of this package is `COPY`, a copy of the real
+    """A folder with a copy of the package `xpc`. In the copy, the default stack is `COPY`, which is a copy of the real
     default stack.
     """
     location = tmp_path_factory.mktemp("copy")

@@ -55,8 +55,8 @@ for them.
 
 @every_stack
 def test_the_attentions_that_a_family_has(name: str) -> None:
-    """The table lists the attention implementations that a model class declares. Some declared implementations fail,
-    such as flash attention of gpt_oss; another fact lists the failing ones.
+    """The table lists the attention implementations that a model class declares. If a declared implementation fails,
+    such as gpt_oss's flash attention, the fact `family_lacks` lists it.
     """
     stack, wrong = stacks.load(name), {}
     for family, found in known(name).items():
@@ -91,8 +91,8 @@ def test_the_masks_that_keep_packed_documents_apart(name: str) -> None:
 
 @every_stack
 def test_the_families_whose_flash_attention_mixes_documents(name: str) -> None:
-    """The flash attention kernel keeps packed documents apart if it gets their bounds. Some families do not pass the
-    bounds on; the table lists these families.
+    """Flash attention keeps packed documents apart if its kernel gets their bounds. The table lists the families that
+    do not pass the bounds on.
     """
     facts = stacks.load(name).facts
     mixed = {family for family, found in known(name).items() if _number(found["errors"]["flash2"]) > MIXED}

@@ -90,7 +90,7 @@ def names(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def wrong(path: str, text: str) -> list[str]:
-    """The places in a file at which a stack's name may not be used."""
+    """The places in a file at which a stack's name is used, but must not be."""
     if not NAME.search(text):
         return []
     tree = ast.parse(text)

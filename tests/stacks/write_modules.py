@@ -44,7 +44,7 @@ FORMS: dict[str, list[dict[str, Any]]] = {
 
 
 def families() -> list[str]:
-    """The families of the registry, and the mixtures of experts that PEFT converts."""
+    """The families in the registry, and in addition the mixtures of experts that PEFT converts."""
     with open(os.path.join(ROOT, "compiler", "registry", "families.toml"), "rb") as file:
         return sorted({*tomllib.load(file)["names"], *MIXTURES})
 
@@ -81,8 +81,8 @@ def models(family: str) -> Iterator[Any]:
 
 
 def converted(family: str) -> dict[str, str]:
-    """The old names of the experts' layers that PEFT converts to a stacked parameter. Empty if each expert is a module
-    of its own.
+    """The former names of the layers of experts, if PEFT converts these layers to a stacked parameter. Empty if each
+    expert is a module of its own.
     """
     try:
         from peft.utils import transformers_weight_conversion as conversion

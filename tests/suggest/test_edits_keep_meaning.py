@@ -37,7 +37,7 @@ AMBIGUOUS = ("loa",)
 
 
 def wrong_edits(row: schema.Setting) -> list[str]:
-    """Edits for misspelt forms of a setting that give another meaning than the correctly spelt form."""
+    """Suggested edits for misspelt forms of a setting that lead to another meaning than the correctly spelt form."""
     value = None if row.kind is FLAG else example(row)
     form, value_text = typed(row, value), "" if value is None else value
     at = form.rfind(f"{row.name}={value_text}" if value_text else row.name)

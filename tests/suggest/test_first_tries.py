@@ -143,7 +143,7 @@ def test_help_about_sequences_in_grpo_compiles():
 
 
 def fixed(text: str) -> str:
-    """A text after all edits that its errors suggest."""
+    """Apply all edits that a text's errors suggest, and return the text."""
     edits = [edit for one in checked(text).problems if one.severity == "error" for edit in one.edits]
     return applied(text, set(edits))
 
@@ -265,7 +265,7 @@ def test_the_names_that_the_reference_calls_short_stand_alone_and_no_others():
     ],
 )
 def test_a_named_data_block_is_its_call(call, block, tmp_path):
-    """As for every other clause, `name(k=v)` means the same as `name { k = v }` for a data block."""
+    """For a data block, `name(k=v)` means the same as `name { k = v }`, as it does for every clause."""
     root = put(tmp_path, {"a.jsonl": ROW})
     head = "xpc 1\ntrain qwen2.5-0.5b-instruct on talk for 10 steps with 8 x h100-80gb gbs=64 micro=2\n"
     one, other = (checked(f"{head}{form}\n", root) for form in (call, block))

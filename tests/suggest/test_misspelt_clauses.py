@@ -16,7 +16,9 @@ HEADER = "xpc 1\ntrain qwen2.5-0.5b on alpaca for 1 epochs\n"
 
 
 def misspelt(word: str) -> set[str]:
-    """Misspell a name: one letter is left out, doubled, swapped with the next or replaced, or an ending is added."""
+    """The misspellings of a name: in each, one letter is left out, doubled, swapped with the next or replaced, or an
+    ending is added.
+    """
     out = {word + "s", word.capitalize()}
     for at in range(len(word)):
         before, after = word[:at], word[at + 1 :]

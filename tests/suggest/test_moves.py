@@ -9,7 +9,7 @@ LINE = "xpc 1\ntrain qwen2.5-3b on alpaca\n"
 
 
 def moved(text: str) -> str:
-    """The spec after the edits of all findings about names, each applied to the spec before it."""
+    """Apply the edits of all findings about names, one after another, and return the resulting spec."""
     while (found := next((one for one in checked(text).problems if one.code in ("XP101", "XP102")), None)) is not None:
         assert found.edits, f"{found.message}: {found.help}"
         text = edited(text, found)

@@ -69,7 +69,7 @@ def paths(text: str) -> set[str]:
 
 
 def suggested(text: str, clause: str | None, found: Diagnostic) -> set[str]:
-    """The paths of settings, or texts, that the first suggestion of a finding could mean."""
+    """The paths of settings, or texts, that the first suggestion of a finding can stand for."""
     match = re.search(r"write `([^`]*)`", found.help or "") or re.search(r"`([a-z_.]+)` decides it", found.help or "")
     if (left := re.search(r"leave `(\w+)` out", found.help or "")) and not match:
         return {f"leave {left[1]} out"}

@@ -33,7 +33,9 @@ NEIGHBOURS = {
 
 
 def mistakes(name: str, seed: int) -> list[str]:
-    """Six names with one typing mistake each: letters missing, swapped, doubled, or replaced by their neighbours."""
+    """Return six copies of a name, each with one typing mistake: a letter that is missing, swapped, doubled, or
+    replaced by its neighbour on the keyboard.
+    """
     rng, out = random.Random(f"{name}{seed}"), []
     for _ in range(6):
         at = rng.randrange(len(name))

@@ -247,7 +247,7 @@ def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
 
 
 def is_that(tool: str, text: str, right: str) -> bool:
-    """Whether a spec already states the correct answer, without any correction."""
+    """Whether a typed spec already states the correct answer, so that no correction is needed."""
     return not right.startswith(("no: ", "says: ")) and stated(text) == stated(right_text(tool, right))
 
 
@@ -273,7 +273,7 @@ def told_in_page(text: str, right: str) -> bool:
 
 
 def missed(tool: str, typed: str, right: tuple[str, ...]) -> str:
-    """Return "" if the compiler's finding is a correct answer to the typed text, otherwise the finding as text."""
+    """Return "" if the compiler's finding about a typed text is a correct answer; otherwise return the finding as text."""
     if tool == "pages":
         right_answer = any(told_in_page(f"{typed}\n", one) for one in right)
         return "" if right_answer else "; ".join(f"{one.message}: {one.help}" for one in findings(f"{typed}\n"))

@@ -53,7 +53,7 @@ def refusal(found: Exception) -> str:
 def random_model(model_type: str, std: float, **options: Any) -> Any:
     """The family's tiny model in evaluation mode, with random weights of standard deviation ``std``.
 
-    The weights are larger than usual, so that the logits of a token depend visibly on the tokens that it attends to.
+    With large weights, the logits of a token depend visibly on the tokens to which it attends.
     """
     import tiny_models
     import torch
@@ -285,8 +285,8 @@ def _note(called: set[str], expert: str, *_: object) -> None:
 
 
 def unbalanced(model_type: str) -> str | None:
-    """When trl's fused head fails with the load balancing loss. "default": with the family's default configuration.
-    "stated": only if a spec states the coefficient of this loss. None: never.
+    """The case in which trl's fused head fails with the load balancing loss. "default": with the family's default
+    configuration. "stated": only if a spec states the coefficient of this loss. None: in no case.
     """
     import tiny_models
     import torch

@@ -27,8 +27,8 @@ _SHARED: dict[tuple[str, str], Forks] = {}
 
 @cache
 def notes() -> str:
-    """The folder for trackio. trackio reads TRACKIO_DIR only once, when it is imported, so all forked runs have the
-    same folder.
+    """The folder for trackio. trackio reads TRACKIO_DIR only when it is imported, so all forked runs have the same
+    folder.
     """
     return tempfile.mkdtemp(prefix="trackio-")
 
@@ -51,7 +51,8 @@ def shared(target: str) -> Forks:
 
 def printed(target: str, folder: Path, text: str, *words: str, given: str = "") -> str:
     """Run a Python program in the warm interpreter of a stack, and return what it prints. The program is written into
-    ``folder``, and reads ``given`` as its standard input. If it fails, so does the test, and shows its errors.
+    ``folder``, and reads ``given`` as its standard input. If the program fails, the test fails and shows the program's
+    errors.
     """
     program = folder / "program.py"
     program.write_text(text, encoding="utf-8")

@@ -11,6 +11,6 @@ def checked(*arguments, **named):
 
 
 def compiled(*arguments, **named):
-    """`compile_support.compiled` with a limit on CPU time."""
+    """Call `compile_support.compiled` with a limit on CPU time."""
     with limited():
         return compile_support.compiled(*arguments, **named)

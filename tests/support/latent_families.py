@@ -22,7 +22,9 @@ LENGTH = 64
 
 
 def tiny(family: str) -> Any:
-    """A tiny model of a family with latent attention, or None if the family is another one or cannot be built."""
+    """A tiny model of a family with latent attention. None if the family has no latent attention, or if its model
+    cannot be built.
+    """
     import small_models
     import torch
     import transformers

@@ -310,7 +310,7 @@ def tensors(path: str) -> dict[str, bytes]:
 
 
 def types(path: str) -> set[str]:
-    """The dtypes of the tensors in a safetensors file, such as {"F32"}, from its header."""
+    """The dtypes of the tensors in a safetensors file, such as {"F32"}. Only the file's header is read."""
     with open(path, "rb") as handle:
         header = json.loads(handle.read(int.from_bytes(handle.read(8), "little")))
     return {entry["dtype"] for name, entry in header.items() if name != "__metadata__"}

@@ -29,7 +29,7 @@ def arguments(*lines: str, target: str = NEW, root: str = "/no-such-folder", **a
 
 
 def of(method: str) -> str:
-    """The `method` line of a method with its required settings: `method grpo(rewards=format)`."""
+    """The `method` line for a method, with the settings that it requires: `method grpo(rewards=format)`."""
     if METHODS[method].grouped:
         return f"method {method}(rewards=format)"
     return "method distill(teacher=qwen2.5-3b)" if method == "distill" else f"method {method}"

@@ -135,8 +135,8 @@ def _line(value: str | list[Any] | Mapping[str, Any]) -> str:
 
 
 def _part(value: str | Mapping[str, Any]) -> str:
-    """A part of a line, made from an entry of the TOML file: a text, `{ text = "ab", times = 2 }` for "abab", or
-    `{ count_to = 3 }` for "1, 2, 3".
+    """Return a part of a line from an entry of the TOML file, which is a text, `{ text = "ab", times = 2 }` for "abab",
+    or `{ count_to = 3 }` for "1, 2, 3".
     """
     match value:
         case str():

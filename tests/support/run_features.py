@@ -18,7 +18,9 @@ OWN = "xpc.runtime"
 
 
 def enabled(plan: Mapping[str, Any], package: str = OWN) -> ModuleType:
-    """The enabled.py that the compiler writes for this trainer_args.json, as a module of the runtime ``package``."""
+    """The enabled.py that the compiler writes for this trainer_args.json, imported as a module of the runtime
+    ``package``.
+    """
     with open(os.path.join(ROOT, "runtime", "enabled.py"), encoding="utf-8") as handle:
         source = import_module(f"{package}.core.conditions").enabled(handle.read(), plan)
     made = ModuleType(f"{package}.enabled_of_a_run")

@@ -59,7 +59,9 @@ def error(model_type: str, rank: int) -> float | str:
 
 
 def process(rank: int, names: list[str], port: int, reported: Any) -> None:
-    """Run one of the two processes: for each family, put the pair (model type, error) into the queue ``reported``."""
+    """The program of each of the two processes. For each family, it puts the pair (model type, error) into the queue
+    ``reported``.
+    """
     warnings.simplefilter("ignore")
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1")
     os.environ["MASTER_PORT"] = str(port)
@@ -79,7 +81,9 @@ def process(rank: int, names: list[str], port: int, reported: Any) -> None:
 
 
 def main() -> None:
-    """Start both processes. For each family, print the larger of the two errors, or an exception of either process."""
+    """Start both processes. For each family, print the larger of the two processes' errors, or the exception of a
+    process.
+    """
     import torch.multiprocessing as processes
     from ports import free_port
 

@@ -91,10 +91,9 @@ def _program(name: str) -> str | None:
 
 
 class Cluster:
-    """A cluster of `nodes` nodes (`node1`, `node2`, ...) with four cores each.
-
-    There are three partitions. `main` is the default one. Jobs in `urgent` preempt jobs in `main`. `gpu` has 16 more
-    nodes with GPUs, which exist only in the configuration: a job for them is checked, but never starts.
+    """A cluster of `nodes` nodes (`node1`, `node2`, ...) with four cores each. It has three partitions: `main` is the
+    default one; jobs in `urgent` preempt jobs in `main`; `gpu` has 16 more nodes with GPUs, which exist only in the
+    configuration, so that a job for them is checked but never starts.
     """
 
     def __init__(self, folder: str, nodes: int = 2) -> None:
@@ -158,8 +157,8 @@ class Cluster:
         self._keep("slurmd", "-D", "-N", name, key=name)
 
     def kill_node(self, name: str) -> None:
-        """Kill the slurmd of a node and all processes of its jobs (SIGKILL). Slurm itself notices the loss after 300
-        seconds.
+        """Kill the slurmd of a node and all processes of the node's jobs by SIGKILL. Slurm itself notices this only
+        after 300 seconds.
         """
         self._end(name)
 

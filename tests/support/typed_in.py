@@ -45,8 +45,8 @@ def leaves_out(help: str | None) -> str:
 
 
 def _without_excluded(text: str, found: Diagnostic, before: dict[str, Item]) -> str | None:
-    """Remove the setting that the help says to leave out; return the spec. None if the help names no such setting, or
-    the spec does not have the setting.
+    """Remove the setting that the help advises to leave out, and return the spec. None if the help names no such
+    setting, or the spec does not have the setting.
     """
     assert found.primary is not None
     name = leaves_out(found.help)
@@ -105,8 +105,8 @@ def _cut(text: str, cuts: list[Cut]) -> str:
 
 
 def _setting_cut(text: str, start: int, end: int) -> Cut:
-    """The edit that removes the setting at this span together with its value. If nothing else is on the line, the line
-    is removed, too.
+    """The edit that removes the setting at this span together with its value. If nothing else is on the setting's line,
+    the edit removes the line.
     """
     value = re.match(r"\([^)]*\)|\s*=\s*[^,)\n]+", text[end:])
     end += value.end() if value else 0
@@ -158,7 +158,7 @@ def _as_before(text: str, old: Item, path: str, value: str) -> str:
 
 
 def _line(path: str, new: dict[str, Item], value: str) -> str:
-    """A new line for a setting: `strategy fsdp`, or with its clause `optimizer(lr=1e-5)`."""
+    """A new line that states a setting: `strategy fsdp`, or with the setting's clause `optimizer(lr=1e-5)`."""
     inner = [
         one.label.source.text[one.label.span.start : one.label.span.end]
         for other, one in new.items()

@@ -69,7 +69,7 @@ def payload(folder: Path, number: int) -> dict[str, Any]:
 
 
 def finish(folder: Path, number: int, seconds: float, peak: int | None) -> None:
-    """Write the files that a finished run of a probe leaves. Each of its steps has taken this many seconds."""
+    """Write the files that a probe's run leaves when it has finished. Each step of the run takes `seconds` seconds."""
     bundle, out = folder / f"{number}.bundle", folder / f"{number}.out"
     out.mkdir()
     lines = [
@@ -236,8 +236,8 @@ def test_what_cannot_be_tuned_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_real_probes_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script really runs three probes. `xpc tune` reads their measurements and stores them in the calibration file,
-    and the plan uses them.
+    """The script runs three real probes. `xpc tune` reads their measurements and stores them in the calibration file,
+    and the plan then uses them.
     """
     from forks import shared
     from runtime_bundles import environment

@@ -173,7 +173,9 @@ def test_the_lost_rest_of_a_long_text_is_reported(more: str, part: str) -> None:
 
 
 def test_a_streamed_pretraining_dataset_holds_out_no_rows() -> None:
-    """Source: axolotl 0.18.0, utils/data/sft.py: `_prepare_streaming_dataset` reads only `test_datasets`."""
+    """axolotl 0.18.0 evaluates a streamed run only on `test_datasets` (utils/data/sft.py:
+    `_prepare_streaming_dataset`).
+    """
     text = CHAT.partition("datasets:")[0] + "max_steps: 10\nval_set_size: 0.05\neval_steps: 5\n"
     raw = imported(text + "pretraining_dataset:\n  - path: json\n    data_files: [a.jsonl]\n", *HARDWARE)
     assert "holdout" not in raw.text

@@ -56,7 +56,7 @@ def types() -> dict[str, str]:
 
 
 class Captured(Exception):
-    """Raised with the trainer's arguments when axolotl's builder would create the trainer."""
+    """An exception that has the trainer's arguments. It is raised when axolotl's builder would create the trainer."""
 
     def __init__(self, arguments: Any) -> None:
         super().__init__("captured")

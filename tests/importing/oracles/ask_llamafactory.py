@@ -30,7 +30,7 @@ WANTED = ("accelerate", "llamafactory", "peft", "torch", "transformers", "trl")
 
 
 def stated(made: Any, defaults: dict[str, dict[str, Any]], bare: Any) -> dict[str, Any]:
-    """The arguments that differ from the defaults of their class."""
+    """Those arguments whose values differ from the defaults of their class."""
     name = type(made).__name__ if type(made).__module__.find(".v1.") < 0 else "v1." + type(made).__name__
     if name not in defaults:
         defaults[name] = _read(bare(type(made)))
@@ -87,7 +87,7 @@ def answers() -> None:
 
 
 def main() -> None:
-    """Record every file, or why LLaMA-Factory refuses it."""
+    """Record LLaMA-Factory's arguments for every file, or the reason why it refuses the file."""
     from importlib.metadata import version
 
     published, out = sys.argv[1:3]

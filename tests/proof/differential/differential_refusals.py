@@ -34,11 +34,11 @@ as a suspected false refusal.
 
 @frozen
 class Claim:
-    """The claim that a spec refused by one code fails at the stage `at` of a run, or earlier, with a message that
-    matches one of the patterns.
+    """The claim that a spec which is refused by one code fails at the stage `at` of a run, or earlier, with a message
+    that matches one of the patterns.
 
-    If the stage needs a model, the claim only covers specs like those of the proofs: with the same methods, because
-    each method has its own trainer, and with the same hardware (CPU or GPU), because specs for GPUs run as their CPU
+    If the stage needs a model, the claim covers only specs with the same methods as those of the proofs, because each
+    method has its own trainer, and with the same hardware (CPU or GPU), because specs for GPUs run as their CPU
     variant.
     """
 

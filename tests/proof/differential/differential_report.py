@@ -168,7 +168,7 @@ Not covered:
 
 def page(report: Mapping[str, Any], found: str = "") -> str:
     """Format the results of a published differential run as a page of the documentation. `found` is the text of
-    found.toml: findings of earlier runs, and what was done about each.
+    found.toml, which has the findings of earlier runs and how they were fixed.
     """
     lines = [INTRODUCTION]
     command = "python tests/proof/differential/differential.py"

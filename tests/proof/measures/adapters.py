@@ -129,8 +129,8 @@ def unpacked(run: Any) -> dict[str, Any]:
 
 
 def experts(run: Any) -> dict[str, Any]:
-    """Whether 4-bit quantization packs all weights of the MLPs, in dense layers and in experts. The router does not
-    count.
+    """Whether 4-bit quantization packs all weights of the MLPs, both in dense layers and in experts. Routers are not
+    considered.
     """
     import torch
 
@@ -224,7 +224,7 @@ def outside_adapters(run: Any) -> dict[str, Any]:
 
 
 def stepped(run: Any) -> dict[str, Any]:
-    """Whether the optimizer's parameter groups contain all trained weights."""
+    """Whether all trained weights are in the optimizer's parameter groups."""
     optimizer = run.trainer.create_optimizer()
     held = {id(one) for group in optimizer.param_groups for one in group["params"]}
     trained = [one for one in run.trainer.model.parameters() if one.requires_grad]

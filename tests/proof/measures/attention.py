@@ -35,8 +35,8 @@ def soft_cap(run: Any) -> dict[str, Any]:
 
 
 def past(run: Any) -> dict[str, Any]:
-    """The loss of one row. If `seq` is twice the context of the spec's model (CONTEXT), the row is twice as long as the
-    tiny model's context.
+    """The loss of one row. The ratio of the row's length to the tiny model's context is the ratio of `seq` to CONTEXT,
+    the context of the spec's model.
     """
     import torch
 

@@ -30,7 +30,7 @@ def averaged(run: Any) -> dict[str, Any]:
 
 
 def interval(run: Any) -> dict[str, Any]:
-    """Steps between two evaluations, according to the built arguments."""
+    """The number of steps from one evaluation to the next, according to the built arguments."""
     return {"steps": run.args.eval_steps}
 
 

@@ -53,7 +53,7 @@ def version(run: Any) -> dict[str, Any]:
 
 
 def cycles(run: Any) -> dict[str, Any]:
-    """The number of cycles that the trainer's arguments give to the schedule."""
+    """The number of cycles in the schedule that the trainer's arguments state."""
     return {"cycles": (run.args.lr_scheduler_kwargs or {}).get("num_cycles")}
 
 

@@ -57,9 +57,9 @@ def rows(run: Any) -> dict[str, Any]:
 
 
 def rounding(run: Any) -> dict[str, Any]:
-    """Load the base (in 4 bits if the bundle says so), and add the adapters. LoftQ corrects the rounding of quantized
-    layers, so read the quantization state of each adapted layer. If the base is not in 4 bits, a layer has no such
-    state, which raises AttributeError.
+    """Load the base model, in 4 bits if the bundle says so, and add the adapters. LoftQ corrects the rounding errors of
+    quantized layers, so the function then reads the quantization state of each adapted layer. If the base model is not
+    in 4 bits, a layer has no such state, and AttributeError is raised.
     """
     from peft import get_peft_model
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig

@@ -21,8 +21,8 @@ def patched(run: Any) -> dict[str, Any]:
 
 
 def liger_step(run: Any) -> dict[str, Any]:
-    """Make a forward pass. If the bundle uses Liger, the layers have Liger's kernels. Raises any exception of
-    Triton.
+    """Make a forward pass with the bundle's layers, which have Liger's kernels if the bundle uses Liger. Raises any
+    exception of Triton.
     """
     import torch
 
@@ -36,7 +36,7 @@ def liger_step(run: Any) -> dict[str, Any]:
 
 
 def compiled(run: Any) -> dict[str, Any]:
-    """Two answers: whether the bundle states compilation, and whether the trainer's arguments turn it on."""
+    """Return whether the bundle states compilation, and whether the trainer's arguments turn compilation on."""
     return {"asked": run.plan["arguments"]["torch_compile"], "compiles": run.args.torch_compile}
 
 

@@ -62,8 +62,8 @@ def terms(run: Any) -> dict[str, Any]:
 
 
 def divergence(run: Any) -> dict[str, Any]:
-    """Whether the loss reads the bundle's divergence: the loss of the first batch then changes if the divergence is
-    replaced by the default, reverse KL.
+    """Whether the loss depends on the bundle's divergence: whether the loss of the first batch changes if the default
+    divergence, reverse KL, replaces it.
     """
     trainer = run.trainer
     trainer.model.eval()

@@ -41,7 +41,7 @@ def filled_step(run: Any) -> dict[str, Any]:
 
 
 def _longer(row: dict[str, Any], index: int) -> dict[str, Any]:
-    """The row with its texts repeated; the number of repeats differs from row to row."""
+    """The row, with its texts repeated. The number of repetitions differs from row to row."""
     times = 1 + index % 3
     more = {name: text * times for name, text in row.items() if isinstance(text, str)}
     turns = {name: [{**turn, "content": turn["content"] * times} for turn in list_]

@@ -198,7 +198,7 @@ def praised(run: Any) -> dict[str, Any]:
 
 
 def _gradient(trainer: Any, bound: float) -> float:
-    """The largest gradient in a round of completions, all of which have positive advantages."""
+    """The largest gradient in a round of completions that all have positive advantages."""
     import torch
 
     if not hasattr(trainer, "praised"):

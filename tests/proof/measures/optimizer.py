@@ -8,7 +8,9 @@ from typing import Any
 
 
 def _weights(trainer: Any) -> Any:
-    """All trained weights of this process as one vector. For a sharded model, the vector has the process's shards."""
+    """All trained weights of this process as one vector. If the model is sharded, the vector consists of the process's
+    shards.
+    """
     import torch
 
     parts = [part.detach() for part in trainer.model_wrapped.parameters() if part.requires_grad]

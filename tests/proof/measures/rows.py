@@ -31,7 +31,7 @@ def _own(run: Any) -> Any:
 
 
 def _raw(run: Any) -> Any:
-    """The stored rows of the first source's file. If they are plain text, the text's column is renamed to `text`."""
+    """The stored rows in the first source's file. If they are plain texts, their column is renamed to `text`."""
     import datasets
 
     source = run.plan["data"]["sources"][0]
@@ -127,7 +127,7 @@ def heard(run: Any) -> dict[str, Any]:
 
 
 def silent(run: Any) -> dict[str, Any]:
-    """The number of rows in which no assistant turn has any text, if the trainer keeps all rows; otherwise 0."""
+    """The number of rows whose assistant turns are all empty, if the trainer keeps all rows. Otherwise 0."""
     rows = _own(run)[0]
     kept = len(_trainer(run, rows).train_dataset) == len(rows)
     answers = [[one for one in row["messages"] if one["role"] == "assistant"] for row in rows]
@@ -166,8 +166,8 @@ def repeated(run: Any) -> dict[str, Any]:
 
 
 def gradient(run: Any) -> dict[str, Any]:
-    """Whether the first batch of the bundle's rows has a gradient. A gradient that is only the rounding error of two
-    terms that cancel does not count.
+    """Whether the first batch of the bundle's rows has a gradient. A gradient does not count if it is only the rounding
+    error of two terms that cancel out.
     """
     from measures import losses
 

@@ -40,8 +40,8 @@ def fsdp(run: Any) -> dict[str, Any]:
 
 
 def prefetching(run: Any) -> dict[str, Any]:
-    """Build FSDP2's plugin with the forward prefetching that accelerate.yaml states. Return the FSDP version of the
-    plugin.
+    """Build FSDP's plugin for version 2 with the forward prefetching that accelerate.yaml states. Return the FSDP
+    version that the plugin has.
     """
     from accelerate.utils import FullyShardedDataParallelPlugin
 
@@ -74,8 +74,8 @@ def mesh(run: Any) -> dict[str, Any]:
 
 
 def mesh_of_the_arguments(run: Any) -> dict[str, Any]:
-    """Build the trainer's configuration class with an argument for the device mesh, which accelerate reads only from
-    the launch. Raises any exception of the class.
+    """Build the trainer's configuration class with an argument for the device mesh, although accelerate reads the mesh
+    only from the launch. Raises any exception of the class.
     """
     made = inspect_bundles.config_class(run.plan)(**{**run.plan["arguments"], "use_cpu": True, "bf16": False,
                                             "parallelism_config": inspect_bundles.parallelism(run)})  # fmt: skip

@@ -22,7 +22,7 @@ def mesh(run: Any) -> dict[str, Any]:
 
 @contextmanager
 def _group(size: int) -> Iterator[Any]:
-    """Yield DeepSpeed's module, changed so that this process seems to belong to a group of this many processes."""
+    """Yield DeepSpeed's module. It is changed so that this process seems to belong to a group of `size` processes."""
     import deepspeed.runtime.sequence_parallel.parallel_state_sp as mpu
     from deepspeed.runtime.sequence_parallel import ulysses_sp
 
@@ -68,8 +68,8 @@ def chunks(run: Any) -> dict[str, Any]:
 
 
 def attention(run: Any) -> dict[str, Any]:
-    """How much a logit of a tiny model with short sliding windows changes at most if DeepSpeed's attention replaces the
-    model's own.
+    """The largest change of a logit if DeepSpeed's attention replaces the model's own, for a tiny model with short
+    sliding windows.
     """
     import tiny_models
     import torch

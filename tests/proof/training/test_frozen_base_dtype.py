@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
 def apart(one: str, other: str) -> float:
-    """The distance between two adapters, divided by the norm of the first one. Only the matrices that are zero before
-    training count.
+    """The distance between two adapters, divided by the norm of the first. Only those matrices count that are zero
+    before training.
     """
     first, second = (tensors(os.path.join(path, "adapter_model.safetensors")) for path in (one, other))
     pairs = [(array("f", first[name]), array("f", second[name])) for name in first if "lora_B" in name]

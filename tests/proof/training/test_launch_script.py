@@ -84,7 +84,7 @@ def port(output: str) -> int:
 
 
 def test_the_older_stack_gets_a_free_port_of_its_own(tmp_path: object) -> None:
-    """accelerate 1.4 always takes port 29500, with which a second run on the machine could not start. So launch.sh
+    """accelerate 1.4 always uses port 29500, so a second run on the machine could not start. Therefore launch.sh
     chooses a free port.
     """
     script = os.path.join(emitted(str(tmp_path), "old", target=OTHERS[0]), "launch.sh")

@@ -95,7 +95,9 @@ def command(file: str, table: dict[str, Any]) -> tuple[list[str], dict[str, str]
 
 @pytest.fixture(scope="module")
 def cluster(location: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Cluster]:
-    """Make the volume for a cluster file, with the bundle of a run that has this many steps."""
+    """Return a function that gets a cluster file and a number of steps, and makes the file's volume with the bundle of
+    a run of so many steps.
+    """
     if os.geteuid() or shutil.which("unshare") is None:
         assert not os.environ.get("XPC_EVERY_TEST"), "all tests should run, but this one needs root and unshare"
         pytest.skip("the test needs a separate /etc/hosts for the names of pods, and so root and unshare")

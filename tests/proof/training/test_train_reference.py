@@ -43,7 +43,7 @@ def first(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def continued(warm: Warm, cwd: Path, name: str, kind: str, target: str = DEFAULT, strategy: str = "one") -> Trained:
-    """Train a run that continues the adapter of a kind."""
+    """Train a run that continues an adapter of the given kind."""
     method = "dpo" if name == "precomputed" else name
     adapter = f'{"qlora" if kind == "qlora" else "lora"}(from="first-{kind}")'
     text = small(METHODS[name], adapter, method=method, target=target, strategy=strategy)
@@ -127,11 +127,11 @@ only at the start, ZeRO-2 keeps the weights as a single process does, and rloo h
 def test_an_init_that_changes_the_base_does_not_change_the_reference(
     warm: Warm, tmp_path: Path, name: str, init: str, strategy: str
 ) -> None:
-    """Some kinds of `init` change the base. The reference must still be the published base: in the first step, after a
-    resume, and with dropout in the adapters.
+    """Some kinds of `init` change the base model. The reference must still be the published base model: in the first
+    step, after a resume, and with dropout in the adapters.
 
-    With precomputed log-probabilities, the trainer computes them before `init` changes the base. So the losses of such
-    a run are the expected ones.
+    With precomputed log-probabilities, the trainer computes them before `init` changes the base model, so such a run
+    shows the expected losses.
     """
     kind, world = name if name != "precomputed" else "dpo", 1 if strategy == "one" else 2
 

@@ -50,7 +50,7 @@ def paired(method: str) -> str:
 
 
 def cpu(*more: str) -> str:
-    """A spec with ZeRO in one CPU process."""
+    """A spec for a single process on the CPU, with ZeRO."""
     return spec(*more, hardware="cpu", precision="fp32", batch="gbs=4 micro=2")
 
 

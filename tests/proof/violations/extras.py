@@ -147,7 +147,7 @@ GATHERED = (*EVALUATED, extra("eval_use_gather_object = true"))
 
 
 def metered(method: str, metric: str) -> str:
-    """A spec with completions whose best checkpoint is chosen by a metric."""
+    """A spec whose method generates completions, and whose best checkpoint is chosen by a metric."""
     clause = f"{method}(rewards=[accuracy], generations=2, max_completion=8)"
     return small(*EVALUATED, extra(f'metric_for_best_model = "{metric}"'), method=clause, **ONLINE)
 

@@ -61,7 +61,7 @@ def test_modules_that_the_model_has_are_accepted(train: str, line: str) -> None:
 
 
 def quoted(line: str) -> str:
-    """The line with quotation marks around each name that contains a dot."""
+    """The line, with each name that contains a dot in quotation marks."""
     return re.sub(r"(?<=[\[ =])([\w]+(?:\.\w+)+)", r'"\1"', line)
 
 

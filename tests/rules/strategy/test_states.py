@@ -26,7 +26,7 @@ save "out/run"
 def messages(
     model: str, hardware: str, strategy: str = "strategy ddp", precision: str = "bf16", more: str = "", gbs: int = 64
 ) -> str:
-    """The message of XP480 for a spec, with its location and help; "" if the spec does not get XP480."""
+    """The message of XP480 for a spec, with its location and help. Empty if XP480 does not report the spec."""
     text = SPEC.format(model=model, hardware=hardware, strategy=strategy, precision=precision, more=more, gbs=gbs)
     found = [one for one in checked(text).problems if one.code == "XP480"]
     assert len(found) < 2

@@ -152,9 +152,8 @@ def test_what_others_can_write_is_not_believed(location: Path, monkeypatch: pyte
 
 
 def test_the_compiler_and_the_run_mean_the_same_files(location: Path) -> None:
-    """The manifest lists exactly the files that a launch compares. Left out are training states, records, hidden files,
-    and files below more than two levels of folders.
-    """
+    """The manifest lists exactly the files that a launch compares. It does not list training states, records, hidden
+    files, and files deeper than two levels of folders."""
     extra = {"notes.txt": "n", "readme.md": "n", ".hidden.json": "{}", "scaler.pt": "s", "eval_results.json": "{}",
              "parts/a.json": "{}", "parts/b/c.json": "{}", "parts/b/d/e.json": "{}",
              "checkpoint-1/x.json": "{}"}  # fmt: skip

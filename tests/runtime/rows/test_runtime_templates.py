@@ -66,9 +66,8 @@ def test_marks_that_nobody_can_put_in():
 
 @pytest.mark.slow  # builds a tokenizer
 def test_marks_around_other_turns(tmp_path: Path):
-    """A template is reported if its marks enclose the questions of a row, or enclose no turn. Templates without marks
-    are not reported, because TRL may add marks, and neither are templates whose marks enclose the answers.
-    """
+    """A template is reported if its marks enclose the questions of a row, or no turn at all. It is not reported if its
+    marks enclose the answers. A template without marks is not reported either, because TRL may add marks."""
     import tiny
     import trl.chat_template_utils
     from transformers import AutoTokenizer

@@ -133,7 +133,7 @@ def found_on(site: Path, script: str, folder: Path) -> Any:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Do not print the server's requests, which would appear in the output of the tests."""
+            """Do not print the server's requests. Otherwise they would appear in the output of the tests."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -18,9 +18,9 @@ from xpc.compiler.preview.rehearsal.local_server import LocalServer
 
 @define
 class HubFiles(LocalServer):
-    """The server. `commits` maps ("models", "org/name") to the files of each commit; `requested` lists the requests.
-
-    Of a file whose path is in `broken`, only the first half is sent, as if the connection broke.
+    """A server that stands in for the hub. `commits` maps ("models", "org/name") to the files of each commit;
+    `requested` lists the requests. Of a file whose path is in `broken`, only the first half is sent, as if the
+    connection broke.
     """
 
     commits: dict[tuple[str, str], dict[str, dict[str, bytes]]] = field(factory=dict)

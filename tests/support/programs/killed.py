@@ -14,8 +14,8 @@ KILLED = 137
 
 
 class Half:
-    """A file that kills the process in the middle of a write: if ``reached()`` is true, ``write`` writes only half of
-    the data, and then kills.
+    """A file that kills the process in the middle of a write. If ``reached()`` is true, ``write`` writes only half of
+    the data and then kills the process.
     """
 
     def __init__(self, handle: Any, reached: Callable[[], bool]) -> None:

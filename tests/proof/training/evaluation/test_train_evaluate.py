@@ -96,7 +96,9 @@ def perplexity(out: str) -> float:
 
 @pytest.fixture(scope="module")
 def untrained(colours: str, evaluate: Evaluate, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], float]:
-    """Return a function that returns the perplexity of the tiny model before any training, on a given target."""
+    """Return a function that gets a target and returns the perplexity of the tiny model on this target, without any
+    training.
+    """
     kept: dict[str, float] = {}
 
     def found(target: str) -> float:

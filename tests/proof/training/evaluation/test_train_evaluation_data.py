@@ -25,8 +25,8 @@ SETS = 'data near_ones {{\n  "near-{0}.jsonl"\n}}\n\neval(every=2, micro=8, data
 
 @pytest.fixture(scope="module")
 def held(warm: Warm) -> Warm:
-    """The warm interpreters, with two evaluation files next to each data file in their folder: for `pairs.jsonl`,
-    `near-pairs.jsonl` (its first rows) and `far-pairs.jsonl` (its last rows).
+    """The warm interpreters. In their folder, two evaluation files are added to each data file: for `pairs.jsonl`,
+    these are `near-pairs.jsonl` (its first rows) and `far-pairs.jsonl` (its last rows).
     """
     for name in {*DATA.values(), "pairs"}:
         with open(os.path.join(warm.location, f"{name}.jsonl"), encoding="utf-8") as handle:

@@ -38,7 +38,9 @@ def turns(number: int) -> list[dict[str, str]]:
 
 
 def weighted(number: int) -> list[dict[str, Any]]:
-    """A conversation with weights. In two of three rows, the weight of the first answer says that it has no loss."""
+    """A conversation whose turns have weights. In two of three conversations, the weight of the first answer excludes
+    it from the loss.
+    """
     answers = turns(number)
     return [{**turn, "weight": int(at != 1 or len(answers) < 4)} for at, turn in enumerate(answers)]
 

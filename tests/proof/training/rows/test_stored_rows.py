@@ -46,7 +46,7 @@ def stopped(warm: Warm, name: str, rows: list[Any], *more: str, target: str = DE
 
 
 def learned(warm: Warm, found: dict[str, Any]) -> set[str]:
-    """The texts that are learned from the rows, without their end tokens."""
+    """The texts in the rows that are learned, without their end tokens."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(os.path.join(warm.location, "tiny"))

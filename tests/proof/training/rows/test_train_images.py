@@ -123,8 +123,8 @@ def test_an_image_that_changed_after_the_compilation_stops_the_run(location: Pat
 
 
 def goes_on_to_the_same_end(location: Path, name: str) -> None:
-    """Remove everything after the first checkpoint of a finished run, and launch the run again. It must end with the
-    same weights and losses as before.
+    """Remove everything that a finished run wrote after its first checkpoint, and launch the run again. It must end
+    with the same weights and losses as before.
     """
     out, complete = location / "out" / name, location / "out" / f"{name}-complete"
     shutil.copytree(out, complete)
@@ -326,7 +326,7 @@ def test_dpo_with_adapters_compares_with_the_model_below_them(location: Path) ->
 @pytest.mark.nightly
 def test_what_trl_does_with_rows_that_the_rules_refuse(location: Path) -> None:
     """TRL alone raises an exception for packed rows of images (XP215), for a truncated image (XP218), and for dpo's
-    `precompute`; Liger cannot be applied (XP217). And TRL gives image tokens a loss.
+    `precompute`, and Liger cannot be applied (XP217). TRL also gives image tokens a loss.
     """
     python(__file__, "refused_rows", folder=location)
 

@@ -116,8 +116,8 @@ def of_shape(shape: str, word: str, question: str, number: int) -> dict[str, Any
 
 @pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_rows_that_the_trainer_drops_are_not_drawn(warm: Warm, target: str) -> None:
-    """In the first source, half of the prompts are so long that the trainer drops them. The source's share is then
-    filled from the other half.
+    """In the first source, half of the prompts are so long that the trainer drops their rows. The source's share is
+    then filled with rows of the other half.
     """
     methods = [one for one in DROPPED if one.partition("(")[0] in methods_of(target)]
     if target == OLDEST:
