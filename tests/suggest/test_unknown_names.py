@@ -273,7 +273,7 @@ def told_in_page(text: str, right: str) -> bool:
 
 
 def missed(tool: str, typed: str, right: tuple[str, ...]) -> str:
-    """Return "" if the compiler's finding about a typed text is a correct answer; otherwise return the finding as text."""
+    """Return "" if the finding about a typed text is a correct answer; otherwise return the finding as text."""
     if tool == "pages":
         right_answer = any(told_in_page(f"{typed}\n", one) for one in right)
         return "" if right_answer else "; ".join(f"{one.message}: {one.help}" for one in findings(f"{typed}\n"))

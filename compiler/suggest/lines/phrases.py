@@ -70,31 +70,10 @@ WORDS = ("name", "text", "path", "repository", "model", "names", "targets")
 """Kinds of settings whose value can be any word."""
 AMONG = ("use", "Use", "the", "a", "an", "first", "about", "around", "exactly", "only", "just")
 """Words between a name and its value that mean nothing: `warmup over the first 100 steps`."""
-BETWEEN = (
-    "a",
-    "the",
-    "model",
-    "it",
-    "checkpoint",
-    "checkpoints",
-    "weights",
-    "metrics",
-    "loss",
-    "once",
-    "and",
-    "results",
-    "to",
-    "with",
-)
-"""Words between a clause and `every`: `save a checkpoint every 500 steps`."""
-TRACKERS = tuple(one for one in schema.BY_PATH["track"].choices if one != "none")
 VERBS = ("train", "finetune", "fine-tune", "run", "make", "do", "add", "apply", "turn", "switch", "we", "i")
 """Words that a line may begin with before its settings: `Train in bf16`."""
-FALLS = ("decay", "decaying", "down", "annealing")
-"""Words that stand before a schedule's final rate: `decay to 10%`."""
 ENDS = ("stop", "end", "finish", "train", "run")
 """First words of a phrase that states the length of a run: `stop after 500 steps`."""
-OF_ROWS = ("of", "the", "rows", "row", "samples", "examples", "data", "dataset", "training", "set", "for")
 LIMITS = (("at", "most"), ("up", "to"), ("a", "total", "of"), ("at", "maximum"), ("about",), ("max",), ("maximum",))
 """Words that may stand directly before the length of a run, such as `up to 500 steps`."""
 LENGTHS = ("context", "sequence", "sequences", "length", "window", "limit")
@@ -114,7 +93,7 @@ def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
     """
     text = BITS.sub(r"\1-bit", TUPLE.sub(r"[\1]", text))
     words = TOKENS.findall(text)
-    # brackets and signs that no pattern matches are not words, so the text is not understood
+    # brackets and signs that no pattern matches are not words
     if len(words) > MOST or re.sub(r"\s", "", "".join(words)) != re.sub(r"\s", "", text):
         return None
     reader, forms, length = Reader(words, header, method), list[str](), ""
@@ -197,9 +176,9 @@ def _named(reader: Reader) -> str:
             continue
         known = meaning(name, exact=True)
         if any(one in NO_NAMES and _is_name("_".join(named[at + 1 :])) for at, one in enumerate(named[:-1])):
-            continue  # `adamw lr 1e-5` is the choice `adamw` and the setting `lr`, and not `adamw_lr`
+            continue  # `adamw lr 1e-5` is a choice and a setting, and not `adamw_lr`
         if known is not None and known.value:
-            continue  # the name already states the value, as in `linear warmup`
+            continue  # the name states the value itself: `linear warmup`
         ahead = count
         while reader.word(ahead) in EQUALS or (
             reader.word(ahead) in ("set", "equal") and reader.word(ahead + 1) in EQUALS
@@ -210,15 +189,14 @@ def _named(reader: Reader) -> str:
         value, length = _value(reader, ahead)
         if not length or (value in ("and", "with") and ahead == count):
             continue
-        # without a sign such as `=`, only a number is certainly the value, as in `lora dropout 0.1`
+        # `lora dropout 0.1`: without a sign, only a number is surely the value
         plain = ahead == count and not re.match(r"[\d.\"\[]|true$|false$", value)
         if plain and not _takes(name, value):
             continue
         named_after = reader.word(ahead + length) in ("in", "for") and reader.word(ahead + length + 1)
         clause = named_after or reader.clause
         if f"{clause}.{name}" in schema.BY_PATH and name not in schema.outer_names():
-            # the clause is named before or after, as in `lora of rank 16` and `dropout 0.1 in lora`
-            typed = f"{clause}({name}={value})"
+            typed = f"{clause}({name}={value})"  # `lora of rank 16`, `dropout 0.1 in lora`
         else:
             typed, named_after = f"{name}={value}", ""
         form = rewritten(typed, reader.header, reader.method).form
@@ -241,8 +219,7 @@ def _after_its_value(reader: Reader) -> str:
     value = str(COUNTED.get(reader.word(), reader.word()))
     if not re.fullmatch(r"\d[\d_.]*(?:e-?\d+)?(?:%|Ki|[kM])?", value):
         return ""
-    # the unit stands before the name, as in `4096 token context`
-    if reader.word(1) in ("token", "tokens") and reader.word(2) in LENGTHS:
+    if reader.word(1) in ("token", "tokens") and reader.word(2) in LENGTHS:  # `4096 token context`
         reader.at += 2
         while reader.word() in LENGTHS:
             reader.at += 1
@@ -304,7 +281,7 @@ def _alone(reader: Reader) -> str:
         switch = row is not None and known is not None and (row.kind.name == "flag" or known.value or row.bare)
         noun = count > 1 and named[-1] in ("schedule", "scheduler", "optimizer", "precision", "attention", "method")
         if count > 1 and re.match(r"\d", reader.word(count)):
-            continue  # the word belongs to the next name, as in `constant learning rate 1e-5`
+            continue  # `constant learning rate 1e-5`
         if count > 1 and named[-1] in FALLS and reader.word(count) == "to":
             continue  # `cosine decay to 10%`
         if not (legal or switch or noun) or advice(name, "") is not None:
@@ -317,5 +294,5 @@ def _alone(reader: Reader) -> str:
     return ""
 
 
-STEPS = (_regularly, _held_out, _falls_to, _to_the_hub, _named, _after_its_value, _alone)
+STEPS = (*EVENTS, _off, _named, _after_its_value, _alone)
 """What may stand in a text, in the order in which it is tried."""
