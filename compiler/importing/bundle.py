@@ -75,7 +75,9 @@ def _copies(payload: Any) -> list[Copy]:
 
 
 def _copy_data(draft: Draft, copies: Sequence[Copy], read: Reader) -> dict[str, str]:
-    """Copy the bundle's data next to the spec. Returns the new path of each path in the spec. Raises Unreadable."""
+    """Copy the bundle's data next to the spec. Returns a dict that maps the path of each data file in the bundle's spec
+    to its new path. Raises Unreadable.
+    """
     locations: dict[str, str] = {}
     for inside, path, part in copies:
         data = _existing(inside, read)

@@ -156,8 +156,8 @@ class Draft:
         self.messages.append(Message("error", entry.location, text, help, entry, why, own, similar))
 
     def reserve(self, entry: Entry, typed: str, why: str) -> None:
-        """Keep a key as a comment of the spec with the text `typed`, such as `key: value`. Warn that a run of the spec
-        ignores the key.
+        """Keep a key in a comment of the spec with the text `typed`, such as `key: value`. A warning says that a run of
+        the spec ignores the key.
         """
         if typed not in self.later:
             self.later[typed] = why
@@ -194,7 +194,7 @@ class Draft:
                 self.reserve(entry, f"{key}: {SECRET if shown(entry) == SECRET else value}", why)
 
     def warn(self, entry: Entry | None, why: str, help: str = "") -> None:
-        """Warn the user; the spec is written anyway."""
+        """Add a warning for the user. A warning does not prevent the spec from being written."""
         location = "" if entry is None else entry.location
         message_text = why if entry is None else f"`{entry.key}`: {why}"
         message = Message("warning", location, message_text, help)
@@ -213,8 +213,8 @@ class Draft:
         return path in self.settings
 
     def put(self, path: str, value: object, entry: Entry | None = None, why: str = "", weak: bool = False) -> None:
-        """Set a setting. If another key has already set it to a different value, this is an error. With `weak`, the
-        earlier value is kept, and a warning is reported instead of the error.
+        """Set a setting. If another key has already set it to a different value, this is an error. With `weak`, it is
+        only a warning, and the earlier value is kept.
         """
         row = BY_PATH[path]
         if row.kind is kinds.PATH and isinstance(value, str) and value.startswith("~/"):

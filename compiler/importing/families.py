@@ -36,8 +36,8 @@ def kind_of(draft: Draft) -> str | None:
 
 
 def nearest(draft: Draft, tool: str) -> None:
-    """Replace the settings that the libraries do not support for this model or its family. They concern attention,
-    packing, dropout of adapters on experts, remote code, and others.
+    """Replace settings that the libraries do not support for this model or its family, such as its attention, packing,
+    the dropout of adapters on experts, and remote code.
     """
     kind = kind_of(draft)
     family = draft.stack.family(kind)
@@ -145,7 +145,7 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
 
 
 def _context(draft: Draft, tool: str) -> None:
-    """Set the attention to sdpa if the run has context parallelism, which no other attention supports."""
+    """Set the attention to sdpa if the run has context parallelism, which works with no other attention."""
     attn = draft.settings.get("model.attn")
     if draft.has("strategy.context_parallel") and attn is not None and attn.text != "sdpa":
         _replace(
@@ -159,8 +159,8 @@ def _context(draft: Draft, tool: str) -> None:
 
 
 def _kto_micro_batch(draft: Draft, tool: str) -> None:
-    """Set a micro-batch of at least two rows for KTO, because the KL term of KTO combines a prompt with the answer of
-    another row.
+    """Set the micro-batch of KTO to at least two rows. The KL term of KTO needs two, because it combines a prompt with
+    the answer of another row.
     """
     micro, accum = draft.settings.get("batch.micro"), draft.settings.get("batch.accum")
     if draft.method != "kto":
@@ -181,8 +181,8 @@ def _kto_micro_batch(draft: Draft, tool: str) -> None:
 
 
 def _offloaded_optimizer(draft: Draft) -> None:
-    """Set the optimizer to DeepSpeed's Adam (`adamw`) if ZeRO offloads the optimizer. With such an offload, accelerate
-    replaces most other optimizers by this one anyway, both in the imported tool and in a bundle.
+    """If ZeRO offloads the optimizer, set the optimizer to `adamw`, DeepSpeed's Adam. In this case, accelerate replaces
+    most other optimizers by DeepSpeed's Adam, both in the imported tool and in a bundle.
     """
     written, strategy, where = (draft.settings.get(path) for path in ("optimizer", "strategy", "strategy.offload"))
     if written is None or strategy is None or where is None or where.text == "none":
@@ -244,8 +244,8 @@ def _remote_code(draft: Draft, family: Family, tool: str) -> None:
 
 
 def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
-    """Turn resuming off if adapters cannot be restored from this stack's FSDP checkpoints (rule XP582). If the imported
-    tool resumes by default (`resumes`), the difference is reported.
+    """Turn resuming off if this stack cannot restore adapters from FSDP checkpoints (rule XP582). `resumes` says
+    whether the imported tool resumes by default; the difference is then reported.
     """
     strategy, states = draft.settings.get("strategy"), draft.settings.get("strategy.state_dict")
     full = states is not None and states.text == "full"

@@ -129,8 +129,8 @@ class KeyTable(Mapping[str, Key]):
 
 
 def is_usual(row: Key, entry: Entry) -> bool:
-    """Whether an entry's value is one of the key's `usual` values, which every bundle uses anyway. A string such as "3"
-    or "true", as it comes from a command line, is compared as a number or a bool.
+    """Whether a key has one of its `usual` values, which every bundle uses anyway. A string from a command line, such
+    as "3" or "true", is compared as a number or a bool.
     """
     from xpc.compiler.importing.text.entries import boolean, number
 
@@ -144,8 +144,8 @@ def is_usual(row: Key, entry: Entry) -> bool:
 
 
 def has_needed(entries: Mapping[str, Entry], needs: str) -> bool:
-    """Whether the condition `needs` holds: the file has the named key and its value is not off, or the file has exactly
-    this `key: value`. True if `needs` is empty.
+    """Whether a file meets the condition `needs`. A key in `needs` must be in the file and not be off; `key: value`
+    must be in the file with this value. An empty `needs` is always met.
     """
     key, colon, value = needs.partition(": ")
     if not key:

@@ -60,10 +60,10 @@ def architecture(draft: Draft, overrides: Overrides) -> None:
 
 
 def registered(model: str, overrides: Overrides) -> ModelFacts | None:
-    """The sizes of a model: a registered model's own, or for a folder those of the registered model whose name occurs
-    in the name of the folder.
+    """The sizes of a registered model, or of a folder. A folder gets the sizes of the registered model whose name
+    occurs in the folder's name.
 
-    None if the folder exists with its own config.json, or if no registered model matches.
+    None if the folder exists and has a config.json, or if no registered model matches.
     """
     folder = _folder(model)
     if folder and overrides.read(f"{folder}/config.json") is not None:
@@ -72,9 +72,7 @@ def registered(model: str, overrides: Overrides) -> ModelFacts | None:
 
 
 def _folder(model: str) -> str:
-    """The model's folder, if the spec names the model by a path in quotes. "" for a model of the Hub or of the
-    registry.
-    """
+    """The model's folder if the spec names it by a path in quotes. "" for a model of the hub or of the registry."""
     return model[1:-1].replace("\\\\", "\\").rstrip("/\\") if model.startswith('"') else ""
 
 

@@ -24,7 +24,7 @@ def nothing(name: str) -> bytes | None:
 
 
 def no_scripts() -> Iterator[tuple[str, str]]:
-    """An iterator without scripts, for an import without a file (`--command`), because no scripts are near it."""
+    """An empty iterator of scripts, for an import of a command line (`--command`), which has no scripts near it."""
     return iter(())
 
 
@@ -159,8 +159,8 @@ def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
 
 
 def machine(text: str) -> str:
-    """Check the value of `--hardware`, and return it as it is written in a spec: `8x h100-80gb` becomes `8 x
-    h100-80gb`. Raises ValueError, whose message suggests a legal value.
+    """Check the value of `--hardware`, and return it as a spec states it: `8x h100-80gb` becomes `8 x h100-80gb`.
+    Raises ValueError with a message that suggests a legal value.
     """
     found = re.fullmatch(r"\s*(?:(\d{1,4})\s*x\s*)?([\w.-]+)\s*", text)
     if found is None or not 0 < int(found[1] or 1) <= 1024:

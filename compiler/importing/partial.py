@@ -75,8 +75,8 @@ def apply(draft: Draft, overrides: Overrides) -> None:
 
 
 def _rewards(draft: Draft, errors: list[Message], overrides: Overrides) -> None:
-    """If the file of the reward functions is missing, write stubs of them, and add a decision. If no key names a reward
-    function, the spec gets one stub.
+    """If the file with the reward functions is missing, write stubs for them and add a decision. If no key names a
+    reward function, the file has a single stub.
     """
     missing = METHODS[draft.method].grouped and not draft.has("method.rewards")
     if missing:
@@ -104,7 +104,9 @@ def _rewards(draft: Draft, errors: list[Message], overrides: Overrides) -> None:
 
 
 def _cause(why: str) -> str:
-    """The reason without what it is about. Errors with the same cause make one decision."""
+    """The cause that a reason states, without the part that says which key or column the reason is about. Errors with
+    the same cause become one decision.
+    """
     given = GIVEN.search(why)
     return given[0] if given is not None else AS_IS.sub("", ABOUT.sub("", why))
 

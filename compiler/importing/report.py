@@ -1,5 +1,5 @@
-"""The report of an import. It is a list of messages for people, one per line, or JSON for programs, which says how each
-key was handled.
+"""The report of an import: a list of messages for people, or JSON for programs, which states how each key was handled
+and which defaults were written to the spec.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def _line(one: Diagnostic) -> int | None:
 
 
 def as_text(draft: Draft, every: bool = False) -> str:
-    """The messages, one per line. With `every` (`--report text`), a line for each key comes before them."""
+    """The messages of an import, one per line. With `every` (`--report text`), they are preceded by one line for each
+    key.
+    """
     out = []
     if every:
         for one in sorted(draft.outcomes.values(), key=lambda one: (one.file, one.line, one.key)):

@@ -37,9 +37,7 @@ def definitions(overrides: Overrides) -> list[Definition]:
 
 
 def _is_stub(node: Definition) -> bool:
-    """Whether a function does nothing but raise NotImplementedError. An import with `--partial` writes
-    such functions.
-    """
+    """Whether a function only raises NotImplementedError. An import with `--partial` writes such functions."""
     body = node.body if isinstance(node, ast.FunctionDef) else []
     return len(body) == 1 and isinstance(body[0], ast.Raise) and "NotImplementedError" in ast.unparse(body[0])
 
@@ -59,8 +57,8 @@ def given(draft: Draft, overrides: Overrides) -> None:
 
 
 def stubs(functions: Iterable[tuple[str, str, str]], origin: str) -> bytes:
-    """The source of a file of reward functions, each with its name, its parameters and the place of the original. Each
-    function raises NotImplementedError until somebody writes it.
+    """The source of a file with stubs of reward functions. Each stub has the name and the parameters of a function,
+    states where its original is, and raises NotImplementedError until somebody writes it.
     """
     out = [HEAD.format(origin=origin)]
     for name, parameters, place in functions:

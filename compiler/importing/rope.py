@@ -37,7 +37,7 @@ def from_mapping(draft: Draft, entry: Entry) -> None:
 
 def by_length(draft: Draft, entry: Entry, length: Entry | None) -> None:
     """Set `rope` from LLaMA-Factory's `rope_scaling: yarn`. The factor is `cutoff_len` divided by the model's context
-    length, rounded up. A `cutoff_len` within the context needs no scaling.
+    length, rounded up. If `cutoff_len` is not longer than the context, nothing is scaled.
 
     Source: LLaMA-Factory 0.9.5 `model/model_utils/rope.py` (`configure_rope`).
     """

@@ -1,5 +1,6 @@
 """Import accelerate's YAML: sharding and the number of processes. The importers of axolotl, LLaMA-Factory and TRL also
-use this module, for keys of these tools that state numbers of processes or name files of accelerate and DeepSpeed.
+use this module, for two kinds of these tools' keys: numbers of processes, and names of files of accelerate and
+DeepSpeed.
 """
 
 from __future__ import annotations

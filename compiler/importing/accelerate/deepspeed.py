@@ -115,7 +115,7 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
 
 
 def precision(draft: Draft, table: Entries) -> None:
-    """Import `bf16` and `fp16`. A value of `enabled` that contradicts the trainer's precision is an error."""
+    """Import `bf16` and `fp16`. It is an error if their `enabled` contradicts the trainer's precision."""
     decided = draft.settings.get("precision")
     for name in ("bf16", "fp16"):
         block = table.get(name)
@@ -305,8 +305,8 @@ def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: i
 
 
 def inline(draft: Draft, block: Entry, value: object = None) -> None:
-    """Import `deepspeed_config` of accelerate's YAML. Its keys have other names than those of a DeepSpeed file, such as
-    `zero_stage`.
+    """Import `deepspeed_config` of accelerate's YAML. It has keys such as `zero_stage`, which a DeepSpeed file names
+    differently.
     """
     table = block.mapping
     found = _level(draft, table.get("zero_stage"))
@@ -340,7 +340,9 @@ def inline(draft: Draft, block: Entry, value: object = None) -> None:
 
 
 def ulysses(draft: Draft, block: Entry | None) -> None:
-    """Import `parallelism_config` of a DeepSpeed run: Ulysses, where `sp_size` processes split each sequence."""
+    """Import `parallelism_config` of a DeepSpeed run. It configures Ulysses, in which `sp_size` processes share each
+    sequence.
+    """
     table = {} if block is None else block.mapping
     for key, one in table.items():
         name, value = key.removeprefix("parallelism_config_"), integer(one)

@@ -30,8 +30,8 @@ class TrainedTurns:
 
 
 def learned(draft: Draft, named: Entries) -> TrainedTurns:
-    """Combine `roles_to_train`, `train_on_eos` and `train_on_inputs` into the turns that are trained on. If datasets
-    train on different turns, that is an error.
+    """Find the turns that are trained on, from `roles_to_train`, `train_on_eos` and `train_on_inputs`. It is an error
+    if two datasets train on different turns.
     """
     found: list[TrainedTurns] = []
     listed = named.get("datasets")
@@ -154,8 +154,8 @@ def arguments(draft: Draft, named: Entries) -> None:
 
 
 def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
-    """The entry of a key about templates, such as `chat_template`. The key may be stated for each dataset or at the top
-    level of the file. Values of datasets take precedence, and it is an error if they differ.
+    """The entry of a key about templates, such as `chat_template`. Each dataset can state the key, and so can the top
+    level of the file. The values of datasets take precedence; it is an error if two datasets have different values.
     """
     listed, shared = named.get("datasets"), named.get(key)
     parts = [] if listed is None else [one.mapping.get(key) for one in listed.items]

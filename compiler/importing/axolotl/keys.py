@@ -70,9 +70,9 @@ def plugins(draft: Draft, entry: Entry, names: list[str]) -> None:
 
 
 def rest(draft: Draft, named: Entries) -> None:
-    """Import the switches of single Liger kernels, fp8, and `unfrozen_parameters`. Then handle the remaining keys by
-    their entries in the key table: for `irrelevant` keys, the report says that they have no effect; `comment` keys are
-    kept as comments of the spec.
+    """Import the switches of single Liger kernels, fp8, and `unfrozen_parameters`. Then handle the remaining keys as
+    their rows in the key table state: an `irrelevant` key is reported as one without effect, and a `comment` key is
+    kept in a comment of the spec.
     """
     for key, one in named.items():
         if key.startswith("liger_") and key not in KEYS:

@@ -16,8 +16,8 @@ from xpc.grammar.record import evolve, record
 
 @record
 class Words:
-    """The format strings of a prompt: with an input, without an input, and for the system prompt. Also the names of the
-    columns.
+    """The format strings of a prompt: with an input, without an input, and for the system prompt. Further fields are
+    the names of the columns.
 
     `system` is the column that contains the system prompt of a row. If a row has no such column, its system prompt is
     `system_text`; if the row also has no input, it is `system_text_without_input`.

@@ -19,8 +19,8 @@ size of its first shard.
 
 
 def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
-    """Import `shards`. axolotl shuffles a dataset, divides it into `shards` parts, and trains on one part. Returns this
-    share of the rows, or None for all rows.
+    """Import `shards`. axolotl shuffles a dataset, divides it into this many parts, and trains on one of them. Returns
+    the share of the rows that one part has, or None for all rows.
     """
     parts, which = table.get("shards"), table.get("shards_idx")
     number = integer(parts) if parts is not None and not parts.off else None
@@ -50,9 +50,9 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
 
 
 def _prepared(draft: Draft, entry: Entry | None) -> None:
-    """Import `skip_prepare_dataset`. In preference tuning and RL, the key means that axolotl does not drop long rows.
-    In sft and for reward models, it means that the rows are already prepared (images or tokens); such rows are not
-    imported, so the key is an error.
+    """Import `skip_prepare_dataset`. In preference tuning and RL, axolotl then does not drop long rows. In sft and for
+    reward models, the rows must then be prepared already (images or tokens); such rows are not imported, so the key is
+    an error.
     """
     if draft.on(entry) is None:
         return

@@ -63,11 +63,11 @@ def end_of(name: str) -> str | None:
 def axolotl_template(
     name: str, roles: Sequence[str] = ASSISTANT, every_end: bool = False, stripped: bool = False
 ) -> str | None:
-    """axolotl's template with the name `name`, in which `{% generation %}` marks enclose the turns of `roles`.
+    """The template that axolotl calls `name`, with `{% generation %}` marks around the turns of `roles`.
 
     With `every_end`, the end-of-turn tokens of all other turns are marked, too. With `stripped`, nothing follows the
-    end-of-turn token of the last answer, because axolotl strips the answers of preference pairs. Returns None for an
-    unknown name, or if the template cannot be marked in this way.
+    end-of-turn token of the last answer, because axolotl strips the answers of preference pairs. None if there is no
+    template of this name, or if it cannot be marked in this way.
     """
     if name in TURNS:
         return _turns(TURNS[name], roles, every_end, stripped)

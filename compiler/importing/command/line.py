@@ -69,8 +69,8 @@ class Line:
 
 
 def parsed(call: Call, file: str, environment: tuple[Word, ...], short: Mapping[str, str] | None = None) -> Line:
-    """Parse a command of the script `file` into launcher, options, program and arguments. `short` has the long names
-    of the program's short options, such as `--config` for `-c`.
+    """Parse a command of the script `file` into launcher, options, program and arguments. `short` maps the program's
+    short options to their long names, such as `-c` to `--config`.
     """
     words = list(call.words)
     while is_wrapper(os.path.basename(words[0].text)):
@@ -133,8 +133,8 @@ def _wrapped(words: list[Word]) -> list[Word]:
 
 
 def _is_left_out(words: list[Word], n: int) -> bool:
-    """Whether the shell would remove word `n`, because the word consists only of a variable that is not set, such as
-    `$EXTRA_ARGS`. False if the word is the value of an option, as in `--lr $LR`.
+    """Whether the shell would remove word `n`. It does so if the word consists only of a variable that is not set, such
+    as `$EXTRA_ARGS`. False if the word is the value of an option, as in `--lr $LR`.
     """
     one = words[n]
     if re.fullmatch(r"\$\{\w+\}", one.open) or " (" in one.open:

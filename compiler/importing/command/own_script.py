@@ -1,5 +1,5 @@
-"""Import a command that launches a Python script of the repository. The script is read together with the arguments of
-the command.
+"""Import a command that starts a Python script of the repository. The script is read as if it had the command's
+arguments.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Script:
 
 
 def imported(line: Line, entries: Entries, overrides: Overrides) -> Script:
-    """Import the script that a command launches. `entries` are the arguments of the command and of its configuration
-    file. Raises Unreadable if the script does not train.
+    """Import the script that a command launches. `entries` are the command's arguments and the keys of its
+    configuration file. Raises Unreadable if the script does not train.
     """
     from xpc.compiler.importing.python.reader import python
 
@@ -356,8 +356,8 @@ def _without_dot(name: str) -> str:
 
 
 def _rank(one: Draft) -> tuple[int, int]:
-    """A key that sorts drafts, the more complete one first. It is a pair: how many of model and data are missing, and
-    the number of errors and decisions.
+    """A key by which drafts are sorted, so that the most complete one is the first. It is a pair: 0, 1 or 2 for how
+    many of model and data are missing, and the number of errors and decisions.
     """
     errors = sum(each.severity == "error" for each in one.messages)
     return (not one.model) + (not one.sources), errors + len(one.decisions)

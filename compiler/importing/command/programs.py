@@ -29,8 +29,8 @@ def found(program: str, overrides: Overrides) -> tuple[str, str]:
 
 
 def _locations(program: str) -> list[str]:
-    """The paths at which a program may be: `pkg/train.py` for the module `pkg.train`. For a path of another machine,
-    such as `/home/me/repo/train.py`, its last parts are also tried: `repo/train.py` and `train.py`.
+    """The paths where a program may be: `pkg/train.py` for the module `pkg.train`. For a path of another machine, such
+    as `/home/me/repo/train.py`, the last parts of the path are included: `repo/train.py` and `train.py`.
     """
     if not program.endswith(".py"):
         if not re.fullmatch(r"[A-Za-z_][\w.]*", program):

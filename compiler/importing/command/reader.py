@@ -152,8 +152,8 @@ def _draft(line: Line, overrides: Overrides) -> Draft:
 class Given:
     """A parsed command (`line`) with all of its arguments by name (`entries`), and its positional words (`rest`).
 
-    `config` is the argument that names a configuration file, and `inside` the keys of this file; both may be None.
-    `entries` contains these keys, too.
+    `config` is the argument that names a configuration file, and `inside` are the keys of this file, which are also in
+    `entries`. Both are None without a configuration file.
     """
 
     line: Line
@@ -164,7 +164,7 @@ class Given:
 
 
 def _given(line: Line, overrides: Overrides) -> Given:
-    """Read the configuration file of a command, named by `--config` or by its only positional word."""
+    """Read the configuration file of a command. `--config` names the file, or the only positional word does."""
     line = evolve(line, arguments={key: _present(one, overrides) for key, one in line.arguments.items()})
     entries, rest = dict(line.arguments), line.rest
     config = entries.pop("config", None)
@@ -201,7 +201,9 @@ def _with_launch_file(line: Line, overrides: Overrides) -> Overrides:
 
 
 def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> Draft:
-    """Convert the arguments of a command by the names that TRL, FastChat and many custom scripts give them."""
+    """Convert the arguments of a command by their names: names of TRL, of FastChat, or names that many custom scripts
+    use.
+    """
     line, entries = given.line, {**script.declared, **given.entries}
     unset = {key: one for key, one in entries.items() if one.unset and key not in ("deepspeed", "deepspeed_config")}
     entries = {key: one for key, one in entries.items() if key not in unset}
@@ -270,7 +272,7 @@ def _config_file(draft: Draft, given: Given) -> None:
 
 
 def _launched(draft: Draft, line: Line, entries: Entries, overrides: Overrides, source: Stack) -> None:
-    """Import the arguments by TRL's names, together with the options and files of the launcher."""
+    """Import the arguments by TRL's names. Also import the options of the launcher and the files that they name."""
     # without a launcher, `python train.py` starts one process
     found = Machines(each=1 if line.launcher == "python" else None)
     overrides = evolve(overrides, accelerate=launcher(draft, line, found, overrides.accelerate))

@@ -82,7 +82,7 @@ def _skipped_commands(text_: str) -> str:
 
 
 def _program(call: Call) -> str:
-    """The Python file that a command starts, or the module of `-m pkg.train`; "" without either."""
+    """The Python file that a command starts, or the module in `-m pkg.train`. "" if the command starts neither."""
     texts = [one.text for one in call.words]
     program = next((one for one in texts if one.endswith(".py")), "")
     return texts[texts.index("-m") + 1] if not program and "-m" in texts[:-1] else program

@@ -55,16 +55,16 @@ def variables(call: Call, commands: Sequence[Call], file: str) -> dict[str, Entr
 
 
 def _variable(word: Word, file: str) -> tuple[str, Entry | None]:
-    """Return a pair: the name and the value of an assignment. None if the value is unknown."""
+    """Return the name and the value of a variable that a word assigns, as in `LR=1e-5`. An unknown value is None."""
     name, _, value = word.text.partition("=")
     return name, None if word.open else Entry(f"${name}", value, file, word.line, value)
 
 
 def reader(overrides: Overrides, written: Mapping[str, str], moved: dict[str, str]) -> Callable[[str], bytes | None]:
-    """Make a reader of files that also finds the files that the script itself writes (`written`).
+    """Return a function that reads files. It also finds the files that the script itself writes (`written`).
 
-    For a path of another machine, such as `/home/me/repo/configs/x.yaml`, it tries the last parts of the path in this
-    repository. A file that it finds in this way is recorded in `moved`.
+    For a path of another machine, such as `/home/me/repo/configs/x.yaml`, the function tries the last parts of the path
+    in this repository. A file that it finds in this way is recorded in `moved`.
     """
 
     def read(name: str) -> bytes | None:

@@ -153,8 +153,8 @@ def streamed(draft: Draft, packs: bool) -> None:
 
 
 def _masks(draft: Draft, named: Entries, stage: str) -> None:
-    """Set the loss mask, so that only answers count in the loss. Depending on the format of the rows, the
-    setting is `assistant_only` or `completion_only`.
+    """Set the loss mask, so that the loss includes only answers. The setting is `assistant_only` or `completion_only`;
+    the format of the rows decides which.
     """
     if draft.method != "sft" or stage == "pt":
         return

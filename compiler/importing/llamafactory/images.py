@@ -95,8 +95,8 @@ def template(draft: Draft, entry: Entry | None) -> None:
 
 def shape(draft: Draft, entry: Entry, name: str, named: Mapping[str, str], tags: Mapping[str, str], form: str,
           ranking: bool) -> tuple[str, tuple[str, ...]] | None:  # fmt: skip
-    """The format of a dataset with images, and its columns. If a spec cannot read its rows, an error is reported, and
-    the result is None.
+    """The row format of a dataset with images, and its columns. None if a spec cannot read the rows; this is reported
+    as an error.
     """
     why = ""
     by_role = tags.get("role_tag", "from") == "role"
@@ -121,8 +121,8 @@ def shape(draft: Draft, entry: Entry, name: str, named: Mapping[str, str], tags:
 
 
 def place(draft: Draft, media: Entry | None, folder: str) -> None:
-    """Import `media_dir`, the folder of the images. In a spec, the paths of images are relative to the file with the
-    rows, so any other folder is an error.
+    """Import `media_dir`, the folder of the images. It must be the folder of the file with the rows, because in a spec,
+    the paths of images are relative to that file. Any other folder is an error.
     """
     if not reads_images(draft):
         return

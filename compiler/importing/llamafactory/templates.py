@@ -1,6 +1,6 @@
-"""Import the chat template that a file of LLaMA-Factory names: write it as Jinja, with its loss mask.
+"""Import the chat template that a file of LLaMA-Factory names. It is written as Jinja, with LLaMA-Factory's loss mask.
 
-`make oracles` writes templates.jsonl, which has the strings of each template.
+The strings of all templates are in templates.jsonl, which `make oracles` writes.
 """
 
 from __future__ import annotations
@@ -119,9 +119,7 @@ def _typed(text: str) -> str:
 
 
 def template(draft: Draft, named: Entries, stage: str) -> None:
-    """Write LLaMA-Factory's chat template as Jinja. If the file names no template, the spec uses the tokenizer's own
-    template.
-    """
+    """Write LLaMA-Factory's chat template as Jinja. If the file names none, the spec uses that of the tokenizer."""
     entry, thinking = named.get("template"), named.get("enable_thinking")
     word = "" if entry is None or entry.empty else str(text(entry))
     think = thinking is None or boolean(thinking) is not False

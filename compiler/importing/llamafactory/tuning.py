@@ -1,4 +1,5 @@
-"""Import which weights LLaMA-Factory trains, in both layouts: all weights, some layers, or adapters (LoRA or OFT).
+"""Import which weights LLaMA-Factory trains: all weights, some layers, or adapters (LoRA or OFT). Both layouts are
+imported.
 
 Source: LLaMA-Factory 0.9.6.dev0, hparams/finetuning_args.py, model/adapter.py, v1/plugins/model_plugins/peft.py.
 """

@@ -125,8 +125,8 @@ def _has_rows(chain: Chain, call: Object) -> bool:
 
 
 def _before(chain: Chain, call: Object) -> object:
-    """The value to which a call is applied: `rows` for `rows.map(f)`. The call is recorded as a step in `chain`, unless
-    it only turns the value into a dataset, as `Dataset.from_list` does.
+    """The value to which a call is applied: `rows` for `rows.map(f)`. The call becomes a step of `chain`, unless it
+    only converts the value to a dataset, as `Dataset.from_list` does.
     """
     first = call.positional[0].value if call.positional else None
     if call.last in BUILT and call.positional and not isinstance(call.receiver, Object):
@@ -204,7 +204,7 @@ MOST_ROWS = 5_000
 
 
 def literal_rows(value: Object) -> list[dict[str, object]]:
-    """The rows of `Dataset.from_list` or `from_dict` if all their values are known; otherwise an empty list."""
+    """The rows in a call of `Dataset.from_list` or `from_dict`. Empty unless all of their values are known."""
     given = value.positional[0].value if value.positional else None
     if value.last == "from_dict" and isinstance(given, dict):
         lists = [one for one in given.values() if isinstance(one, list)]

@@ -157,8 +157,8 @@ ENDS = {"first_exhausted": "stop", "all_exhausted": "repeat"}
 
 
 def _mixed(draft: Draft, call: Object) -> None:
-    """Set the shares of `interleave_datasets`. Without probabilities, the datasets take turns, so their shares are
-    equal.
+    """Set the shares of `interleave_datasets`. Without probabilities, it takes a row of each dataset in turn, so all
+    shares are equal.
     """
     probabilities, strategy = call.argument("probabilities", 1), call.argument("stopping_strategy", 5)
     way = "first_exhausted" if strategy is None else strategy.value
@@ -214,8 +214,8 @@ COLLATOR = ("the script makes batches with its own collator, which is not import
 
 
 def _unread(draft: Draft, found: Entry | None, reason: tuple[str, str]) -> None:
-    """Report the script's own collator (`found`) as an error. `reason` is a pair: the reason and the help. Unreadable
-    rows are reported with the same pair, so that `--partial` makes a single decision of both errors.
+    """Report the script's own collator (`found`) as an error. `reason` is the reason and the help text. Rows that
+    cannot be read are reported with the same `reason`, so that `--partial` makes one decision of both errors.
     """
     draft.error(found, *reason)
 
@@ -318,8 +318,9 @@ def _length(draft: Draft, data: Data, trainer: Object, open_: tuple[str, str] | 
 
 
 def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entry | None]:
-    """Returns a pair: whether the script trains on answers only (by TRL's completion collator or Unsloth's
-    `train_on_responses_only`), and the collator argument if the script defines its own collator.
+    """Returns a pair. The first item says whether the script trains only on answers, by TRL's completion collator or
+    Unsloth's `train_on_responses_only`. The second is the trainer's collator argument if the script itself defines the
+    collator.
     """
     call = program.responses_only(machine, trainer)
     if call is not None:

@@ -244,7 +244,7 @@ def _select(out: Data, step: Object, given: Argument | None) -> None:
 
 
 def _first(out: Data, step: Object, count: Argument | None) -> None:
-    """Take the first rows, which are a random part if the script has shuffled the rows."""
+    """Import that the script takes the first rows. If it has shuffled the rows before, they are a random part."""
     if count is None or not isinstance(count.value, int) or isinstance(count.value, bool):
         why = "the rows that are selected are not known, or do not begin with the first"
         out.problems.append((step, why, "write `take = N` or `limit = N` after the data source"))

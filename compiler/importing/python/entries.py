@@ -33,10 +33,10 @@ other arguments are written in lowercase.
 class Entries:
     """The arguments of a run.
 
-    `values` are the arguments that could be read, under TRL's names. `problems` are arguments that cannot be read, each
-    with the reason, and `others` are arguments of other calls. `own` are fields of the script's
-    own classes. `unset` are arguments whose values are environment variables that are not set. `old` is true if the
-    trainer takes arguments of older TRL versions, and `command_line` if the arguments come from the command line.
+    `values` are the arguments that could be read, under TRL's names, and `problems` those that could not be read, each
+    with the reason. `unset` are arguments whose values are environment variables that are not set. `others` are
+    arguments of other calls, and `own` are fields of the script's own classes. `old` is true if the trainer takes
+    arguments of older TRL versions, and `command_line` if the arguments come from the command line.
     """
 
     values: dict[str, Entry] = field(factory=dict)
@@ -112,7 +112,9 @@ def unread(value: object, depth: int = 0, left: list[int] | None = None) -> str:
 
 
 def entry(key: str, given: Argument) -> Entry:
-    """A configuration entry for an argument. Its value is None if the argument's value is unknown."""
+    """Make a configuration entry of an argument. If the value of the argument is unknown, the value of the entry is
+    None.
+    """
     location = given.location
     if unread(given.value):
         return location.entry(key)

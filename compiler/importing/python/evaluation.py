@@ -91,8 +91,8 @@ def write(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: D
 
 
 def _unevaluated(draft: Draft, entries: Entries, found: Entry, why: str) -> None:
-    """Leave the evaluation out of the spec, and warn about this. But if the script keeps its best checkpoint, which it
-    chooses by evaluations, report an error.
+    """Report that the spec does not evaluate. This is a warning, but an error if the script keeps its best checkpoint,
+    which is the one with the best evaluation.
     """
     best = entries.values.get("load_best_model_at_end")
     saving = entries.values.get("save_strategy")

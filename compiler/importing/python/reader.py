@@ -68,8 +68,8 @@ UNREAD = (
 
 
 def python(text: str, file: str, overrides: Overrides) -> Draft:
-    """Convert a script or a notebook to a draft of the spec. If the file is a module without a run of its own, a script
-    near it that calls the module is converted instead. Raises Unreadable if nothing can be imported.
+    """Convert a script or a notebook to a draft of the spec. If the file is a module that starts no run, a script near
+    it that calls the module is converted instead. Raises Unreadable if nothing can be imported.
     """
     try:
         return _script(text, file, overrides)
@@ -95,8 +95,8 @@ def _script(text: str, file: str, overrides: Overrides) -> Draft:
 
 
 def _completed(draft: Draft, machine: Machine, text: str, file: str, overrides: Overrides) -> Draft:
-    """Complete the draft for `--partial`: take required arguments from documented commands, and assume the outcomes of
-    undecided conditions.
+    """Complete the draft with `--partial`. Required arguments are taken from documented commands, and an outcome is
+    assumed for each condition that is not decided.
     """
     taken: dict[str, Entry] = {}
     for _ in range(3):
@@ -114,12 +114,12 @@ def _completed(draft: Draft, machine: Machine, text: str, file: str, overrides: 
 
 
 def _named(trainer: Object, module: str) -> bool:
-    """Whether the trainer is created in the file `module`."""
+    """Whether the file `module` contains the call that creates the trainer."""
     return posixpath.basename(trainer.location.file) == module
 
 
 def _by_caller(file: str, overrides: Overrides) -> Draft | None:
-    """The draft of a script near the module `file` that imports the module and calls its trainer. None if there is no
+    """The draft of a script near the module `file` that imports the module and starts its training. None if there is no
     such script.
     """
     for name, text, options in callers.of(file, overrides):
@@ -232,8 +232,8 @@ def _arguments(draft: Draft, entries: Entries, source: Stack, overrides: Overrid
 
 
 def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Overrides) -> None:
-    """Warn about assumptions of the interpreter, such as defaults of the command line. If no call in the script passes
-    a parameter of a function, report an error, because its value is unknown.
+    """Warn about assumptions of the interpreter, such as defaults of the command line. A function's parameter that no
+    call in the script passes is reported as an error, because its value is unknown.
     """
     for location in machine.command_line[:1]:
         draft.warn(
@@ -282,7 +282,9 @@ def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
 
 
 def _own_trainer(draft: Draft, trainer: Object) -> None:
-    """Report an error for each trainer method that the script overrides, except methods for logging and saving."""
+    """Report an error for each method of the trainer that the script overrides. Methods that concern only logging and
+    saving are allowed.
+    """
     kind = trainer.attributes.get("<class>")
     if not isinstance(kind, Class):
         return

@@ -133,7 +133,7 @@ def called(value: object) -> Function | None:
 
 
 def name_of(value: object, taken: list[str]) -> str:
-    """A name for a reward that the script makes at run time. No name in `taken` is used again."""
+    """A name for a reward function that the script makes at run time. It differs from all names in `taken`."""
     inner = called(value)
     if isinstance(value, Instance):
         name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", value.kind.name).lower()
@@ -172,8 +172,8 @@ def parameters(value: object) -> ast.arguments:
 
 def factory(value: object, statements: list[tuple[str, ast.stmt]]) -> ast.FunctionDef | None:
     """The top-level function, such as `make_reward`, that defines this reward function and returns it. None if the
-    reward was made in another way. The file of the rewards calls the top-level function, which therefore must do
-    nothing else, such as training.
+    reward function was made in another way. The file of the reward functions calls the top-level function, so it must
+    do nothing else, such as training.
     """
     if not isinstance(value, Function) or len(value.scopes) != 2 or isinstance(value.node, ast.Lambda):
         return None

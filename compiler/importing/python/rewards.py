@@ -277,7 +277,7 @@ def _of_main(machine: Machine, label: str) -> list[tuple[str, ast.stmt]]:
 
 
 def _free(node: ast.stmt) -> set[str]:
-    """The names that a statement uses and does not set itself."""
+    """The names that a statement uses without setting them."""
     parts = list(ast.walk(node))
     names = [one for one in parts if isinstance(one, ast.Name)]
     bound = {one.id for one in names if not isinstance(one.ctx, ast.Load)}
@@ -357,8 +357,8 @@ def _defines(node: ast.stmt) -> list[str]:
 
 
 def _heavy(draft: Draft, label: str, node: ast.stmt, names: set[str]) -> None:
-    """Report a top-level statement in the file of rewards that loads a model, a tokenizer or data. Such a statement is
-    executed each time that the file is imported.
+    """Report a top-level statement that loads a model, a tokenizer or data in the file of the reward functions: it
+    would be executed each time that the file is imported.
     """
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
         return

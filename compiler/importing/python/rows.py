@@ -69,7 +69,7 @@ class MappedColumns:
 
 
 def formatted(machine: Machine, function: object, before: dict[str, object]) -> object:
-    """The string that a formatting function (`formatting_func`) makes from one row, or from a batch of rows."""
+    """The string that a formatting function (`formatting_func`) returns for a row or for a batch of rows."""
     if not isinstance(function, Function | Bound):
         return Unknown("the function is not in the script", machine.location(ast.Pass()))
     found: object = None
@@ -87,8 +87,8 @@ def formatted(machine: Machine, function: object, before: dict[str, object]) -> 
 
 
 def single(value: object, batched: bool) -> object:
-    """The value for one row. If the function gets batches (`batched`), its value is a list with one item, and this item
-    is returned.
+    """The value of a function for one row. If the function gets batches (`batched`), its value is a list with one item,
+    and the result is this item.
     """
     if batched and isinstance(value, list) and len(value) == 1:
         value = value[0]
@@ -96,13 +96,13 @@ def single(value: object, batched: bool) -> object:
 
 
 def unstripped(value: object) -> object:
-    """The column of `column.strip()`; any other value unchanged."""
+    """The column itself for `column.strip()`; any other value is returned unchanged."""
     strips = isinstance(value, Object) and value.path in ("str.strip", "str.lstrip", "str.rstrip")
     return value.receiver if strips and isinstance(value, Object) and isinstance(value.receiver, Column) else value
 
 
 def stripped_columns(value: object) -> set[str]:
-    """The names of the columns in a string or a conversation from which the script strips white space."""
+    """The names of the columns of a string or a conversation from which the script strips white space."""
     return {one.receiver.name for one in _inside(value) if unstripped(one) is not one}  # type: ignore[attr-defined]
 
 
@@ -152,7 +152,7 @@ def columns_of(value: object) -> set[str]:
 
 
 def columns_in(value: object) -> list[Column]:
-    """The columns that a string contains."""
+    """The columns of which a string is built."""
     return [one for one in _inside(value) if isinstance(one, Column)]
 
 
@@ -186,9 +186,10 @@ END_TOKENS = (
 
 
 def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
-    """Split a string that ends with a column, such as a prompt followed by the answer. Returns the prompt, the name of
-    the last column, and whether an eos token follows the column (the token as a string if the script writes it
-    literally, and white space such as a newline, which may also follow). None if the string does not end with a column.
+    """Split a string that ends with a column, such as a prompt followed by the answer. Returns three values: the
+    prompt, the name of the last column, and the end of the string. The end is True for the tokenizer's eos token, a
+    string for a token or white space that the script writes literally, and False if nothing follows the column. None if
+    the string does not end with a column.
     """
     if isinstance(value, Choice):
         full, empty = divided(value.full), divided(value.empty)

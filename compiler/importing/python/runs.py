@@ -1,5 +1,5 @@
-"""Find the training runs of a script: each trainer on which the script calls `train`, with the settings of this
-call.
+"""Find the training runs of a script. A run is a call of a trainer's `train`; the settings are those of the trainer at
+this call.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def _folder(trainer: Object) -> str:
 
 
 def _settings(trainer: Object) -> list[object]:
-    """The known values from which a trainer is made: first its arguments, then the arguments of its configuration, then
-    those of the calls that make its model and its rows. Unknown values are left out.
+    """The known values that determine a training run, in this order: the trainer's arguments, the arguments of its
+    configuration, and the arguments of the calls that make its model and its rows.
     """
     out: list[object] = []
     left: list[object] = [trainer]

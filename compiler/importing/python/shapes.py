@@ -111,8 +111,8 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
 
 
 def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
-    """Set the row format for rows of one string: a column, a rendered conversation, or a prompt with an answer at its
-    end.
+    """Set the row format for rows that are one string: a column, a rendered conversation, or a prompt that ends with an
+    answer.
     """
     draft = shape.draft
     _ignored(shape, key, value)
@@ -192,8 +192,8 @@ def _ignored(shape: Shape, key: str, value: object) -> None:
 
 
 def _twice(shape: Shape, key: str, value: object) -> None:
-    """Report that special tokens may be repeated: the chat template renders the text, and the trainer tokenizes it
-    again. Unsloth removes a repeated first token.
+    """Report that special tokens may occur twice: the script renders the text with the chat template, and the trainer's
+    tokenizer adds special tokens again. Unsloth removes a first token that is repeated.
     """
     call = rendered(value)
     tokenizer = call.receiver if call is not None else None
@@ -298,7 +298,7 @@ def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
 
 
 def _prompts(shape: Shape) -> None:
-    """Set the row format for prompts. Reward functions get every other column unchanged."""
+    """Set the row format for prompts. All other columns are passed to reward functions unchanged."""
     made, draft = dict(shape.data.columns), shape.draft
     value = made.pop("prompt", None)
     draft.put("data.format", "prompt", None, "the trainer reads prompts")

@@ -52,9 +52,9 @@ def source_of(draft: Draft, chain: Chain, data: Data) -> Source | None:
 
 
 def _with_held_rows(draft: Draft, data: Data, given: Argument) -> int:
-    """The number of rows that a source must have so that the run trains on `given` of them. A spec first takes rows
-    (`take`) and then holds some of them out (`holdout`). The script may first hold rows out and then take rows, so the
-    spec must take more.
+    """The number of rows that a source needs so that the run trains on `given` of them. A spec first takes rows
+    (`take`) and then holds some of them out (`holdout`). If the script holds rows out first and takes rows afterwards,
+    the spec must take more rows.
     """
     count = given.value
     assert isinstance(count, int)
@@ -114,8 +114,8 @@ def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: i
 
 
 def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Location | None]:
-    """Returns a pair: the entry that names the data (a file, a folder or a Hub dataset), and the location of the call
-    that loads the data.
+    """Returns a pair: the entry that names the data (a file, a folder or a dataset of the hub), and the location of the
+    call that loads them.
     """
     if chain.file is not None:
         value, location = chain.file.value, chain.file.location

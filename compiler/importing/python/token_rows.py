@@ -1,5 +1,5 @@
-"""Read rows of tokens: the tokens of a text, or the tokens of a question, an answer and an end token that a script
-joins itself. The labels of the question's tokens may be -100.
+"""Read rows of tokens. A row has the tokens of a text, or the tokens of a question, an answer and an end token that the
+script joins itself. The labels of the question's tokens may be -100.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def token_row(ids: object, labels: object) -> TokenRow | None:
 
 
 def _uncut(value: object) -> object:
-    """The tokens of a row before the script cuts them. The script may cut every row, or only rows that are too long."""
+    """The tokens of a row before the script truncates them. It may truncate all rows, or only long rows."""
     for _ in range(8):
         if isinstance(value, Unknown) and value.hidden is not None:
             value = value.hidden
@@ -92,7 +92,7 @@ def _cut(value: object) -> Argument | None:
 
 
 def _pieces(value: object) -> list[object] | None:
-    """The lists of tokens that a script joins to one row, in their order."""
+    """The lists of tokens that a script joins to a row, in their order."""
     found = _uncut(value)
     if not isinstance(found, Object) or found.path != TOKENS:
         return None
@@ -100,7 +100,7 @@ def _pieces(value: object) -> list[object] | None:
 
 
 def _call(value: object) -> Object | None:
-    """The tokenizer call that returned these tokens; None for other values."""
+    """The call of the tokenizer that returned these tokens; None for any other value."""
     if not isinstance(value, Object) or not is_tokens(value):
         return None
     return value if value.last == "encode" else value.receiver if isinstance(value.receiver, Object) else None
@@ -260,7 +260,7 @@ def tokenized(call: Object, batched: bool) -> MappedColumns:
 
 
 def _of_call(call: Object, batched: bool, labels: object) -> MappedColumns:
-    """The text with which a tokenizer is called, where `labels` are the tokens of this text."""
+    """The text that a tokenizer's call tokenizes, for rows in which `labels` are the tokens of this text."""
     text = call.argument("text", 0)
     padding, cut, length = (call.keywords.get(one) for one in ("padding", "truncation", "max_length"))
     if text is None:
@@ -317,7 +317,7 @@ def _masks_padding(labels: object) -> bool:
 
 def _has_other_items(labels: Object) -> bool:
     """Whether the script sets items of a row's labels, as in `labels[i] = -100`. An item that the script only reads, as
-    in `print(labels[i])`, does not count: it is an object whose `receiver` is `labels`.
+    in `print(labels[i])`, is an object whose `receiver` is `labels`; it does not count.
     """
     return any(
         name.startswith("[") and not name.startswith("['") and getattr(one, "receiver", None) is not labels

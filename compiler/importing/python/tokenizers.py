@@ -122,8 +122,8 @@ def _formatted(draft: Draft, model: Model) -> None:
 
 
 def _padding(draft: Draft, trainer: Object) -> None:
-    """Report a script that never trains on the eos token, because the eos token is also the padding token, and the
-    collator masks every padding token. TRL's own collator no longer does so from version 0.16 on.
+    """Report a script that never trains on the eos token: this token is also the padding token, and the collator masks
+    all padding tokens. TRL's own collator stopped doing so in version 0.16.
     """
     given = program.argument(trainer, "data_collator")
     called = given.value if given is not None and isinstance(given.value, Object) else None

@@ -1,4 +1,4 @@
-"""Import how a script configures its tracker: calls such as `wandb.init(project=..., name=...)`, and environment
+"""Import how a script configures its tracker: by calls such as `wandb.init(project=..., name=...)`, and by environment
 variables.
 """
 

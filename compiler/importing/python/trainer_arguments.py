@@ -75,8 +75,8 @@ def data_sets(machine: Machine, trainer: Object) -> None:
 
 
 def _each_row(machine: Machine, given: Argument) -> Argument:
-    """The row that stands for all rows of a data set, if the data set is an object of the script's own class with the
-    method `__getitem__`. It is the row that this method returns. Any other data set is returned unchanged.
+    """If a dataset is an object of the script's own class, return the row that its method `__getitem__` returns; this
+    row stands for all rows. Any other dataset is returned unchanged.
     """
     value, location = given.value, given.location
     if not isinstance(value, Instance | Object):

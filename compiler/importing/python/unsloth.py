@@ -43,8 +43,8 @@ INSTEAD = {"warmup_ratio": "warmup_steps"}
 
 
 def write(entries: Entries, draft: Draft, trainer: Object, packages: Iterable[str]) -> None:
-    """Add Unsloth's defaults of the trainer's configuration, and the values that Unsloth replaces. `packages` are the
-    packages that the script and its modules import, in this order.
+    """Add Unsloth's defaults for the trainer's configuration, and the values that Unsloth sets itself. `packages` are
+    the packages that the script and its modules import, in the order of the imports.
     """
     config = entries.config
     first = next((one for one in packages if one in ("unsloth", "trl")), "unsloth")

@@ -128,9 +128,10 @@ class Branches:
         self.state = block.before.copy()
 
     def close(self, block: Block, complete: bool) -> None:
-        """End an `if`, `case` or group: a variable keeps its value if all branches that may have run agree on it.
+        """End an `if`, a `case` or a group. A variable keeps its value only if all branches that may have run give it
+        the same value.
 
-        `complete` is true if it is certain that one of the branches runs, as in an `if` with an `else`.
+        `complete` is true if one of the branches certainly runs, as in an `if` with an `else`.
         """
         ended = block.ended and block.truth is None
         first = block.states[0] if block.states else self.state

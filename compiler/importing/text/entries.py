@@ -164,7 +164,7 @@ def shown(entry: Entry) -> str:
 
 
 def boolean(entry: Entry) -> bool | None:
-    """The value as a bool, also from strings such as "yes" and from 0 and 1; None for anything else."""
+    """The value as a bool, also if it is written as 0, 1, or a string such as "yes". None for any other value."""
     if isinstance(entry.value, bool):
         return entry.value
     word = str(entry.value).lower() if isinstance(entry.value, str | int) else ""
@@ -206,8 +206,8 @@ def text(entry: Entry) -> str | None:
 
 
 def words(entry: Entry) -> list[str] | None:
-    """The value as a list of strings: from a list, or from a string with commas or blanks, such as "q_proj, v_proj".
-    None if an item is not a plain value.
+    """The value as a list of strings. It may be a list, or a string with commas or spaces, such as "q_proj, v_proj".
+    None if an item of the list is null, a list or a mapping.
     """
     if isinstance(entry.value, str):
         return [one for one in re.split(r"[,\s]+", entry.value.strip()) if one]

@@ -286,8 +286,8 @@ def _parameter(inside: str, state: Variables, line: int, depth: int) -> tuple[st
 
 
 def _value(name: str, index: str | None, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
-    """Return a pair: the value of a variable or of an array's item (None if it is not set), and the unknown variable in
-    this value.
+    """Return a pair: the value of a variable or of an array's item, or None if it is not set; and the unknown variable
+    that the value contains.
     """
     if WHOLE.fullmatch(name) and int(name) and state.positional is not None:
         return state.positional[int(name) - 1] if int(name) <= len(state.positional) else "", ""

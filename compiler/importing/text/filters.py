@@ -1,5 +1,5 @@
-"""Compute what the filters of a pipeline such as `echo $NAME | cut -d/ -f2` print, if their input is known. No command
-is run.
+"""Compute the output of the filters in a pipeline such as `echo $NAME | cut -d/ -f2`, if their input is known. No
+command is executed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 
 
 def filtered(text: str, commands: str) -> str | None:
-    """The output of the filters `commands`, which are joined by `|`, for the input `text`. None if this module cannot
-    compute the output of one of them.
+    """The output of the filters `commands`, such as `cut -d/ -f2 | tr a b`, for the input `text`. None if the output of
+    one of them cannot be computed.
     """
     out: str | None = text + "\n"
     if len(commands) > LONGEST:
@@ -141,9 +141,8 @@ Found = tuple[int, int, str]
 
 
 def _finder(pattern: str, extended: bool) -> Callable[[str, int], Found | None] | None:
-    """Make a function that searches a line for a pattern of sed, from a given position on. The function returns the
-    beginning and the end of the match, and the text of the group `\\1`. None for a pattern that the import does not
-    understand.
+    """Return a function that searches a line for a pattern of sed, from a given position on. It returns the beginning
+    and the end of the match, and the text of the group `\1`. None for a pattern that the import does not understand.
     """
     if len(pattern) > LONGEST or (not extended and re.search(r"(?<!\\)[(+?{|]", pattern)):
         return None

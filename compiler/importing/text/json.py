@@ -1,5 +1,5 @@
-"""Read JSON as entries with the line of every key. A YAML reader would fail for DeepSpeed files that are indented with
-tabs.
+"""Read JSON as entries with the line of every key. A reader of YAML cannot be used, because it fails for DeepSpeed
+files that are indented with tabs.
 """
 
 from __future__ import annotations

@@ -100,7 +100,9 @@ class _Shell(Branches):
     """
 
     def run(self, text: str, at: int = 0, line: int = 1) -> None:
-        """Interpret the text from position `at` to its end, or to the `}` of the function whose body begins there."""
+        """Interpret the text from position `at` to its end. If a function's body begins at `at`, interpret it up to its
+        `}`.
+        """
         words = Words(text, self.state, at, line)
         base, last, truth = len(self.blocks), "", None
         while True:
@@ -129,15 +131,17 @@ class _Shell(Branches):
             last = ended if head not in ("then", "else", "do", "fi", "done", "esac") else ""
 
     def defines(self, words: Words) -> bool:
-        """If a function is defined next, read its head. The body is interpreted at each call."""
+        """Read the head of a function's definition, if there is one next. The body is interpreted at each call of the
+        function.
+        """
         defined = words.function()
         if defined is not None and not self.dead:
             self.functions[defined[0]] = (*defined[1:], words.text)
         return defined is not None
 
     def next(self, words: Words, link: str, before: bool | None) -> list[Word] | None:
-        """Read the words of the next command; None at the end of the text. `link` is the operator before it, and
-        `before` is whether the command before the operator succeeded.
+        """Read the words of the next command; None at the end of the text. `link` is the operator in front of the
+        command, and `before` says whether the previous command succeeded.
         """
         runs = {"&&": before, "||": None if before is None else not before}.get(link, True)
         state = self.state.copy() if runs is None else None
@@ -218,8 +222,8 @@ class _Shell(Branches):
         return self.condition(found[1:], ended)
 
     def linked(self, found: list[Word], link: str, before: bool | None, ended: str, body: str | None) -> bool | None:
-        """Interpret the command after `&&` or `||` (`link`). `before` is whether the command before the operator
-        succeeded. Returns whether the command succeeds; None if unknown.
+        """Interpret the command after `&&` or `||` (`link`). `before` says whether the command in front of the operator
+        succeeded. Returns whether the command succeeds; None if this is unknown.
         """
         block = self.blocks[-1] if self.blocks else None
         if block is not None and block.kind == "if" and self.pending(block):
@@ -279,8 +283,8 @@ class _Shell(Branches):
         return self.program(words, body) if words else None
 
     def program(self, words: list[Word], body: str | None) -> bool | None:
-        """Interpret assignments or a call of a script's function, or record the call of a program. `body` is its
-        here-document.
+        """Interpret a command that sets variables, calls a function of the script or starts a program. A program is
+        only recorded. `body` is the command's here-document.
         """
         before: list[Word] = []
         exported = words[0].text == "export"
@@ -380,7 +384,7 @@ class _Shell(Branches):
 
 
 def _counted(found: re.Match[str], state: Variables, line: int) -> tuple[str, ...]:
-    """The values of `i` in `for ((i = 0; i < 3; i++))`; none if they are unknown or very many."""
+    """The values of `i` in `for ((i = 0; i < 3; i++))`: 0, 1 and 2. Empty if they are unknown or very many."""
     ends = [computed(text) if not removed else None
             for text, removed in (numbered(found[n], state, line) for n in (2, 4))]  # fmt: skip
     if ends[0] is None or ends[1] is None or ends[1] - ends[0] > MOST_WORDS:

@@ -126,7 +126,9 @@ class Files:
         return config_edits.assigned(program[0], text, program[2], {**known, **own})
 
     def write(self, name: str, text: str | None, more: bool, head: str) -> None:
-        """Set the text of a file, or add to it (`more`). None marks the file as changed by the program `head`."""
+        """Set the text of a file or, with `more`, add to it. If the text is None, the file counts as changed by the
+        program `head`.
+        """
         before = self.text(name) if more else ""
         if text is None or before is None or len(text) + len(before) > MAX_SIZE:
             self.written.pop(name, None)
@@ -156,7 +158,7 @@ class Files:
 
 def _redirections(texts: list[str]) -> tuple[str, str, bool]:
     """The file that a command reads by `< FILE`, the file that it writes by `> FILE` or `>> FILE`, and whether it
-    appends (`>>`). Both names are "" without a redirection.
+    appends (`>>`). A name is "" if there is no such redirection.
     """
     given, out, more = "", "", False
     for n, one in enumerate(texts):
@@ -172,7 +174,9 @@ def _redirections(texts: list[str]) -> tuple[str, str, bool]:
 
 
 def _with_variables(text: str, only: str, state: Variables) -> str:
-    """Replace `$NAME` and `${NAME}` as envsubst does; with `only`, just the variables that this text names."""
+    """Replace `$NAME` and `${NAME}` in a text as envsubst does. With `only`, just the variables that `only` names are
+    replaced.
+    """
     names = {one[0] or one[1] for one in VARIABLE.findall(only)}
 
     def value(found: re.Match[str]) -> str:

@@ -51,8 +51,8 @@ class Word:
 
 @mutable
 class Words:
-    """Splits a script into commands, from position `at` on. After each command, `ended` is the operator that ended it
-    (`;`, `&&`, `||`, ...), and `body` the text of its here-document.
+    """Splits a script into commands, beginning at position `at`. After each command, `ended` is the operator that
+    follows it (`;`, `&&`, `||`, ...), and `body` is the text of its here-document.
     """
 
     text: str = field(repr=False)
@@ -124,8 +124,8 @@ class Words:
         return Word(f"{name}={text}", line, removed)
 
     def function(self) -> tuple[str, int, int] | None:
-        """Skip a function definition at the current position. Returns three values: the function's name, and the
-        position and line of its body. None if no definition begins here.
+        """Skip a function definition at the current position. Returns three values: the name of the function, and the
+        position and the line where its body begins. None if no definition begins here.
         """
         found = self.function_head()
         if found is None:
@@ -237,8 +237,8 @@ class Words:
         )
 
     def expanded_word(self, end: str = "") -> list[Word]:
-        """Read the next word and expand it. An array such as `"${ARRAY[@]}"` gives several words, and `"$@"` the
-        arguments of the running function.
+        """Read the next word and expand it. It becomes several words if it is an array such as `"${ARRAY[@]}"`, or
+        `"$@"`, which stands for the arguments of the current function.
         """
         start, line = self.at, self.line
         word = self.word(end)
@@ -273,7 +273,7 @@ class Words:
         self.at += count
 
     def word(self, end: str = "") -> Word:
-        """Read the next word, which also ends before the character `end`."""
+        """Read the next word. It ends at white space or before the character `end`."""
         line, out, missing = self.line, "", ""
         while self.at < len(self.text):
             character = self.text[self.at]

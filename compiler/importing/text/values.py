@@ -1,4 +1,4 @@
-"""transformers' names of optimizers, schedules, attention, dtypes and trackers, with xpc's names for them."""
+"""Map transformers' names of optimizers, schedules, attention, dtypes and trackers to xpc's names."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def torchtune(entries: Entries, file: str, overrides: Overrides) -> Draft:
 
 
 def _interpolated(entry: Entry, entries: Entries) -> Entry:
-    """Replace references such as `${output_dir}/logs` by the values of the named keys."""
+    """Replace references in a value, such as `${output_dir}/logs`, by the values of the keys that they name."""
     if isinstance(entry.value, dict):
         return _with(entry, {key: _interpolated(one, entries) for key, one in entry.mapping.items()})
     if isinstance(entry.value, list):

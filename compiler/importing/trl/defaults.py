@@ -52,8 +52,8 @@ hold for a TRL trainer whose `args` are TrainingArguments: the trainer copies al
 
 
 def stated(draft: Draft, native: Stack) -> dict[str, Json]:
-    """The argument defaults of the TRL version that the file was written for. They are the defaults of the nearest
-    stack, `native`, except for arguments whose default differs in this TRL version.
+    """The defaults of all arguments in the TRL version for which the file was written. They are the defaults of the
+    nearest stack, `native`, except for arguments whose default is different in this TRL version.
     """
     out = native.base_arguments(native.config(draft.method))
     out["bf16"] = native.fields(native.config(draft.method))["bf16"].effective is True

@@ -79,8 +79,8 @@ def _generation_arguments(draft: Draft, entry: Entry | None) -> None:
 
 
 def generation_batch(draft: Draft, named: Entries) -> None:
-    """Set `steps_per_generation` to `generation_batch_size` (completions per generation round), divided by the
-    micro-batch and the number of processes.
+    """Set `steps_per_generation`. It is `generation_batch_size`, the number of completions in a generation round,
+    divided by the micro-batch and by the number of processes.
     """
     entry = named.get("generation_batch_size")
     if entry is None or entry.empty or not METHODS[draft.method].grouped:

@@ -93,7 +93,7 @@ def reference(draft: Draft, entry: Entry, what: str) -> str | None:
 
 
 def revised(draft: Draft, ref: str, entry: Entry) -> str:
-    """Add the Hub revision (a commit, branch or tag) to a dataset reference: `org/name` becomes `org/name@v1`."""
+    """Add a revision (a commit, branch or tag) to a reference to a dataset: `org/name` becomes `org/name@v1`."""
     name = text(entry) or ""
     if entry.empty:
         draft.note(entry, "null: the newest")
@@ -197,8 +197,9 @@ def _without_adapter(draft: Draft, named: Entries) -> None:
 
 
 def unused_adapter(draft: Draft, named: Entries) -> None:
-    """Warn about keys of an adapter, such as `lora_r`, in a file without `use_peft`: TRL then trains all weights. If
-    the file also has keys of the repository's own script, which may train adapters, report an error instead.
+    """Warn about keys of an adapter, such as `lora_r`, in a file without `use_peft`, because TRL then trains all
+    weights. It is an error if the file also has keys of the repository's own script, because this script may train
+    adapters.
     """
     found = [named[one] for one in (*LORA, "lora_target_modules") if one in named and not named[one].off]
     if not found or "use_peft" in named:

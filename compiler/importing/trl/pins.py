@@ -33,8 +33,8 @@ BOUND = re.compile(r"(===?|~=|>=|<=|<|>|=)\s*v?(\d+)(?:\.(\d+))?([.\d]*)")
 
 def stated(text: str, file: str, read: Callable[[str], bytes | None]) -> tuple[frozenset[str], str]:
     """Return a pair: the versions of TRL that a requirement allows, and the place of this requirement. A requirement in
-    the script's own text takes precedence over a requirement in a file near the script. If there is no requirement, the
-    pair is all versions and "".
+    the script itself is preferred to one in a file near the script. If there is no requirement, the pair consists of
+    all versions and "".
     """
     older = COMMANDS.search(text)
     if older is not None:

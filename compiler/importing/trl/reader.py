@@ -1,5 +1,5 @@
-"""Import TRL's YAML as the training scripts of TRL, Open-R1 and the alignment handbook read it: arguments of the
-trainer, the model and the data in one file.
+"""Import TRL's YAML, which has the arguments of the trainer, the model and the data in one file. The training scripts
+of TRL, Open-R1 and the alignment handbook read such files.
 """
 
 from __future__ import annotations
@@ -244,8 +244,8 @@ LOADING = {
 
 
 def loading(draft: Draft, entries: Entries) -> Entries:
-    """The entries, with the arguments of `model_init_kwargs` as separate keys: `{dtype: bfloat16}` becomes
-    `torch_dtype`.
+    """The entries, in which the arguments of `model_init_kwargs` are replaced by TRL's own keys: `{dtype: bfloat16}`
+    becomes `torch_dtype`.
     """
     inside = entries.get("model_init_kwargs")
     if inside is None or not inside.mapping or not set(inside.mapping) <= {*LOADING, "device_map"}:
@@ -315,8 +315,8 @@ def _with_variables(draft: Draft, entries: Entries, sets: Mapping[str, str]) -> 
 
 
 def _callbacks(draft: Draft, entry: Entry | None) -> None:
-    """Import `callbacks`: Open-R1's `push_to_hub_revision` pushes each checkpoint to its own branch; other
-    callbacks are kept in a comment.
+    """Import `callbacks`. Open-R1's `push_to_hub_revision`, which pushes each checkpoint to a branch of its own,
+    becomes a setting; other callbacks are kept in a comment.
     """
     names = [] if entry is None or entry.empty else words(entry) or []
     if entry is None:

@@ -26,7 +26,7 @@ MAKING = {
 
 
 def weighted(draft: Draft, name: str, weight: float | None, arguments: Mapping[str, object] | None = None) -> Weighted:
-    """The reward function `name` of TRL as a spec names it. `arguments` are those with which a script makes the
+    """TRL's reward function `name`, as a spec refers to it. `arguments` are the arguments of a call that makes the
     function, as in `get_soft_overlong_punishment(max_completion_len=512, soft_punish_cache=64)`.
     """
     if name == "accuracy_reward":

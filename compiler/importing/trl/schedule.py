@@ -1,5 +1,5 @@
-"""Import the learning-rate schedule: `lr_scheduler_type`, `lr_scheduler_kwargs`, and the warm-up in steps or as a share
-of the run.
+"""Import the learning-rate schedule: `lr_scheduler_type`, `lr_scheduler_kwargs` and the warm-up, which is a number of
+steps or a share of the run.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
 
 
 def optimizer_arguments(draft: Draft, entry: Entry | None) -> None:
-    """Import `optim_args`, the optimizer's arguments, which override other keys such as `weight_decay`."""
+    """Import `optim_args`. The arguments in it override keys such as `weight_decay`."""
     if entry is None or entry.empty:
         return
     if not entry.mapping:

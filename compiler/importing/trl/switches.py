@@ -151,7 +151,7 @@ def tracker_names(draft: Draft, named: Entries) -> None:
 
 
 def checkpointing(draft: Draft, named: Entries) -> None:
-    """Set activation checkpointing from `gradient_checkpointing` and its keyword arguments."""
+    """Set activation checkpointing from `gradient_checkpointing` and `gradient_checkpointing_kwargs`."""
     entry, kwargs = named.get("activation_checkpointing"), named.get("activation_checkpointing_kwargs")
     draft.setting("memory.checkpointing", entry)
     off = draft.has("memory.checkpointing") and draft.settings["memory.checkpointing"].text == "false"
@@ -202,7 +202,7 @@ def accelerator(draft: Draft, named: Entries) -> None:
 
 
 def packing(draft: Draft, named: Entries) -> None:
-    """Set packing of training and evaluation rows, and its strategy."""
+    """Set the packing of training rows and evaluation rows, and the packing strategy."""
     entry, strategy, again = named.get("packing"), named.get("packing_strategy"), named.get("eval_packing")
     on = entry is not None and boolean(entry) is True
     if entry is not None and draft.method == "sft":
@@ -273,7 +273,7 @@ def switches(draft: Draft, named: Entries) -> None:
 
 
 def _resume(draft: Draft, entry: Entry) -> None:
-    """Import `resume_from_checkpoint`. A checkpoint of another folder cannot be named."""
+    """Import `resume_from_checkpoint`. A spec cannot name a checkpoint in another folder."""
     if boolean(entry):
         why = "the run resumes from the newest checkpoint of the output folder"
         draft.put("save.resume", "auto", entry, why)
@@ -289,7 +289,7 @@ def _resume(draft: Draft, entry: Entry) -> None:
 
 
 def _grouped(draft: Draft, entry: Entry) -> None:
-    """Import `group_by_length`, which newer versions of transformers call `train_sampling_strategy`."""
+    """Import `group_by_length`, or `train_sampling_strategy`, which is its name in newer versions of transformers."""
     if entry.off:
         draft.note(entry, "it is off")
     elif draft.keep_in_extra("trl", "group_by_length", entry):

@@ -65,7 +65,7 @@ by 128.
 
 
 def table() -> dict[str, dict[str, list[list[object]]]]:
-    """The argument names with the defaults of each version, by method, from versions.json."""
+    """The content of versions.json: maps a method to its arguments with the defaults in each version."""
     found: dict[str, dict[str, list[list[object]]]] = read_json(__file__, "versions.json")
     return found
 
@@ -100,7 +100,7 @@ def having(method: str, name: str) -> set[str]:
 
 
 def since(method: str) -> list[str]:
-    """The versions of TRL that have the training method, the oldest first."""
+    """The versions of TRL that have this training method, from the oldest to the newest."""
     first = min((numbers().index(str(runs[0][0])) for runs in table()[method].values()), default=0)
     return numbers()[first:]
 
@@ -203,7 +203,7 @@ def moved(method: str, among: Collection[str], names: Collection[str], on: Colle
 
 
 def _at(name: str, method: str, version: str) -> tuple[str]:
-    """A tuple with the one name that the argument has in a TRL version: before 0.16, `max_seq_length` for sft's
+    """The name of an argument in a TRL version, as a tuple with one item: before 0.16, it is `max_seq_length` for sft's
     `max_length`.
     """
     old = method == "sft" and name == "max_length" and version not in having(method, "max_length")

@@ -208,8 +208,8 @@ def _object_item(machine: Machine, value: Object, key: object, node: ast.AST) ->
 def _changed_in_a_loop(owner: Object, read: Object, each: object) -> object:
     """The item of a dataset, such as `rows["train"]`, after the loops of the script.
 
-    A loop may assign a value to every item, as in `rows[name] = rows[name].map(function)`; `each` is this value. `read`
-    is the item before any loop. If no loop assigns to the items, the result is `read`.
+    A loop may assign a value to every item, as in `rows[name] = rows[name].map(function)`. `each` is this value, and
+    `read` is the item before any loop. If no loop assigns values to items, the result is `read`.
     """
     if isinstance(each, Unknown):
         return Unknown(each.why, each.location, read)

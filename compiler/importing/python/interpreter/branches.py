@@ -16,15 +16,17 @@ MISSING = object()
 
 @mutable
 class Writes:
-    """The values that a branch changes, by container and key. While the branch is interpreted, this object stores the
-    values from before the branch; afterwards, it stores the values that the branch has set.
+    """The values that a branch changes, by container and key. While the branch is interpreted, these are the values
+    from before the branch; afterwards, they are the values that the branch has set.
     """
 
     old: dict[tuple[int, object], tuple[MutableMapping[object, object], object]]
 
 
 class Journal:
-    """Makes all changes to the script's variables and values, so that the changes of a branch can be undone."""
+    """Makes all changes of the script's variables and values, and records them, so that the changes of a branch can be
+    undone.
+    """
 
     def __init__(self) -> None:
         self.branches: list[Writes] = []
@@ -74,10 +76,10 @@ class Journal:
                 writes.old[slot] = (container, new)
 
     def merge(self, one: Writes, other: Writes, join: Join, rows: bool) -> bool:
-        """Merge the changes of two branches: equal values stay, other values become unknown.
+        """Merge the changes of two branches: equal values stay, different values become unknown.
 
-        In a loop over rows (`rows`), a list may be longer after one branch than after the other, because the other
-        branch skips the row. Then the longer list is kept, and the function returns True.
+        In a loop over rows (`rows`), one branch may add an item to a list, and the other may skip the row. Then the
+        longer list is kept, and the function returns True.
         """
         skipped = False
         for slot in [*one.old, *(key for key in other.old if key not in one.old)]:
@@ -98,8 +100,8 @@ class Journal:
         return skipped
 
     def apply(self, writes: Writes) -> None:
-        """Make the changes of a branch again, which were undone before the other branch was interpreted. This is used
-        if only this branch continues, for example because the other branch raises an exception.
+        """Repeat the changes of a branch, which were undone before the other branch was interpreted. This is needed if
+        the script continues only after this branch, for example because the other branch raises an exception.
         """
         for (_, key), (container, value) in writes.old.items():
             if isinstance(container, _Items) and isinstance(value, list):
@@ -109,7 +111,7 @@ class Journal:
 
 
 class _Items(MutableMapping[object, object]):
-    """Makes a list look like a mapping with the single key "[]", so that changes of lists are recorded like changes of
+    """Presents a list as a mapping with the single key "[]", so that changes of lists are recorded like changes of
     dicts.
     """
 

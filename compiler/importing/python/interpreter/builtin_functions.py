@@ -131,7 +131,7 @@ def dict_of(machine: Machine, positional: Arguments, keywords: Keywords, node: a
 
 
 def copied(value: object, depth: int = 0) -> object:
-    """A copy of a dict in which nested dicts are copied, too. Other values are returned unchanged."""
+    """A copy of a dict and of all dicts nested in it. Any other value is returned unchanged."""
     if not isinstance(value, dict) or depth > DEPTH:
         return value
     values = {key: copied(one, depth + 1) for key, one in value.items()}

@@ -58,9 +58,9 @@ def _if(machine: Machine, node: ast.If) -> str:
 
 
 def _only_removes(node: ast.If) -> bool:
-    """Whether a branch only removes the columns that its condition tests, as in `if extra: data =
-    data.remove_columns(extra)`. Without such columns, removing them would change nothing, so the branch can be
-    interpreted whatever the condition is.
+    """Whether a branch only removes the columns for which its condition tests, as in `if extra: data =
+    data.remove_columns(extra)`. Such a branch can be interpreted even if the condition is false: there are then no
+    columns to remove.
     """
     tested = unparsed(node.test)
     words = {tested, f"list({tested})"}
@@ -79,8 +79,9 @@ def _only_removes(node: ast.If) -> bool:
 
 
 def _only_shortens(machine: Machine, node: ast.If) -> bool:
-    """Whether a branch only takes as many rows as its condition compares, as in `if len(rows) > n: rows =
-    rows.select(range(n))`. If there are fewer rows, this would take all of them.
+    """Whether a branch only limits the number of rows to the number in its condition, as in `if len(rows) > n: rows =
+    rows.select(range(n))`. Such a branch can be interpreted even if the condition is false: the limit then keeps all
+    rows.
     """
     *others, test = node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]
     made = [one for one in (*node.body, *node.orelse) if not isinstance(one, ast.Expr)]
@@ -254,7 +255,7 @@ def _taken(machine: Machine, node: ast.Try | ast.TryStar, failed: Callable[[], s
 
 
 def _imports(handler: ast.ExceptHandler) -> bool:
-    """Whether an `except` clause only catches failed imports (or an interrupt)."""
+    """Whether an `except` clause catches nothing but failed imports and interrupts."""
     names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return bool(names) and all(
         getattr(one, "id", "") in ("ImportError", "ModuleNotFoundError", "KeyboardInterrupt") for one in names

@@ -1,5 +1,5 @@
-"""The files, paths and environment variables of a script: a YAML or JSON file as Python values with the file and line
-of each key, and the functions of `os` that a script calls for them.
+"""The files, paths and environment variables of a script. A YAML or JSON file is read as Python values, with the file
+and line of each key. The module also has the functions of `os` that concern paths and variables.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def is_library(path: str) -> bool:
 
 
 def is_trainer(path: str) -> bool:
-    """Whether a dotted name, such as `trl.SFTTrainer`, is a trainer class that can be imported."""
+    """Whether a dotted name, such as `trl.SFTTrainer`, names a trainer class that can be imported."""
     return path.rpartition(".")[2] in TRAINERS and is_library(path)
 
 
@@ -147,8 +147,8 @@ def finds_linear_layers(node: ast.AST) -> bool:
 
 
 def is_settings(value: Object) -> bool:
-    """Whether an object is a configuration or a trainer. Only for these, an attribute has the same meaning as the
-    argument of this name.
+    """Whether an object is a configuration or a trainer. For no other object does an attribute have the same meaning as
+    the argument of its name.
     """
     return value.last.endswith(CONFIGS) or value.last in TRAINERS
 
@@ -175,7 +175,9 @@ exists, the import assumes that it does not, as in the newest version.
 
 
 def is_signature(value: object) -> bool:
-    """Whether a value contains the argument names of a library function, or the field names of a library class."""
+    """Whether a value stands for the argument names of a library's function, or for the field names of a library's
+    class.
+    """
     if isinstance(value, Name):
         return value.last in SIGNATURES
     return isinstance(value, Object) and any(one.last in SIGNATURES for one in lineage(value))
@@ -270,8 +272,8 @@ def rows_of(value: Object) -> list[object] | None:
 
 
 def iterated(value: object) -> list[object] | None:
-    """The items of a loop over a value; None if they are unknown or too many. For a column of a batch, the result is a
-    single item that represents all rows.
+    """The items over which a loop goes; None if they are unknown or too many. For a column of a batch, a single item
+    stands for all rows.
     """
     if isinstance(value, Column) and value.batch:
         return [Column(value.name, False, value.source)]
@@ -321,7 +323,7 @@ def strips(conditions: list[ast.expr]) -> bool:
 
 
 def first(positional: list[Argument], keywords: dict[str, Argument], name: str = "") -> object:
-    """The first positional argument, otherwise the argument named `name`; None without either."""
+    """The first positional argument or, if there is none, the argument with this name. None if both are missing."""
     if positional:
         return positional[0].value
     return keywords[name].value if name in keywords else None

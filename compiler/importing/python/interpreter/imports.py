@@ -16,8 +16,8 @@ MAX_MODULES = 40
 
 
 def _module(machine: Machine, name: str, level: int = 0) -> dict[str, object] | None:
-    """The variables of a module next to the script, or in a folder above it; None if there is no such file. `level` is
-    the number of leading dots of a relative import.
+    """The variables of a module in the script's folder or in a folder above it; None if there is no such file. `level`
+    is the number of dots at the beginning of a relative import.
     """
     parts_ = name.split(".") if name else []
     if not all(part.isidentifier() for part in parts_) or (not level and parts_[0] in LIBRARIES):

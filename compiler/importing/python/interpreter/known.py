@@ -158,7 +158,9 @@ def _vars(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
 
 
 def _map(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """Record `map(function, model.parameters())` like a loop, if the function changes the parameters."""
+    """Interpret `map(function, model.parameters())`: if the function changes the parameters, it is recorded like a loop
+    that does so.
+    """
     function = first(positional, keywords)
     if isinstance(function, Function) and len(positional) == 2:
         change_parameters(machine, function.node, positional[1].value, node)

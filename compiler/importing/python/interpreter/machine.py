@@ -1,5 +1,5 @@
-"""The interpreter's state for one script. It passes expressions, statements and calls to the functions that evaluate
-each kind of node.
+"""The state of the interpreter for one script. The interpreter passes each expression, statement and call to the
+function for its kind.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class Machine:
         return self.semantics.call(self, function, positional, keywords, node)
 
     def count(self, node: ast.AST, steps: int = 1) -> None:
-        """Count steps. Raises Unreadable above the limit."""
+        """Add to the number of steps. Raises Unreadable if it exceeds the limit."""
         self.steps += steps
         if self.steps + self.journal.copied // PER_STEP > MAX_STEPS:
             raise Unreadable(f"reading it takes more than {MAX_STEPS} steps", getattr(node, "lineno", 0))
@@ -286,7 +286,7 @@ class Machine:
         return Words([self.label.rpartition(" cell ")[0] or self.label, *self.positional_words()])
 
     def positional_words(self) -> list[str]:
-        """The command's positional arguments, which `--set 1=VALUE`, `--set 2=VALUE` ... may also give."""
+        """The positional arguments of the command. `--set 1=VALUE`, `--set 2=VALUE` and so on can state them, too."""
         count = 1
         while str(count) in self.given:
             count += 1

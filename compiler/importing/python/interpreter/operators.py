@@ -121,7 +121,7 @@ labels `[-100] * len(tokens)`, which mask every token.
 
 
 def is_tokens(value: object) -> bool:
-    """Whether a value is the tokens of a text: `tokenizer(text)["input_ids"]` or `tokenizer.encode(text)`."""
+    """Whether a value stands for the tokens of a text: `tokenizer(text)["input_ids"]` or `tokenizer.encode(text)`."""
     if not isinstance(value, Object):
         return False
     item = value.path.endswith("()[]") and [one.value for one in value.positional] == ["input_ids"]
@@ -129,8 +129,8 @@ def is_tokens(value: object) -> bool:
 
 
 def _of_tokens(machine: Machine, node: ast.BinOp, left: object, right: object) -> Object | Unknown | None:
-    """The result of an operator on tokens. `+` joins lists of tokens, and `[-100] * len(tokens)` makes a label for each
-    token. None if the operands are other values.
+    """The result of an operator on tokens. `+` joins lists of tokens, and `[-100] * len(tokens)` gives one label for
+    each token. None for any other operands.
     """
     location = machine.location(node)
     if isinstance(node.op, ast.Mult) and isinstance(left, list) and len(left) == 1 and isinstance(right, Unknown):

@@ -127,8 +127,8 @@ def parameters(machine: Machine, function: Function) -> dict[str, Argument]:
 
 
 def _fired(entry: Entry, annotation: str, location: Location) -> object:
-    """The value that `fire` gives an argument: it reads `[a, b]` and `(a, b)` as several values, also without quotes
-    around the words.
+    """The value that `fire` gives to an argument. `fire` reads `[a, b]` and `(a, b)` as several values, even if the
+    words have no quotes.
     """
     several = SEVERAL.fullmatch(entry.value) if isinstance(entry.value, str) and not entry.unset else None
     if several is None:
@@ -181,7 +181,7 @@ def _filled(machine: Machine, kind: object, node: ast.AST, names: frozenset[str]
 
 
 def _required(made: Instance) -> None:
-    """Make each field without a value unknown, with a reason that says how a user can give the value."""
+    """Set each field that has no value to an unknown value. Its reason says how a user can state the value."""
     for name, value in {**dict.fromkeys(made.kind.required), **made.attributes}.items():
         unset = isinstance(value, Unknown) and value.why == NO_DEFAULT
         if unset or name not in made.attributes:
@@ -223,10 +223,10 @@ def argument_names() -> frozenset[str]:
 
 
 def _words(machine: Machine, kind: Class | Name, names: frozenset[str]) -> dict[str, Argument]:
-    """The arguments of the command that set fields of the class `kind`, by field.
+    """Maps each field of the class `kind` that the command sets to the command's argument.
 
-    `names` are the arguments of all classes of the parser. Like argparse, this function accepts an abbreviated argument
-    if only one name in `names` begins with it.
+    `names` are the arguments of all classes of the parser. As in argparse, an argument may be abbreviated if only one
+    name in `names` begins with the abbreviation.
     """
     own = _fields(kind)
     if machine.command is None:
@@ -318,7 +318,9 @@ def _block(last: str) -> str:
 
 @cache
 def defaults(path: str) -> Mapping[str, object]:
-    """The defaults of a library's configuration class. A default that differs between its versions is left out."""
+    """The defaults of a library's configuration class. A default that is not the same in all versions of the library is
+    left out.
+    """
     last = path.rpartition(".")[2]
     block = _block(last)
     if block == "mixture":

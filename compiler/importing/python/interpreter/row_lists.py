@@ -65,8 +65,8 @@ def part(machine: Machine, value: list[object], ends: list[object], node: ast.AS
 
 
 def shuffled(machine: Machine, value: list[object], node: ast.AST) -> list[object]:
-    """Compute `random.sample(rows, len(rows))`. The result is a list with the same single row, which records that it
-    comes from the shuffled file.
+    """Compute `random.sample(rows, len(rows))`. Like `rows`, the result is a list with one row that stands for all
+    rows. This row records that it comes from the shuffled file.
     """
     return [_moved(value[0], Object(f"{ROWS}.shuffle", [], {}, machine.location(node), source_of(value[0])))]
 

@@ -161,8 +161,8 @@ def _bind(
 def _parameter(
     machine: Machine, function: Function, one: ast.arg, default: ast.expr | None, unread: Argument | None = None
 ) -> object:
-    """The value of a parameter that a call does not give. `unread` is an unknown `**` argument of the call. It may
-    contain the parameter, so the value is then unknown.
+    """The value of a parameter that a call does not pass. `unread` is a `**` argument of the call with unknown
+    contents: the value is then unknown, because the contents may include the parameter.
     """
     if unread is not None and isinstance(unread.value, Unknown):
         return Unknown(unread.value.why, unread.location)

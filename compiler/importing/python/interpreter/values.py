@@ -57,7 +57,7 @@ class Unknown:
 
 @record
 class Unset(Unknown):
-    """An environment variable that is not set, or the answer to `input()`, which are assumed to be empty strings.
+    """The value of an environment variable that is not set, or of `input()`. It is assumed to be an empty string.
 
     If the script replaces an empty value, as in `os.environ.get("X") or 3`, the result is the replacement.
     """
@@ -305,7 +305,7 @@ class Join:
         self.made: dict[tuple[int, int], object] = {}
 
     def join(self, one: object, other: object) -> object:
-        """The value after two branches. One branch gives `one`, and the other gives `other`."""
+        """The value after two branches, of which one gives `one` and the other `other`."""
         self.left -= 1
         if one is other or self.left < 0:
             return one if one is other else self.unknown()
@@ -359,7 +359,7 @@ class Join:
         return self.unknown(one, other)
 
     def tables(self, one: Mapping, other: Mapping) -> dict:  # type: ignore[type-arg]
-        """Join two mappings; the value of a key that only one of them has becomes unknown."""
+        """Join two mappings. If only one of them has a key, the joined value of this key is unknown."""
         return {
             key: self.join(one[key], other[key])
             if key in one and key in other

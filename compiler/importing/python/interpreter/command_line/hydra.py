@@ -60,8 +60,8 @@ def configuration(machine: Machine, function: Function) -> object:
 
 
 def _of_class(machine: Machine, kind: object, node: ast.AST) -> object:
-    """The configuration that the library pydra makes: an object of the class in the decorator
-    (`@pydra.main(base=Config)`), changed by the values in the command (`lr=1e-5`) or in `--set lr=1e-5`.
+    """The configuration that the library pydra makes. It is an object of the class in the decorator
+    (`@pydra.main(base=Config)`), changed by the overrides in the command (`lr=1e-5`) and in `--set lr=1e-5`.
     """
     machine.command_line.append(machine.location(node))
     made = machine.call(kind, [], {}, node)
@@ -83,7 +83,9 @@ def command_line(machine: Machine) -> Table:
 
 
 def structured(machine: Machine, value: object, node: ast.AST) -> Table:
-    """The fields of a dataclass or of its object, with their values; unknown for a class that is not in the script."""
+    """The fields of a dataclass, or of an object of it, with their values. Unknown if the class is in no file of the
+    script.
+    """
     made = machine.call(value, [], {}, node) if isinstance(value, Class) else value
     if isinstance(made, dict):
         return Table(made, getattr(made, "locations", {}))
