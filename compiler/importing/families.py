@@ -1,6 +1,6 @@
-"""Replace those settings that the imported tool supports for a model's family, but a bundle's libraries do not.
+"""Replace settings that the imported tool supports for a model's family, but that a bundle's libraries do not support.
 
-The spec gets the nearest setting that works, such as sdpa for a missing flash attention, and a comment describes the
+The spec gets the most similar setting that works, such as sdpa if flash attention does not, and a comment describes the
 difference.
 """
 
@@ -25,8 +25,8 @@ Adam.
 
 
 def kind_of(draft: Draft) -> str | None:
-    """The family of a model (`model_type`), as the registry has it, or guessed from the name of the model. None if it
-    is unknown.
+    """The family of a model (`model_type`). It comes from the registry, or is guessed from the name of the model. None
+    if it is unknown.
     """
     known = registry.find_model(draft.model)
     if known is None:
@@ -108,8 +108,8 @@ def _attention(draft: Draft, family: Family, tool: str) -> None:
 
 
 def _packing(draft: Draft, family: Family | None, tool: str) -> None:
-    """Turn packing off if the documents of a packed row could attend to each other. This is the case for some model
-    families, and under context parallelism.
+    """Turn packing off if the documents of a packed row could attend to each other. They could in some model families,
+    and under context parallelism.
     """
     packed, attn = draft.settings.get("batch.packing"), draft.settings.get("model.attn")
     if packed is None or packed.text != "true":

@@ -111,7 +111,7 @@ class KeyTable(Mapping[str, Key]):
                     draft.note(one, why)
 
     def apply_usual(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
-        """Handle the keys with `usual` values. A usual value is irrelevant, and any other value is an error."""
+        """Handle the keys that have `usual` values: such a value is irrelevant, and any other value is an error."""
         for key, row in self.rows.items():
             entry = entries.get(key) if row.usual is not None else None
             if entry is not None and (entry.empty or is_usual(row, entry)):

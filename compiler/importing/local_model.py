@@ -1,5 +1,5 @@
-"""Guess the architecture of a model whose folder is on another machine. The architecture is guessed from the name of
-the folder, so that the spec can be compiled on this machine.
+"""Guess the architecture of a model whose folder is on another machine from the name of the folder. The spec can then
+be compiled on this machine.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def _alias(folder: str) -> str | None:
 
 
 def model_called(name: str) -> str | None:
-    """The registered model whose name occurs in `name`: `qwen3-8b` in `Qwen3-8B-sft`. If several names occur, the
-    longest counts. None if no name occurs.
+    """The registered model whose name occurs in `name`: `qwen3-8b` for `Qwen3-8B-sft`. If several names occur, it is
+    the longest one. None if no name occurs.
     """
     words = re.findall("[a-z]+|[0-9]+", name.lower())
     runs = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}

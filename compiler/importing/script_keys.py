@@ -48,7 +48,7 @@ def find(draft: Draft, keys: Iterable[str], overrides: Overrides) -> dict[str, S
 
 
 def script_keys(text: str, file: str) -> Iterator[tuple[str, ScriptKey]]:
-    """The keys in a script's syntax tree: fields of dataclasses, options of argparse, and `config["key"]`."""
+    """The keys that a script declares or reads: fields of dataclasses, options of argparse, and `config["key"]`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

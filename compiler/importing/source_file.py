@@ -1,4 +1,4 @@
-"""The file or command line to import: its text and its keys, and which tool it is written for."""
+"""The file or command line to import: its text, its keys, and the tool for which it is written."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ SLICE = re.compile(r"\[[^\]]*:")
 
 
 def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int | None, tool: str) -> None:
-    """Set `streaming` if a spec can stream this data; otherwise report why the run reads all rows before training.
+    """Set `streaming` if a spec can stream this data. Otherwise, report why the run reads all rows before training.
 
-    Call this once all other settings are set. `buffer` is the tool's key for the size of the shuffle buffer in rows,
-    and `usual` is the tool's default size. For a tool that does not shuffle a stream, `usual` is None.
+    All other settings must be set before this call. `buffer` is the tool's key for the number of rows in the shuffle
+    buffer, and `usual` is the tool's default for it. For a tool that does not shuffle a stream, `usual` is None.
     """
     reason = "" if draft.on(entry) is None else _why_complete(draft)
     if entry is None or entry.off or reason:

@@ -98,8 +98,8 @@ NODE = 8
 
 
 def _processes_of(block: Entry | None, found: Machines) -> None:
-    """Compute the number of processes as the product of the mesh sizes, such as `dp_shard_size: 8`, if the file does
-    not state it.
+    """If the file does not state the number of processes, compute it as the product of the mesh sizes, such as
+    `dp_shard_size: 8`.
     """
     sizes = [one for key, one in ({} if block is None else block.mapping).items()
              if key.removeprefix("parallelism_config_") in MESH and (integer(one) or 0) > 1]  # fmt: skip

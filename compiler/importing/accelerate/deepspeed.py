@@ -151,8 +151,8 @@ def precision(draft: Draft, table: Entries) -> None:
 
 
 def _optimizer(draft: Draft, block: Entry | None) -> None:
-    """Import the block `optimizer`. Adam and AdamW become `adamw`: under ZeRO, a bundle with `optimizer adamw` runs
-    DeepSpeed's AdamW, too. A value of "auto" is left to the trainer's argument.
+    """Import the block `optimizer`. Adam and AdamW become `adamw`, which is DeepSpeed's AdamW in a bundle for ZeRO,
+    too. If a value is "auto", the argument of the trainer decides.
     """
     if block is None:
         return

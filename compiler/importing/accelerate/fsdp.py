@@ -118,8 +118,8 @@ def mesh(draft: Draft, block: Entry | None) -> None:
 
 
 def _sharding(draft: Draft, entry: Entry) -> tuple[str, bool | None] | None:
-    """The row of SHARDING for the strategy that `fsdp` names. None, after reporting an error, if `fsdp` names two
-    strategies or an unknown word.
+    """The row of SHARDING for the strategy that `fsdp` names. If `fsdp` names two strategies or an unknown word, an
+    error is reported, and the result is None.
     """
     terms = ["full_shard"] if boolean(entry) else [one.lower() for one in words(entry) or []]
     old = [one for one in terms if one.upper() in SHARDING]

@@ -20,8 +20,8 @@ EVERYONE = ("system", "user", "assistant", "tool")
 
 @record
 class TrainedTurns:
-    """The turns that are trained on: their roles, whether the end-of-turn token of every turn is trained on
-    (`every_end`), and the key of the file that states the turns.
+    """The turns that are trained on: their roles, and the key of the file that states them. `every_end` says whether
+    the end-of-turn tokens of all turns are trained on.
     """
 
     roles: tuple[str, ...] = axolotl_templates.ASSISTANT

@@ -24,7 +24,7 @@ def names(of: str = "") -> frozenset[str]:
 
 
 def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
-    """Return the keys that axolotl knows. Warn about all other keys, which axolotl itself ignores. With
+    """Return the keys that axolotl knows. Any other key is ignored by axolotl, and gets a warning. With
     `of="datasets."`, `entries` are the keys of a dataset entry.
     """
     all_names = names(of)
@@ -87,8 +87,8 @@ def rest(draft: Draft, named: Entries) -> None:
 
 
 def _unfrozen(draft: Draft, entry: Entry | None) -> None:
-    """Import `unfrozen_parameters`, patterns for the names of the weights to train, as `freeze { except_parameters }`.
-    If the patterns match the complete language model, nothing is frozen.
+    """Import `unfrozen_parameters` as `freeze { except_parameters }`. The key has patterns for the names of the weights
+    that are trained. If the patterns match the complete language model, nothing is frozen.
     """
     if entry is None:
         return

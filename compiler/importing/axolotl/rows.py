@@ -66,9 +66,9 @@ def _prepared(draft: Draft, entry: Entry | None) -> None:
 
 
 def long(draft: Draft, named: Entries) -> None:
-    """Set `data.max_tokens`, because axolotl drops rows longer than `sequence_len`. Nothing is set in the cases in
-    which axolotl drops no row: with `excess_length_strategy: truncate`, with `skip_prepare_dataset`, for plain texts
-    (axolotl splits them), and for methods that read only prompts.
+    """Set `data.max_tokens`, because axolotl drops rows longer than `sequence_len`. In some cases it drops none, and
+    nothing is set: with `excess_length_strategy: truncate`, with `skip_prepare_dataset`, for plain texts (axolotl
+    splits them), and for methods that read only prompts.
     """
     way, length, as_it_is = (named.get(key) for key in ("excess_length_strategy", "max_length", "skip_prepare_dataset"))
     word = "drop" if way is None or way.empty else str(way.value).lower()

@@ -18,8 +18,8 @@ switch is true or its project is set.
 
 
 def trackers(draft: Draft, named: Entries) -> None:
-    """Set the trackers, the project and the run name. If several trackers have a project or a name, those of the first
-    tracker are used. SwanLab is on only if its plugin is listed.
+    """Set the trackers, the project and the run name. If several trackers have a project or a name, the first tracker's
+    are used. SwanLab is on only if the file lists its plugin.
     """
     found = {one: [named.get(key) for key in keys if key] for one, keys in TRACKERS.items()}
     plugins = words(named["plugins"]) if "plugins" in named else None

@@ -82,8 +82,8 @@ def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]
 
 
 def _launch_file(draft: Draft, named: Entry | None, launch: Entries | None) -> None:
-    """Record how accelerate's `--config_file` was imported. The file was read, or the ZeRO stage was taken from its
-    name. If it is missing, an error is reported.
+    """Record how accelerate's `--config_file` was imported: the file was read, or the ZeRO stage was taken from its
+    name. A missing file without such a name is an error.
     """
     if named is None:
         return

@@ -116,7 +116,7 @@ def _launchers(key: str) -> str:
 
 
 def _slots(options: dict[str, Entry]) -> dict[str, Entry]:
-    """Convert deepspeed's option `--include localhost:0,1` to the number of GPUs that it names: `num_gpus` is 2."""
+    """Count the GPUs that deepspeed's option `--include` names: for `localhost:0,1`, `num_gpus` is 2."""
     one = options.get("include")
     found = re.fullmatch(r"[\w.-]+:(\d+(?:,\d+)*)", str(one.value)) if one is not None else None
     if one is None or found is None or "num_gpus" in options:
@@ -145,8 +145,8 @@ def _is_left_out(words: list[Word], n: int) -> bool:
 
 
 def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[Word]]:
-    """Split a command after the launcher. Returns three values: the launcher's options, the program (or the module of
-    `-m`), and the remaining words.
+    """Split a command after the launcher's name. Returns three values: the launcher's options, the program (or the
+    module after `-m`), and the remaining words.
     """
     out: dict[str, Entry] = {}
     flags = KEYS.column("flag")

@@ -129,7 +129,7 @@ def _started(line: Line, program: str, launch: Launch, overrides: Overrides) -> 
 
 
 def _processes(line: Line) -> int:
-    """The number of processes of one node that the launcher's options state; 0 if they state none."""
+    """The number of processes on a node that the launcher's options state; 0 if they state none."""
     key = next((one for one in PROCESSES if one in line.options), "")
     count, nodes = (_integer(line, one) for one in (key, "num_machines"))
     # accelerate's `--num_processes` counts the processes of all nodes
@@ -338,8 +338,8 @@ def _columns(named: Draft, script: Draft) -> None:
 
 
 def _contradicts(named: Draft, script: Draft) -> bool:
-    """Whether the two drafts have different models or different datasets: the draft read from the script (`script`),
-    and the one made from its arguments by name (`named`).
+    """Whether two drafts have different models or different datasets. `script` is the draft that was read from the
+    script's code, and `named` the draft that was made from the arguments by their names.
     """
     if any(one.entry is not None and GUESSED.search(one.entry.key) for one in script.messages
            if one.severity == "error"):  # fmt: skip

@@ -14,9 +14,10 @@ NAME = re.compile(r"""["']([\w-]+)["']""")
 
 
 def found(program: str, overrides: Overrides) -> tuple[str, str]:
-    """The path and the text of a command's script in the repository; both empty if it is not there.
+    """The path and the text of a command's script in the repository. Both are empty if the script is not there.
 
-    If no file is at the path in the command, the result is the only file in the repository with the same name.
+    If the path in the command does not exist, the result is the file of the same name elsewhere in the repository, if
+    there is only one.
     """
     for one in _locations(program):
         data = overrides.read(one)

@@ -183,9 +183,9 @@ def _given(line: Line, overrides: Overrides) -> Given:
 
 
 def _present(entry: Entry, overrides: Overrides) -> Entry:
-    """Return an argument without the mark for a variable that is not set, if it nevertheless names a file that can be
-    read. The file is found in the repository by the end of its path (`/home/$USER/repo/sft.json`), or the script itself
-    writes it (`$(mktemp)`).
+    """Return an argument. If its value contains a variable that is not set, but nevertheless names a file that can be
+    read, it is returned without the mark for such variables. The file is found in the repository by the end of its path
+    (`/home/$USER/repo/sft.json`), or the script itself writes it (`$(mktemp)`).
     """
     name = text(entry) or ""
     unknown = entry.unset and (name.endswith((".yaml", ".yml", ".json")) or name.startswith("$("))
@@ -376,8 +376,8 @@ def _environment(draft: Draft, name: str, entry: Entry) -> None:
 
 
 def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Entry]:
-    """Read a YAML or JSON file that an argument names. Raises Unreadable if it does not exist. The message then
-    suggests the option `option`, with which the user can name a file.
+    """Read a YAML or JSON file that an argument names. Raises Unreadable if the file does not exist. The message then
+    names `option`, by which the user can give another file.
     """
     name = text(entry) or ""
     data = overrides.read(name)

@@ -89,7 +89,7 @@ def _program(call: Call) -> str:
 
 
 def _makes_trainer(call: Call, overrides: Overrides) -> bool:
-    """Whether a command starts a Python file or module of this repository that creates a trainer."""
+    """Whether a command starts a Python file or module of this repository, and this file creates a trainer."""
     return re.search(r"Trainer\(", programs.found(_program(call), overrides)[1]) is not None
 
 

@@ -170,7 +170,7 @@ def _masks(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def _second(draft: Draft, entry: Entry, overrides: Overrides) -> None:
-    """Import `train_dataset` of the newer layout (v1): a YAML file of datasets, or the name of one dataset."""
+    """Import `train_dataset` of the newer layout (v1), which names a YAML file of datasets or a single dataset."""
     name = text(entry) or ""
     if not name.endswith((".yaml", ".yml")):
         ref = models.reference(draft, entry, "dataset")

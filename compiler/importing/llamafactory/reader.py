@@ -137,7 +137,7 @@ def _report_stage(draft: Draft, stage: Entry | None, word: str) -> None:
 
 
 def _model(draft: Draft, named: Entries) -> None:
-    """Set the model, the scaling of its positions, and the tokens that are added to it."""
+    """Set the model, the scaling of its positions, and the tokens that are added to its vocabulary."""
     models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
     if "rope_scaling" in named:
         by_length(draft, named["rope_scaling"], named.get("max_length"))

@@ -56,7 +56,7 @@ def tuning(draft: Draft, named: Entries) -> None:
 
 
 def _bits(draft: Draft, named: Entries, word: str) -> int | None:
-    """The number of bits in `quantization_bit`, or None. The other keys about quantization are imported, too."""
+    """Import the keys about quantization. Returns the number of bits in `quantization_bit`, or None."""
     bit = named.get("quantization_bit")
     bits = None if bit is None or bit.empty else integer(bit)
     if bit is not None and bit.empty:

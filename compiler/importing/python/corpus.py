@@ -225,8 +225,8 @@ def _problems(
 ) -> tuple[str, str] | None:
     """Report an error for each operation on the data that a spec cannot express.
 
-    If the rows cannot be read, return the reason and the help of that error. The errors about the sequence length and
-    the collator then use the same two texts.
+    If the rows cannot be read, the reason and the help text of that error are returned, so that errors about the
+    sequence length and the collator can use the same two texts.
     """
     open_: tuple[str, str] | None = None
     collator = program.argument(trainer, "data_collator")

@@ -168,8 +168,9 @@ def _is_number(given: Argument | None, number: float) -> bool:
 
 
 def _of_frame(out: Data, step: Object) -> bool:
-    """Interpret an operation of a pandas data frame that a spec can express: `sample` (all rows, or a number of them),
-    `head`, and `drop` and `rename` of columns; or `random.sample` of rows. False for any other operation.
+    """Interpret an operation of a pandas data frame that a spec can express: `sample` of all rows or of a number of
+    rows, `head`, `drop` of columns, and `rename` of columns. `random.sample` of rows is interpreted, too. False for any
+    other operation.
     """
     name, columns = step.last, step.keywords.get("columns")
     if step.path == "random.sample":

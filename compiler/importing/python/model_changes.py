@@ -183,7 +183,7 @@ def _is_at(value: object, other: Object) -> bool:
 
 
 def _written(draft: Draft, own: set[Location], model: Model, calls: list[Object]) -> None:
-    """Report calls by which the script changes the weights of its model, casts them, or changes the model's config."""
+    """Report calls by which the script changes or casts the weights of its model, or changes the model's config."""
     for call in calls:
         receiver, given = call.receiver, [one.value for one in call.positional]
         on_model = isinstance(receiver, Object) and _part_of(receiver, own)

@@ -216,8 +216,8 @@ def _interpreted(found: list[Part], overrides: Overrides, assumed: Mapping[Locat
 
 
 def _arguments(draft: Draft, entries: Entries, source: Stack, overrides: Overrides) -> None:
-    """Import the arguments of the trainer and the model, as if they were keys of TRL's YAML, and the options of the
-    launcher.
+    """Import the arguments of the trainer and the model as if they were keys of TRL's YAML. Also import the options of
+    the launcher.
     """
     launch = overrides.launch
     alone = overrides.hardware is None and launch is None and overrides.accelerate is None

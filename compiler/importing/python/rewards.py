@@ -111,7 +111,9 @@ def _found(draft: Draft, machine: Machine, values: list[object], weights: list[f
 
 def _copy_with_wrappers(draft: Draft, machine: Machine, own: list[Function], made: list[tuple[str, object]], file: str,
                         data: Data | None, called: list[tuple[str, str]]) -> None:  # fmt: skip
-    """Copy the functions to the file of `--rewards`, with a function for each reward that a call returns."""
+    """Copy the reward functions to the file of `--rewards`. For a reward function that a call of the script returns,
+    the file gets a new function.
+    """
     wrappers = [(name, value, by) for name, value in made
                 if isinstance(value, Function) and (by := _factory(machine, value)) is not None]  # fmt: skip
     called = called + [(value.label, by.name) for _, value, by in wrappers]

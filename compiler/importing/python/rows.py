@@ -1,5 +1,5 @@
-"""Describe the texts and conversations that a script makes of the columns of its rows: as a column, as a prompt with an
-answer, or as a template.
+"""Describe the texts and conversations that a script builds of the columns of its rows: as a column, as a prompt with
+an answer, or as a template.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def prompt_of(value: object) -> Prompt | None:
 
 
 def rendered(value: object) -> Object | None:
-    """The `apply_chat_template` call that made a string; None for other values."""
+    """The call of `apply_chat_template` that returned a string; None for any other value."""
     return value if isinstance(value, Object) and value.last == "apply_chat_template" else None
 
 
@@ -221,7 +221,7 @@ def is_ended(ended: bool | str) -> bool:
 
 
 def turns_of(value: object) -> Turns | None:
-    """A list of messages, a column, or a rendered conversation as `Turns`; None if it has another form."""
+    """Convert a list of messages, a column, or a rendered conversation to `Turns`; None for any other value."""
     if isinstance(value, Column):
         return Turns(value.name)
     if isinstance(value, Object) and value.last == "apply_chat_template":

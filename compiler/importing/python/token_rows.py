@@ -119,7 +119,9 @@ def _is_end(value: object, name: str) -> bool:
 
 
 def _column(value: object) -> object:
-    """The only column of an answer that is an f-string, as in `f"{answer}"`. Any other answer is returned unchanged."""
+    """The column of an answer that is an f-string with nothing but this column, as in `f"{answer}"`. Any other answer
+    is returned unchanged.
+    """
     parts = value.parts if isinstance(value, Text) else ()
     return parts[0] if len(parts) == 1 and isinstance(parts[0], Column) else value
 
@@ -222,9 +224,9 @@ def _answered_turns(call: Object, text: object, question: object, labels: Object
 
 
 def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool) -> MappedColumns:
-    """The columns of a row for which the script returns `input_ids`: the text that was tokenized, as a column `text`;
-    or the question and the answer, if the script joins their tokens. If the labels are other tokens, or the text is
-    unknown, the result contains the reason (`why`).
+    """The columns of a row for which the script returns `input_ids`. They are the tokenized text, as a column `text`,
+    or, if the script joins the tokens of a question and an answer, these two. If the labels are other tokens, or the
+    text is unknown, the result contains the reason (`why`).
     """
     ids, labels = bare(value["input_ids"]), bare(value.get("labels"))
     row = None if batched else token_row(ids, labels)
@@ -296,7 +298,7 @@ def _is_padded(call: Object) -> bool:
 
 
 def _copied(labels: object, call: Object) -> bool:
-    """Whether labels are the `input_ids` of a tokenizer call, or a copy of them."""
+    """Whether labels are the `input_ids` that a call of the tokenizer returned, or a copy of them."""
     if isinstance(labels, list) and len(labels) == 1:
         labels = labels[0]
     at, keys = labels, False

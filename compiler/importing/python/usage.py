@@ -1,4 +1,6 @@
-"""For `--partial`: take values of required arguments from documented commands, such as the usage line of the script."""
+"""With `--partial`, take the values of required arguments from documented commands, such as the usage line of the
+script.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def _launches(text: str, file: str, overrides: Overrides) -> Iterator[tuple[list
 
 
 def _pages(overrides: Overrides) -> Iterator[tuple[str, str]]:
-    """The names and contents of pages of the repository that may document commands, such as README.md."""
+    """The names and contents of files in the repository that may document commands, such as README.md."""
     for name in PAGES:
         data = overrides.read(name)
         if data is not None:

@@ -98,8 +98,8 @@ class Branches:
         self.blocks.append(block)
 
     def group(self, word: Word, link: str, before: bool | None) -> str:
-        """Open a group `{ ...; }` after `link` (`&&`, `||` or nothing). `before` is whether the command before it
-        succeeded.
+        """Open a group `{ ...; }` after `link` (`&&`, `||` or nothing). `before` says whether the command in front of
+        `link` succeeded.
         """
         runs = {"&&": before, "||": None if before is None else not before}.get(link, True)
         if before is None and link and link == self.unset:

@@ -20,8 +20,8 @@ LONGEST = 2000
 
 
 def split(texts: Sequence[str]) -> tuple[str, str, dict[str, str]] | None:
-    """Split the words of a command of yq or jq: its program, the name of its file ("" for standard input), and the
-    arguments of jq, each as JSON. None if another option changes the meaning of the program.
+    """Split the words of a command of yq or jq. Returns the program, the name of its file ("" for standard input), and
+    the arguments of jq, each as JSON. None if another option changes the meaning of the program.
     """
     words, arguments = list(texts[1:]), {}
     rest: list[str] = []
@@ -42,8 +42,8 @@ def split(texts: Sequence[str]) -> tuple[str, str, dict[str, str]] | None:
 
 
 def assigned(program: str, text: str, arguments: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
-    """The text of a YAML or JSON file after the assignments of `program`, which are joined by `|`. None if the program
-    does anything else, or if a value is unknown.
+    """The text of a YAML or JSON file after the assignments of `program`, such as `.lr = 1e-5 | .seed = 1`. None if the
+    program contains anything else, or if a value is unknown.
     """
     if len(program) > LONGEST:
         return None

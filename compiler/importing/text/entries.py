@@ -113,8 +113,8 @@ Entries = Mapping[str, Entry]
 
 
 class Lookups(Mapping[str, Entry]):
-    """The keys of a configuration as a mapping. Each name that is looked up is added to `seen`, whether or not the
-    configuration has the key.
+    """The keys of a configuration as a mapping. Every name that is looked up is added to `seen`, even if the
+    configuration does not have this key.
     """
 
     def __init__(self, entries: Entries, seen: set[str]) -> None:
@@ -136,7 +136,7 @@ class Lookups(Mapping[str, Entry]):
 
 
 def plain(entry: Entry) -> object:
-    """The value as plain Python data, without the file and line that each entry has."""
+    """The value as plain Python data: nested entries are replaced by their values."""
     if isinstance(entry.value, dict):
         return {key: plain(one) for key, one in entry.value.items()}
     return [plain(one) for one in entry.value] if isinstance(entry.value, list) else entry.value

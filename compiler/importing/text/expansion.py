@@ -1,5 +1,5 @@
-"""Expand shell words: variables, operators such as `${X:-3}`, arrays, arithmetic, and commands that only compute a
-string.
+"""Expand the words of a shell script: variables, operators such as `${X:-3}`, arrays, arithmetic, and commands that
+only compute a string.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Budget:
     spent: int = 0
 
     def spend(self, cost: int, line: int = 0) -> None:
-        """Add to the cost. Raises Unreadable above the limit."""
+        """Add to the cost. Raises Unreadable if it exceeds the limit."""
         self.spent += cost
         if self.spent > MOST_WORK:
             raise Unreadable(f"following its variables takes more than {MOST_WORK} steps", line)
@@ -143,11 +143,11 @@ def joined(branches: list[Variables], before: Variables, cause: str = "") -> Var
 
 
 def _keep_arguments(out: Variables, name: str, branches: list[Variables]) -> None:
-    """Keep the words that a variable's values have in common, if branches set the variable to different commands or
-    argument lists.
+    """Handle a variable that branches set to different commands or lists of arguments: keep the words that all values
+    have in common.
 
-    For example, if only some branches append options, the words before the options are kept. If only some branches put
-    a wrapper such as `taskset -c 0-7` before the command, the command is kept.
+    For example, if only some branches append options, the words in front of the options are kept. If only some branches
+    put a wrapper such as `taskset -c 0-7` in front of the command, the command is kept.
     """
     is_array = any(name in one.arrays for one in branches)
     arrays = [one.arrays.get(name, []) for one in branches] if is_array else []

@@ -1,4 +1,4 @@
-"""Import torchtune's data. Each dataset component, such as `alpaca_dataset`, has a default repository, row format and
+"""Import torchtune's data. Each dataset component, such as `alpaca_dataset`, has a default repository, a row format and
 columns.
 
 Source: torchtune 0.6.1, datasets/.
@@ -27,11 +27,11 @@ row.
 
 @record
 class Rows:
-    """A dataset component of torchtune: its row format (`shape`), its columns by torchtune's names, and its default
-    repository (`source`).
+    """A dataset component of torchtune. `shape` is its row format, `source` its default repository, and the columns
+    have torchtune's names.
 
-    `train_on_input` is true if the loss includes prompts. `goes_on` is true if, with packing, a text that does not fit
-    in a sequence is continued in the next one.
+    `train_on_input` is true if the loss includes prompts. `goes_on` is true if packing continues a text that does not
+    fit in a sequence in the next sequence.
     """
 
     shape: str

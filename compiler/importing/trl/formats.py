@@ -1,4 +1,4 @@
-"""The formats of a draft's training rows, and the settings that limit the loss to their answers."""
+"""The row formats of a draft's training rows, and the settings that limit the loss to the answers in such rows."""
 
 from __future__ import annotations
 

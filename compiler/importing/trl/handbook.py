@@ -1,4 +1,6 @@
-"""What the alignment handbook's scripts do with files that have a `dataset_mixer`, beyond the keys of these files."""
+"""What the alignment handbook's scripts do with a file that has a `dataset_mixer`, although no key of the file states
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ SWITCH = "auto_insert_empty_system_msg"
 
 
 def with_packing(entries: Entries, method: str, overrides: Overrides) -> Entries:
-    """The entries, with `packing: true` for an sft file with a `dataset_mixer`, unless the scripts near the file train
-    without packing: the handbook's script for such files always packs, and reads no key for it.
+    """Add `packing: true` to the entries of an sft file with a `dataset_mixer`: the handbook's script for such files
+    always packs, and reads no key for it. Nothing is added if the scripts near the file train without packing.
     """
     mixer = entries.get("dataset_mixer")
     if mixer is None or "packing" in entries or method != "sft":

@@ -275,8 +275,8 @@ state them.
 
 
 def continued(draft: Draft, entry: Entry | None) -> None:
-    """Continue the training of the adapter in a folder. peft reads rank, targets and so on from the folder, so keys
-    about these are irrelevant.
+    """Continue the training of the adapter in a folder. peft reads settings such as rank and targets from the folder,
+    so the keys for them are irrelevant.
     """
     if entry is None or entry.off:
         draft.note(entry, "it is off")

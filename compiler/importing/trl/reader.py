@@ -61,8 +61,8 @@ def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: En
 
 
 def _words(file: str, overrides: Overrides) -> list[str]:
-    """The words of a file's path, the last one first. They are those of the path that the command names, and then those
-    of the folders in the repository.
+    """The words of the file's path, from the last to the first: first those of the path in the command, then those of
+    its folders in the repository.
     """
     return WORDS.split(f"{overrides.place}/{file}".lower())[::-1]
 

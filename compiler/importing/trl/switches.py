@@ -86,8 +86,8 @@ def intervals(draft: Draft, named: Entries) -> None:
 
 
 def patience(draft: Draft, entry: Entry | None) -> None:
-    """Set the patience of early stopping, which is the number of evaluations without an improvement. If the run does
-    not evaluate, a patience is an error.
+    """Set the patience of early stopping: after this many evaluations without an improvement, the run stops. It is an
+    error if the run does not evaluate.
     """
     often = draft.settings.get("eval.every")
     if draft.on(entry) is None:
@@ -184,9 +184,7 @@ AcceleratorConfig.
 
 
 def accelerator(draft: Draft, named: Entries) -> None:
-    """Import `accelerator_config`. A value that every bundle uses anyway needs no setting; any other value is an
-    error.
-    """
+    """Import `accelerator_config`. A value that every bundle uses is irrelevant; any other value is an error."""
     entry = named.get("accelerator_config")
     if entry is None or entry.empty:
         return

@@ -93,14 +93,16 @@ def assign(machine: Machine, target: ast.expr, value: object) -> None:
 
 
 def _is_padding(index: ast.expr) -> bool:
-    """Whether an index selects the padding, as in `labels[labels == tokenizer.pad_token_id] = -100`. Padding has
-    no loss in any case: if the script does not mask it, the collator does.
+    """Whether an index selects the padding, as in `labels[labels == tokenizer.pad_token_id] = -100`. Such an assignment
+    has no effect on the loss: if the script did not mask the padding, the collator would.
     """
     return isinstance(index, ast.Compare) and "pad_token" in ast.unparse(index)
 
 
 def set_attribute(machine: Machine, owner: object, name: str, value: object, location: Location) -> None:
-    """Set `owner.name = value`. Other kinds of owners, such as dicts, have no attributes to set and are ignored."""
+    """Set `owner.name = value`. If the owner is a value such as a dict, which has no attributes to set, nothing
+    happens.
+    """
     if isinstance(owner, Unknown):
         owner = owner.hidden
     if isinstance(owner, Instance) and owner.made is not None and name not in owner.attributes:

@@ -222,8 +222,8 @@ def _changed_in_a_loop(owner: Object, read: Object, each: object) -> object:
 
 
 def _of_written_split(value: Object, name: str) -> Object | None:
-    """The split `name` of a dataset such as `rows.map(f)`, if the script had replaced this split before it called the
-    method, as in `rows["train"] = rows["train"].select(range(100))`. Otherwise None.
+    """The split `name` of a dataset such as `rows.map(f)`, if the script has replaced this split before the call, as in
+    `rows["train"] = rows["train"].select(range(100))`. Otherwise None.
     """
     steps = functions.lineage(value)
     for n, one in enumerate(steps if functions.is_data(steps[-1]) else []):

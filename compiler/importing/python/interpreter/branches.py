@@ -135,8 +135,8 @@ class _Items(MutableMapping[object, object]):
 
 
 def _merged(join: Join, one: list[object], other: list[object]) -> list[object]:
-    """Merge a list that two branches changed. If all items are recorded calls, the result has the calls of both
-    branches. Otherwise, if the lengths of the two lists differ, the result has a single unknown item.
+    """Merge a list that two branches have changed. If all items are recorded calls, the merged list has the calls of
+    both branches. Otherwise, if the two lists have different lengths, the merged list has a single unknown item.
     """
     if all(isinstance(each, Object) for each in [*one, *other]):
         known = set(map(id, one))

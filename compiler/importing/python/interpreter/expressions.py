@@ -160,7 +160,7 @@ def _dict_comprehension(machine: Machine, node: ast.DictComp) -> object:
 
 
 def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> object:
-    """Evaluate a comprehension with one loop. `parts` are the expressions that make an item: one, or several whose
+    """Evaluate a comprehension with one loop. `parts` are the expressions for an item. If there are several, their
     values are joined to a tuple.
     """
     generators: list[ast.comprehension] = getattr(node, "generators", [])

@@ -48,9 +48,7 @@ LIBRARIES = ("trl", "transformers", "peft", "unsloth", "datasets", "torch", "acc
 
 
 def dotted(node: ast.expr) -> str:
-    """The dotted name of a decorator or function, such as `hydra.main` for `@hydra.main(...)`; "" for another
-    expression.
-    """
+    """The dotted name of a decorator or a function: `hydra.main` for `@hydra.main(...)`. "" if there is none."""
     if isinstance(node, ast.Call):
         return dotted(node.func)
     if isinstance(node, ast.Attribute):
@@ -238,8 +236,8 @@ def is_row(value: object) -> bool:
 
 
 def rows_of(value: Object) -> list[object] | None:
-    """The items of a loop over a file, parsed JSON or a dataset: one row, which represents all rows. None for other
-    values.
+    """The items of a loop over a file, parsed JSON or a dataset: a single row that stands for all rows. None for any
+    other value.
     """
     if value.path == "open" or (value.last in ("readlines", "splitlines", "open") and opened(value) is not None):
         return [Object("<line>", [], {}, value.location, opened(value) or value)]

@@ -251,8 +251,8 @@ def _loaded(machine: Machine, positional: Arguments, keywords: Keywords, node: a
 
 
 def _downloaded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """Compute `snapshot_download(name)`, which returns the folder of a downloaded repository. The result here is the
-    repository's name, so that the spec names the repository.
+    """Compute `snapshot_download(name)`. In Python, the result is the folder of the downloaded repository; here, it is
+    the repository's name, so that the spec can name the repository.
     """
     name = first(positional, keywords, "repo_id") or first([], keywords, "model_id")
     at = machine.location(node)

@@ -66,8 +66,8 @@ class Semantics:
 
 @record
 class Defaulted:
-    """A parameter of a function in the script (`name`) that no call passes. The interpreter gives it an object of the
-    class in its annotation (`kind`), with the defaults of this class.
+    """A parameter (`name`) of a function in the script that no call passes. Its value is an object of the class in its
+    annotation (`kind`), with the defaults of this class.
     """
 
     name: str
@@ -229,7 +229,7 @@ class Machine:
         return Location(self.label, getattr(node, "lineno", 0))
 
     def test_path(self, path: object, node: ast.AST) -> None:
-        """Record the path that a condition tests for existence, if no such file is known here."""
+        """Record the path whose existence a condition tests, if there is no file at this path here."""
         if isinstance(path, str):
             self.tested[self.location(node)] = path
             if path.endswith((".yaml", ".yml", ".json", ".toml")):
@@ -299,7 +299,7 @@ class Machine:
         return self.given.get(name)
 
     def use(self, *names: str) -> None:
-        """Record that the script reads these arguments of the command."""
+        """Record arguments of the command that the script reads."""
         if self.command is not None:
             self.command.used.update(names)
 

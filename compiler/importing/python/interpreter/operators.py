@@ -97,7 +97,7 @@ def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> o
 
 def _part_of_length(machine: Machine, node: ast.BinOp, left: object, right: object) -> Unknown | None:
     """Evaluate an expression for a part of a dataset's length, such as `len(rows) - 50` or `0.9 * len(rows)`. The
-    result records the rows that this part leaves out: 50 rows, or a share of 0.1. None for any other expression.
+    result records how much it leaves out: 50 rows, or the share 0.1. None for any other expression.
     """
     length, other = (left, right) if isinstance(left, Unknown) else (right, left)
     if not isinstance(length, Unknown) or length.why != LENGTH or not isinstance(length.hidden, Object):

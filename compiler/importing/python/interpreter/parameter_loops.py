@@ -52,8 +52,8 @@ def is_in_place(name: str) -> bool:
 
 
 def _unfreezes_adapters(body: list[ast.stmt]) -> bool:
-    """Whether a loop only makes the weights of adapters trainable. Such a loop changes nothing, because these weights
-    are trainable anyway.
+    """Whether a loop only makes the weights of adapters trainable. Such a loop has no effect, because these weights are
+    trainable anyway.
     """
     if len(body) != 1 or not isinstance(body[0], ast.If) or body[0].orelse or "lora" not in ast.unparse(body[0].test):
         return False

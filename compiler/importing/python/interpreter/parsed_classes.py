@@ -40,8 +40,8 @@ FROM_VALUES = ("parse_dict", "parse_json_file", "parse_yaml_file")
 
 
 def filled(machine: Machine, parser: Object, node: ast.AST, call: Object) -> object:
-    """The objects that a parser returns, one for each of its classes. The value of a field comes from the command, or
-    from the dict or file that the parser reads. Without such a value, the field has its default.
+    """The objects that a parser returns: one for each of its classes. A field gets its value from the command, or from
+    the dict or file that the parser reads, and otherwise its default.
     """
     given = first(parser.positional, parser.keywords, "dataclass_types")
     kinds = given if isinstance(given, list | tuple) else [given]
@@ -256,7 +256,7 @@ def _given(machine: Machine, kinds: Mapping[str, str]) -> dict[str, Argument]:
 
 
 def _fields(kind: Class | Name) -> dict[str, str]:
-    """The fields that the script declares for a class and its bases, with their annotations as source text."""
+    """Maps each field that the script declares in a class or in its bases to the source text of its annotation."""
     if isinstance(kind, Name):
         return {}
     return {name: one.annotations.get(name, "") for one in reversed(kind.lineage()) for name in one.fields}

@@ -25,11 +25,12 @@ def followed(
     gpus: int = 1,
     command: Command | None = None,
 ) -> Machine:
-    """Interpret a script, or the cells of a notebook, and return the interpreter's state.
+    """Interpret a script, or the cells of a notebook, and return the interpreter's state. If the script trains nothing,
+    functions that it does not call are interpreted, too.
 
-    If the script trains nothing, functions that it does not call are interpreted, too. `read` reads files next to the
-    script, `given` are arguments of its command line, `assumed` are the assumed outcomes of conditions by location, and
-    `command` is the command that starts the script; its arguments fill the classes of transformers' and TRL's parsers.
+    `read` reads files next to the script, `given` are the values of `--set`, `assumed` are the assumed outcomes of
+    conditions by location, and `command` is the command that starts the script. The command's arguments fill the
+    classes that transformers' and TRL's parsers return.
     """
     machine = Machine(SEMANTICS, read, gpu_has_bf16, given, command)
     machine.assumed_conditions, machine.gpus = dict(assumed or {}), gpus

@@ -182,8 +182,8 @@ def _parameter(
 
 
 def _by_annotation(machine: Machine, function: Function, one: ast.arg) -> object:
-    """The value for a parameter that no call passes: an object of the class in the parameter's annotation, with the
-    defaults of the class. None if the script does not define this class, or if a field of it has no default.
+    """The value for a parameter that no call passes. It is an object of the class in the parameter's annotation, with
+    the defaults of the class. None if the script does not define this class, or if one of its fields has no default.
     """
     note = one.annotation
     if isinstance(note, ast.BinOp):  # an annotation such as `Config | None`

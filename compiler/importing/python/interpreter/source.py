@@ -138,7 +138,7 @@ def _cells(text: str) -> list[str]:
 
 
 def _without_magic(code: str) -> str:
-    """Replace the lines for the shell and for IPython by `pass`. The numbers of the other lines stay the same."""
+    """Replace each line that is for the shell or for IPython by `pass`, so that all other lines keep their numbers."""
     first = CELL.match(code)
     if first is not None and first[1] not in PYTHON_CELLS:
         return ""

@@ -94,7 +94,9 @@ class Column:
 
 @mutable
 class Row:
-    """The row that a mapped function gets; with `batch`, several rows. The function sets the columns in `written`."""
+    """The row that a function gets from `map`; with `batch`, several rows. `written` are the columns that the function
+    sets.
+    """
 
     batch: bool = False
     written: dict[Any, object] = field(factory=dict)
@@ -327,9 +329,7 @@ class Join:
         return self.parts(one, other)
 
     def half(self, value: Unknown) -> Unknown:
-        """Join two branches, one of which gives the unknown `value`. The result is unknown for the same reason, and
-        also names the location of the condition.
-        """
+        """Join two branches, of which one gives the unknown `value`. The reason also names the condition's location."""
         if type(value) is not Unknown or HALF in value.why:
             return value
         return Unknown(f"{value.why}{HALF} ({self.location})", value.location, value.hidden)
@@ -368,7 +368,7 @@ class Join:
         }
 
     def only(self, present: object) -> object:
-        """The joined value of a key that only one of two branches sets, to `present`."""
+        """The joined value of a key that only one of two branches sets. `present` is its value there."""
         if isinstance(present, Location):
             return present
         if isinstance(present, Argument):
@@ -391,7 +391,7 @@ class Join:
 
 
 def condition(value: object) -> str:
-    """The column whose emptiness a condition tests, such as `input` for `if row["input"]:`; "" for other conditions."""
+    """The column that a condition tests for emptiness: `input` for `if row["input"]:`. "" for any other condition."""
     if isinstance(value, Column) and not value.batch:
         return value.name
     if isinstance(value, Object) and value.path in ("str.strip", "<full>"):

@@ -67,8 +67,8 @@ def _complete(machine: Machine, parser: Object) -> None:
 
 
 def _stated(machine: Machine, call: Object, names: list[str], name: str, location: int) -> str | None:
-    """The value of an argument in `--set` or in the command. The argument is looked up by its names; a positional
-    argument is looked up by its position, which counts from 1. None if the value is not given.
+    """The value that `--set` or the command gives to an argument; None if there is no such value. The argument has
+    `names` or, if it is positional, a position, which counts from 1.
     """
     if not names[0].startswith("-"):
         by_name = machine.given.get(name)
@@ -114,9 +114,10 @@ def _converted(machine: Machine, call: Object, kind: Argument | None, text: str)
 
 
 def _calls_below(value: Object, machine: Machine, depth: int = 0) -> list[Object]:
-    """All method calls on a parser, and on the argument groups and subparsers that such calls return.
+    """All method calls on a parser, and on the argument groups and subparsers that these calls return.
 
-    If the command names a subcommand, or if only one has a name such as `train`, the parsers of others are skipped.
+    If the command names a subcommand, the parsers of other subcommands are skipped. If it names none, but only one
+    subcommand has a name such as `train`, all others are skipped.
     """
     out: list[Object] = []
     stated = {str(number): machine.given[str(number)] for number in range(1, 9) if str(number) in machine.given}
