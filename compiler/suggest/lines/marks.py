@@ -275,7 +275,7 @@ def _unwrapped(line: str) -> list[Pair] | None:
     if pair.re is PAIR and pair["sign"].strip().isalpha() and " " in value:
         return None  # `Log to wandb every 10 steps`
     wrapped = any(value.startswith(one) and value.endswith(other) for one, other in AROUND)
-    mended = value[:1].isdigit() and as_value(value) not in (value, f'"{value}"')  # `2 * 10^-5`
+    mended = value[:1].isdecimal() and as_value(value) not in (value, f'"{value}"')  # `2 * 10^-5`
     if text == line and not quoted and not wrapped and not mended:
         return None
     return [Pair(_bare(pair["name"]), _value(value))]

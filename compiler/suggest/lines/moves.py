@@ -35,9 +35,11 @@ def move_length(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Add edits to the first finding about the length of the run, if it stands on a line of its own."""
     for one in problems:
         advice = None if one.edits else LENGTH.fullmatch(one.help or "")
-        train = None if advice is None or one.primary is None else parse(one.primary.source)[0].train
-        if advice is None or train is None or train.budget is not None or one.primary is None:
+        if advice is None or one.primary is None:
             continue
+        train = parse(one.primary.source)[0].train
+        if train is None or train.budget is not None:
+            break
         text, at = one.primary.source.text, one.primary.span
         start, end = line_bounds(text, at.start, at.start)
         alone = re.fullmatch(r"[ \t]*(?:[^={}()]+[=:])?[^={}(),]+,?[ \t]*(?:#.*)?", text[start:end])
