@@ -190,7 +190,7 @@ def overrides_of(options: argparse.Namespace, source: SourceFile) -> Overrides:
 
 
 def _sets(options: argparse.Namespace) -> dict[str, str]:
-    """The variables given by `--set NAME=VALUE`, by name. Raises UsageError."""
+    """Maps each variable in an option `--set NAME=VALUE` to its value. Raises UsageError."""
     found = dict(one.partition("=")[::2] for one in options.sets)
     if any("=" not in one for one in options.sets):
         raise UsageError("--set takes NAME=VALUE")

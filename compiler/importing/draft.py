@@ -177,7 +177,9 @@ class Draft:
             self.warn(entry, why if entry is not None else f"`{name}`: {why}")
 
     def drop(self, name: str, why: str, entry: Entry | None) -> None:
-        """Keep the name of a key in a comment, because a run of the spec does something else than the imported tool."""
+        """Keep the name of a key in a comment of the spec, because a run of the spec does something else than the key
+        says.
+        """
         self.mark(entry, RESERVED, f"# {name}")
         self.differs(name, why, entry)
 
@@ -305,7 +307,9 @@ class Draft:
         return True
 
     def _as_typed(self, library: str, name: str, entry: Entry, value: object) -> object:
-        """Convert a string of the command line to what the target's argument accepts: a string, a bool or a number."""
+        """Convert a string from a command line to the type that the target's argument accepts: a string, a bool or a
+        number.
+        """
         if not isinstance(value, str):
             return value
         for one in (

@@ -93,7 +93,9 @@ def _reasons(named: Mapping[str, str]) -> list[str]:
 
 
 def _swept(path: str) -> str:
-    """The name of a setting in a sweep: the last part of its path, or the complete path if that part is not unique."""
+    """The name of a setting in a sweep. It is the last part of the setting's path if no other path ends with it, and
+    otherwise the complete path.
+    """
     name = path.rpartition(".")[2]
     return name if sum(row.name == name for row in TABLE) == 1 or path == "model" else path
 

@@ -19,7 +19,7 @@ DEFAULT_GPUS = 8
 
 
 def nothing(name: str) -> bytes | None:
-    """A reader of files that finds no file."""
+    """A function that reads files, for an import without files: it finds none."""
     return None
 
 

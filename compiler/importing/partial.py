@@ -144,12 +144,12 @@ def _missing(draft: Draft, errors: list[Message]) -> list[Message]:
 
 
 def _listed(names: list[str]) -> str:
-    """At most six names, separated by commas, and the number of the others."""
+    """The first six names, separated by commas, and how many others there are."""
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def _decision(why: str, messages: list[Message]) -> Decision:
-    """Make one decision from several errors with the same cause (`why`)."""
+    """Make one decision of several errors that have the same cause (`why`)."""
     locations = tuple(one.location for one in messages if one.location)
     if len(messages) == 1:
         return Decision(messages[0].text, locations, messages[0].help)

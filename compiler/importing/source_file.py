@@ -70,7 +70,9 @@ def kind_of(source: SourceFile, is_file: bool) -> str:
 
 
 def _is_known_to_axolotl(keys: set[str]) -> bool:
-    """Whether axolotl knows at least half of the keys. A script's own file may also have `base_model`."""
+    """Whether axolotl knows at least half of the keys. The key `base_model` alone does not show this, because files of
+    custom scripts also have it.
+    """
     from xpc.compiler.importing.axolotl.keys import names
 
     return 2 * len(keys & set(names())) >= len(keys)

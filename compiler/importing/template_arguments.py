@@ -60,8 +60,8 @@ def template_arguments(draft: Draft, entry: Entry | None, location: str) -> None
 
 
 def _template(draft: Draft, written: str | None) -> tuple[str | None, Template | None]:
-    """Return a pair: the Jinja text of the chat template that formats the rows, and the value of `chat_template` for
-    it. Both are None if the template is unknown.
+    """Return a pair: the Jinja text of the chat template that formats the rows, and the value of `chat_template` that
+    names it. Both are None if the template is unknown.
     """
     file = _file(draft)
     if file in draft.files:

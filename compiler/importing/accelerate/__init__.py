@@ -1,1 +1,1 @@
-"""Import accelerate's YAML, and the DeepSpeed JSON that accelerate or a trainer uses."""
+"""Import accelerate's YAML, and DeepSpeed's JSON, whether accelerate or a trainer's argument names the file."""

@@ -16,7 +16,9 @@ CODES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_
 
 
 def fsdp(draft: Draft, block: Entry | None) -> None:
-    """Import `fsdp_config`, whose keys may lack the prefix `fsdp_`. A file without `fsdp_version` means FSDP1."""
+    """Import `fsdp_config`. Its keys may lack the prefix `fsdp_`. If the file does not state `fsdp_version`, the run
+    uses FSDP1.
+    """
     table: dict[str, Entry] = {}
     for key, one in ({} if block is None else block.mapping).items():
         table[key if key.startswith("fsdp_") else f"fsdp_{key}"] = one

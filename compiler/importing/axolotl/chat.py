@@ -221,8 +221,8 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
 
 
 def _repeated_tokens(draft: Draft, named: Entries, name: str) -> None:
-    """Report a difference in preference pairs: axolotl writes one token twice, and a run of the spec writes it once. In
-    DPO, it is the bos token before the question; in ORPO, the end token after the answer.
+    """Report a difference in preference pairs: axolotl writes one token twice that a run of the spec writes once. In
+    DPO, it is the bos token before the question; in ORPO, it is the end token after the answer.
     """
     one = axolotl_templates.TURNS.get(name)
     kinds = [part.mapping.get("type") for part in named["datasets"].items] if "datasets" in named else []
@@ -263,8 +263,8 @@ def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> N
 
 
 def _jinja(draft: Draft, body: Entry, overrides: Overrides) -> None:
-    """Set the template from `chat_template_jinja`. As in axolotl, the value may be the name of a file or the Jinja text
-    itself. If a file with this name exists, the file is read.
+    """Set the template to that of `chat_template_jinja`. As in axolotl, the value is the name of a file, if a file of
+    this name exists, and otherwise the Jinja text itself.
     """
     written = text(body) or ""
     data: bytes | None = written.encode()

@@ -106,8 +106,8 @@ def evaluation(draft: Draft, named: Entries) -> None:
 
 
 def _counted(text: str) -> float | None:
-    """The value of an interval as a float: 100.0 for `100` (steps), and 0.25 for `25%` (of the run). None for `epoch`
-    and `never`.
+    """The number in an interval: 100.0 for `100` (steps), and 0.25 for `25%` (of the run). None for `epoch` and
+    `never`.
     """
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)

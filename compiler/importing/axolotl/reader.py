@@ -1,5 +1,5 @@
-"""Import axolotl's YAML, and state axolotl's defaults in the spec where they differ from xpc's: the loss on answers,
-weights in the dtype of the computation, evaluations and checkpoints in each epoch.
+"""Import axolotl's YAML. Where axolotl's defaults differ from xpc's, the spec states them: the loss on answers, weights
+in the dtype of the computation, evaluations and checkpoints in each epoch.
 
 Source: axolotl 0.19.0 and 0.18.0, utils/schemas/ and core/builders/.
 """

@@ -1,9 +1,9 @@
 """Write axolotl's chat templates with axolotl's loss mask, in which the text of an answer and its end-of-turn token are
 trained on.
 
-To find the position of a turn in the rendered text, axolotl renders the conversation twice: once as it is, and once
-with another text in this turn. The turn is where the two results differ (`find_turn`). The end-of-turn token is trained
-on if it is the eos token or one of `eot_tokens`. Source: axolotl 0.18.0, utils/chat_templates/templates/ and
+To find the position of a turn in the rendered text, axolotl renders the conversation twice, the second time with
+another text in this turn. The turn is the part in which the two results differ (`find_turn`). The end-of-turn token is
+trained on if it is the eos token or one of `eot_tokens`. Source: axolotl 0.18.0, utils/chat_templates/templates/ and
 prompt_strategies/chat_template.py.
 """
 

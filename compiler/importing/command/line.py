@@ -108,8 +108,8 @@ COUNTS = ("nproc_per_node", "num_gpus", "nnodes", "num_nodes", "num_processes", 
 
 
 def _launchers(key: str) -> str:
-    """The name of the launcher's option that a word abbreviates: `nnodes` for `nnode`, because argparse accepts the
-    beginning of an option's name.
+    """The name of the launcher's option that a word stands for. As in argparse, the word may be the beginning of the
+    name: `nnode` for `nnodes`.
     """
     found = [one for one in COUNTS if one.startswith(key)] if len(key) > 3 and key not in KEYS else []
     return found[0] if len(found) == 1 else key
@@ -199,8 +199,8 @@ def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[s
 
 
 def _switched_off(key: str) -> bool:
-    """Whether `--no_KEY` is an option that switches off the flag KEY. transformers' HfArgumentParser adds such an
-    option for each flag that is on by default.
+    """Whether `--no_KEY` is an option that switches the flag KEY off. transformers' HfArgumentParser has such an option
+    for each flag that is on by default.
     """
     stacks = [load(name) for name in names()]
     return any(

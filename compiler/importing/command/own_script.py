@@ -164,7 +164,7 @@ def _report_variables(draft: Draft, line: Line) -> set[str]:
 
 
 def _report_words(draft: Draft, line: Line, used: set[str]) -> None:
-    """Report an error for each positional word that the script does not read, except the names of files."""
+    """Report an error for each positional word that the script does not read. Names of files are exceptions."""
     if line.cut is not None:
         draft.error(line.entry(line.cut), *CUT)
         return

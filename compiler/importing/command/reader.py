@@ -59,7 +59,7 @@ def command(source: SourceFile, overrides: Overrides) -> Draft:
 
 
 def _converted(call: Call, source: SourceFile, overrides: Overrides) -> Draft:
-    """Convert one command, with the environment variables and the files that the script gives to it."""
+    """Convert one command. The script sets its environment variables and may write the files that it reads."""
     written: dict[str, str] = {}
     moved: dict[str, str] = {}
     changed: dict[str, str] = {}
@@ -118,8 +118,8 @@ LIBRARIES = frozenset(("verl", "openrlhf", "swift", "trlx", "nemo_rl", "skyrl_tr
 
 
 def _draft(line: Line, overrides: Overrides) -> Draft:
-    """Convert a parsed command. Depending on the program, its arguments have LLaMA-Factory's names, the names that the
-    started Python script declares, or TRL's names.
+    """Convert a parsed command. The program decides which names its arguments have: those of LLaMA-Factory, those that
+    the started Python script declares, or those of TRL.
     """
     if llamafactory_command.is_llamafactory(line.program, line.arguments):
         return _factory(line, overrides)

@@ -77,7 +77,7 @@ data/data_utils.py (`merge_dataset`).
 
 
 def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
-    """Import `interleave_probs` as the shares of a mixture. If datasets are interleaved without probabilities, their
+    """Import `interleave_probs` as the shares of a mixture. If the file interleaves datasets without this key, the
     shares are equal.
     """
     if mixed is None or mixed.empty or mixed.value == "concat":

@@ -30,8 +30,8 @@ all other models.
 
 @record
 class Rows:
-    """The form of a dataset's rows in a spec: the format (`shape`), whether texts become turns of a conversation
-    (`chat`), the columns, and a column whose text is put after the question (`context`).
+    """How a spec reads the rows of a dataset: their format (`shape`), whether texts become turns of a conversation
+    (`chat`), the columns, and a column whose text is added to the question (`context`).
     """
 
     shape: str
@@ -41,8 +41,8 @@ class Rows:
 
 
 def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Rows | None:
-    """The format of the rows of the dataset `name`. If a spec has no such format, an error is reported, and the result
-    is None.
+    """How a spec reads the rows of the dataset `name`. If it cannot read them, an error is reported, and the result is
+    None.
     """
     columns, tags = _table(about, "columns"), _table(about, "tags")
     ranking, form = about.get("ranking") is True, str(about.get("formatting", "alpaca"))

@@ -80,9 +80,7 @@ def chain_of(value: object, depth: int = 0) -> Chain:
 
 
 def _parts(value: object) -> list[object] | None:
-    """If a value is made of several datasets, by a concatenation or from several files: these datasets. None for other
-    values.
-    """
+    """The datasets of which a value is made, by a concatenation or from several files. None for any other value."""
     if isinstance(value, Object) and (value.last in ("concatenate_datasets", MIXES) or value.path == "pandas.concat"):
         given = value.argument("objs" if value.path == "pandas.concat" else "datasets", 0)
         inner = given.value if given is not None else None
@@ -112,7 +110,9 @@ def _inside(chain: Chain, value: object) -> object:
 
 
 def _has_rows(chain: Chain, call: Object) -> bool:
-    """Whether a call loads rows (`load_dataset`) or contains them (`Dataset.from_list`). If so, `chain` gets them."""
+    """Whether a call loads rows, as `load_dataset` does, or contains them, as `Dataset.from_list` does. `chain` then
+    gets the call or the rows.
+    """
     if call.last in ("load_dataset", "load_from_disk"):
         chain.loaded = call
     elif call.last in OPENED and call.positional and isinstance(call.positional[0].value, str | Unknown):

@@ -135,8 +135,8 @@ part.
 
 
 def _replaced(draft: Draft, own: set[Location], model: Model, machine: Machine) -> None:
-    """Report each line by which the script replaces a part of the model, such as its attention, or a part of a library
-    that computes the model. Also report the parts that the script freezes.
+    """Report each line by which the script replaces a part of the model, such as its attention, or a class or function
+    of a library that the model uses. Also report parts that the script freezes.
     """
     lines: dict[Location, tuple[str, str]] = {}
     for one in machine.replaced:

@@ -126,8 +126,8 @@ def argument(trainer: Object, name: str) -> Argument | None:
 
 
 def revealed(value: object) -> object:
-    """The known value from which an unknown value was derived. If only one branch of a condition changes a
-    configuration, for example, this is the unchanged configuration. A known value is returned as it is.
+    """The known value from which an unknown value was computed. If only one branch of a condition changes a
+    configuration, for example, it is the configuration before the change. A known value is returned unchanged.
     """
     for _ in range(MOST):
         if not isinstance(value, Unknown) or value.hidden is None:

@@ -142,8 +142,8 @@ def _by_caller(file: str, overrides: Overrides) -> Draft | None:
 
 
 def _decided(draft: Draft, machine: Machine, text: str, file: str, overrides: Overrides) -> tuple[Draft, Machine]:
-    """Interpret a script again with assumed outcomes of conditions, until no error depends on an undecided
-    condition.
+    """Interpret a script again and again, each time with assumed outcomes of further conditions, until no error depends
+    on a condition with an unknown outcome.
     """
     for _ in range(conditions.PASSES):
         found = conditions.deciding(draft, machine)
@@ -158,8 +158,8 @@ def _decided(draft: Draft, machine: Machine, text: str, file: str, overrides: Ov
 
 
 def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location, bool]) -> tuple[Draft, Machine]:
-    """Interpret a script, and convert the training that it starts. Returns a pair: the draft, and the machine that ran
-    the script. Raises Unreadable.
+    """Interpret a script, and convert the training that it starts. Returns a pair: the draft, and the machine that
+    interpreted the script. Raises Unreadable.
     """
     found, broken = parts(text, file)
     machine = _interpreted(found, overrides, assumed)
@@ -333,8 +333,8 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
 
 
 def _settle(draft: Draft, entries: Entries) -> None:
-    """Report arguments whose values are unknown. Then handle each argument that the importer of TRL's keys does not
-    read: as one without an effect, or as an error.
+    """Report arguments whose values are unknown. Then report each argument that the importer of TRL's keys does not
+    read as one without effect, or as an error.
     """
     for one, why in entries.problems:
         if one.key.rpartition(".")[2] in UNREAD:

@@ -197,8 +197,8 @@ def factory(value: object, statements: list[tuple[str, ast.stmt]]) -> ast.Functi
 
 
 def call(value: Function, made_by: ast.FunctionDef) -> str | None:
-    """The script's call of a factory, such as `make_reward(0.5)` or `timed(reward)`. None if one of its arguments is
-    neither a constant nor a function at the top of the script.
+    """The source of the call by which the script makes a reward function, such as `make_reward(0.5)` or
+    `timed(reward)`. None if an argument is neither a constant nor a function at the script's top level.
     """
     arguments: list[str] = []
     for one in [*made_by.args.args, *made_by.args.kwonlyargs]:

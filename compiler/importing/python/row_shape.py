@@ -31,7 +31,7 @@ class Shape:
     plain: bool = False
 
     def entry(self, key: str, value: object = None) -> Entry:
-        """A configuration entry for a column that the script makes, with the file and line where it is made."""
+        """A configuration entry for a column that the script computes, with the file and line of the computation."""
         location = self.data.made.get(key, self.location)
         return location.entry(f"rows.{key}", value)
 

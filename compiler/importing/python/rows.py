@@ -54,7 +54,9 @@ class Turns:
 
 @mutable
 class MappedColumns:
-    """The columns that a function of `map` makes, by name. If the function cannot be read, `why` is the reason."""
+    """The columns that the function in a call of `map` returns, by name. If the function cannot be read, `why` is the
+    reason.
+    """
 
     columns: dict[str, object] = field(factory=dict)
     why: str = ""

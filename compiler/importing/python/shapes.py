@@ -163,8 +163,8 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
 
 
 def _ended(shape: Shape, key: str, ended: bool | str) -> None:
-    """Report if the script's texts do not end with the tokenizer's eos token, because a run of the spec adds this
-    token. The script adds no eos token if `ended` is false; if `ended` is a string, the script adds this string.
+    """Report a difference if the script's texts do not end with the tokenizer's eos token, because a run of the spec
+    adds this token. `ended` is false if the script adds nothing, and a string if the script adds this string.
     """
     shape.end(key, is_ended(ended))
     if isinstance(ended, str) and not is_ended(ended):
@@ -266,7 +266,7 @@ ENDS = {"pad_token_id": "the padding token", "nothing": "no token"}
 
 
 def _joined(shape: Shape) -> None:
-    """Report how the tokens that a script puts together itself differ from the tokens of a run of the spec."""
+    """Report how tokens that the script joins itself differ from the tokens of a run of the spec."""
     shape.draft.differs(
         "prompt",
         "the script tokenizes the question and the answer separately; the spec tokenizes the joined text, with the "

@@ -20,7 +20,7 @@ KINDS = ("json", "csv", "parquet", "text", "jsonl")
 
 
 def source_of(draft: Draft, chain: Chain, data: Data) -> Source | None:
-    """The data source for a traced dataset; None, after reporting an error, if a spec cannot name it."""
+    """The data source for a traced dataset. If a spec cannot name it, an error is reported, and the result is None."""
     found, location = _named(draft, chain, data)
     if found is None:
         return None

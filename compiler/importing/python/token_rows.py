@@ -155,7 +155,7 @@ def bare(value: object) -> object:
 
 
 def tokenizer_call(value: object) -> Object | None:
-    """The call of a tokenizer from which tokens or their number come; None if there is none."""
+    """The call of a tokenizer that returned these tokens, or the tokens that were counted. None if there is none."""
     for _ in range(20):
         if isinstance(value, Object):
             if value.path.endswith("()"):

@@ -48,8 +48,8 @@ def truth_of(words: list[Word]) -> bool | None:
 
 
 def compared(words: list[Word]) -> tuple[Word, Word] | None:
-    """The two sides of a test for equality, such as `[ "$1" = small ]`, if the right side is known; None for another
-    command.
+    """The two sides of a test for equality, such as `[ "$1" = small ]`. None if the right side is unknown, or for any
+    other command.
     """
     parts = [one for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
     equal = len(parts) == 3 and len(parts) < len(words) and parts[1].text in ("=", "==") and not parts[2].open

@@ -137,6 +137,8 @@ def _indent(line: str) -> int | None:
 
 
 def _inside(line: str, indent: int) -> bool:
-    """Whether a line belongs to the value of a key with this indentation; a list may have the key's own."""
+    """Whether a line belongs to the value of a key with this indentation. The items of a list may have the same
+    indentation as the key.
+    """
     deep = _indent(line) or 0
     return deep > indent or (deep == indent and line.strip().startswith("- "))

@@ -25,8 +25,9 @@ YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 class Unreadable(Exception):
-    """Raised for a configuration or script that cannot be imported. `line` counts from 1; 0 means that it is not known.
-    For a Python script, `kind` may be the kind of reason, such as NO_TRAINER; otherwise it is "".
+    """Raised for a configuration or script that cannot be imported. `line` counts from 1; 0 means that the line is
+    unknown. For a Python script, `kind` may be a constant such as NO_TRAINER, which classifies the reason; otherwise it
+    is "".
     """
 
     def __init__(self, message: str, line: int = 0, kind: str = "") -> None:
@@ -216,9 +217,10 @@ def words(entry: Entry) -> list[str] | None:
 
 
 def not_set(variable: str) -> tuple[str, str]:
-    """Returns a pair for an error message: the reason why a shell variable's value is unknown, and the help. `variable`
-    is `$X` if the script never sets the variable X, `$X (a, b)` if the value depends on a condition that compares X
-    with a and b, and `${X}` if branches of another condition set X to different values.
+    """Why the value of a shell variable is unknown, for an error message. Returns the reason and the help text.
+
+    `variable` has one of three forms. `$X`: the script never sets the variable X. `$X (a, b)`: the value depends on a
+    condition that compares X with a and b. `${X}`: the branches of another condition set X to different values.
     """
     cause, _, values = variable.partition(" (")
     name = cause.strip("${}")

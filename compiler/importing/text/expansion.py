@@ -74,9 +74,9 @@ class Budget:
 class Variables:
     """The variables of a shell script: strings (`known`), arrays, and associative arrays (`tables`).
 
-    If the value of a variable is not completely known, `missing` maps its name to the cause: the unset variable in its
-    value, such as `$1`. The name `NAME[@]` stands for the number of items of the array NAME. `positional` are the
-    arguments of the function that is running.
+    If the value of a variable is not completely known, `missing` maps its name to the cause, which is the unset
+    variable in its value, such as `$1`. The name `NAME[@]` stands for the number of items of the array NAME.
+    `positional` are the arguments of the current function.
     """
 
     known: dict[str, str] = field(factory=dict)
@@ -119,8 +119,8 @@ class Variables:
             self.missing[f"{name}[@]"] = "$(...)"
 
     def forget(self, name: str, cause: str = "") -> None:
-        """Mark a variable as set to an unknown value. Its entry in `missing` becomes the cause, or `${NAME}` without
-        one. For a variable that is never set, the entry is `$NAME`.
+        """Record that a variable was set to an unknown value. In `missing`, it gets the cause or, without a cause,
+        `${NAME}`. (A variable that is never set has `$NAME` there.)
         """
         self.known.pop(name, None)
         self.arrays.pop(name, None)
@@ -360,8 +360,8 @@ def _arithmetic(inside: str, state: Variables, line: int, depth: int) -> tuple[s
 
 
 def _command(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
-    """Return a pair: the output of `$(inside)`, and an unknown variable in it. The output is known for `pwd`,
-    `basename`, `dirname`, `echo`, `expr` and `seq` with known arguments, which are computed here; no command is run.
+    """Return a pair: the output of `$(inside)`, and an unknown variable in it. The output of `pwd`, `basename`,
+    `dirname`, `echo`, `expr` and `seq` is computed here if their arguments are known; no command is executed.
     """
     inside = inside.strip()
     own = OWN_FOLDER.fullmatch(inside)

@@ -95,8 +95,8 @@ a group.
 
 
 def replaced(command: str, text: str, extended: bool = False) -> str | None:
-    """Apply sed's command `s/PATTERN/NEW/g` or `/PATTERN/d` (delete lines) to a text. None for any other command, and
-    for a PATTERN that the regular expression `OLD` does not match. `extended` is the option -E.
+    """Apply sed's command `s/PATTERN/NEW/g` or `/PATTERN/d` (delete lines) to a text. None for any other command, or if
+    the regular expression `OLD` does not match the PATTERN. `extended` is the option -E.
     """
     deletes = command.startswith("/") and command.endswith("/d") and len(command) > 3
     mark = "/" if deletes else command[1:2]
@@ -133,7 +133,7 @@ def _edited(text: str, find: Callable[[str, int], Found | None], new: str, every
 
 
 class Untried(Exception):
-    """Raised for a line that has the beginning of a pattern more than TRIES times without its end."""
+    """Raised for a line in which the beginning of a pattern occurs more than TRIES times, but never its end."""
 
 
 TRIES = 50

@@ -1,5 +1,5 @@
-"""Rewrite f-strings of Python 3.12 so that Python 3.11 can parse them. Python 3.11 does not allow the quotes of an
-f-string inside of its expressions.
+"""Rewrite f-strings of Python 3.12 for Python 3.11, which does not allow the enclosing quotes of an f-string in its
+expressions.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ OTHER_TRACKERS = ("azure_ml", "codecarbon", "comet_ml", "dagshub", "dvclive", "f
 
 @cache
 def optimizers() -> dict[str, str]:
-    """xpc's name for each optimizer of transformers, by transformers' name. `adamw` is left out, because in a spec this
-    name means the default choice.
+    """Maps transformers' name of each optimizer to xpc's name. `adamw` is not among xpc's names, because in a spec it
+    stands for the default.
     """
     out: dict[str, str] = dict(KEYS["optim"].values)
     for name in stacks.names():

@@ -1,5 +1,5 @@
-"""Import torchtune's LoRA and QLoRA. Layer names become those of the published model, such as o_proj for
-output_proj.
+"""Import torchtune's LoRA and QLoRA. Names of layers are replaced by those in the published model: output_proj by
+o_proj.
 """
 
 from __future__ import annotations

@@ -134,8 +134,8 @@ def _single_device(entries: Entries, file: str) -> bool:
 
 
 def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
-    """Set the model. If the checkpoint folder has a name that `tune download` gives, such as `Qwen2.5-3B-Instruct`, the
-    model is that repository of the Hub; otherwise it is the folder.
+    """Set the model. If the name of the checkpoint folder is one that `tune download` writes, such as
+    `Qwen2.5-3B-Instruct`, the model is the repository of this name on the hub; otherwise it is the folder.
     """
     made, folder = at(entries, "model._component_"), at(entries, "checkpointer.checkpoint_dir")
     parts = component(entries.get("model")).split(".")

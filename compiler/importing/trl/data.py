@@ -191,8 +191,8 @@ def holdout(draft: Draft, entry: Entry) -> None:
 
 
 def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
-    """Import `dataset_mixer`, the handbook's older mixture: a share for each dataset, and one list of splits for all
-    datasets.
+    """Import `dataset_mixer`, the handbook's older form of a mixture. It has a share for each dataset, and one list of
+    splits for all datasets.
     """
     splits = named.get("dataset_splits")
     names = [] if splits is None else words(splits) or []
@@ -287,7 +287,7 @@ def _single(draft: Draft, entry: Entry, named: Entries) -> None:
 
 
 def _file(draft: Draft, entry: Entry) -> None:
-    """Import FastChat's `data_path`: a JSON file with a list of conversations in from/value form."""
+    """Import FastChat's `data_path`, a JSON file with conversations whose turns have the keys from and value."""
     found = source(draft, entry, None, None)
     if found is not None:
         draft.sources.append(found)

@@ -1,6 +1,4 @@
-"""A TRL configuration relies on TRL's defaults for keys that it leaves out. Where xpc's default differs, state
-TRL's default in the spec.
-"""
+"""Write TRL's defaults to the spec for keys that a TRL configuration leaves out, if xpc has other defaults."""
 
 from __future__ import annotations
 
@@ -78,13 +76,13 @@ def _of_version(out: dict[str, Json], draft: Draft) -> None:
 
 
 def origin(draft: Draft, native: Stack) -> str:
-    """The version whose defaults the spec states, such as `trl 0.22`, as text for reasons and messages."""
+    """The version of TRL whose defaults the spec states, as a text for reasons and messages: `trl 0.22`."""
     return f"trl {draft.trl}" if draft.trl not in ("", number(native)) else native.name
 
 
 def packing(draft: Draft, trl: str) -> None:
-    """Set `wrapped` packing for versions of TRL (`trl`) before 0.19, which joined all texts to one stream and cut it
-    into rows, so that documents attend to each other.
+    """Set packing to `wrapped` if the version of TRL (`trl`) is older than 0.19. Such versions join all texts to one
+    stream and cut it into rows, so that documents attend to each other.
     """
     if "packing_strategy" not in draft.stack.fields("trl.SFTConfig"):
         return

@@ -295,7 +295,7 @@ def _structured(machine: Machine, positional: Arguments, keywords: Keywords, nod
 
 
 def _stored(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """Record that a script registers a class with hydra under a name: `store(name="config", node=Config)`."""
+    """Record a class that a script registers with hydra: `store(name="config", node=Config)`."""
     given = {"name": 0, "node": 1} if "group" not in keywords else {}
     name, kind = (keywords.get(one, positional[at] if at < len(positional) else None) for one, at in given.items())
     if name is not None and kind is not None and isinstance(name.value, str):

@@ -271,8 +271,8 @@ class Machine:
 
     @contextmanager
     def over_rows(self) -> Iterator[None]:
-        """A context in which a function over rows is interpreted. No outcomes of conditions are assumed in it, because
-        they depend on the row.
+        """A context for interpreting a function over rows. In it, no outcome of a condition is assumed, because the
+        outcome depends on the row.
         """
         self.row_functions += 1
         try:

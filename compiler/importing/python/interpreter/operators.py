@@ -212,7 +212,7 @@ def boolean(machine: Machine, node: ast.BoolOp) -> object:
 
 
 def _undecided(machine: Machine, node: ast.AST, unclear: object, value: object) -> object:
-    """The unknown value of an `and` or `or` with an operand of unknown truth."""
+    """The value of an `and` or `or` if an operand may be true or false: an unknown value."""
     if unclear is value and isinstance(value, Unknown):
         return value
     return _unclear(machine, node, unclear)

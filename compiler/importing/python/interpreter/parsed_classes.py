@@ -248,7 +248,7 @@ def _words(machine: Machine, kind: Class | Name, names: frozenset[str]) -> dict[
 
 
 def _given(machine: Machine, kinds: Mapping[str, str]) -> dict[str, Argument]:
-    """The values that `--set` gives to names; `kinds` has the names with their annotations."""
+    """The values that `--set` gives to the names in `kinds`, which maps names to their annotations."""
     location = next((one.location for one in machine.calls[-1:]), Location(machine.label, 0))
     machine.use(*kinds)
     given = machine.given
@@ -340,7 +340,7 @@ def defaults(path: str) -> Mapping[str, object]:
 
 
 def value_of(entry: Entry, annotation: str, location: Location) -> object:
-    """Convert the value of an argument of the command to the type in the field's annotation."""
+    """Convert an argument of the command to the type that the annotation of its field states."""
     if entry.unset:
         return Unknown(": ".join(not_set(entry.unset)), location)
     if entry.mapping:

@@ -23,7 +23,7 @@ ROWS = "<rows>"
 
 
 def source_of(value: object, depth: int = 0) -> object:
-    """The file or dataset of a row, or of a value that is made of a row's columns; None for other values."""
+    """The file or dataset from which a row, or the columns in a value, come. None for any other value."""
     if isinstance(value, Row | Column):
         return value.source
     if depth > DEPTH:

@@ -206,8 +206,8 @@ def _by_annotation(machine: Machine, function: Function, one: ast.arg) -> object
 def _construct(
     machine: Machine, kind: Class, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
 ) -> object:
-    """Create an object of a class of the script. If the class inherits from a library class, that class's call is
-    recorded and returned.
+    """Create an object of a class of the script. If the class inherits from a class of a library, a call of the
+    library's class is recorded and returned instead.
     """
     base = kind.base()
     made = Instance(kind)
@@ -236,7 +236,7 @@ def _construct(
 
 
 def _fields(machine: Machine, made: Instance, positional: list[Argument], keywords: dict[str, Argument]) -> None:
-    """Set the fields of a dataclass: to the arguments, otherwise to the defaults."""
+    """Set each field of a dataclass to its argument in the call, or else to its default."""
     names: list[str] = []
     for kind in reversed(made.kind.lineage()):
         for name in kind.fields:

@@ -45,7 +45,9 @@ def unparsed(node: ast.AST) -> str:
 
 @lru_cache(256)  # cached, because `--partial` reads a script and all its modules again for each decision
 def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
-    """The parsed script or notebook cells, and the labels of cells that are not Python. Raises Unreadable."""
+    """The syntax trees of a script, or of a notebook's cells, and the labels of cells that are not in Python. Raises
+    Unreadable.
+    """
     if not file.endswith(".ipynb") and not _is_notebook(text):
         _check_encoding(text)
         return [_script(text, file)], []
@@ -64,8 +66,8 @@ def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
 
 
 def _check_encoding(text: str) -> None:
-    """Raise Unreadable if a comment states an encoding other than UTF-8, because Python would then read a different
-    text than this importer. For example, in UTF-7, `+AAo-` in a comment is a newline, so what follows is code.
+    """Raise Unreadable if a comment states an encoding other than UTF-8. Python would then read another text than this
+    importer: in UTF-7, for example, `+AAo-` in a comment is a newline, and the text after it is code.
     """
     for number, line in enumerate(text.split("\n", 2)[:2]):
         found = ENCODING.match(line)
@@ -114,7 +116,7 @@ def _part(text: str, label: str) -> Part:
 
 
 def _tree(text: str) -> ast.Module:
-    """Parse source text. f-strings may contain the quotes that enclose them, as in Python 3.12, even if xpc runs on an
+    """Parse source text. As in Python 3.12, an f-string may contain the quotes that enclose it, even if xpc runs on an
     older Python.
     """
     try:

@@ -55,7 +55,7 @@ def _loaded(target: ast.expr) -> ast.expr:
 
 
 def _delete(machine: Machine, node: ast.Delete) -> None:
-    """Interpret `del table[key]`, and `del layers[4:]` for a part of a model; `del name` is ignored."""
+    """Interpret `del table[key]`, and `del layers[4:]`, which deletes a part of a model. `del name` has no effect."""
     for one in node.targets:
         if isinstance(one, ast.Subscript):
             owner, key = machine.evaluate(one.value), machine.evaluate(one.slice)

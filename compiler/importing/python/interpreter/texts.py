@@ -57,8 +57,8 @@ def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
 
 
 def _chosen(machine: Machine, choice: Choice, parts: list[object], node: ast.AST) -> object:
-    """Join parts of which one, `choice`, depends on whether a column is empty. The result is a `Choice` between two
-    strings: one for an empty column, and one for a column with a value.
+    """Join parts to a string, if one of them, `choice`, depends on whether a column is empty. The result is a `Choice`
+    between two strings: one for an empty column, and one for a column with a value.
     """
     # each `Choice` among the parts doubles the number of strings, so the cost is limited
     machine.count(node, len(parts))

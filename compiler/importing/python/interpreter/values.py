@@ -276,7 +276,7 @@ class Instance:
 
 @mutable
 class Bound:
-    """A method and its object (`receiver`), or a function with arguments set by `functools.partial` (`keywords`)."""
+    """A method with its object (`receiver`), or a function with arguments from `functools.partial` (`keywords`)."""
 
     function: object
     receiver: object = None

@@ -136,8 +136,8 @@ def _change(machine: Machine, root: Table, word: str, folder: str, node: ast.AST
 
 
 def _placed(machine: Machine, out: Table, path: str, where: str, inner: Table) -> None:
-    """Merge a file of a config group into a configuration: under the group's name, or where its `@package` comment
-    says.
+    """Merge a file of a config group into a configuration. Its keys are put under the group's name, or where its
+    `@package` comment says.
     """
     stated = PACKAGE.match(machine.read(path) or b"")
     parts = stated[1].decode().split(".") if stated is not None else where.split("/")
