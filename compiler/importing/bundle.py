@@ -139,7 +139,7 @@ def _bundle_name(name: str) -> str:
 
 
 def _folder_name(path: str) -> str:
-    """The folder next to the new spec into which a data folder of the bundle is copied: `data/pairs` for
+    """The name of the folder next to the new spec for a copied data folder of the bundle: `data/pairs` for
     `/mnt/pairs`.
     """
     return "data/" + (path.rstrip("/").rpartition("/")[2].strip(".") or "rows")

@@ -33,8 +33,8 @@ UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot write"
 
 @record
 class SettingText:
-    """The value of a setting as text of the spec, with the imported key that it comes from (None if it is a default of
-    the tool), and the reason.
+    """The value of a setting, written as in a spec. Further fields are the imported key from which it comes (None for a
+    default of the tool), and the reason.
     """
 
     text: str
@@ -337,9 +337,9 @@ class Draft:
 
     def _settle(self, entry: Entry, known: tuple[str, ...], refused: Mapping[str, str],
                 begun: set[tuple[str, str]]) -> None:  # fmt: skip
-        """Handle a key that no importer has handled: report it as unknown, refused or without effect. If an importer
-        has handled some of the keys in its mapping, handle only the remaining ones. `begun` contains keys, each with
-        its file, in which an importer has handled a key.
+        """Report a key that no importer has handled as unknown, refused or without effect. If an importer has handled
+        some of the keys in the key's mapping, only the other keys are reported. `begun` are the keys, each with its
+        file, whose mapping an importer has begun to handle.
         """
         if self.handled(entry):
             return

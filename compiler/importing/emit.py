@@ -26,7 +26,7 @@ class Unwritable(Exception):
 
 
 def emit(draft: Draft, origin: str) -> str:
-    """The text of the spec. `origin` names the imported file in its first comment. Raises Unwritable if the text would
+    """The text of the spec. Its first comment names the imported file `origin`. Raises Unwritable if the text would
     have a syntax error.
     """
     raw = "\n".join(_lines(draft, origin)) + "\n"

@@ -30,8 +30,8 @@ OUTCOMES = ("setting", "renamed", "read", "irrelevant", "comment", "refused", "f
 
 
 class MalformedTable(Exception):
-    """Raised for a key table with an unknown field, with a value of a wrong type, or with an entry that does not say
-    how its key is handled.
+    """Raised for a key table that has an unknown column, a value of a wrong type, or a row that does not say how its
+    key is handled.
     """
 
 
@@ -102,8 +102,8 @@ class KeyTable(Mapping[str, Key]):
         return KeyTable({key.removeprefix(head): row for key, row in self.rows.items() if key.startswith(head)})
 
     def note_irrelevant(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
-        """Record each `irrelevant` key of the table as one without effect, with its reason. If a key is a mapping, each
-        key inside of it is recorded.
+        """Record that each `irrelevant` key of the table has no effect, and why. If the key is a mapping, this is
+        recorded for each key in it.
         """
         for key, why in self.column("irrelevant").items():
             if key in entries:

@@ -29,7 +29,7 @@ def no_scripts() -> Iterator[tuple[str, str]]:
 
 
 def nowhere(name: str) -> list[str]:
-    """An empty list of paths, for a source that is not a file, because it has no repository."""
+    """An empty list of paths. It is used for a source that is not a file, because such a source has no repository."""
     return []
 
 

@@ -110,7 +110,7 @@ def _text(node: ast.AST | None) -> str:
 
 
 def _shown(node: ast.AST | None) -> str:
-    """The Python source of a default value; "" without a default, or if it is too long for a comment."""
+    """The Python source of a default value. "" if there is no default, or if its source is too long for a comment."""
     if node is None:
         return ""
     try:

@@ -143,8 +143,8 @@ def _unused(draft: Draft, table: Entries, name: str) -> None:
 
 
 def _dynamo(draft: Draft, entry: Entry, block: Entry) -> None:
-    """Import one key of `dynamo_config`: the backend inductor becomes `torch_compile`, and other backends are errors.
-    Keys that tune the compiler are irrelevant, because they do not change results.
+    """Import one key of `dynamo_config`. The backend inductor becomes `torch_compile`, and any other backend is an
+    error. Keys that tune the compiler are irrelevant, because they do not change results.
     """
     table = {key.removeprefix("dynamo_"): one for key, one in block.mapping.items()}
     backend = table.get("backend")

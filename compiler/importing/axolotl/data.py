@@ -254,8 +254,8 @@ def _messages(draft: Draft, table: Entries, older: bool, location: Entry) -> str
 
 
 def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
-    """Set the names of roles from `roles`, such as `assistant: [bot]`. Names that the runtime knows without a setting
-    are left out.
+    """Set the names of roles from `roles`, such as `assistant: [bot]`. Names that the runtime knows anyway are left
+    out.
     """
     for role, one in ({} if entry is None else entry.mapping).items():
         names = words(one)

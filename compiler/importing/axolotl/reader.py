@@ -278,8 +278,8 @@ def _simpo(draft: Draft, named: Entries, kind: Entry | None) -> None:
 
 
 def _generation(draft: Draft, block: Entries) -> Entries:
-    """Return the keys of GRPO's block `trl`. `vllm_server_host` and `vllm_server_port` are added from the block `vllm`,
-    unless `trl` states them itself.
+    """Return the keys of GRPO's block `trl`. The host and the port of the block `vllm` are added as `vllm_server_host`
+    and `vllm_server_port`, unless the block `trl` states them.
     """
     inside = block.get("vllm")
     if inside is None:

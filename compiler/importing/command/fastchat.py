@@ -44,7 +44,7 @@ def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides
 
 
 def _has_conversations(text: str) -> bool:
-    """Whether a script without its comments uses FastChat's conversations, or takes its rows from FastChat."""
+    """Whether a script, without its comments, uses FastChat's conversation templates or its code that makes rows."""
     taken = any(ROWS.search(one[0]) for one in IMPORTED.finditer(text))
     return taken or CONVERSATION.search(IMPORTED.sub("", text)) is not None
 

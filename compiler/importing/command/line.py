@@ -59,7 +59,7 @@ class Line:
         return next((one for one in self.rest if one.text.startswith(" ")), None)
 
     def entry(self, word: Word) -> Entry:
-        """A word of the command as an entry: the word is the key, and there is no value."""
+        """Return an entry for a word of the command: its key is the word, and it has no value."""
         return Entry(word.text, None, self.file, word.line)
 
     def variables(self) -> list[tuple[str, Entry]]:

@@ -197,8 +197,8 @@ def _report_argument(draft: Draft, line: Line, key: str, one: Entry, used: set[s
 
 
 def report_unread(draft: Draft, script: Script, line: Line) -> None:
-    """Warn if a script in the repository is not read. It is an error if the script states values itself, or if the
-    script has its own trainer class.
+    """Warn that a script in the repository is not read. It is an error if the script states values itself or has its
+    own trainer class.
     """
     if script.unread and script.by_names:
         draft.warn(None, script.unread)
@@ -238,12 +238,12 @@ def _may_train(kind: str, text: str) -> bool:
 
 
 def better(named: Draft, script: Draft | None) -> Draft:
-    """Choose between two drafts for the same command. `named` reads the arguments by TRL's names, and `script` was read
-    from the Python script.
+    """Choose between two drafts of the same command. `named` was made from the arguments by TRL's names, and `script`
+    was read from the Python script.
 
-    `script` is chosen if it has no errors, if the two drafts state different models or data, or if `named` is
+    `script` is chosen in three cases: it has no errors; the two drafts have different models or data; or `named` is
     incomplete (it lacks a model or data, or TRL does not know all arguments) and has at least as many errors. Otherwise
-    `named` is chosen, and the settings that the script changes in its code are added to it.
+    `named` is chosen, and gets the settings that the script changes in its code.
     """
     if script is None:
         return named
@@ -261,7 +261,7 @@ def better(named: Draft, script: Draft | None) -> Draft:
 
 def _doubt_data(named: Draft, script: Draft) -> None:
     """Report an error if the argument for the data is a plain word such as `pure_bad`, and the importer cannot read how
-    the script makes its rows. The word is then probably a name that only this script understands, and not a dataset.
+    the script makes its rows. The word is then probably not a dataset but a name that only this script understands.
     """
     unread = next((one.entry for one in script.messages if one.severity == "error" and one.entry is not None
                    and GUESSED.match(one.entry.key) and not one.entry.key.startswith("model")), None)  # fmt: skip

@@ -18,8 +18,8 @@ SLURM = re.compile(
 
 
 def slurm(text_: str) -> dict[str, str]:
-    """The variables that Slurm sets for a job and whose values follow from the script's `#SBATCH` lines: the number of
-    nodes (1 by default), and the number of GPUs on each node.
+    """The variables that Slurm sets for a job, if their values follow from the script's `#SBATCH` lines: the number of
+    nodes (1 by default) and the number of GPUs on each node.
     """
     if not re.search("^#SBATCH", text_, re.M):
         return {}

@@ -344,7 +344,7 @@ def _simpo(draft: Draft, named: Entries, loss: Entry) -> None:
 
 
 def _dpo(draft: Draft, named: Entries, weight: float | None) -> None:
-    """Set the loss of dpo. A likelihood term with the weight `weight` becomes a second loss, `sft`."""
+    """Set the loss of dpo. If the file also has a likelihood term with the weight `weight`, the loss `sft` is added."""
     loss, share, losses = named.get("pref_loss"), named.get("rpo_alpha"), draft.stack.losses("dpo")
     word = "sigmoid" if loss is None else str(loss.value)
     if word not in losses:

@@ -21,9 +21,8 @@ FAMILIES = ("ernie4_5_moe", "granitemoe", "jamba", "llama4", "mixtral", "olmoe",
 
 
 def switches(draft: Draft, named: Entries, stage: str) -> None:
-    """Import the keys for which a spec can express only one value, and the weight of the router's load-balancing loss.
-    Some of these keys have an effect only together with another key. If that other key is missing, the report says
-    that the key has no effect.
+    """Import keys of which a spec can express only one value, and the weight of the router's load-balancing loss. If a
+    key needs another key and the file lacks that key, report that the key has no effect.
     """
     KEYS.apply_usual(draft, named)
     KEYS.note_unneeded(draft, named)

@@ -20,8 +20,8 @@ WHY = "not set: LLaMA-Factory's default"
 
 
 def tuning(draft: Draft, named: Entries) -> None:
-    """Set which weights are trained. `finetuning_type` is lora, oft, freeze or full. Keys that belong to another type
-    are irrelevant.
+    """Set which weights are trained. `finetuning_type` is lora, oft, freeze or full. Keys of the other three types are
+    irrelevant.
     """
     kind, second = named.get("finetuning_type"), named.get("peft_config")
     word = "lora" if kind is None else str(text(kind)).lower()

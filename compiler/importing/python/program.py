@@ -181,8 +181,8 @@ def _step(out: Model, value: Object) -> object:
 
 
 def _continues(out: Model, value: Object) -> bool:
-    """Record a call that loads the model or an adapter. Returns True if the call gets a model as its argument and loads
-    an adapter onto it.
+    """Record a call that loads the model or an adapter. Returns True if the call loads an adapter onto a model that is
+    passed to it.
     """
     adapter = "AutoPeftModel" in value.path
     if adapter or ".PeftModel." in value.path or value.path.startswith("peft."):
@@ -208,8 +208,8 @@ DTYPES = {"half": "float16", "bfloat16": "bfloat16", "float": "float32"}
 
 
 def _other_step(out: Model, value: Object, first: object) -> object:
-    """Record a call that gets a model and returns it, if the call changes the model's dtype or if xpc does not know the
-    call. Returns the model that the call gets.
+    """Record a call to which the model is passed and which returns it, if it changes the model's dtype or is unknown to
+    xpc. Returns the model that is passed to the call.
     """
     if value.path.endswith("[]"):
         return value.receiver

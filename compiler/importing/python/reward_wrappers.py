@@ -1,9 +1,9 @@
-"""Write wrappers for the reward functions of a script into the file of the rewards.
+"""Write wrappers for the reward functions of a script into the file of the reward functions.
 
-In a run, reward functions get only the columns that the data itself has. If a script computes further columns for its
-reward functions, `--rewards FILE` writes a wrapper to FILE that computes these columns and passes them to the
-functions. If a function of the script returns a reward function, such as `make_reward(0.5)`, a second kind of wrapper
-calls the returned function.
+In a run, reward functions get only the columns of the data. If a script computes further columns for its reward
+functions, `--rewards FILE` writes a wrapper to FILE that computes these columns and passes them to the reward
+functions. There is a second kind of wrapper, for a function of the script that returns a reward function, such as
+`make_reward(0.5)`: it calls the returned function.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def write(
 
 
 def _weights(draft: Draft, entry: Entry | None, count: int) -> list[float | None]:
-    """The weights of `count` reward functions, and None for each function if the script states none."""
+    """The weights of `count` reward functions. If the script states no weights, each of them is None."""
     numbers = [] if entry is None or entry.empty else [number(one) for one in entry.items]
     if entry is not None and numbers and (len(numbers) != count or None in numbers):
         draft.error(entry, f"there are {count} reward functions and {len(numbers)} weights")

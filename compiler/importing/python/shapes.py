@@ -362,7 +362,7 @@ def _preference_columns(shape: Shape, answers: tuple[str, ...], form: str) -> No
 
 
 def _all_text(made: dict[str, object], answers: tuple[str, ...]) -> bool:
-    """Whether the script passes the columns of the answers on unchanged. Such a column contains the complete
-    conversation, with the prompt.
+    """Whether the script leaves the columns of the answers unchanged. Each of them then contains a complete
+    conversation, including the prompt.
     """
     return all(isinstance(made.get(key, Column(key)), Column) for key in answers)

@@ -69,8 +69,8 @@ def _uncut(value: object) -> object:
 
 
 def _slice(value: object) -> Object | None:
-    """The slice (`tokens[:512]`) to which the script cuts the tokens of every row, or only of rows that are too long.
-    None if the script cuts no tokens.
+    """The slice by which the script truncates the tokens of rows, such as `tokens[:512]`. It may truncate every row, or
+    only long rows. None if it truncates none.
     """
     for _ in range(8):
         if isinstance(value, Object):
@@ -252,8 +252,8 @@ def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool)
 
 
 def tokenized(call: Object, batched: bool) -> MappedColumns:
-    """The text with which a tokenizer is called. If there are labels, they must be the tokens of this text. Labels of
-    -100 at their beginning make a prompt of it.
+    """The text that a tokenizer's call tokenizes. If the row has labels, they must be the tokens of this text. If the
+    first labels are -100, the text for these tokens becomes the prompt.
     """
     labels = bare(call.attributes.get("['labels']"))
     if isinstance(labels, Object) and MASKED_START in labels.attributes:

@@ -97,8 +97,8 @@ def _each_row(machine: Machine, given: Argument) -> Argument:
 
 
 def gather(entries: Entries, trainer: Object) -> None:
-    """Add the arguments of the trainer's configuration, and arguments that trainers of older TRL versions took
-    directly.
+    """Add the arguments of the trainer's configuration to the entries. Also add arguments that older versions of TRL
+    take directly as arguments of the trainer.
     """
     config = program.argument(trainer, "args")
     value = program.revealed(config.value) if config is not None else None

@@ -61,8 +61,8 @@ class Block:
 
     @property
     def decided(self) -> str:
-        """The variable that decides which branch runs, with the values that the script knows: `$1 (small, 7b)`. ""
-        without such a variable.
+        """The variable that decides which branch runs, and the values with which the script compares it: `$1 (small,
+        7b)`. "" if there is no such variable.
         """
         return f"{self.cause} ({', '.join(self.compared[:MOST_VALUES])})" if self.cause and self.compared else ""
 

@@ -1,5 +1,5 @@
-"""The entries of a configuration (keys with values and line numbers), as the readers of YAML, JSON and shell return
-them.
+"""The entries of a configuration, which are keys with values and line numbers. The readers of YAML, JSON and shell
+scripts return them.
 """
 
 from __future__ import annotations

@@ -128,8 +128,8 @@ class Variables:
 
 
 def joined(branches: list[Variables], before: Variables, cause: str = "") -> Variables:
-    """The variables after a condition whose outcome is unknown. A variable keeps its value if all branches agree on it;
-    otherwise it is unknown. `cause` is the variable that the condition compares (`Block.decided`).
+    """The variables after a condition with an unknown outcome. A variable keeps its value if it is the same after all
+    branches; otherwise it is unknown. `cause` is the variable that the condition compares (`Block.decided`).
     """
     if not branches:
         return before
@@ -353,7 +353,7 @@ def numbered(inside: str, state: Variables, line: int, depth: int = 0) -> tuple[
 
 
 def _arithmetic(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
-    """Compute `$((inside))`. Returns the value (None if unknown) and the unknown variable."""
+    """Compute `$((inside))`. Returns a pair: the value, or None if it is unknown; and the unknown variable."""
     text, removed = numbered(inside, state, line, depth)
     value = None if removed else computed(text)
     return (None, removed or "$((...))") if value is None else (str(value), "")

@@ -35,10 +35,10 @@ MOST_NESTED = 12
 
 @record
 class Call:
-    """One command: assignments before its first word (`X=1 python a.py`), its words, and the folder in which it runs
-    (after `cd`).
+    """One command: the assignments in front of its first word (`X=1 python a.py`), its words, and the folder in which
+    it runs (after `cd`).
 
-    `exported` is true for assignments that later commands see in their environment (`export X=1`).
+    `exported` is true if later commands get the assignments in their environment (`export X=1`).
     """
 
     environment: tuple[Word, ...]

@@ -1,6 +1,6 @@
-"""The files that a shell script writes before the training, such as a configuration by `cat > FILE <<EOF`. For commands
-that copy a file or replace words in it, the new text is computed. After any other command that writes a file, the
-file's text counts as unknown.
+"""The files that a shell script writes before the training, such as a configuration by `cat > FILE <<EOF`. If a command
+copies a file or replaces words in it, the new text is computed. If any other command writes a file, the text of the
+file is unknown.
 """
 
 from __future__ import annotations

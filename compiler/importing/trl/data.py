@@ -180,7 +180,9 @@ def _mixture(draft: Draft, mixture: Entry) -> None:
 
 
 def holdout(draft: Draft, entry: Entry) -> None:
-    """Set the held-out rows: a value below 1 is a share, a larger one a number of rows; 0 and null hold out nothing."""
+    """Set the held-out rows. A value below 1 is a share of the rows, and a larger value is their number. For 0 and
+    null, no rows are held out.
+    """
     value = number(entry)
     if entry.empty or value == 0:
         draft.note(entry, "nothing is held out")
@@ -259,8 +261,8 @@ def _several(draft: Draft, several: Entry, named: Entries) -> None:
 
 
 def _only_file(files: Entry | None, split: Entry | None) -> Entry | None:
-    """The one file that `data_files` names for a split, such as the value of `train` in `{train: rows.jsonl}`. None if
-    `data_files` names no file or several files for this split.
+    """The file that `data_files` names for a split: the value of `train` in `{train: rows.jsonl}`. None if `data_files`
+    names no file or several files for this split.
     """
     if files is None or files.empty:
         return None

@@ -138,8 +138,8 @@ def native_defaults(draft: Draft, native: Stack) -> None:
 
 
 def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """State the file's default of each method setting whose default differs between the file's TRL version and the
-    target stack.
+    """Write defaults of method settings to the spec: for each setting whose default differs between the file's version
+    of TRL and the target stack, the default of the file's version.
     """
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     for row in TABLE:

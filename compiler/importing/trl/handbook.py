@@ -28,8 +28,8 @@ def with_packing(entries: Entries, method: str, overrides: Overrides) -> Entries
 
 
 def report(draft: Draft, entries: Entries, given: Entries, overrides: Overrides) -> None:
-    """Warn about changes of the rows that the handbook's scripts make and the spec does not. `given` are the keys of
-    the file, and `entries` are these keys with those that `with_packing` adds.
+    """Warn about changes of the rows that the handbook's scripts make and a run of the spec does not. `given` are the
+    keys of the file, and `entries` are the same keys after `with_packing`.
     """
     mixer, switch = given.get("dataset_mixer"), given.get(SWITCH)
     if mixer is None:

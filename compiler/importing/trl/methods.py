@@ -28,7 +28,7 @@ SCALED = {"true": "group", "false": "none", "group": "group", "batch": "batch", 
 
 
 def online(draft: Draft, named: Entries) -> None:
-    """Import the method's keys that are neither numbers nor switches: losses, vLLM, reward functions and their
+    """Import those keys of the method that are neither numbers nor switches: losses, vLLM, reward functions and their
     scaling.
     """
     _loss(draft, named)
@@ -157,7 +157,7 @@ def _blocks(draft: Draft, named: Entries) -> None:
 
 
 def _of_vllm(draft: Draft, named: Entries) -> None:
-    """Import the keys that configure `use_vllm` and are not settings of `vllm`."""
+    """Import those keys for `use_vllm` that do not become settings of `vllm`."""
     for name in ("vllm_server_host", "vllm_server_base_url", "vllm_device", "vllm_dtype", "vllm_max_model_len",
                  "vllm_enforce_eager", "vllm_enable_prefix_caching"):  # fmt: skip
         one = named.get(name)

@@ -38,9 +38,9 @@ first of these methods is chosen.
 
 
 def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: Entries) -> str:
-    """The training method. It is looked up in this order: `--method`, a word of the file's path
-    (`recipes/x/dpo/config.yaml`), and an argument that only one method has. If none of the three names a method, it is
-    sft.
+    """The training method. `--method` states it or, if it is missing, a word of the file's path
+    (`recipes/x/dpo/config.yaml`) or, if there is none, an argument that only one method has. Without all of these, it
+    is sft.
 
     "distill" in a path counts only if the file names a teacher, because many models have "distill" in their name.
     """
@@ -296,8 +296,8 @@ def only_names(key: str) -> bool:
 
 
 def _with_variables(draft: Draft, entries: Entries, sets: Mapping[str, str]) -> Entries:
-    """The entries with `$NAME` replaced by the values of `--set NAME=VALUE`. A run name with another variable is
-    dropped.
+    """Replace `$NAME` in the entries by the values of `--set NAME=VALUE`. A run name that contains another variable is
+    removed.
     """
     out: dict[str, Entry] = {}
     for key, one in entries.items():

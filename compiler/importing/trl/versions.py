@@ -106,7 +106,9 @@ def since(method: str) -> list[str]:
 
 
 def possible(method: str, entries: Mapping[str, Entry]) -> tuple[str, ...]:
-    """The versions of TRL that a file fits best: those that have the method and most of the file's key names."""
+    """The versions of TRL for which the file may be written: those that have the method and the largest number of the
+    file's key names.
+    """
     versions = since(method)
     score = dict.fromkeys(versions, 0)
     inherited = read_json(__file__, "versions.json")["inherited"]
@@ -219,8 +221,8 @@ def _span(versions: list[str]) -> str:
 
 
 def report(draft: Draft, names: Collection[str], on: Collection[str]) -> None:
-    """Warn about each default that differs among the versions that a file fits, and state it in a comment of
-    the spec.
+    """Warn about each default that differs between the versions for which the file may be written, and state it in a
+    comment of the spec.
     """
     different = moved(draft.method, draft.fitting, names, on)
     if not different:

@@ -29,7 +29,7 @@ IGNORED = -100
 
 
 def ignored(value: object) -> bool:
-    """Whether a label means that its token is not learned: -100, or the name of this number in a library."""
+    """Whether a label excludes its token from the loss: it is -100, or a library's name for this number."""
     if isinstance(value, Object) and value.path == "<masked>" and value.positional:
         value = value.positional[0].value  # `[-100] * count`
     return value == IGNORED or (isinstance(value, Name) and value.last.lower().endswith("ignore_index"))

@@ -193,7 +193,9 @@ def _known_item(
 
 
 def _object_item(machine: Machine, value: Object, key: object, node: ast.AST) -> object:
-    """Evaluate `object[key]` for a library's object. An item that the script has not set is a new library object."""
+    """Evaluate `object[key]` for an object of a library. An item that the script has not set is a new object of the
+    library.
+    """
     name = f"[{key!r}]" if isinstance(key, Scalar) else "[]"
     kept = _of_written_split(value, name) if name not in value.attributes and isinstance(key, str) else None
     if kept is not None:

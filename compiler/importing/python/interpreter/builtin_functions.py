@@ -89,8 +89,8 @@ def _range(machine: Machine, positional: Arguments, keywords: Keywords, node: as
 
 
 def _files(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """Compute a function that lists the files in a folder on the training machine, such as checkpoints of an earlier
-    run. The result is assumed to be empty, because the files of a run do not exist before it.
+    """Compute a function that lists the files in a folder, such as the checkpoints of an earlier run. The list is
+    assumed to be empty: before a run, its files do not exist.
     """
     return Unset("it depends on the files in a folder of the training machine", machine.location(node))
 

@@ -108,10 +108,10 @@ def _either(
     hidden: object = None,
     column: str = "",
 ) -> str:
-    """Interpret both branches of a condition whose outcome is unknown, and merge their changes.
+    """Interpret both branches of a condition with an unknown outcome, and merge their changes.
 
-    If the condition tests whether a column of a row is empty, `column` is this column; otherwise "". Each value that
-    becomes unknown stores `hidden` as the value from which it was derived.
+    If the condition tests whether a column of a row is empty, `column` is this column; otherwise it is "". In each
+    value that becomes unknown, `hidden` is stored as the value from which it was computed.
     """
     before = len(machine.returned[-1]) if machine.returned else 0
     with machine.journal.branch() as first:
@@ -216,8 +216,8 @@ def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
 
 
 def _try(machine: Machine, node: ast.Try | ast.TryStar) -> str:
-    """Interpret a `try` statement. Handlers for failed imports are ignored, because imports are assumed to succeed.
-    Other handlers are interpreted by `_taken`.
+    """Interpret a `try` statement. A handler for failed imports is ignored, because imports are assumed to succeed. Any
+    other handler is interpreted by `_taken`.
     """
     handlers = [one for one in node.handlers if not _imports(one)]
     if not handlers or all(isinstance(one, ast.Import | ast.ImportFrom) for one in node.body):

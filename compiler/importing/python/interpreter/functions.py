@@ -309,7 +309,7 @@ def is_data(value: Object) -> bool:
 
 
 def opened(value: Object) -> Object | None:
-    """The call of `open` from which an object was read; None if there is none."""
+    """The call of `open` that returned the file from which an object was read; None if there is none."""
     return next(
         (one for one in lineage(value) if one.path in ("open", "pathlib.Path.open", "pathlib.Path.read_text")), None
     )

@@ -331,8 +331,8 @@ class Machine:
         self.journal.write(scope, name, value)
 
     def variable(self, key: object, default: object, node: ast.AST) -> object:
-        """Compute `os.environ.get(key, default)`: the variable's value if the script or the command sets it, otherwise
-        the default.
+        """Compute `os.environ.get(key, default)`. The result is the value that the script or the command gives to the
+        variable, or else the default.
         """
         if isinstance(key, str) and key in self.environment:
             return self.environment[key].value

@@ -78,7 +78,7 @@ def adapter(machine: Machine, positional: list[Argument], keywords: dict[str, Ar
 
 
 def quantization(machine: Machine, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST) -> object:
-    """Compute TRL's `get_quantization_config(model_args)`: None without `load_in_4bit` and `load_in_8bit`."""
+    """Compute TRL's `get_quantization_config(model_args)`. None if both `load_in_4bit` and `load_in_8bit` are off."""
     four = _helper(machine, positional, "load_in_4bit", "transformers.BitsAndBytesConfig", QUANTIZED, node)
     if four is None:
         return _helper(machine, positional, "load_in_8bit", "transformers.BitsAndBytesConfig", {}, node)

@@ -310,8 +310,8 @@ def library(
 
 
 def _as_dict(config: Object) -> Table:
-    """Compute `config.to_dict()`. The result contains the arguments that the script passes to the configuration, and
-    those that it sets later; defaults of the configuration's class are missing.
+    """Compute `config.to_dict()`. The result has the arguments that the script passes to the configuration or sets
+    later, but not the defaults of the configuration's class.
     """
     given = {name: one for name, one in config.keywords.items() if not name.startswith(OPEN)}
     locations = {name: one.location for name, one in given.items()} | config.locations

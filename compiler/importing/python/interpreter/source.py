@@ -30,7 +30,9 @@ PYTHON_CELLS = ("capture", "time", "timeit", "python", "python3")
 
 @record
 class Part:
-    """A script, or one cell of a notebook, parsed. `label` is its name in messages, such as `train.ipynb cell 3`."""
+    """The syntax tree of a script, or of one cell of a notebook. `label` is its name in messages, such as `train.ipynb
+    cell 3`.
+    """
 
     label: str
     tree: ast.Module = field(repr=False)

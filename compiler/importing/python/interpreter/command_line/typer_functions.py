@@ -57,8 +57,8 @@ def register(machine: Machine, made: Function) -> None:
 
 
 def run(machine: Machine, owner: object, node: ast.AST) -> object:
-    """Interpret the call of a typer app, a click group or a click command: call the function that the words of the
-    command select. Returns NotImplemented for any other value.
+    """Interpret a call of a typer app, a click group or a click command: the function that the command's words select
+    is called. NotImplemented for any other value.
     """
     commands = machine.commands.get(id(owner), {})
     function, word = (owner if isinstance(owner, Function) and _is_command(owner) else None), 1
