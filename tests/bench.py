@@ -50,7 +50,7 @@ def environment(folder: str) -> str:
 
 
 def timed(command: list[str], env: dict[str, str], folder: str) -> float:
-    """Run a command in a new process; return its wall-clock time in milliseconds."""
+    """Run a command in a new process, and return the elapsed time in milliseconds."""
     start = time.perf_counter()
     subprocess.run(command, env=env, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     return (time.perf_counter() - start) * 1000

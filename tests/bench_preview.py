@@ -12,8 +12,8 @@ PREVIEW = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def main(folder: str, row: str) -> int:
-    """Print a JSON object with the CPU seconds of each part. `row` is the number of the row to preview; if empty, the
-    first three rows are previewed.
+    """Print a JSON object with the CPU seconds of each part of a preview. `row` is the number of the row to preview. If
+    it is empty, the first three rows are previewed.
     """
     sys.path.insert(0, PREVIEW)
     from worker import prepare, session, stored

@@ -74,8 +74,8 @@ class Run:
 
 
 def _steps(path: str) -> int:
-    """Count the logged steps of a run: the complete lines with the key `loss`. The summary at the end of a run has no
-    key `loss`.
+    """Count the steps that a run has logged. Complete lines with the key `loss` count; the summary at the end of a run
+    has no such key.
     """
     with open(path, "rb") as handle:
         return sum(b'"loss"' in line for line in handle if line.endswith(b"\n"))

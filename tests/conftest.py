@@ -164,8 +164,8 @@ class Shared(LoadFileScheduling):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
-    """In the slow tier (``--dist loadfile``), return `Shared`, and keep the order of tests that pytest has. In other
-    tiers, return xdist's own scheduler.
+    """In the slow tier (``--dist loadfile``), return `Shared`, and keep the order in which pytest has sorted the tests.
+    In other tiers, return xdist's own scheduler.
     """
     if config.getoption("dist") != "loadfile":
         return None

@@ -37,8 +37,8 @@ SLOW = ("attrs", "typing", "inspect", "dataclasses", "hashlib")
 
 @cache
 def modules(folder):
-    """Every module of a package folder, with two sets of dotted names: the modules that it imports at its top, and the
-    modules that it imports inside functions.
+    """Pairs of the path of a module and its imports. An import is a pair of the imported name and its level: 0 for an
+    absolute import, 1 for `from . import`, and so on.
     """
     out = []
     for where, _, names in os.walk(os.path.join(REPOSITORY, folder)):

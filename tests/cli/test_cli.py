@@ -101,7 +101,7 @@ def test_every_format(tmp_path):
 
 
 class Full(io.StringIO):
-    """A stream that takes text and fails when it is flushed, as a file on a full disk does."""
+    """A stream that accepts text, but fails when it is flushed, as a file on a full disk does."""
 
     def flush(self):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -123,7 +123,7 @@ def test_full_disk_under_standard_output(command: str, folder: str) -> None:
 @pytest.mark.parametrize("to", ["&-", "/dev/full"])
 def test_standard_error_that_nobody_reads(command: str, status: int, to: str, folder: str) -> None:
     """If standard error is closed or full, the exit status is the same as otherwise, and the error message does not
-    appear on standard output instead.
+    appear on standard output.
     """
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full here")

@@ -44,8 +44,8 @@ def test_the_shape_and_the_count_are_those_of_the_file(tmp_path: Path, shape: st
 
 @pytest.mark.parametrize("place", ["rows.parquet", "d"])
 def test_plain_texts_for_a_chat_model_are_reported(tmp_path: Path, place: str) -> None:
-    """Plain texts for a chat model are reported (XP186), messages are not. The compiler knows which of the two a
-    Parquet file has from the types of its columns.
+    """A Parquet file with plain texts is reported for a chat model (XP186), and a file with messages is not. The
+    compiler distinguishes them by the types of their columns.
     """
     (tmp_path / "d").mkdir()
     at = tmp_path / "d" if place == "d" else tmp_path

@@ -95,9 +95,9 @@ def test_readme_is_short():
 
 
 def _replayed(block: str, folder: str) -> Iterator[tuple[str, str, str]]:
-    """Run the commands in a block. Yields each command, the output on the page, and the real output.
+    """Run the commands in a block. Yield each command, its output on the page, and its real output.
 
-    A line `echo '...' > FILE` runs nothing; it writes the file that later commands read.
+    A line `echo '...' > FILE` is not run as a command: it writes the file that later commands read.
     """
     for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
         if written := re.fullmatch(r"echo '(.*)' > (\S+)", command):

@@ -139,8 +139,8 @@ def _inline() -> list[tuple[str, str]]:
 
 
 def _locations(text: str) -> Iterator[str]:
-    """Return several specs, each with the text at another place where a reader could write it: on its own line, after
-    `with` in the first line, and inside each clause that has a setting of this name.
+    """Yield several specs with the text. In each, the text is at another place where a reader could write it: on its
+    own line, after `with` in the first line, or inside a clause that has a setting of this name.
     """
     if text.startswith("train "):
         yield text + "\n"

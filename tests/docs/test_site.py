@@ -81,8 +81,8 @@ def questions() -> dict[str, list[str]]:
 
 
 def answers(found: str, wanted: list[str]) -> bool:
-    """Whether a search result (an address) is one of the wanted addresses. A wanted address without an anchor accepts
-    every section of its page.
+    """Whether a search result (an address) is one of the wanted addresses. If a wanted address has no anchor, every
+    section of its page is accepted.
     """
     return any(found == one or found.split("#")[0] == one for one in wanted)
 

@@ -49,7 +49,9 @@ def rows() -> dict[str, str]:
 
 
 def put_files(folder, page: str) -> list[str]:
-    """Write the files that a page shows and the rows of the page of data formats; returns the names of the specs."""
+    """Write the files that a page shows, and the rows that the page of data formats shows. Return the names of the
+    specs.
+    """
     for shape, row in rows().items():
         (folder / f"{shape}.jsonl").write_text("".join(_varied(row, number) for number in range(4)), encoding="utf-8")
     turns = [{"role": "customer", "content": "2 of them do not start."}, {"role": "agent", "content": "Are they on?"}]

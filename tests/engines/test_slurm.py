@@ -34,9 +34,7 @@ def job(text: str, name: str = "t.xp") -> str:
 
 
 def header(text: str) -> dict[str, str]:
-    """The options of the `#SBATCH` lines as a mapping from name to value; the value is "" for an option without a
-    value.
-    """
+    """Map the names of the options in `#SBATCH` lines to their values. The value of an option without a value is ""."""
     lines = [line.removeprefix("#SBATCH --") for line in job(text).splitlines() if line.startswith("#SBATCH")]
     return {name: value for name, _, value in (line.partition("=") for line in lines)}
 

@@ -77,8 +77,8 @@ def proofs() -> dict[str, list[Proof]]:
 
 
 def effect(proof: Proof) -> str:
-    """The effect that a proof shows, with braces where the caller inserts the stage of the run. `ValueError {}` becomes
-    `ValueError when the model is loaded`; `{after}` becomes `after the model is loaded`.
+    """The effect that a proof shows. Where it has braces, the caller inserts the stage of the run: `ValueError {}`
+    becomes `ValueError when the model is loaded`, and `{after}` becomes `after the model is loaded`.
     """
     module, _, function = proof.measure.rpartition(".")
     measure = f"`{function}` (tests/proof/measures/{module.replace('.', '/')}.py)"
@@ -91,8 +91,8 @@ def effect(proof: Proof) -> str:
 
 
 def proof_of(outcome: TableRow, code: str) -> str:
-    """A part of a sentence that says how a row of the rule table is proven for a code, such as `ValueError when the
-    trainer is built or during training`.
+    """A phrase that says how a row of the rule table is proven for a code, such as `ValueError when the trainer is
+    built or during training`.
     """
     found = proofs().get(outcome.row, [])
     own = [one for one in found if one.code == code] or found

@@ -114,7 +114,7 @@ NOT_CHECKED = (
 
 @record
 class Entry:
-    """A code and its explanation. `topic` is the name of its page in docs/rules/."""
+    """A code and its explanation. `topic` is the name of the page in docs/rules/ that contains it."""
 
     code: str
     slug: str
@@ -279,7 +279,7 @@ def cell(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Escape the angle brackets and stars of a text that are outside of backticks."""
+    """Escape angle brackets and stars in a text, except inside backticks."""
     parts = text.split("`")
     outside = [part.replace("<", "&lt;").replace("*", "\\*") if n % 2 == 0 else part for n, part in enumerate(parts)]
     return "`".join(outside)

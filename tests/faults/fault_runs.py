@@ -123,8 +123,8 @@ class Going:
                 signalled(pid, number)
 
     def wait(self, seconds: float = HANGS) -> list[int | None]:
-        """Wait until the processes have ended; return the exit status of each rank or, for a launched run, of the
-        launcher. Fail if a process outlives its launcher.
+        """Wait until the processes have ended. Return the exit status of each rank, or of the launcher if the run has
+        one. Fail if a process outlives its launcher.
         """
         status = list(self.runs.ask({"wait": self.pids, "seconds": seconds})["status"])
         end = time.monotonic() + HANGS
@@ -188,7 +188,9 @@ class Runs:
         return dict(json.loads(answer))
 
     def compiled(self, source: str, name: str) -> str:
-        """The compiled bundle of a spec, in the folder of the model. Each spec needs a name of its own."""
+        """Compile a spec in the folder of the model, and return the path of the bundle. Each spec needs its own
+        name.
+        """
         assert self.sources.setdefault(name, source) == source, f"another spec has the name {name}"
         return compiled(source, self.location, os.path.join(self.location, f"{name}.bundle"), f"{name}.xp")
 

@@ -118,8 +118,8 @@ sys.meta_path.insert(0, Finder())
 
 
 def test_ctrl_c_counts_while_a_library_runs_a_program_of_its_own(runs: Callable[[str], Runs], tmp_path: Path) -> None:
-    """A library has started a helper program as a child of the launcher. Ctrl-C must stop the run although this child
-    is not a training process.
+    """A library has started a helper program, which is a child of the launcher but not a training process. Ctrl-C must
+    nevertheless stop the run.
     """
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES["accelerate"], "interrupt-accelerate")

@@ -174,10 +174,10 @@ KEPT_ON = [("bf16", "none"), ("fp16", "optimizer"), ("fp32", "none"), ("fp16", "
 @pytest.mark.nightly
 @pytest.mark.parametrize(("precision", "offload"), KEPT_ON)
 def test_shards_are_cut_without_a_loss(tmp_path: Path, precision: str, offload: str) -> None:
-    """Two processes save a checkpoint; three processes load and save it; two processes load that. No value of a weight
-    or an optimizer state has changed.
+    """Two processes save a checkpoint, three processes load it and save it again, and two processes load the second
+    checkpoint. No value of a weight or an optimizer state has then changed.
 
-    The test runs only on the default stack. In deepspeed 0.16, gathering sharded weights on the CPU has a race: it
+    The test runs only on the default stack: in deepspeed 0.16, gathering sharded weights on the CPU has a race, and
     sometimes returns uninitialized memory, even after DeepSpeed's own load.
     """
     torch = pytest.importorskip("torch")

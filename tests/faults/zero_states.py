@@ -45,7 +45,7 @@ class Model(torch.nn.Module):
 
 
 def of_parts(trained: dict[str, torch.nn.Parameter]) -> dict[str, list[torch.Tensor]]:
-    """Return each weight (in float32) with its optimizer states under ZeRO-3. DeepSpeed's own functions gather both."""
+    """Return each weight (in float32) and its optimizer states under ZeRO-3. DeepSpeed's own functions gather them."""
     return {
         name: [safe_get_full_fp32_param(one), *(safe_get_full_optimizer_state(one, kind) for kind in KINDS)]
         for name, one in trained.items()

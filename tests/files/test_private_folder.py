@@ -32,8 +32,8 @@ def test_an_entry_is_read_as_it_was_written(folder: Path) -> None:
 
 @pytest.mark.parametrize("which", ["xpc", "xpc/data"])
 def test_a_link_in_the_place_of_the_folder_is_not_followed(which: str, folder: Path, tmp_path: Path) -> None:
-    """If the cache folder is a symbolic link, xpc follows it neither to read, nor to write, nor to delete old
-    entries.
+    """If the cache folder is a symbolic link, xpc does not follow the link: it neither reads nor writes there, and
+    deletes no old entries.
     """
     names = {f"{number:064x}": ENTRY for number in range(private.MOST + 20)}
     put(tmp_path / "mine" / ("data" if which == "xpc" else "."), names)

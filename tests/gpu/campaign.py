@@ -94,8 +94,8 @@ class Readings:
 
 
 def unequal(found: dict[str, Reading]) -> Iterator[str]:
-    """Yield a sentence for each run whose losses differ by more than CLOSE from the losses of the first run in its
-    group. All runs of a group should have equal losses.
+    """All runs of a group should have equal losses. Yield a sentence for each run whose losses differ from the losses
+    of the group's first run by more than CLOSE.
     """
     first: dict[str, Reading] = {}
     for one in found.values():

@@ -20,8 +20,8 @@ WRITTEN = ("gradient_checkpointing", "activation_checkpointing")
 
 @frozen
 class Choice:
-    """One measured spec: the settings that the spec states. `micro` is 0 and `checkpointing` is None if the spec leaves
-    both to the compiler.
+    """A spec that is measured, with the settings that it states. If it leaves both to the compiler, `micro` is 0 and
+    `checkpointing` is None.
     """
 
     micro: int

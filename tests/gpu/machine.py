@@ -75,7 +75,7 @@ class Machine:
 
     @property
     def precision(self) -> str:
-        """The precision of the runs: bf16 if the GPU supports bf16."""
+        """The precision of the runs: bf16 if the GPU supports it."""
         return "bf16" if not self.rehearsal and tuple(self.facts["capability"]) >= (8, 0) else "fp32"
 
 

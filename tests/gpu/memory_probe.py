@@ -16,7 +16,7 @@ from typing import Any
 
 
 def main(requested: dict[str, Any]) -> dict[str, Any]:
-    """Take the two steps; return the bytes of each phase."""
+    """Run a training of two steps, and return the bytes of each phase."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 

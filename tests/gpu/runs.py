@@ -129,8 +129,8 @@ def bundle(case: Case, location: Machine, steps: int = 6, every: str = "never") 
 
 
 def command(made: str) -> list[str]:
-    """The training command that launch.sh would run, as `--dry-run` prints it. The campaign runs this command itself,
-    because launch.sh refuses versions other than the pinned versions.
+    """The training command that launch.sh would run, as `--dry-run` prints it. The campaign runs it without launch.sh,
+    because launch.sh refuses library versions other than the pinned ones.
     """
     return shlex.split(output([os.path.join(made, "launch.sh"), "--dry-run"], PYTHON=sys.executable))
 

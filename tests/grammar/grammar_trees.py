@@ -102,8 +102,8 @@ files = st.builds(
 
 
 def meaning(node):
-    """A copy of the node without source locations. The formatter may move settings from a clause's line into its block,
-    so the copy always has them in the block.
+    """A copy of the node without source locations. All settings of a clause are in its block, because the formatter may
+    move them there from the clause's line.
     """
     if isinstance(node, tuple):
         return tuple(meaning(each) for each in node)

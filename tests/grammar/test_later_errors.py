@@ -151,7 +151,7 @@ def test_a_spec_without_a_sentence_does_not_hide_what_its_own_settings_contradic
 
 
 def test_a_spec_without_a_sentence_may_leave_settings_to_those_that_extend_it():
-    """A spec without the line `train MODEL on DATA` is a base for other specs, which may state `gbs` and the held-out
-    rows. So no rule checks the defaults of these settings in the base itself.
+    """A spec without the line `train MODEL on DATA` is a base of other specs. These specs may state `gbs` and the
+    held-out rows, so no rule checks the defaults of such settings in the base.
     """
     assert errors("xpc 1\nbatch(micro=11)\neval(every=epoch)\n") == [("XP117", 1)]

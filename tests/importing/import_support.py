@@ -81,7 +81,7 @@ class Imported:
 
 
 def convert(text: str, *arguments: str, name: str = "recipe.yaml", folder: str = REPOSITORY) -> tuple[Draft, str]:
-    """Import a text; return a pair: the draft, and the text of the spec."""
+    """Import a text. Return the draft and the text of the spec."""
     chosen = options.parse([*arguments] if "--command" in arguments else [name, *arguments])
     source = SourceFile(name, text, folder)
     draft = edge.convert(source, chosen, edge.overrides_of(chosen, source))
@@ -122,8 +122,8 @@ class _FilesNextTo(Workspace):  # type: ignore[misc]
 
 
 def leaves(table: Mapping[str, Entry]) -> Iterator[Entry]:
-    """Every innermost value of a nested configuration, with its path. An empty list or mapping is an innermost value,
-    too.
+    """Yield every innermost value of a nested configuration, with its path. An empty list or mapping also counts as an
+    innermost value.
     """
     for entry in table.values():
         yield from _leaves(entry)

@@ -56,8 +56,8 @@ def _read(source: str, table: keys.KeyTable) -> list[str]:
 
 
 def _table(what: str, keys: Mapping[str, str], form: str) -> Iterator[str]:
-    """A Markdown table with a row for each reason; the row lists all keys with this reason. `form` has braces in the
-    place of the reason.
+    """A Markdown table with one row for each reason. The row lists all keys with this reason. In `form`, braces stand
+    where the reason is inserted.
     """
     by_reason: dict[str, list[str]] = {}
     for key, why in keys.items():

@@ -258,8 +258,8 @@ reports a difference for the key, these arguments may differ.
 
 
 def differing(theirs: Record, mine: Record, output: Any) -> dict[str, tuple[Any, Any]]:
-    """Differences that the import should have reported: the arguments that the tool and the bundle set to different
-    values, although the import says nothing about them. Each argument has the tool's value and the bundle's value.
+    """Return the differences that the import should have reported: map each argument that the tool and the bundle set
+    to different values, although the import says nothing about it, to the tool's and the bundle's value.
     """
     spoken = {key for name in output for key in COVERS.get(name, (name,))}
     spoken |= set() if theirs["save_strategy"] == "steps" else {"save_steps"}

@@ -46,7 +46,7 @@ NAMED = {
 
 
 def samples():
-    """A pair for every setting that needs no other files: the setting's row in the schema, and a legal value."""
+    """For every setting that needs no other files: a pair of the setting's row in the schema, and a legal value."""
     for row in schema.TABLE:
         # A setting that names a file or an adapter's folder needs this file or folder. Other tests cover these
         # settings.
@@ -132,8 +132,8 @@ def test_a_bare_choice_takes_the_settings_of_its_clause():
 
 
 def test_settings_after_a_name_of_the_sentence_belong_to_it():
-    """In `with lora rank=8`, `rank` is a setting of `lora`. A word that is not a setting of `lora` ends the settings of
-    `lora`.
+    """In `with lora rank=8`, `rank` is a setting of `lora`. The settings of `lora` end at the first word that is not
+    one of them.
     """
     lines = [
         'track wandb name="x" every=5',

@@ -224,8 +224,8 @@ async def test_locks_and_specs_of_bundles_are_read_as_by_check(client: LanguageC
 
 
 def test_of_a_large_sweep_only_the_first_members_are_checked(tmp_path):
-    """An editor asks for diagnostics after each key press. So of a sweep's 10,000 members, the server checks only the
-    first ones. The test counts the checked members instead of measuring a time, which would vary.
+    """An editor asks for diagnostics after each key press. Therefore the server checks only the first of a sweep's
+    10,000 members. The test counts the members that are checked; it does not measure the time, because times vary.
     """
     from types import SimpleNamespace
 

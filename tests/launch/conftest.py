@@ -26,8 +26,8 @@ TINY = os.path.join(os.path.dirname(HERE), "support", "tiny.py")
 
 @pytest.fixture(scope="session")
 def warm() -> Forks:
-    """A warm interpreter: a process that has imported the libraries and forks itself for each run. Most runs get its
-    ``python`` in the variable PYTHON.
+    """A warm interpreter: a process that has imported the libraries, and is forked for each run. Most runs get the path
+    of its ``python`` in the variable PYTHON.
     """
     return shared(DEFAULT)
 

@@ -82,7 +82,7 @@ sys.exit(1)
 
 def spec(strategy: str = "zero2", hardware: str = "cpu", nodes: int = 2, steps: int = 30,
          more: str = "launch slurm", data: str = "messages.jsonl") -> str:  # fmt: skip
-    """A spec for Slurm; a spec for one node has no line `nodes`."""
+    """A spec for Slurm. It has a line `nodes` only if it is for several nodes."""
     line = f"nodes {nodes}\n" if nodes > 1 else ""
     return SPEC.format(
         seq="" if "method grpo" in more else " seq=64",
@@ -113,8 +113,8 @@ def stand_in(folder: str, text: str, *starts: str) -> str:
 
 
 def repinned(bundle: str, runs: list[str]) -> None:
-    """After a test has changed files of a bundle, write the new digests of these files into the bundle's lists and job
-    scripts.
+    """Update a bundle of which a test has changed files: write the new digests of these files into the bundle's lists
+    and job scripts.
     """
     pins = {}
     for run in runs:

@@ -27,7 +27,7 @@ def commands(text: str) -> list[str]:
 
 
 def printed(folder: object, nodes: int, *more: str) -> tuple[str, list[str]]:
-    """Compile a run for this many nodes. Return what `xpc compile` prints, and the node commands in the bundle's
+    """Compile a run for `nodes` nodes. Return what `xpc compile` prints, and the commands for the nodes in the bundle's
     README.md.
     """
     lines = "\n".join(("train qwen2.5-0.5b-instruct on capybara for 3 steps", "hardware 2 x h100-80gb", *more))

@@ -195,8 +195,8 @@ def test_without_requeue_it_ends_with_75(cluster: Cluster, tmp_path: Path) -> No
 def test_a_stop_is_one_where_another_node_had_not_begun(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """If a node has no signal handler yet, the SIGTERM of srun kills its shell or its launch.sh. This node's exit
-    status is then the highest of the job's, but the job still counts as stopped on request, not as failed.
+    """If a node has no signal handler yet, srun's SIGTERM kills the node's shell or its launch.sh. The exit status of
+    this node is then the highest one of the job. The job nevertheless counts as stopped on request, not as failed.
     """
     slow = tmp_path / "slow"
     slow.write_text(

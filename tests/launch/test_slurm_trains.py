@@ -78,8 +78,8 @@ def test_a_rehearsed_job_trains_as_without(
 def test_a_lost_node_costs_the_steps_since_the_checkpoint(
     trains: Cluster, location: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
-    """All processes of a node are killed. The job notices this long before Slurm does, and requeues itself to run on
-    another node instead.
+    """All processes of a node are killed. The job notices this long before Slurm does, and requeues itself, so that it
+    runs on another node.
     """
     number, lost = submit(trains, location, "zero3", tmp_path), []
     try:

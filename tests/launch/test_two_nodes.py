@@ -56,7 +56,7 @@ def begin(
 
 
 def both(pair: Nodes, bundle: str, cwd: str, *words: str, **variables: str) -> list[tuple[int, str]]:
-    """Start the bundle on both nodes and wait; return their exit statuses and outputs."""
+    """Start the bundle on both nodes, and wait until both have ended. Return their exit statuses and outputs."""
     started = [begin(pair, bundle, node, cwd, *words, **variables) for node in (0, 1)]
     return [ended(one) for one in started]
 
@@ -74,7 +74,7 @@ def losses(cwd: str) -> list[float]:
 
 @pytest.fixture(scope="module")
 def alone(warm: Forks, location: str, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
-    """The losses of the same run with both processes on one machine."""
+    """The losses of the same run when both its processes are on one machine."""
     bundle = compiled(spec(strategy="zero2", hardware="2 x cpu", length="4 steps"), location, f"{location}/one.bundle")
     run = launch(bundle, str(tmp_path_factory.mktemp("one")), PYTHON=warm.python)
     assert run.done.returncode == 0, run.output

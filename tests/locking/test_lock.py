@@ -331,8 +331,8 @@ def test_a_kernel_commit_can_be_pinned_by_hand(tmp_path, served):
 
 
 def test_every_load_of_the_runtime_names_a_commit():
-    """Every call in runtime/ that loads from the hub names a commit: it passes `revision`, or the arguments of
-    `Bundle.loading`, which contain `revision`.
+    """Every call in runtime/ that loads something from the hub states a commit: it passes `revision`, or the arguments
+    of `Bundle.loading`, which contain `revision`.
     """
     seen = 0
     for where, _, names in os.walk(os.path.join(REPOSITORY, "runtime")):

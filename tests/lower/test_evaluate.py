@@ -20,7 +20,7 @@ ROWS = {"tasks/rows.jsonl": '{"question": "2 + 2", "answer": "4"}\n'}
 
 
 def asks(*tasks: str, more: str = "") -> str:
-    """The clause `eval` with these tasks, as a line of a spec."""
+    """A line of a spec with the clause `eval` for these tasks."""
     return f"eval(tasks=[{', '.join(tasks)}]{more})"
 
 

@@ -172,7 +172,9 @@ def test_features_act_in_this_order(moment: str) -> None:
 
 
 def test_every_method_of_a_feature_is_a_moment() -> None:
-    """All public methods of a feature are methods of the class Feature, because nothing would call any other method."""
+    """Each public method of a feature overrides a method of the class Feature. Any other method would never be
+    called.
+    """
     for one in FEATURES:
         public = {name for name, value in vars(type(one)).items() if callable(value) and not name.startswith("_")}
         assert public <= HOOKS, f"{type(one).__name__}: {public - HOOKS}"

@@ -94,7 +94,7 @@ def fast(*words: str) -> list[str]:
 
 
 def made_map(out: str) -> str:
-    """Run the fast tier under coverage; returns the file that records which test reaches which line."""
+    """Run the fast tier under coverage. Return the path of the file that records which test runs which line."""
     path = os.path.join(out, "map.sqlite")
     if not os.path.exists(path):
         environ = {**os.environ, "COVERAGE_FILE": path + ".part", "XPC_CPU_LIMIT": "10"}

@@ -24,7 +24,9 @@ COUNTED: dict[type[ast.operator], str] = {
 
 @frozen
 class Mutation:
-    """A change of a file: the piece to replace, as offsets in the file's UTF-8 bytes, and its replacement."""
+    """A change of a file: where the piece to replace begins and ends, in UTF-8 bytes of the file, and its
+    replacement.
+    """
 
     file: str
     line: int

@@ -26,7 +26,9 @@ LINE = "train qwen2.5-3b on infinity-instruct"
 
 
 def names(nodes: Iterable[Setting | Clause | Value], clause: str = "") -> Iterator[tuple[Span, str]]:
-    """All names of clauses, settings and choices in these syntax nodes and below them, except names of data sources."""
+    """Yield all names of clauses, settings and choices in these syntax nodes and in the nodes below them. Names of data
+    sources are left out.
+    """
     for node in nodes:
         if isinstance(node, Setting):
             yield node.name.span, node.name.text

@@ -149,8 +149,9 @@ NOTES = (
 
 
 def peaks_in_range() -> tuple[int, int, float]:
-    """For peaks that torch's allocator reported, of runs that a spec can state: how many there are, how many lie in the
-    predicted range, and the median width of this range relative to the prediction.
+    """Return three numbers about peaks that torch's allocator reported, of runs that a spec can state: how many peaks
+    there are, how many of them lie in the predicted range, and the median width of this range relative to the
+    prediction.
     """
     found = [(points.load(row), row["measured_peak_gib"]) for row in kept() if exact(row) and row["measured_peak_gib"]]
     stated = [row for row in heldout.memory_rows() if row["group"] in STATED and row["peak_gib"]]
@@ -165,10 +166,9 @@ def peaks_in_range() -> tuple[int, int, float]:
 
 
 def speed_groups() -> dict[str, list[float]]:
-    """Errors of tokens/s for four groups.
-
-    The groups are: runs of llm-foundry, each predicted from llm-foundry's runs of other models; runs of Hugging Face
-    trainers; mixtures of experts with these trainers; and trainers with training loops of their own.
+    """Map four groups of runs to the errors of their predicted tokens/s: runs of llm-foundry, each predicted from
+    llm-foundry's runs of other models; runs of Hugging Face trainers; runs of mixtures of experts with these trainers;
+    and runs of trainers with their own training loops.
     """
     out: dict[str, list[float]] = {"llm-foundry": [v / row["tok_s_gpu"] - 1 for row, v in utilisation.excluded()]}
     dense = out["Hugging Face trainers"] = []
@@ -186,8 +186,8 @@ def speed_groups() -> dict[str, list[float]]:
 
 
 def long_rows() -> tuple[float, float]:
-    """Seconds per step when 8 H100 share one row of 1,048,576 tokens (Qwen3 8B): the predicted number, and the number
-    in the release notes of TRL 1.13.
+    """Return two numbers of seconds per step when 8 H100 share one row of 1,048,576 tokens (Qwen3 8B): the predicted
+    number, and the number in the release notes of TRL 1.13.
     """
     facts, length = find_model("qwen3-8b"), 2**20
     assert facts is not None

@@ -180,9 +180,9 @@ def flash(_module: Any, query: Any, key: Any, value: Any, _mask: Any, scaling: A
 
 class Kernel(torch.autograd.Function):
     """Attention that saves what CUDA's memory-efficient kernel saves: q, k, v, the output, one number per head and
-    token, and a mask in the computed dtype.
+    token, and a mask in the dtype of the computation.
 
-    The CPU has no such kernel for values that are not as wide as keys: there, torch saves the matrix of scores.
+    If values and keys differ in width, the CPU has no such kernel, and torch would save the matrix of scores.
     """
 
     @staticmethod

@@ -123,8 +123,8 @@ def judged(row: Row) -> str:
 
 
 def speed_error(row: Row) -> float | None:
-    """The relative error of a row's predicted tokens per second: predicted / measured - 1. None without a
-    prediction.
+    """The relative error of the tokens per second that are predicted for a row: predicted / measured - 1. None if there
+    is no prediction.
     """
     found = tokens(row)
     return None if found is None else found.tokens / row["tokens_s_gpu"] - 1

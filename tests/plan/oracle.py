@@ -138,11 +138,11 @@ transformers' own, and "flash" is flash attention.
 
 
 def expands_keys() -> bool:
-    """With grouped-query attention, whether this version of transformers repeats keys and values for every query head
-    before it calls torch's own attention (sdpa).
+    """Whether this version of transformers repeats keys and values for every query head before it calls torch's own
+    attention (sdpa), for models with grouped-query attention. Versions before 4.54 do.
 
-    Versions before 4.54 do. Flash attention gets the keys without repeats, so in these versions autograd keeps fewer
-    bytes for it than for torch's own attention.
+    Flash attention gets the keys without repetitions, so in these versions autograd keeps fewer bytes for flash
+    attention than for torch's own.
     """
     from transformers.integrations import sdpa_attention
 
@@ -235,7 +235,7 @@ def measure(
 
 
 def failure(family: str, mode: str, how: dict[str, Any]) -> str | None:
-    """The error with which the libraries fail in this mode; None if they do not."""
+    """The error with which the libraries fail in this mode. None if they do not fail."""
     try:
         measure(family, shapes(family)[0], 4, {mode: how})
     except (RuntimeError, TypeError, ValueError) as error:
@@ -244,8 +244,8 @@ def failure(family: str, mode: str, how: dict[str, Any]) -> str | None:
 
 
 def growth(measured: list[int]) -> tuple[float, float]:
-    """How measured bytes grow with the length: the coefficients of the length and of its square. A constant part
-    (weights converted to another dtype) is dropped.
+    """Two coefficients of the measured bytes as a function of the length: the coefficient of the length, and that of
+    its square. A constant part (weights converted to another dtype) is dropped.
     """
     one, two, three = LENGTHS
     slopes = (measured[1] - measured[0]) / (two - one), (measured[2] - measured[1]) / (three - two)

@@ -34,7 +34,7 @@ def accelerate(row: Row) -> float:
 
 def deepspeed(row: Row) -> float | None:
     """The GiB of model states that DeepSpeed's estimator predicts for the row's number of processes. A run with one
-    process counts as ZeRO-2, and FSDP as ZeRO-3.
+    process counts as a run with ZeRO-2, and a run with FSDP as a run with ZeRO-3.
     """
     from deepspeed.runtime.zero import stage3, stage_1_and_2
 

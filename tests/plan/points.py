@@ -160,8 +160,8 @@ def loss(row: Row) -> str:
 
 
 def lora(row: Row, sizes: ModelFacts) -> Adapters:
-    """The adapters of a measured run. Their target modules are the most similar set for which the plan has
-    coefficients, and their number of parameters is the row's own.
+    """The adapters of a measured run. Of the sets of target modules for which the plan has coefficients, the adapters
+    have the one that is most similar to the run's. Their number of parameters is the one that was measured.
     """
     targets = row["lora_targets"]
     standing = {TARGETS[name] for name in targets if name in TARGETS}

@@ -70,7 +70,7 @@ class Run:
 
 
 def unplanned(row: Row) -> str:
-    """The reason why a row of throughput_points.jsonl (except llm-foundry's) has no prediction; "" if it has a
+    """The reason why a row of throughput_points.jsonl (except llm-foundry's) has no prediction. Empty if it has a
     prediction.
     """
     if "fp8" in row["method"] + row["notes"]:
@@ -134,7 +134,7 @@ def source(row: Row) -> str:
 
 
 def kind_of(row: Row) -> str:
-    """The kind of a held-out measurement, such as "deepspeed". A range is stated for each kind."""
+    """The kind of a held-out measurement, such as "deepspeed". Each kind has its own range."""
     if points.sizes(row).experts:
         return "experts"
     if row["trainer"].startswith("qlora"):
@@ -191,8 +191,8 @@ def without() -> list[tuple[str, int, float, float, int, int]]:
 
 
 def fitted(rows: list[Row]) -> list[float]:
-    """Fit a weight for each part of a step's time, such as the matrix products. Return [] if the rows are too few or
-    too similar to determine the weights.
+    """Fit a weight for each part of a step's time, such as the matrix products. Return [] if the weights cannot be
+    determined, because the rows are too few or too similar.
     """
     try:
         weights = utilisation.fit(rows)

@@ -48,8 +48,8 @@ def planned(made: Load) -> float:
 
 
 def measured(family: str, shape: tuple[int, ...], kind: str, sites: str, base: str) -> tuple[float, float]:
-    """The measured bytes that a real layer keeps for the backward pass, as a pair: the bytes that grow with the number
-    of tokens, and the bytes that do not grow.
+    """Return two numbers of bytes that a real layer keeps for the backward pass, as measured: the bytes that grow with
+    the number of tokens, and the bytes that do not.
     """
     oracle = pytest.importorskip("oracle")
     how = {"lora": (sites, 0.0, base != "bf16", kind), **oracle.BASES[base]}
@@ -80,8 +80,8 @@ def compared(family: str, shape: tuple[int, ...], kinds: tuple[str, ...]) -> Non
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_lora_is_measured_on_a_base_of_each_precision(stack: str) -> None:
-    """If LoRA was measured in a family, it was measured on a base of each precision. Without a measurement, for example
-    on a 4-bit base, the plan is unknown.
+    """If LoRA was measured in a family, it was measured on a base model of each precision. Where a measurement is
+    missing, for example on a 4-bit base model, the plan is unknown.
     """
     for family, rows in coefficients.families(stack).items():
         sites = {mode.split("/")[0] for mode in rows if mode.startswith("lora-")}

@@ -212,8 +212,8 @@ def test_the_check_says_what_the_plan_says(more: str, output: str) -> None:
 
 
 def test_a_micro_batch_that_nobody_wrote_is_one_that_fits() -> None:
-    """Without recomputation, the micro-batch that is estimated first would need more than 80 % of the GPU's memory. So
-    the compiler looks for a micro-batch with which the plan says `fits`.
+    """Without recomputation, the first estimate of the micro-batch would need more than 80 % of the GPU's memory.
+    Therefore the compiler looks for another micro-batch, with which the plan says `fits`.
     """
     text = "xpc 1\ntrain qwen2.5-0.5b-instruct on smoltalk for 1 epochs\nhardware 8 x v100-32gb\n"
     text += "zero2\nmemory(checkpointing=false)\n"
@@ -376,8 +376,8 @@ def test_states_of_adapters_are_those_of_their_own_parameters(
 
 
 def test_a_faster_change_says_what_the_plan_then_chooses() -> None:
-    """After a change, the compiler chooses again the settings that the spec leaves open. The text and the JSON output
-    list the settings whose value has changed.
+    """After a suggested change, the compiler chooses the settings that the spec leaves open again. The text and the
+    JSON output list those settings whose value is then another one.
     """
     text = written(model="qwen2.5-0.5b-instruct", hardware="1 x h100-80gb", batch="gbs=64 seq=2048")
     spec = spec_of(text)

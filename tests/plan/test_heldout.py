@@ -33,8 +33,8 @@ def test_exact_peaks_of_others_are_within_the_bounds() -> None:
 
 
 def test_other_models_of_a_trainer_are_within_the_bounds() -> None:
-    """The plan is within its bounds for four models of three families, one of them a mixture of experts. No formula of
-    the plan was fitted to these models.
+    """The plan's predictions are within its bounds for four models of three families, one of them a mixture of experts.
+    No formula of the plan was fitted to these models.
     """
     rows = [row for row in heldout.memory_rows() if row["group"] == "fms_models"]
     found = [abs(one) for row in rows if (one := heldout.memory_error(row)) is not None]
@@ -59,12 +59,12 @@ def test_most_speeds_of_sharded_runs_are_within_a_third() -> None:
 
 
 def test_the_stated_range_holds_for_sources_that_it_was_not_made_from() -> None:
-    """For each source of measurements, the range is computed from all other sources. Most runs of the source must be in
+    """For each source of measurements, a range is computed from all other sources. Most runs of the source must lie in
     this range.
 
-    For three sources, most runs are outside. `gpu_test` is a trainer that uses a sixth of an H100. The other two have
-    neither an A100 nor an H100: of the six sources of this kind, they are the fastest and the slowest, relative to the
-    peak of the GPU.
+    This does not hold for three sources. `gpu_test` is a trainer that uses a sixth of an H100. The other two have GPUs
+    other than A100 and H100: of the six such sources, they are the fastest and the slowest, relative to the peak of the
+    GPU.
     """
     found = {name: (rows, alone) for name, rows, _, _, _, alone in ranges.without()}
     assert len(found) >= 14
@@ -193,7 +193,8 @@ def test_later_rows_are_two_halves_of_many_models_and_cards() -> None:
 
 def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:
     """If a step has few tokens per GPU, the GPU waits for the CPU. The plan once ignored this: for steps of 500 tokens
-    on an H100, it predicted up to 30 times the real speed. The rows of this test were not used to fit the CPU's time.
+    on an H100, the predicted speed was up to 30 times the real one. The rows of this test were not used to fit the
+    CPU's time.
     """
     rows = [row for row in later.speed_rows() if points.aside(row) and row["group"] == "soup_h100"]
     assert len(rows) == later.inside(rows) == 3

@@ -15,7 +15,7 @@ LENGTH = 192
 
 
 def test_layers_without_experts_are_a_kind_of_their_own() -> None:
-    """The first of three layers is dense. Its MLP is wider than an expert, and no token has a choice."""
+    """The first of three layers is dense: its MLP is wider than an expert, and every token passes it."""
     config = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3, "num_attention_heads": 4,
               "vocab_size": 128, "max_position_embeddings": 64, "moe_intermediate_size": 32, "n_routed_experts": 4,
               "num_experts_per_tok": 2, "n_shared_experts": 2, "first_k_dense_replace": 1}  # fmt: skip

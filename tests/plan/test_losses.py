@@ -74,9 +74,9 @@ def test_a_divergence_holds_what_the_plan_counts(beta: float, head: str, half: b
 
 @pytest.mark.parametrize("head", ["model", "trl"])
 def test_a_tied_table_has_two_gradients_and_their_sum(head: str) -> None:
-    """A tied embedding table gets two gradients, one from the embedding and one from the output head. At the end of the
-    backward pass both are added, so three tensors of the table's size exist. In a second micro-batch, the sum is then
-    added to the stored gradient.
+    """A tied embedding table gets two gradients, one from the embedding and one from the output head. They are added at
+    the end of the backward pass, so that three tensors of the table's size exist: both gradients and their sum. In a
+    second micro-batch, the sum is then added to the stored gradient.
     """
     from transformers import LlamaConfig, LlamaForCausalLM
     from trl.trainer.utils import add_fused_lm_head

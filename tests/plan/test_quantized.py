@@ -69,8 +69,8 @@ def test_deepspeed_casts_what_the_trainer_widened() -> None:
 
 
 def test_adapters_have_the_width_that_the_trainer_gives_them() -> None:
-    """TRL 1.16 trains adapters in bf16 if the base is quantized, and other stacks in float32. So a weight of an
-    adapter, and each of its moments in the optimizer, takes 2 or 4 bytes.
+    """If the base model is quantized, TRL 1.16 trains adapters in bf16, and other stacks train them in float32. So a
+    weight of an adapter takes 2 or 4 bytes, and so does each of its moments in the optimizer.
     """
     for stack, more, element in (
         ("trl-1.16", "qlora(rank = 16)", 2), ("trl-1.16", "lora(rank = 16)", 4), ("trl-0.24", "qlora(rank = 16)", 4),

@@ -62,7 +62,7 @@ def work(row: Row) -> Work:
 
 
 def card(name: str) -> dict[str, float]:
-    """The operations and bytes per second of a GPU of the registry, in half precision."""
+    """The operations per second in half precision, and the bytes per second, of a GPU in the registry."""
     gpu = find_gpu(name)
     assert gpu is not None, name
     return {
@@ -132,7 +132,7 @@ def tuned() -> Iterator[tuple[Row, Work, str]]:
 
 
 def trainers(table: dict[str, list[float]]) -> dict[str, list[float]]:
-    """For each kind of training, the measured / predicted times of runs with Hugging Face trainers."""
+    """Map each kind of training to the measured / predicted times of runs with Hugging Face trainers."""
     found: dict[str, list[float]] = {}
     reported = [(done, kind, measured(row)) for row, done, kind in tuned()]
     reported += [(held_work(row), trainer_of(row), row["tokens_s_gpu"]) for row in of_other_models()]
@@ -269,10 +269,11 @@ def table() -> dict[str, object]:
 
 
 def seed(known: list[float]) -> list[float]:
-    """The weights for V100 in fp32, from one published run with recomputation: 310 tokens/s per GPU with Qwen2.5-3B.
+    """The weights for V100 in fp32. They are based on one published run with recomputation: 310 tokens/s per GPU with
+    Qwen2.5-3B.
 
-    The weights of communication and of memory reads are the weights fitted to A100 runs. The rest of the measured time
-    is spent in matrix products, and determines their weight.
+    The weights of communication and of memory reads are taken from the fit to A100 runs. The time that remains of the
+    measured time is the time for matrix products, and determines their weight.
     """
     gpu = find_gpu("v100-32gb")
     assert gpu is not None

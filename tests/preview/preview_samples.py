@@ -33,7 +33,7 @@ ANSWER = (("<assistant>", 0, 1), ("An apple.  ", 1, 1), ("<end>", 1, 1))
 
 
 def found(*rows: Any, **others: Any) -> dict[str, Any]:
-    """An answer of the preview worker that contains these rows."""
+    """An answer as the preview worker sends it, with these rows."""
     return {
         "spec": "run.xp", "method": "sft", "target": DEFAULT, "bears_loss": True, "counts": None, "order": None,
         "group": None, "messages": [],

@@ -138,7 +138,7 @@ def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any
 
 
 def first_row(warm: Warm, bundle: str, name: str, target: str = DEFAULT) -> Any:
-    """Preview a bundle and call its reward functions; return the first row of the answer."""
+    """Preview a bundle and call its reward functions. Return the first row of the worker's answer."""
     out = os.path.join(warm.location, f"{name}.json")
     done = warm.of(target).run(
         bundle, warm.location, bundle, out, "1", "rows", program=os.path.join(HERE, "prepared.py")

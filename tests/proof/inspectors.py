@@ -11,7 +11,7 @@ from prove import Prover
 
 
 class Looker:
-    """A running prover.py in a target's interpreter. A thread collects the answers; `collect` returns them."""
+    """A running prover.py in a target's interpreter. A thread receives the answers, and `collect` returns them."""
 
     def __init__(self, target: str, jobs: int) -> None:
         self.prover = Prover(target, jobs)
@@ -36,8 +36,8 @@ class Looker:
                 self.lock.notify_all()
 
     def send(self, job: dict[str, Any], most: int = 6) -> None:
-        """Send a job. If `most` jobs are already unanswered, first wait for an answer. Raises RuntimeError if the
-        process has ended.
+        """Send a job. If `most` jobs have no answer yet, first wait for an answer. Raises RuntimeError if the process
+        has ended.
         """
         with self.lock:
             self.lock.wait_for(lambda: self.ended or self.sent - self.read < most)

@@ -92,8 +92,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _little_memory() -> None:
-    """Make psutil report a machine of 2 GiB. Continuous batching takes most of the memory that psutil reports; with the
-    real number, too little would be left for other tests.
+    """Let psutil report a machine with 2 GiB of memory. Continuous batching takes most of the memory that psutil
+    reports; with the real number, too little would be left for other tests.
     """
     import psutil
 
@@ -120,7 +120,7 @@ def _wide_norms() -> None:
 
 
 def _deepspeed(plan: dict[str, Any], job: dict[str, Any], more: dict[str, Any]) -> str:
-    """The bundle's DeepSpeed file for a CPU, with the batch of this test: fp16 and offloading are off, and the
+    """The bundle's DeepSpeed file, changed for a CPU and the batch of this test: fp16 and offloading are off, and the
     optimizer is torch's AdamW.
     """
     with open(os.path.join(job["folder"], plan["arguments"]["deepspeed"]), encoding="utf-8") as handle:

@@ -139,7 +139,7 @@ class Proof:
 
     @property
     def title(self) -> str:
-        """The name of the proof as pytest shows it: row, code and variant."""
+        """The name of the proof in pytest's output: row, code and variant."""
         return "-".join(part for part in (self.rule, self.code, self.variant) if part)
 
 
@@ -271,7 +271,7 @@ def failure(proof: Proof, illegal: Mapping[str, Any], legal: Mapping[str, Any]) 
 
 
 def both_jobs(proof: Proof, folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Compile both specs of a proof into a folder, and return a job for prover.py for each."""
+    """Compile both specs of a proof into a folder. Return a job for prover.py for each of them."""
     return job(proof, False, folder), job(proof, True, folder)
 
 

@@ -162,8 +162,8 @@ class Watch:
         return []
 
     def _kinds(self) -> list[str]:
-        """Check the dtypes of weights: the base has the dtype `model.dtype`, and the adapters have the dtype that the
-        bundle states. If the precision is bf16 or fp16, DeepSpeed converts base and adapters to it.
+        """Check the dtypes of weights. The base model must have the dtype `model.dtype`, and the adapters the dtype
+        that the bundle states. If the precision is bf16 or fp16, DeepSpeed converts both to it.
         """
         values, seen = self.run.stated, {}
         base = self.plan["model"]["dtype"]
@@ -279,7 +279,9 @@ class Watch:
         return [f"the processes hold other weights after the step, by {apart:.1e}"] if apart > 1e-6 else []
 
     def _arguments(self) -> list[str]:
-        """Compare the trainer's arguments, attention and cache with the values that the bundle states."""
+        """Compare the trainer's arguments, attention and cache with the values in the bundle. Return the
+        differences.
+        """
         out = []
         for name, stated in self.plan["arguments"].items():
             if self.trainer.args.world_size == 1 and name == "average_tokens_across_devices":

@@ -173,7 +173,7 @@ class SmallRun:
 
     @property
     def maker(self) -> Any:
-        """TRL's own trainer class for the plan's class of arguments."""
+        """TRL's own trainer class for the class of arguments that the plan states."""
         module, _, name = self.plan["config"].rpartition(".")
         return getattr(importlib.import_module(module), name.removesuffix("Config") + "Trainer")
 

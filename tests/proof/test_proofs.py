@@ -24,11 +24,11 @@ OURS = ("RunError", "CheckpointError")
 
 
 def by_day(proof: Proof) -> bool:
-    """Whether `make test` tries a proof in the libraries; `make slow` tries all of them.
+    """Whether `make test` tries a proof in the libraries. `make slow` tries all proofs, and `make test` the first proof
+    of each rule. Of the proofs that load a model, `make test` tries only a third, because what a library does with such
+    a model changes only with the pinned version.
 
-    `make test` tries the first proof of each rule. Of the proofs that load a model, it tries only a third, because what
-    a library does with such a model changes only with its pinned version. If a rule is lost,
-    `test_the_code_answers_the_text` fails.
+    If a rule is lost, `test_the_code_answers_the_text` fails.
     """
     pinned = proof.at in MODELS and proof.raises not in OURS
     return FIRST[proof.code] is proof and (not pinned or zlib.crc32(proof.code.encode()) % 3 == 0)

@@ -54,8 +54,8 @@ class Specimen:
 
     @property
     def nightly(self) -> bool:
-        """Whether only `make slow` takes the step. `make slow` alone takes steps on stacks other than the default
-        stack, and steps of the library's own trainer, which changes only with the pinned version.
+        """Whether only `make slow` takes the step. This is so for steps on stacks other than the default one, and for
+        steps of the library's own trainer, because this trainer changes only with its pinned version.
         """
         return self.target != DEFAULT or self.library
 

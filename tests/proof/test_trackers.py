@@ -45,8 +45,8 @@ def with_added(warm: Warm) -> Warm:
 
 @pytest.fixture(scope="module")
 def tracked(warm: Warm, with_added: Warm, tmp_path_factory: pytest.TempPathFactory) -> Tracked:
-    """A run on a target that reports to all trackers that the environment has, and the same run resumed from its first
-    checkpoint. Both are trained only once.
+    """Return a run on a target that reports to all trackers in the target's environment, and the same run resumed from
+    its first checkpoint. Both are trained only once.
     """
 
     @cache

@@ -63,7 +63,7 @@ def tokenizer() -> str:
 
 
 def config(family: str) -> Any:
-    """A tiny configuration of a `model_type`. Raises KeyError if transformers does not know the type."""
+    """A tiny configuration for a `model_type`. Raises KeyError if transformers does not know this type."""
     from transformers import CONFIG_MAPPING
 
     maker = CONFIG_MAPPING[family]

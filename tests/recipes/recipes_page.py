@@ -71,7 +71,7 @@ def name(key: str) -> str:
 
 
 def common() -> dict[str, str]:
-    """The differences that more than half of the recipes have, as a mapping from key to reason. All these recipes must
+    """Map the key of each difference that more than half of the recipes have to the reason. All these recipes must
     state the same reason.
     """
     seen = Counter((key, why) for recipe in RECIPES for key, why in reasons(recipe, DEFAULT).items())
@@ -113,7 +113,7 @@ def differences(recipe: str, apart: dict[str, str]) -> Iterator[str]:
 
 
 def recipe_text(recipe: str, apart: dict[str, str]) -> Iterator[str]:
-    """The section of one recipe: source, machines, stacks and differences."""
+    """The section about one recipe, with its source, machines, stacks and differences."""
     entry = RECIPES[recipe]
     repository, commit, _ = SOURCES[entry["family"]]
     in_file = "/" in entry["file"]

@@ -115,7 +115,7 @@ def test_seeds_and_holdouts(hub: Path, seed: int) -> None:
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write rows as a file of the kind that its extension names."""
+    """Write rows as a file of the format that its extension names."""
     table = datasets.Dataset.from_list(rows)
     if path.suffix == ".parquet":
         table.to_parquet(path)

@@ -69,10 +69,10 @@ def test_the_renderings_are_those_of_the_published_texts() -> None:
 
 
 def fastchat(turns: list[dict[str, Any]]) -> tuple[str, list[list[int]]]:
-    """Return a pair: the text that FastChat's vicuna_v1.1 writes for a conversation, and the spans that are trained on.
+    """Return the text that FastChat's vicuna_v1.1 writes for a conversation, and the spans that are trained on.
 
-    The text is the begin token and what Conversation.get_prompt (ADD_COLON_TWO) returns. FastChat's preprocess gives a
-    loss to each answer and its end token (fastchat/train/train.py, conversation.py).
+    The text is the begin token, followed by what Conversation.get_prompt (ADD_COLON_TWO) returns. FastChat's preprocess
+    gives a loss to each answer and its end token (fastchat/train/train.py, conversation.py).
     """
     text, spans = "<s>" + VICUNA + " ", []
     for index, one in enumerate(turns):

@@ -55,7 +55,7 @@ for family, keys in json.load(sys.stdin):
 
 
 def configurations() -> list[tuple[str, dict[str, Any]]]:
-    """Each family with each of the changes that it can have."""
+    """Pairs of a family and a configuration of it. There is one for each change that is tested."""
     out = []
     for family in LATENT:
         experts = {} if family in ("minicpm3", "youtu") else EXPERTS

@@ -115,8 +115,8 @@ def test_a_switch_of_the_closed_form_counts_what_the_module_holds(switch):
 
 
 def test_no_model_type_of_transformers_is_counted_wrongly():
-    """Model types that are not in the registry: from a saved config.json with all keys, the registry computes the
-    number of parameters of the real model, or says that it does not know the number.
+    """For each model type that is not in the registry, the registry computes the right number of parameters from a
+    config.json with all keys, or says that it does not know the number.
     """
     pytest.importorskip("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING

@@ -102,8 +102,8 @@ def test_gpu_numbers_are_in_range_and_bf16_starts_with_ampere():
 
 
 def test_a_card_that_could_be_taken_for_another_differs_in_memory_or_is_its_variant():
-    """One GPU's name can be contained in another's (A10 in A100). Then the two GPUs must differ in memory by more than
-    10 %, so that the memory tells them apart, or be variants of the same GPU.
+    """The name of one GPU may contain the name of another (A100 contains A10). Then the two GPUs must differ in memory
+    by more than 10 %, so that the memory tells them apart, or be variants of the same GPU.
     """
     gpus = [registry.find_gpu(name) for name in registry.gpu_names()]
     variants = {

@@ -75,9 +75,7 @@ def edit(path: Path, *pairs: tuple[str, str]) -> None:
 
 
 def foreign(bundle: Path) -> None:
-    """Change a bundle so that it claims to be written by another version of xpc. The digest in its last line is
-    updated.
-    """
+    """Change a bundle so that it seems to be written by another version of xpc. Update the digest in its last line."""
     text = (bundle / "bundle.toml").read_bytes().replace(b'xpc = "%s"' % __version__.encode(), b'xpc = "0.0.1"')
     (bundle / "bundle.toml").write_bytes(sealed(text.rpartition(b"# The lines above: ")[0]))
 

@@ -40,7 +40,7 @@ def accepted(location, count):
 
 
 def blocks(text):
-    """The top-level statements of a spec, each as one text that includes its block."""
+    """The top-level statements of a spec. Each is one text, including its block."""
     out, depth = [], 0
     for line in text.split("\n"):
         if depth:
@@ -52,8 +52,8 @@ def blocks(text):
 
 
 def reordered(text, draw):
-    """The settings in another order, with added comments and empty lines. The order of data sources and lists stays,
-    because it has a meaning.
+    """Put the settings into another order, and add comments and empty lines. The order of data sources and of lists
+    stays, because it has a meaning.
     """
     head = [one for one in blocks(text) if one.startswith(("xpc", "extends", "train"))]
     rest = [one for one in blocks(text) if one not in head]

@@ -66,7 +66,7 @@ def test_sweeps_are_grouped_with_specs_and_members_that_do_not_change_are_not_co
 
 
 def test_a_setting_that_one_member_restates_is_counted_without_it(repository: Path) -> None:
-    """The base gets a value that one of the sweep's two members already has. So only the other member changes."""
+    """The base gets a value that one of the sweep's two members already has, so only the other member changes."""
     sweep = "sweep { strategy = [zero2, zero2(overlap_comm=true)] }\n"
     put(repository, {"specs/two.xp": LEAF.replace("NAME", "two") + sweep})
     git(repository, "add", "-A")

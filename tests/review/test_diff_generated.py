@@ -79,7 +79,7 @@ def flat(value, prefix=""):
 
 
 def changed_settings(location):
-    """Pairs of specs. Both compile, and they differ in the value of one setting."""
+    """Pairs of specs that both compile, and that differ in the value of one setting."""
     draw = random.Random(4)
     for text in bases(location, 14):
         put(location, {"t.xp": text})

@@ -49,8 +49,8 @@ def test_every_spec_of_the_repository_keeps_its_meaning(path):
 
 
 def test_what_the_members_of_a_sweep_share_is_converted_once():
-    """A setting that all members of a sweep share is converted once, and not for each member, which took 6 of the 7
-    seconds for a sweep of 500 runs.
+    """A setting that all members of a sweep share is converted only once. When it was converted for each member, this
+    took 6 of the 7 seconds for a sweep of 500 runs.
     """
     swept = f"{SEED.replace('  lr = 1e-5', '')}\nsweep {{ seed = [1, 2, 3] }}\n".encode()
     checked = check_text(swept, "t.xp", Workspace(REPOSITORY))

@@ -35,7 +35,9 @@ def pointer(data: bytes) -> str:
 
 @pytest.fixture
 def linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with a spec. Its base is a link to a file, and its data is in a folder that is reached by a link."""
+    """A repository with a spec. The spec's base is a link to a file, and its data is in a folder to which a link
+    leads.
+    """
     monkeypatch.chdir(tmp_path)
     put(
         tmp_path, {"specs/a.xp": SPEC, "base/house.xp": HOUSE, "rows/v1/rows.jsonl": ROW * 8, "rows/v2/rows.jsonl": ROW}
@@ -202,8 +204,8 @@ def test_a_change_behind_links_in_a_model(what: str, model: Path) -> None:
 
 
 def test_a_forged_tree_writes_nothing_elsewhere(model: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A forged git tree may contain a link `a` and a file `a/b`, which would be written through the link. git itself
-    never writes such a tree.
+    """A forged git tree may contain both a link `a` and a file `a/b`, although git itself never writes such a tree. The
+    file must not be written through the link.
     """
     outside = tmp_path_factory.mktemp("outside")
     blob, link = (

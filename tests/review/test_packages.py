@@ -15,8 +15,8 @@ PIP = "requirements.txt"
 
 
 def test_comments_that_pip_reads_in_another_encoding_are_lines():
-    """If the first comment of a requirements file names an encoding, pip decodes the file with it. In UTF-7, `+AAo-` is
-    a line end, so pip would see one more line.
+    """If the first comment of a requirements file names an encoding, pip decodes the file with this encoding. In UTF-7,
+    `+AAo-` is a line break, so pip would read one more line.
     """
     plain = b"# a comment\ntorch==2.13.0\n"
     coded = b"# -*- coding: utf-7 -*-\n# a comment +AAo-evil==1\ntorch==2.13.0\n"

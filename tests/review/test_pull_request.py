@@ -475,8 +475,8 @@ def test_renames_new_specs_and_totals(house):
 
 
 def test_a_new_sweep_shows_the_memory_of_its_largest_run(house):
-    """Before a fix, the line showed the memory of the first run, and said `fits` of a sweep whose other runs mostly do
-    not fit.
+    """Before a fix, the line showed the memory of the sweep's first run. So it said `fits`, although most of the other
+    runs do not fit.
     """
     write(
         house,

@@ -56,7 +56,7 @@ def lines(location: Path, bundle: str = "x.bundle", name: str = LIST) -> list[di
 
 @pytest.fixture
 def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A spec in a folder `s`, with rows and three pictures."""
+    """A folder `s` with a spec, rows, and three pictures."""
     folder = tmp_path / "s"
     put(folder, {"x.xp": SPEC, "rows.jsonl": row("photos/cat.png") + row("photos/dog.png", "photos/cow.png") + row()})
     put(folder / "photos", {"cat.png": b"cat" * 9, "dog.png": b"dog" * 9, "cow.png": b"moo" * 99})

@@ -44,7 +44,7 @@ def short(data: bytes) -> str:
 
 @pytest.mark.parametrize("more", ["", "sweep { lr = [1e-5, 2e-5] }\n"])
 def test_bundles_of_other_weights_differ(location: Path, more: str) -> None:
-    """Two bundles, compiled before and after the model's weights changed. They differ only in the digests in
+    """One bundle is compiled before the model's weights change, and one after it. They differ only in the digests in
     bundle.toml, and `diff` reports it.
     """
     put(location, {"x.xp": LOCAL + more})

@@ -62,7 +62,9 @@ def read(path: str) -> str:
 
 
 def write(path: str, text: str) -> None:
-    """Write a file anew instead of in place: other hard links to the old file keep the old content."""
+    """Write a new file instead of changing the old one in place, so that other hard links to the old file keep its
+    content.
+    """
     if os.path.lexists(path):
         os.unlink(path)
     with open(path, "w", encoding="utf-8") as handle:
@@ -239,8 +241,8 @@ OF_RUN: Sequence[Edit] = (
 def nothing_wrong(
     edits: Sequence[Edit], kind: str, one: str, folder: str, location: Callable[[random.Random], str]
 ) -> None:
-    """Apply random edits to copies of a folder. After each edit, compare the original with the copy in both directions.
-    Both verdicts must be the verdict that the edit function returns.
+    """Apply random edits to copies of a folder. After each edit, compare the original with the copy, and the copy with
+    the original. Both verdicts must be the one that the edit function returns.
     """
     draw = random.Random(f"{kind} 32")
     copy = folder + ".copy"

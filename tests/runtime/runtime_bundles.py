@@ -78,7 +78,7 @@ def plan(
 
 
 def of_method(facts: dict[str, Any], config: str) -> dict[str, Any]:
-    """A copy of the plan for another method; the method is named by its configuration class."""
+    """A copy of the plan for another method, which is given by its configuration class."""
     stack = stacks.load(facts["target"])
     assert stack is not None
     method = next(one for one in METHODS.values() if stack.config(one.name) == config)

@@ -191,9 +191,8 @@ print("it waits for the other nodes")
 
 @pytest.mark.parametrize(("started", "status"), [(True, 0), (False, 75)], ids=["processes done", "not started"])
 def test_a_stop_request_without_processes(started: bool, status: int) -> None:
-    """After a stop request, a node without any process left still waits for the other nodes at the exit barrier. If it
-    ended at once, the others would wait there for 300 s.
-    """
+    """After a stop request, a node whose processes have all ended still waits for the other nodes at the exit barrier.
+    If it ended at once, the others would wait there for 300 s."""
     code = STOP_REQUEST.format(root=ROOT, started=int(started))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout != "") == (status, started), done.stderr

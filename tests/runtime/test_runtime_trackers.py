@@ -90,9 +90,8 @@ class Failed(Exception):
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[object, ...]]]:
-    """Install fakes of the three packages. Each of them has an open run. Return the list of ClearML tasks that were
-    started.
-    """
+    """Return a function that installs fake packages for the three trackers, each with an open run. The function returns
+    the list of ClearML tasks that were started."""
 
     def put(lifecycle: str = "active", experiment: str = "apples", **missing: bool) -> list[tuple[object, ...]]:
         started: list[tuple[object, ...]] = []

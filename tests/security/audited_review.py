@@ -19,7 +19,7 @@ from audited import Watch
 
 
 class ReviewWatch(Watch):
-    """The audit hook of audited.py, with one exception: git may be started in the repository that xpc has found."""
+    """The audit hook of audited.py, except that git may be started in the repository that xpc has found."""
 
     def __call__(self, event: str, args: tuple[object, ...]) -> None:
         if self.on and event == "subprocess.Popen":

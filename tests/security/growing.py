@@ -124,7 +124,9 @@ def script(text: str, name: str) -> object:
 
 
 def locked(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: check a spec with a lock."""
+    """Return a function that, for each size n of the input, returns the work whose time is measured: checking a spec
+    with a lock.
+    """
 
     def sized(n: int) -> Work:
         folder = Path(tempfile.mkdtemp())

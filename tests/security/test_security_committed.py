@@ -55,9 +55,7 @@ def other_version(root: Path) -> None:
 
 
 def copied(name: str) -> Callable[[Path], None]:
-    """Copy an honest bundle to another name. In the copy, the spec is edited, but the digest of the spec is not
-    updated.
-    """
+    """Copy an honest bundle to another name, and edit the spec in the copy without updating the digest of the spec."""
 
     def make(root: Path) -> None:
         shutil.copytree(root / "specs" / "a.bundle", root / name)

@@ -110,7 +110,9 @@ def test_a_spec_of_20_mib_hides_no_other_spec(top: Path) -> None:
 
 @pytest.mark.slow
 def test_a_tree_that_is_in_itself_many_times_is_a_sentence(top: Path) -> None:
-    """Each of ten nested git trees contains the next one under ten names. So a few kilobytes stand for 10**10 files."""
+    """A repository has ten nested git trees, each of which contains the next one under ten names. So a few kilobytes
+    stand for 10**10 files.
+    """
     environment = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
     def made(*words: str, given: str) -> str:

@@ -108,7 +108,7 @@ def test_more_rows_than_a_file_may_have(ending, monkeypatch):
 
 
 def test_a_footer_of_parquet_as_large_as_it_may_be(seconds):
-    """The footer has a list of sixteen million structs without fields."""
+    """A Parquet file has a footer with a list of sixteen million structs without fields."""
     head = bytes([0x29, 0xFC]) + bytes([0x80, 0x80, 0x80, 0x07])
     data = head + bytes(parquet.MOST - len(head))
     assert parquet.footer(lambda count: (data + len(data).to_bytes(4, "little") + b"PAR1")[-count:]) is None

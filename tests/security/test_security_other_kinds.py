@@ -47,7 +47,9 @@ LOCK = (
 
 
 def finished(name: str, target: str, **more: object) -> Callable[[Path], None]:
-    """A finished run of the bundle, and a link in place of a file of the bundle."""
+    """Return a function that writes a finished run of the bundle, and, if there is a `name`, replaces the bundle's file
+    of this name by a link to `target`.
+    """
 
     def make(root: Path) -> None:
         facts = {

@@ -54,7 +54,7 @@ NAMED = {
 @pytest.mark.parametrize("way", NAMED)
 @pytest.mark.parametrize("name", every_fourth(tuple(SECRETS)))
 def test_a_file_of_somebody_elses_is_not_read(name: str, way: str, specs: Path) -> None:
-    """A spec names another user's file, by a path with `../` or by a link in the spec's folder. No diagnostic quotes
+    """A spec names a file of another user by a path with `../`, or by a link in the spec's folder. No diagnostic quotes
     this file.
     """
     up = "../../../" + name
@@ -165,7 +165,7 @@ def test_a_bundle_of_other_kinds_is_a_sentence(bundled: object, tmp_path: Path) 
 
 
 def test_modes_of_what_is_written(tmp_path: Path) -> None:
-    """Whatever the umask, all users can read a bundle, only its owner can write to it, and only its scripts are
+    """With any umask, all users can read a bundle, only its owner can write to it, and only its scripts are
     executable.
     """
     root = put(tmp_path / "in", {"chat.jinja": PLAIN, "rows.jsonl": ROW})

@@ -57,7 +57,7 @@ SPECS = {
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home folder with all files in which tools store tokens."""
+    """A home folder that contains all files in which tools store tokens."""
     location = tmp_path_factory.mktemp("secrets") / "planted-home"
     put(location, {
         ".cache/huggingface/token": PLANTED["HF_TOKEN"],

@@ -18,8 +18,8 @@ sys.path[:0] = [os.path.join(os.path.dirname(HERE), "proof"), os.path.dirname(os
 
 
 def made(family: str, targets: Any, within: str | None, adapters: Any) -> dict[str, Any]:
-    """Return two lists: `wrong` has the messages with which the run would stop (none if it would start), and `adapted`
-    the paths of the adapted modules, with N instead of numbers.
+    """Return a mapping with two lists. `wrong` has the messages with which the run would stop (none if it would start).
+    `adapted` has the paths of the adapted modules, with N instead of numbers.
     """
     import re
 

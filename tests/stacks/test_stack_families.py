@@ -163,9 +163,9 @@ def _number(error: float | str) -> float:
 
 @every_stack
 def test_the_families_of_which_processes_can_share_a_sequence(name: str) -> None:
-    """The table names the families whose logits do not change if two processes share a sequence (DeepSpeed's Ulysses).
+    """The table names the families whose logits stay the same if two processes share a sequence (DeepSpeed's Ulysses).
 
-    The sliding windows of the tiny models are not shorter than the row.
+    In the tiny models, a sliding window is at least as long as the row.
     """
     stated = set(stacks.load(name).facts.sequence_parallel)
     if not stated:

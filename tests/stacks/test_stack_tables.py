@@ -253,8 +253,9 @@ def test_loading_a_target_parses_no_toml() -> None:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_the_sources_that_speak_of_a_state_are_those_of_families_that_have_one(name: str) -> None:
-    """A table lists the model families with a recurrent state. Families of the registry are measured; for other
-    families, transformers' source code is read. For a measured family, reading the source gives the same answer.
+    """A table lists the model families with a recurrent state. Whether a family of the registry has one is measured;
+    for other families, it is inferred from transformers' source code. For each measured family, the source code leads
+    to the same answer.
     """
     stack = stack_of(name)
     there = {family for family in registry.families() if not stack.lacks_family(family)}

@@ -97,7 +97,7 @@ def converted(family: str) -> dict[str, str]:
 
 
 def adapts(build: Any, names: list[str], kind: str, path: str) -> bool:
-    """Whether PEFT, given these targets, makes an adapter of this kind at the path."""
+    """Whether PEFT makes an adapter of this kind at the path if it gets these targets."""
     from peft import LoraConfig, OFTConfig, get_peft_model
 
     config = LoraConfig(r=2, target_modules=names) if kind == "l" else OFTConfig(
@@ -116,7 +116,7 @@ def _names(found: object) -> object:
 
 
 def modules(family: str) -> dict[str, str]:
-    """The family's modules. The letter l marks modules that can have a LoRA adapter, and o modules that can have an OFT
+    """Map the family's modules to letters: `l` if the module can have a LoRA adapter, and `o` if it can have an OFT
     adapter.
     """
     found: dict[str, str] = {}

@@ -11,7 +11,7 @@ HEAD = "xpc 1\ntrain qwen2.5-3b on infinity-instruct\n"
 
 
 def named(clause: str, line: str) -> tuple[str, Diagnostic]:
-    """A spec with one line in a clause, and the first error about its name."""
+    """Return a spec with one line in a clause, and the first error about a name in this line."""
     text = f"{HEAD}{clause} {{\n  {line}\n}}\n"
     return text, next(one for one in checked(text).problems if one.severity == ERROR and one.code == "XP101")
 

@@ -86,7 +86,7 @@ def first_suggestion(name: str, clause: str | None) -> str:
 
 
 def misleading(name: str, clause: str | None) -> str:
-    """The first suggestion, if it is not the setting in its right place; otherwise ""."""
+    """The first suggestion, if it is another one than the setting in its right place. Otherwise ""."""
     if is_legal(name, clause) or clause == name:
         return ""
     first = first_suggestion(name, clause)

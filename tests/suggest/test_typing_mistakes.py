@@ -118,8 +118,8 @@ def is_generic(text: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("target", stacks.names())
 def test_every_argument_of_the_libraries_has_an_answer(target: str):
-    """If a spec has an argument of a trainer, or a key of accelerate's or DeepSpeed's file, as a setting's name, the
-    help names the right setting, or the `extra` block, or the reason why a spec cannot state it.
+    """A spec may have the name of a trainer's argument, or of a key of accelerate's or DeepSpeed's file, as the name of
+    a setting. The help then names the right setting, the `extra` block, or the reason why a spec cannot state it.
     """
     stack = stacks.load(target)
     assert stack is not None

@@ -189,7 +189,9 @@ def says(found: Diagnostic, words: str) -> bool:
 
 
 def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> bool:
-    """Whether the edit of a finding, or its help if it has no edit, gives the correct answer."""
+    """Whether the edit of a finding gives the correct answer. If the finding has no edit, its help must give the
+    correct answer.
+    """
     kind, _, words = right.partition(": ")
     typing = any(edit.text.strip() for edit in found.edits)  # an edit may also only remove what was typed
     if kind == "no":
@@ -273,7 +275,7 @@ def told_in_page(text: str, right: str) -> bool:
 
 
 def missed(tool: str, typed: str, right: tuple[str, ...]) -> str:
-    """Return "" if the finding about a typed text is a correct answer; otherwise return the finding as text."""
+    """Return the compiler's finding about a typed text as text, or "" if the finding is a correct answer."""
     if tool == "pages":
         right_answer = any(told_in_page(f"{typed}\n", one) for one in right)
         return "" if right_answer else "; ".join(f"{one.message}: {one.help}" for one in findings(f"{typed}\n"))

@@ -111,8 +111,8 @@ def _nowhere(text: str) -> Checked:
 
 
 def checked_once(text: str, root: str = NOWHERE) -> Checked:
-    """`checked` with a cache, for specs that name no files. Several tests get the same object, so no test may change
-    it.
+    """`checked` with a cache, for specs that name no files. All tests with the same text get the same object, so no
+    test may change it.
     """
     return _nowhere(text) if root == NOWHERE else checked(text, root)
 
@@ -262,12 +262,16 @@ def manifest_of(spec: str) -> str:
 
 
 def placed(files: Mapping[str, str | bytes], folder: Callable[[], object]) -> str:
-    """Write files into ``folder()``; return the path. Most cases have no files; then ``folder`` is not called."""
+    """Write files into the folder that ``folder()`` returns, and return its path. If there are no files, as in most
+    cases, ``folder`` is not called.
+    """
     return put(folder(), files) if files else NOWHERE
 
 
 def tree(folder: object) -> dict[str, bytes]:
-    """The content of each file below a folder by relative path. An empty folder is an entry `NAME/` without content."""
+    """Map the relative path of each file below a folder to the file's content. An empty folder is an entry `NAME/`
+    without content.
+    """
     out: dict[str, bytes] = {}
     for where, folders, names in os.walk(str(folder)):
         for name in names:

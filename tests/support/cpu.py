@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 
 class TooLong(Exception):
-    """Raised if the call took more CPU time than its limit."""
+    """Raised if a call took more CPU time than its limit allows."""
 
 
 @contextmanager

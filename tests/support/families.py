@@ -42,8 +42,8 @@ MEMORY = 4 << 30
 
 
 def refusal(found: Exception) -> str:
-    """The exception as text, "ValueError: ...". An unexpected ValueError, whose message is not in `REFUSALS`, is raised
-    again.
+    """The exception as text, "ValueError: ...". A ValueError whose message has no text of `REFUSALS` is unexpected, and
+    is raised again.
     """
     if isinstance(found, ValueError) and not any(words in str(found) for words in REFUSALS):
         raise found
@@ -349,7 +349,7 @@ def flags(model_type: str) -> dict[str, bool]:
 
 
 def main() -> None:
-    """Print the JSON object as the last line of stdout."""
+    """Print the JSON object with the results as the last line of standard output."""
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     import flash

@@ -14,7 +14,7 @@ PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prepared_row
 def trained_on(warm: Warm, target: str, name: str, specs: tuple[str, ...]) -> list[dict[str, Any]]:
     """Compile the specs, and return what prepared_rows.py prints for each bundle: `{"rows": ..., "counted": ...}`.
 
-    Each result also has the key `said`: the output of the program for all bundles.
+    Each result also has the key `said` with the program's output for all bundles.
     """
     bundles = [warm.compiled(text, f"{name}-{target}-{number}") for number, text in enumerate(specs)]
     answer = warm.of(target).run(bundles[0], warm.location, *bundles, program=PROGRAM)

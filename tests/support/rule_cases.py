@@ -98,9 +98,9 @@ def _spec(one: Mapping[str, Any], side: str) -> str:
 
 
 def _content(value: str | list[Any] | Mapping[str, Any]) -> str | bytes:
-    """The content of a file, made from an entry of the TOML file: a text, a list of lines (`_line`), or a table.
+    """The content of a file, from an entry of the TOML file, which is a text, a list of lines (`_line`), or a table.
 
-    `{ base64 = "..." }` gives any bytes, and `{ lines = [...], encoding = "utf-16" }` encodes lines.
+    The table `{ base64 = "..." }` gives any bytes, and `{ lines = [...], encoding = "utf-16" }` encodes lines.
     """
     match value:
         case str():

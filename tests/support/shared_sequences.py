@@ -24,8 +24,8 @@ def error(model_type: str, rank: int) -> float | str:
     """The largest difference between a logit in this process's half of a sequence and the same logit without
     parallelism.
 
-    The first process gets the first half of the sequence, as it would from the data loader of a run. If an exception
-    occurs, the result is the exception as text.
+    The first process has the first half of the sequence, as it would have in a run. If an exception occurs, the result
+    is the exception as text.
     """
     import tiny_models
     import torch

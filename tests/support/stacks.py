@@ -63,7 +63,7 @@ class Run:
 
     @property
     def output(self) -> str:
-        """The end of stdout and stderr, for messages of failed assertions."""
+        """The end of the standard output and of the standard error, for messages of failed assertions."""
         return f"{self.done.stdout[-3000:]}\n{self.done.stderr[-3000:]}"
 
     @property

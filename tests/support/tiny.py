@@ -104,9 +104,8 @@ def build(
 
 
 def store_in_fp8(folder: str, out: str, block: int = 32) -> None:
-    """Copy the model in ``folder`` to ``out``, and convert the weights of its projections to the format in which
-    DeepSeek-V3 and the `-FP8` versions of Qwen3 are published: fp8, with a scale for each block of ``block`` x
-    ``block`` values.
+    """Copy the model in ``folder`` to ``out``, with the weights of its projections in fp8: for each block of ``block``
+    x ``block`` values, there is a scale. DeepSeek-V3 and the `-FP8` versions of Qwen3 are published in this format.
     """
     import shutil
 

@@ -35,8 +35,8 @@ def environment() -> dict[str, str]:
 
 
 def python() -> str:
-    """The path of a program that acts as an interpreter with torchvision. It runs each program in a fork of a warm
-    interpreter (forks.Forks).
+    """The path of a program that acts as an interpreter with torchvision. Each program that it is asked to run runs in
+    a fork of a warm interpreter (forks.Forks).
     """
     from forks import of_python
 

@@ -37,8 +37,8 @@ def way_out(help: str | None) -> str | None:
 
 
 def leaves_out(help: str | None) -> str:
-    """The setting that a help text says to leave out; "" if it says no such thing. In the help, "it" means the setting
-    at the diagnostic's location.
+    """The setting that a help text advises to leave out. If the help says "it", this is the setting at the diagnostic's
+    location. "" if the help advises no such thing.
     """
     match = re.search(r"leave (?:`([^`]+)`|it) out|leave out `([^`]+)`", help or "")
     return "" if match is None else match[1] or match[2] or "it"
@@ -173,7 +173,7 @@ def _line(path: str, new: dict[str, Item], value: str) -> str:
 
 
 def _items(form: str, found: Diagnostic) -> dict[str, Item]:
-    """The settings in ``form``. If ``form`` alone cannot be parsed, it is parsed inside a clause that has a setting of
+    """The settings in ``form``. If ``form`` cannot be parsed alone, it is parsed inside a clause that has a setting of
     this name.
     """
     for way in (form, *(f"{clause} {{\n{form}\n}}" for clause in _clauses(form, found))):

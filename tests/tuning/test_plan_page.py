@@ -50,7 +50,7 @@ function look(inside) {
 
 @pytest.fixture
 def page(tmp_path):
-    """Run `xpc plan --html`. Return the page, the output of the same command as JSON, and the folder with both."""
+    """Return a function that runs `xpc plan --html`. It returns the page, and the JSON output of the same command."""
 
     def go(text: str, *arguments: str):
         (tmp_path / "run.xp").write_text(text)

@@ -53,7 +53,7 @@ def test_arguments_of_trl_that_axolotl_0_19_adds() -> None:
 
 @cache
 def newer() -> dict[str, oracle_support.Record]:
-    """The records of axolotl 0.19 by file. They are made with the environment .venv-axolotl-0.19."""
+    """Map each file to the record of axolotl 0.19. The records are made with the environment .venv-axolotl-0.19."""
     return oracle_support.records("axolotl-0.19")[1]
 
 

@@ -84,7 +84,7 @@ def test_unsloths_kernels_are_a_difference() -> None:
 @pytest.mark.slow
 def test_a_template_writes_and_marks_what_the_tools_own_does() -> None:
     """Each chat template that an import writes renders a conversation exactly as LLaMA-Factory's template does. In the
-    expected texts, {+ and +} enclose what is trained on.
+    expected texts, {+ and +} enclose the parts that are trained on.
     """
     head, *records = oracle_support.lines("llamafactory_templates")
     assert {one["template"] for one in records} == {names[0] for names in _alike()}, "make oracles"

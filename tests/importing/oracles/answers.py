@@ -35,8 +35,8 @@ def plain(value: Any) -> Any:
 
 
 def files(published: str, tool: str, version: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """The name and keys of each published file of a tool, and of each case of file_cases.py. Some cases are only for
-    one `version`, such as 0.19.
+    """Yield the name and the keys of each published file of a tool, and of each case in file_cases.py. Some cases
+    belong to a single `version` of the tool, such as 0.19.
     """
     import yaml
 

@@ -26,7 +26,7 @@ SETS = ("SFTDataset", "PretrainingDataset", "DPODataset", "KTODataset", "Stepwis
 
 
 def fields(model: type[BaseModel]) -> set[str]:
-    """The names of a class's fields, and their aliases."""
+    """The names and aliases of a class's fields."""
     found = set(model.model_fields)
     for one in model.model_fields.values():
         found.update(str(name) for name in (one.alias, one.validation_alias) if name)
@@ -34,7 +34,7 @@ def fields(model: type[BaseModel]) -> set[str]:
 
 
 def plugins() -> list[ModuleType]:
-    """The modules in axolotl's package that have the arguments of its plugins."""
+    """The modules of axolotl's package that define the arguments of its plugins."""
     every = pkgutil.walk_packages(axolotl.integrations.__path__, "axolotl.integrations.")
     return [importlib.import_module(one.name) for one in every if one.name.endswith(".args")]
 

@@ -65,8 +65,8 @@ class Letters:
 
 
 def pieces(template: Any) -> dict[str, Any] | None:
-    """The texts that a template writes around a system prompt, a question and an answer. None if the template does not
-    consist of such texts.
+    """The texts that a template writes before and after a system prompt, a question and an answer. None if the template
+    does not consist of such texts.
     """
     kind = type(template).__name__
     if kind not in ("Template", "Llama2Template", "ReasoningTemplate", "Glm47ReasoningTemplate"):

@@ -109,7 +109,7 @@ def ask(path: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Record every file that ships with torchtune, or why it fails."""
+    """Record torchtune's settings for every file that ships with it, or the reason why the file fails."""
     folder = os.path.join(os.path.dirname(os.path.dirname(torchtune.__file__)), "recipes", "configs")
     runs = {one.file_path: each.name for each in _recipe_registry._ALL_RECIPES for one in each.configs}
     lines = []

@@ -38,8 +38,8 @@ class Case:
         return {key: one for key, one in made.items() if one is not None}
 
     def lay(self, tool: str, folder: str) -> str:
-        """Write a case into a folder: the model, the rows, and the configuration file for `tool`. Returns the text of
-        that file, which is JSON and so also valid YAML.
+        """Write a case into a folder: the model, the rows, and the configuration file for `tool`. Return the text of
+        the configuration file. It is JSON, and so also valid YAML.
         """
         token_models.build(os.path.join(folder, "model"), self.tokenizer)
         data = os.path.join(folder, "data") if tool == "llamafactory" else folder

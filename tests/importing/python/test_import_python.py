@@ -36,8 +36,8 @@ def script(body: str, *arguments: str) -> Imported:
 
 
 def rate(before: str, value: str) -> Any:
-    """Import a script whose learning rate is the expression `value`, after the lines `before`; return the learning rate
-    in the bundle.
+    """Import a script with the lines `before`, in which the learning rate is the expression `value`. Return the
+    learning rate in the bundle.
     """
     return script(before + SFT.format(value)).arguments["learning_rate"]
 

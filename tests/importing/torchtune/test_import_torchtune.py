@@ -80,7 +80,9 @@ def test_what_the_language_will_not_have_is_refused_in_one_sentence() -> None:
 
 
 def _compared(record: dict[str, Any], found: Imported) -> dict[str, tuple[Any, Any]]:
-    """For each compared name, a pair: the value that torchtune would use, and the value that the bundle states."""
+    """Map each name that is compared to a pair: the value that torchtune would use, and the value that the bundle
+    states.
+    """
     written, made, stated, payload = record["written"], record["optimizer"], found.arguments, found.payload
     output = found.draft.differences
     out = {

@@ -62,8 +62,8 @@ def recipes() -> list[str]:
 
 
 def answers(stack: str, requested: list[tuple[str, str]]) -> dict[str, dict[str, Any]]:
-    """The arguments that TRL's parser makes of each file on a stack. `requested` has pairs of a file and the method
-    that it trains.
+    """Map each file to the arguments that TRL's parser makes of it on a stack. `requested` has pairs of a file and the
+    method that the file trains.
     """
     program = os.path.join(REPOSITORY, "tests", "importing", "oracles", "ask_trl.py")
     words = [f"{method}={path}" for path, method in requested]

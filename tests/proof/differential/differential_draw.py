@@ -136,5 +136,5 @@ def generated_specs(
 
 
 def counted(specs: list[One]) -> Counter[str]:
-    """The codes of errors, with the number of specs that have each code."""
+    """Map each code of an error to the number of specs that have such an error."""
     return Counter(code for one in specs for code in one.codes)

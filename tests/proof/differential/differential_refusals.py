@@ -70,7 +70,9 @@ class Claim:
 
 
 def claims(proofs: Iterable[Proof]) -> Mapping[tuple[str, str], Claim]:
-    """Make the claims from the proofs of rules that refuse specs. The key of a claim is its code and target."""
+    """Make the claims from the proofs of rules that refuse specs. The key of a claim is a pair of its code and its
+    target.
+    """
     groups: dict[tuple[str, str], list[Proof]] = defaultdict(list)
     proofs = [one for one in proofs if one.text]
     silent = {one.code for one in proofs if not one.raises and not one.needs}
@@ -97,8 +99,8 @@ def _claim(proofs: list[Proof], patterns: list[str]) -> Claim | None:
 
 
 def _plain(one: Proof) -> bool:
-    """Whether a proof's text alone causes the exception: the proof adds nothing to the text and replaces nothing in
-    it.
+    """Whether a proof's text alone causes the exception. This is so if the proof adds nothing to the text, and replaces
+    nothing in it.
     """
     on_top = one.arguments or one.yaml or one.deepspeed or one.payload or one.common or one.onto == "legal"
     replaced = one.family or one.shape or one.measure or (one.processes > 1 and "fsdp" not in one.keep)

@@ -247,7 +247,9 @@ def merged(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def main(words: list[str]) -> int:
-    """Write the JSON and the page; the arguments are paths of reports, then of the JSON, then of the page."""
+    """Write the JSON file and the page. The arguments are the paths of the reports, then the path of the JSON file,
+    then the path of the page.
+    """
     *sources, published_to, out = words
     reports = []
     for source in sources or [published_to]:

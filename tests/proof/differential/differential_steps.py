@@ -51,10 +51,11 @@ def packs(spec: Spec) -> bool:
 
 
 def kind(spec: Spec) -> tuple[str, ...]:
-    """The kind of a spec: strategy, method, adapter, hardware and packing. Trained steps are spread over all kinds.
+    """The kind of a spec: its strategy, method, adapter, hardware and packing. Training steps are spread over all
+    kinds.
 
-    Specs with an argument under `extra trl` have a kind of their own for each argument, because only a training step
-    shows what such an argument does.
+    A spec with arguments under `extra trl` has a separate kind for each such argument, because only a training step
+    shows what the argument does.
     """
     names = sorted(name for name, value in spec.extra.get("trl", {}).items())
     adapter = "bits" if spec.bits else "lora" if spec.lora else "freeze" if spec.flag("freeze") else ""

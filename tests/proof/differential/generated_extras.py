@@ -17,8 +17,8 @@ from xpc.compiler.stacks import Stack
 
 
 def lines(draw: Random, stack: Stack, method: str, library: str) -> list[str]:
-    """One to three lines of an `extra` block. If no value of an argument's type can be written in a spec, the argument
-    gets no line.
+    """One to three lines of an `extra` block. An argument is left out if no value of its type can be written in a
+    spec.
     """
     names = sorted(extras.legal_names(stack, library))
     if library == "trl":

@@ -56,7 +56,7 @@ FITTING: Mapping[str, tuple[str, ...]] = {
 
 
 def pick(draw: Random, weights: Mapping[str, int]) -> str:
-    """One of the names, chosen by weight."""
+    """Choose one of the names at random. A name with a larger weight is chosen more often."""
     return draw.choices(list(weights), weights=list(weights.values()))[0]
 
 

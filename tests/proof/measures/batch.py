@@ -40,7 +40,9 @@ def steps(run: Any) -> dict[str, Any]:
 
 
 def served(run: Any) -> dict[str, Any]:
-    """Return two numbers of rows: how many all processes together read in one epoch, and how many the data has."""
+    """Return two numbers of rows: the number that all processes together read in one epoch, and the number that the
+    data has.
+    """
     import torch
     import torch.distributed as dist
 
@@ -51,8 +53,8 @@ def served(run: Any) -> dict[str, Any]:
 
 
 def shrunk(run: Any) -> dict[str, Any]:
-    """Simulate that the first training step runs out of memory; return the batch sizes that the trainer then
-    reduces.
+    """Pretend that the first training step runs out of memory. Return whether the trainer then reduces its batch sizes
+    for training and for evaluation, and its number of accumulation steps.
     """
     import torch
 
@@ -77,8 +79,8 @@ def shrunk(run: Any) -> dict[str, Any]:
 
 
 def readers(run: Any) -> dict[str, Any]:
-    """How many processes read different data: the number that the trainer's sampler uses, and the number that follows
-    from the batch sizes.
+    """Return two numbers of processes that read different data: the number that the trainer's sampler uses, and the
+    number that follows from the batch sizes.
     """
     args, facts = run.args, run.plan["run"]
     counted = run.trainer._get_train_sampler().dp_size

@@ -11,7 +11,7 @@ from typing import Any
 
 
 def after(run: Any, program: str, **before: str) -> str:
-    """Let bash read environment.sh and then start a Python program; return what the program prints."""
+    """Let bash read environment.sh and then start a Python program. Return what the program prints."""
     script = 'if [ -e "$0/environment.sh" ]; then . "$0/environment.sh"; fi; exec "$1" -c "$2"'
     words = ["bash", "-euc", script, run.folder, sys.executable, program]
     environ = {"PATH": os.environ["PATH"], "HOME": run.folder, **before}

@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 
 def metrics(run: Any) -> dict[str, Any]:
-    """The names (without the prefix `eval_`) of the metrics that can select the best checkpoint or drive the
-    schedule.
+    """The names (without the prefix `eval_`) of those metrics by which the best checkpoint can be selected, or which
+    the schedule can read.
     """
     found = run.trainer.evaluate()
     names = [name.removeprefix("eval_") for name in found if name.startswith("eval_")]
@@ -35,7 +35,7 @@ def interval(run: Any) -> dict[str, Any]:
 
 
 def without_trackers(run: Any) -> dict[str, Any]:
-    """Build the trainer as if wandb and comet were not installed, as is the case for a bundle that does not use
+    """Build the trainer as if wandb and comet were not installed. They are not installed for a bundle that does not use
     them.
     """
     names = {"is_wandb_available": lambda: False, "is_comet_available": lambda: False}

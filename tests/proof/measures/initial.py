@@ -21,7 +21,7 @@ def base_kept(run: Any) -> dict[str, Any]:
 
 
 def first_loss(run: Any) -> dict[str, Any]:
-    """Whether the first loss of dpo is ln 2. It is if the policy equals the reference."""
+    """Whether the first loss of dpo is ln 2, as it must be if the policy equals the reference."""
     import torch
 
     trainer = run.trainer
@@ -33,7 +33,7 @@ def first_loss(run: Any) -> dict[str, Any]:
 
 
 def embeddings(run: Any) -> dict[str, Any]:
-    """Whether one of an adapter's two matrices is zero before training, as in peft's default initialization."""
+    """Whether one of an adapter's two matrices is zero before training, as it is in peft's default initialization."""
     ends = (".lora_embedding_A.", ".lora_B.")
     found = [one for name, one in run.trainer.model.named_parameters() if any(end in name for end in ends)]
     return {"usual": any(not one.any() for one in found)}

@@ -47,8 +47,8 @@ def smoothing(run: Any) -> dict[str, Any]:
 
 
 def terms(run: Any) -> dict[str, Any]:
-    """Whether cpo's loss has a margin, and whether it has a likelihood term for the chosen answers, both measured on
-    the first batch.
+    """Return two answers for the first batch: whether cpo's loss has a margin, and whether it has a likelihood term for
+    the chosen answers.
     """
     trainer = run.trainer
     trainer.model.eval()
@@ -75,8 +75,8 @@ def divergence(run: Any) -> dict[str, Any]:
 
 
 def shift_reference(trainer: Any) -> None:
-    """Change the weights of a reference model a little. If they equalled the policy's, every difference between the two
-    would be 0.
+    """Change the weights of a reference model a little. If they were equal to the policy's, all differences between the
+    two models would be 0.
     """
     import torch
 

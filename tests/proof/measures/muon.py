@@ -11,7 +11,7 @@ from small_run import REPOSITORY
 
 
 def _installed(run: Any) -> Any:
-    """Give the trainer the optimizer of its bundle, and limit the run to one step. Return the trainer."""
+    """Give the trainer the optimizer that its bundle states, and limit the run to one step. Return the trainer."""
     sys.path.append(REPOSITORY)
     from runtime.features.optimizer.muon import MuonTrainer
 

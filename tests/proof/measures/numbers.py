@@ -33,7 +33,7 @@ def step(run: Any) -> dict[str, Any]:
 
 
 def filled_step(run: Any) -> dict[str, Any]:
-    """Like `step`, but uninitialized memory is filled with NaN first."""
+    """Take a step as `step` does, but with uninitialized memory filled with NaN."""
     import torch
 
     torch.use_deterministic_algorithms(True, warn_only=True)

@@ -55,7 +55,7 @@ def spread(run: Any) -> dict[str, Any]:
 
 
 def few(run: Any) -> dict[str, Any]:
-    """How many optimizer steps a run makes over the prompts of the bundle's file."""
+    """The number of optimizer steps that a run makes over the prompts in the bundle's file."""
     from measures import rows
 
     run.__dict__["rows"] = rows._own(run)[0]

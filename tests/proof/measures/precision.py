@@ -22,7 +22,7 @@ def changed(run: Any) -> dict[str, Any]:
 
 
 def finite(run: Any) -> dict[str, Any]:
-    """Return a pair: whether every weight is finite after training, and the dtype of the weights."""
+    """Return whether every weight is finite after training, and the dtype of the weights."""
     weights = list(run.trainer.model.parameters())
     return {"finite": all(bool(one.isfinite().all()) for one in weights), "dtype": str(weights[0].dtype)}
 

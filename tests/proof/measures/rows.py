@@ -113,7 +113,9 @@ def stored(run: Any) -> dict[str, Any]:
 
 
 def heard(run: Any) -> dict[str, Any]:
-    """How many turns of the bundle's rows TRL's Qwen3 template drops, because it does not know their roles."""
+    """The number of turns in the bundle's rows that TRL's Qwen3 template drops, because it does not know their
+    roles.
+    """
     import trl
 
     with open(os.path.join(os.path.dirname(trl.__file__), "chat_templates", "qwen3.jinja"), encoding="utf-8") as file:

@@ -158,7 +158,7 @@ def cpu_optimizer(run: Any) -> dict[str, Any]:
     made: dict[str, Any] = {}
 
     class Recorder:
-        """A stand-in for DeepSpeed's CPU Adam, whose kernel would take minutes to compile."""
+        """A class that stands in for DeepSpeed's CPU Adam, whose kernel would take minutes to compile."""
 
         def __init__(self, params: Any, **options: Any) -> None:
             made.update(options)

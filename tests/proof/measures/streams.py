@@ -8,7 +8,7 @@ from typing import Any
 
 
 def _rows(run: Any) -> Any:
-    """The tiny rows; as a stream if the bundle streams its data, otherwise as a dataset."""
+    """The tiny rows. They are a stream if the bundle streams its data, and otherwise a dataset."""
     return run.rows.to_iterable_dataset() if run.plan["data"].get("streaming") else run.rows
 
 

@@ -94,7 +94,7 @@ def attention(run: Any) -> dict[str, Any]:
 
 
 def trainer(run: Any) -> dict[str, Any]:
-    """Build the trainer with variables of accelerate that state that several processes share each sequence. Raises any
+    """Build the trainer with the variables of accelerate by which several processes share each sequence. Raises any
     exception of the trainer.
     """
     from accelerate.parallelism_config import ParallelismConfig

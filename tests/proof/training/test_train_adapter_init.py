@@ -201,8 +201,8 @@ print(json.dumps({"worst": worst, "gain": gain, "longer": longer}))
 
 
 def still(*more: str, **around: str) -> str:
-    """A spec of a small run with such a low learning rate that the weights after four steps are still the initial
-    ones.
+    """A spec of a small run. Its learning rate is so low that the weights after four steps are still equal to the
+    initial ones.
     """
     return small(*more, **around).replace("adamw(lr=1e-3)", "adamw(lr=1e-9)")
 

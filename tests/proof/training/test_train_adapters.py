@@ -125,7 +125,7 @@ print(json.dumps({"folder": tiny_models.model("qwen3_moe")}))
 
 
 def of(runs: Iterable[Kind]) -> pytest.MarkDecorator:
-    """Return a pytest decorator; the decorated test runs once for each of the given kinds."""
+    """Return a pytest decorator. The decorated test runs once for each of the given kinds."""
     return pytest.mark.parametrize("kind", named(runs))
 
 

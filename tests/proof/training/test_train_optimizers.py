@@ -41,8 +41,8 @@ def test_it_goes_on_with_its_states(warm: Warm, tmp_path: Path, name: str) -> No
 
 
 def test_a_schedule_free_run_saves_the_averaged_weights(warm: Warm, tmp_path: Path) -> None:
-    """A schedule-free optimizer trains at a point between its iterate and the average of its iterates. The saved
-    weights must be the average.
+    """A schedule-free optimizer computes gradients at a point between its iterate and the average of its iterates. The
+    saved weights must be the average.
     """
     text = spec(length=f"{STEPS} steps", save='save "out" every=2', sizes="gbs=8 micro=8 seq=64")
     text = text.replace("optimizer adamw(lr=1e-3)", "optimizer schedule_free_adamw(lr=1e-2)")
@@ -101,8 +101,9 @@ dist.destroy_process_group()
 
 
 def test_a_schedule_free_optimizer_averages_the_shards_of_fsdp(warm: Warm, tmp_path: Path) -> None:
-    """With a schedule-free optimizer, FSDP2 on two processes gives the weights of a single process, both the trained
-    ones and their average. (Under ZeRO, the trained ones would be evaluated and saved, so XP228 refuses it.)
+    """With a schedule-free optimizer, FSDP2 on two processes has the same weights as a single process: the trained
+    weights, and their average. (Under ZeRO, the trained weights would be evaluated and saved instead of the average, so
+    XP228 refuses it.)
     """
     program = tmp_path / "sharded.py"
     program.write_text(SHARDED)

@@ -184,8 +184,8 @@ def caller(location: str) -> None:
 def trained(
     warm: Warm, cwd: str, settings: str, name: str, *more: str, steps: int = 2
 ) -> tuple[list[dict[str, str]], str, dict[str, float]]:
-    """Train some steps; the first completions call each tool in turn. ``more`` are additional lines of the spec. Return
-    the completions (as trained text and tool results), the prompt, and the metrics of the last step.
+    """Train some steps. The first completions call the tools one after another. ``more`` are additional lines of the
+    spec. Return the completions (as trained text and tool results), the prompt, and the metrics of the last step.
     """
     put(warm.location, {"tools.py": TOOLS, "odd.py": ODD, "maze.py": MAZE, "watch.py": WATCH})
     caller(warm.location)

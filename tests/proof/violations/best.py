@@ -29,7 +29,7 @@ def saved(*more: str, keep: str = "") -> str:
 
 
 def late(delay: int, *more: str) -> str:
-    """A spec of 20 steps that evaluates only from the given step on, and loads the best checkpoint at its end."""
+    """A spec of 20 steps that evaluates only from step `delay` on, and loads the best checkpoint at its end."""
     lines = (HELD, EACH, *more, extra(f"eval_delay = {delay}", BEST))
     return spec(*lines, train=SHORT, save='save "out/run" every=1')
 

@@ -11,7 +11,7 @@ OLD = "trl-0.18"
 
 
 def student(strategy: str) -> str:
-    """A spec of a student with adapters on the CPU."""
+    """A spec for distillation on the CPU, in which the student is trained with adapters."""
     method = "distill(teacher=qwen2.5-1.5b, max_completion=8)"
     return small("lora", method=method, on="deepmath-103k", strategy=strategy, batch="gbs=2 micro=2")
 

@@ -21,7 +21,7 @@ PROMPTS = "qwen2.5-3b on deepmath-103k for 3 epochs"
 
 
 def cpu(*more: str, hardware: str = "cpu", strategy: str = "ddp", precision: str = "fp32", **others: str) -> str:
-    """A spec for the CPU. Proofs run it unchanged, not as a CPU variant."""
+    """A spec for the CPU. Proofs run the spec itself, not a CPU variant of it."""
     others.setdefault("batch", "gbs=4 micro=2")
     return spec(*more, hardware=hardware, strategy=strategy, precision=precision, **others)
 
@@ -30,7 +30,7 @@ EVALUATED = cpu("eval(every=1)", "data(holdout=16)", batch="gbs=4 micro=2 {}")
 
 
 def selective(*more: str) -> str:
-    """Lines of a spec for selective recomputation that keeps attention's output."""
+    """Lines of a spec with selective recomputation, which keeps the output of attention."""
     return "\n".join(["memory {", "  checkpointing {", "    selective", *(f"    {one}" for one in more), "  }", "}"])
 
 

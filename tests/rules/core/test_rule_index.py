@@ -44,8 +44,8 @@ again.
 
 
 def allowed(module):
-    """Whether the rules of a module may assume that its `WHEN` is true. The rules of launch engines may always assume
-    it.
+    """Whether the rules of a module may assume that the module's `WHEN` is true. Rules of launch engines may always
+    assume this.
     """
     return module in PRECONDITION or module.startswith("engines.")
 
@@ -137,8 +137,8 @@ def test_rule_reads_what_it_names_and_skipped_modules_have_no_finding(specs):
 
 
 def _alone(rule, spec):
-    """The findings of a rule for a spec that its module's `WHEN` excludes, so that xpc does not run the rule. Empty if
-    the rule raises an exception.
+    """The findings of a rule for a spec for which xpc does not run the rule, because the module's `WHEN` excludes the
+    spec. Empty if the rule raises an exception.
     """
     try:
         return list(rule.run(spec))

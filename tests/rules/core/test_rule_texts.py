@@ -19,7 +19,7 @@ def fault(rule: Rule) -> str:
 
 
 def order(rule: Rule) -> list[int]:
-    """The position of each part in a docstring; -1 for a missing part."""
+    """The position of each part in a rule's docstring. The position is -1 if the part is missing."""
     text = explain(rule.code) or ""
     leads = [*PARTS[:-1], "Example, rejected:", "Accepted:", PARTS[-1]]
     return [text.find(f"\n\n{lead.strip()}") for lead in leads]

@@ -27,7 +27,7 @@ CALL = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name":
 
 
 def found(tmp_path: Path, row: dict[str, Any], *settings: str, train: str = "qwen2.5-3b-instruct") -> dict[str, str]:
-    """Check a file of one row; return the code and the help of each finding."""
+    """Check a file with one row. Return a mapping from the code of each finding to its severity and help."""
     files = {**TINY, "tiny/chat_template.jinja": ALTERNATING, "rows.jsonl": json.dumps(row) + "\n"}
     text = spec(*settings, train=f'{train} on "rows.jsonl" for 3 epochs')
     return {one.code: f"{one.severity}: {one.help}" for one in checked(text, put(tmp_path, files)).problems}

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 class Encoded:
-    """Replaces the encoding that the `tokenizers` library returns. Each character of the text is one token."""
+    """A class that stands in for the encodings of the `tokenizers` library. Each character of the text is one token."""
 
     n_sequences = 1
 

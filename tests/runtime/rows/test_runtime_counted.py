@@ -25,9 +25,8 @@ pytestmark = pytest.mark.slow
 
 
 def prepared(lengths: list[int], most: int | None, method: str = "sft", **arguments: Any) -> tuple[Any, Any, Any]:
-    """Return a bundle, its counts, and its rows. As in TRL, one call of `map` tokenizes the rows, and a second one
-    truncates them.
-    """
+    """Return a bundle, its counts, and its rows. Like TRL, it tokenizes the rows with one call of `map`, and truncates
+    them with a second one."""
     facts = plan("tiny", [source("d.jsonl")])
     facts["method"] = method_facts(METHODS[method])
     facts["arguments"].update(max_length=most, **arguments)

@@ -31,7 +31,7 @@ class Repository:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one request by `Served.answer`."""
+    """Answers each request by `Served.answer`."""
 
     of: Served
 

@@ -49,11 +49,8 @@ def together(python: str, program: str, world: int, *words: str) -> None:
 
 
 def _to_the_end(started: list[subprocess.Popen[bytes]]) -> bool:
-    """Wait for all processes. Return False if all have ended with status 0; return True if one has failed, or the
-    timeout has passed.
-
-    After a failure, the function returns at once: the other processes may never end, because they wait for the failed
-    one.
+    """Wait for all processes. Return False if all have ended with status 0. Return True at once if one has failed, or
+    when the timeout has passed: the other processes may never end, because they wait for the failed one.
     """
     until = time.monotonic() + HUNG
     while time.monotonic() < until:

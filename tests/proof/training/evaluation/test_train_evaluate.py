@@ -116,7 +116,7 @@ def untrained(colours: str, evaluate: Evaluate, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(scope="module")
 def run(colours: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[str, Run]]:
-    """Return a function that compiles a spec and trains it. That function returns the bundle and the finished run."""
+    """Return a function that compiles a spec and trains it. The function returns the bundle and the finished run."""
 
     def trained(name: str, target: str, *more: str) -> tuple[str, Run]:
         harness(target)

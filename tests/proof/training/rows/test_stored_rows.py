@@ -32,7 +32,7 @@ def dated(completions, answer, **columns):
 
 
 def stopped(warm: Warm, name: str, rows: list[Any], *more: str, target: str = DEFAULT, **around: str) -> str:
-    """The error message of a run on a Parquet file of conversations."""
+    """The error message with which a run on a Parquet file of conversations stops."""
     import pyarrow
     from pyarrow.parquet import write_table
 

@@ -39,7 +39,7 @@ def small(*more: str, data: str = '"stream"', target: str = DEFAULT, steps: int 
 
 
 def prepared(warm: Warm, target: str, *specs: str) -> list[list[list[int]]]:
-    """Compile these specs. For each, return the token ids of every sequence that the trainer gets, in order."""
+    """Compile these specs. For each spec, return the token ids of every sequence that the trainer gets, in order."""
     put(warm.location, FILES)
     return [[row["input_ids"] for row in one["rows"]] for one in trained_on(warm, target, "stream", specs)]
 
