@@ -189,9 +189,7 @@ def says(found: Diagnostic, words: str) -> bool:
 
 
 def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> bool:
-    """Whether the edit of a finding gives the correct answer. If the finding has no edit, its help must give the
-    correct answer.
-    """
+    """Whether the edit of a finding, or its help if it has no edit, gives the correct answer."""
     kind, _, words = right.partition(": ")
     typing = any(edit.text.strip() for edit in found.edits)  # an edit may also only remove what was typed
     if kind == "no":
@@ -249,7 +247,7 @@ def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
 
 
 def is_that(tool: str, text: str, right: str) -> bool:
-    """Whether a typed spec already states the correct answer, so that no correction is needed."""
+    """Whether a spec already states the correct answer, without any correction."""
     return not right.startswith(("no: ", "says: ")) and stated(text) == stated(right_text(tool, right))
 
 
@@ -275,7 +273,7 @@ def told_in_page(text: str, right: str) -> bool:
 
 
 def missed(tool: str, typed: str, right: tuple[str, ...]) -> str:
-    """Return the compiler's finding about a typed text as text, or "" if the finding is a correct answer."""
+    """Return "" if the compiler's finding is a correct answer to the typed text, otherwise the finding as text."""
     if tool == "pages":
         right_answer = any(told_in_page(f"{typed}\n", one) for one in right)
         return "" if right_answer else "; ".join(f"{one.message}: {one.help}" for one in findings(f"{typed}\n"))
