@@ -146,7 +146,5 @@ def _folder_name(path: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """The name of a bundle's file without the digest that the compiler adds to it: `a-0123abcd.jsonl` becomes
-    `a.jsonl`.
-    """
+    """The name of a bundle's file without the digest in it: `a-0123abcd.jsonl` becomes `a.jsonl`."""
     return DIGEST.sub("", name)

@@ -193,7 +193,7 @@ def _present(entry: Entry, overrides: Overrides) -> Entry:
 
 
 def _with_launch_file(line: Line, overrides: Overrides) -> Overrides:
-    """Read accelerate's `--config_file`, unless `--accelerate` names another file, or the file does not exist."""
+    """Read accelerate's `--config_file`, if the file exists and `--accelerate` does not name another one."""
     named = line.options.get("config_file")
     if named is None or overrides.accelerate is not None or overrides.read(text(named) or "") is None:
         return overrides

@@ -1,6 +1,4 @@
-"""Import what a script does with its model after it has loaded it: adapters, the reference model, and changes of
-weights.
-"""
+"""Import what a script does with a loaded model: adapters, the reference model, and changes of the weights."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _words(file: str, overrides: Overrides) -> list[str]:
 
 
 def _unclear(draft: Draft, entries: Entries, file: str, overrides: Overrides) -> None:
-    """Warn if the keys fit several methods for pairs of answers, and neither `--method` nor the path names one."""
+    """Warn if the keys fit several methods for pairs of answers, and neither `--method` nor the path decides."""
     if draft.method != "dpo" or overrides.method is not None or "dpo" in _words(file, overrides):
         return
     fields = {method: set(versions.table()[method]) for method in ("dpo", "orpo", "cpo", "kto")}

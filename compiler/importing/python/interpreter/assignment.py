@@ -36,9 +36,7 @@ def ignored(value: object) -> bool:
 
 
 def _from_the_start(index: ast.expr) -> ast.expr | None:
-    """How many items an index selects from the beginning of a list, such as `count` in `labels[:count]`. None for any
-    other index.
-    """
+    """The end of a slice that begins at the first item: `count` in `labels[:count]`. None for any other index."""
     if not isinstance(index, ast.Slice) or index.step is not None:
         return None
     return index.upper if index.lower is None or ast.unparse(index.lower) == "0" else None

@@ -223,7 +223,7 @@ def field_default(machine: Machine, value: object) -> object:
 
 
 def option_default(value: object) -> object:
-    """The default of a parameter: 3 for `typer.Option(3)`, otherwise the value itself."""
+    """The default of a parameter: 3 for `typer.Option(3)`. Any other value is itself the default."""
     if isinstance(value, Object) and value.last in ("Option", "Argument") and value.path.startswith("typer"):
         return value.positional[0].value if value.positional else None
     return value
