@@ -144,7 +144,7 @@ def _processors() -> float:
 
 
 def table(location: str, runs: int, rows: int) -> None:
-    """Time each way of preparing `runs` times, alternately, and print the medians."""
+    """Time the ways of preparing rows. Each way runs `runs` times, and the ways alternate. Print the medians."""
     cores = len(os.sched_getaffinity(0))
     for case in CASES:
         found: dict[tuple[str, int], list[list[float]]] = {}

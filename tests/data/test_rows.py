@@ -198,7 +198,9 @@ def test_tallies_of_other_shapes():
 
 
 def test_a_column_of_numbers_in_a_csv_file_is_text():
-    """The run reads the cells as texts, too (`test_stored_rows.py`)."""
+    """A cell of a CSV file is a text even if it looks like a number. The run also reads cells as texts
+    (`test_stored_rows.py`).
+    """
     assert of("prompt,completion\n?,4\n!,5\n", "prompt_completion", "rows.csv").wrong is None
     assert "no_solution" not in of("prompt,solution\n?,42\n", "prompt", "rows.csv").tallies
     assert of("prompt,completion\n?,\n", "prompt_completion", "rows.csv").wrong == (0, "`completion` is empty")

@@ -149,7 +149,7 @@ def test_a_server_has_a_job_that_ends_with_the_training():
 
 
 def test_kubernetes_reads_nothing_of_the_shell():
-    """No command contains $(NAME) or $$, because Kubernetes would replace these two before the shell runs."""
+    """No command contains $(NAME) or $$, because Kubernetes would replace them before the shell runs."""
     for text in K8S.values():
         for at in range(len(read(text, "jobset.yaml")["spec"]["replicatedJobs"])):
             script = container(text, at)["command"][2]

@@ -34,7 +34,7 @@ variable that is checked only on GPUs.
 
 
 def helped(script: Path, *words: str) -> str:
-    """Run `SCRIPT --help` with a PYTHON that does not exist; return the output. Check that no file is written."""
+    """Run `SCRIPT --help` with a PYTHON that does not exist, and return the output. Check that no file is written."""
     before = sorted(os.listdir(script.parent))
     done = subprocess.run(
         ["bash", str(script), *words], cwd=script.parent, env={"PATH": os.environ["PATH"], "PYTHON": "/no/python"},

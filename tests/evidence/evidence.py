@@ -121,9 +121,9 @@ def order(stage: tuple[str, list[str]]) -> int:
 
 
 def moment(stage: tuple[str, list[str]]) -> str:
-    """The stage of a run at which a proof shows its effect, such as `during training`.
+    """The stage of a run in which a proof shows its effect, such as `during training`.
 
-    Unless the proof is only for the default stack, the text also names the stacks: `during training (trl-0.18,
+    If the proof is not only for the default stack, the text also names its stacks: `during training (trl-0.18,
     trl-1.16)`.
     """
     when, stacks = stage

@@ -176,7 +176,7 @@ def index(known: list[Entry]) -> str:
 
 
 def address(one: Entry) -> str:
-    """The address of the section about one rule (XPnnn), relative to docs/."""
+    """The address, relative to docs/, of the section about a rule (XPnnn)."""
     return f"rules/{one.topic}.md#{one.code.lower()}"
 
 

@@ -200,8 +200,8 @@ class Runs:
         assert status == [0], status
 
     def start(self, bundle: str, cwd: str, program: str | None = None, **environ: str) -> Going:
-        """Start every process of the run, as the launcher does after its preflight. With ``program``, start this
-        program in each process instead.
+        """Start every process of the run, as the launcher does after its preflight. If ``program`` is given, each
+        process runs this program instead of the trainer.
         """
         words = [os.path.join(bundle, "trainer", "main.py")] if program else []
         main = os.path.join(HERE, program) if program else os.path.join(bundle, "trainer", "main.py")
@@ -360,7 +360,7 @@ def result(out: str) -> dict[str, Any]:
 
 
 def differences(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
-    """Describe how two results differ; each differing event has its own line."""
+    """Describe how two results differ. Each event that differs has its own line."""
     output = [f"{key}: {found[key]} is not {expected[key]}" for key in expected if found[key] != expected[key]]
     pairs = zip(found["events"], expected["events"], strict=False)
     reported = [f"{one}\n  is not\n{other}" for one, other in pairs if one != other]

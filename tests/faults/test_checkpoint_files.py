@@ -150,7 +150,7 @@ def test_a_write_after_process_0_deleted_the_folder_is_one_sentence(
 
 
 class Losses:
-    """A stand-in for a trainer that computes the given losses, one per step."""
+    """A class that stands in for a trainer. It computes the given losses, one per step."""
 
     def __init__(self, *losses: float) -> None:
         torch = pytest.importorskip("torch")

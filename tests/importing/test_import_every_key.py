@@ -98,8 +98,8 @@ def test_every_argument_of_the_class(target, method):
 
 
 def _stated(text: str, target: str, method: str, name: str, value: object) -> dict[str, object]:
-    """The arguments whose values differ between the bundle and the imported file, each with both values. Empty if no
-    argument differs, or if a rule refuses the spec.
+    """Map each argument whose value in the bundle differs from the value in the imported file to both values. Empty if
+    no argument differs, or if a rule refuses the spec.
     """
     found = imported(text, *HARDWARE, "--target", target, "--method", method)
     if found.errors:

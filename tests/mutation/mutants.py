@@ -143,8 +143,8 @@ class Map:
 
 
 def files(since: str | None = None) -> dict[str, list[str]]:
-    """For each group in `GROUPS` (such as rules), the names of its source files; with `since`, a date as git reads it,
-    only the files that a commit has changed after this date.
+    """Map each group in `GROUPS` (such as rules) to the names of its source files. If `since` is given, a date as git
+    reads it, only the files that a commit after this date has changed are included.
     """
 
     def printed(*words: str) -> list[str]:

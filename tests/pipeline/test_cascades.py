@@ -131,7 +131,7 @@ def test_findings_that_follow_from_a_typo_are_not_reported(line, code):
     ("extra", "code"), [("", "XP208"), ("extra trl(dataloader_drop_last=true)\n", "XP210")], ids=["batch", "drop"]
 )
 def test_rows_of_a_file_without_the_columns_are_not_compared_with_the_batch(tmp_path, extra, code):
-    """The object below has 400 rows inside, and not one row."""
+    """The object in the file contains 400 rows, but is itself no row."""
     rows = [{"prompt": "1+1?", "completion": "2"}] * 400
     put(tmp_path, {"within.json": json.dumps({"rows": rows}), "one.json": json.dumps(rows[:1])})
     for name, expected in (("within.json", ["XP553"]), ("one.json", [code])):

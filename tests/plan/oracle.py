@@ -330,7 +330,7 @@ def coefficients(family: str, requested: dict[str, dict[str, Any]]) -> dict[str,
 
 
 def names(family: str, mode: str) -> tuple[str, ...]:
-    """The names of the model sizes, such as `hidden`, on which the bytes that a layer saves in this mode may depend."""
+    """The names of model sizes, such as `hidden`. The bytes that a layer saves in this mode may depend on them."""
     out = ["hidden", "intermediate", "heads x width", "kv heads x width", "heads", "kv heads", "one"]
     if family in MIXTURES:
         out[1:2] = ["chosen x hidden", "chosen x intermediate"]

@@ -67,7 +67,7 @@ def _parser() -> Any:
 
 
 def launched(folder: str) -> dict[str, Any]:
-    """The launcher, its processes, and their environment variables, as `accelerate launch` would start them."""
+    """What `accelerate launch` would start: the launcher, its processes, and their environment variables."""
     from accelerate.commands import launch
     from accelerate.utils import launch as prepare
 
@@ -155,7 +155,7 @@ class Device:
 
 
 def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
-    """Read the DeepSpeed file twice, with DeepSpeed's reader and with transformers', and compare the result with the
+    """Read the DeepSpeed file with DeepSpeed's reader and with transformers' reader. Compare both results with the
     trainer's arguments.
     """
     import deepspeed.runtime.config as reader

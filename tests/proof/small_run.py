@@ -265,7 +265,7 @@ def stopping(steps: int) -> Any:
 
 
 def _sharded_group(values: dict[str, Any]) -> None:
-    """A process group on the CPU that accelerate takes for a group of GPUs. With a group of CPUs, accelerate would
+    """Make a process group on the CPU that accelerate takes for a group of GPUs. With a group of CPUs, accelerate would
     silently not use FSDP.
     """
     import torch

@@ -42,8 +42,8 @@ def folder() -> str:
 
 
 def made(template: str, turns: list[dict[str, Any]], more: dict[str, Any]) -> dict[str, Any]:
-    """Render a conversation by a template; return its text and marked spans. If the template raises an exception for
-    the conversation, return RAISED.
+    """Render a conversation by a template, and return its text and marked spans. If the template raises an exception,
+    return RAISED.
     """
     try:
         return render(template, turns, **more)

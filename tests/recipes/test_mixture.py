@@ -120,8 +120,8 @@ def test_another_rule_gives_other_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tenths", range(1, 1000, 7))
 def test_a_share_is_the_number_that_its_digits_say(tenths: int) -> None:
-    """`take = 0.7%` means exactly 0.007. In floating point, 0.7 / 100 is slightly less, and of 1,000 rows it would take
-    6 instead of 7.
+    """`take = 0.7%` means exactly 0.007. In floating point, 0.7 / 100 is slightly less, so 6 instead of 7 rows of 1,000
+    would be taken.
     """
     text = f"xpc 1\ntrain qwen2.5-3b on mix\ndata mix {{\n  smoltalk(take={tenths / 10:g}%)\n}}\n"
     spec = checked(text).spec

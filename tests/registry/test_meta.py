@@ -29,8 +29,8 @@ def real_parameters(config):
 
 @pytest.fixture(scope="module")
 def counts():
-    """The number of parameters for each different configuration. Each configuration is counted only once, because many
-    models have the same one.
+    """Map each different configuration to its number of parameters. Many models have the same configuration, so each is
+    counted only once.
     """
     return {}
 
@@ -142,8 +142,8 @@ def test_no_model_type_of_transformers_is_counted_wrongly():
 
 @pytest.mark.parametrize("model_type", sorted({build.model_config(MODELS, alias)["model_type"] for alias in MODELS}))
 def test_an_absent_tie_word_embeddings_means_what_the_class_means(model_type):
-    """If config.json has no `tie_word_embeddings`, the model class's default applies, because a saved config.json omits
-    defaults.
+    """If config.json has no `tie_word_embeddings`, the default of the model class applies, because a saved config.json
+    leaves out defaults.
     """
     transformers = pytest.importorskip("transformers")
     config = {**TINY, "ffn_dim": 96, "moe_intermediate_size": 32, "num_experts": 4, "num_local_experts": 4,

@@ -154,7 +154,9 @@ def leaves(table: object, path: tuple[object, ...] = ()) -> list[tuple[object, .
 
 
 def table_value(draw: random.Random, folder: str) -> str:
-    """Replace a random value of a JSON file. The new value may differ only in its type: 1 becomes "1" or true."""
+    """Replace a random value in a JSON file. The new value may differ from the old one only in its type: 1 becomes "1"
+    or true.
+    """
     path = os.path.join(folder, draw.choice(["trainer_args.json", "deepspeed.json"]))
     table = json.loads(read(path))
     where = draw.choice([one for one in leaves(table) if one[0] not in ("stack", "trainer")])

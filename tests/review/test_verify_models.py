@@ -100,8 +100,8 @@ def test_quick_trusts_size_times_and_inode(location, monkeypatch):
 
 @pytest.mark.parametrize("words", [["--spec", "x.xp", "x.bundle"], ["--all"]])
 def test_quick_reads_no_weights_for_the_spec_and_the_lock(location, monkeypatch, words):
-    """`verify --quick` compiles the spec without reading the weights of local models again, and says how it compares
-    the weights.
+    """`verify --quick` compiles the spec without reading the weights of local models. It says how the weights are
+    compared instead.
     """
     monkeypatch.setattr(file_memory, "SETTLED", -1.0)
     # status 1, because the lock pins no packages yet

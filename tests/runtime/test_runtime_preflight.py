@@ -85,9 +85,8 @@ def test_every_kind_of_finding_is_reported_at_once(tmp_path: Path, monkeypatch: 
 
 
 def test_rows_for_training_and_evaluation_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a source is used for training and for evaluation, one line reports its first rows. Another split of the source
-    has a line of its own.
-    """
+    """If a source is used both for training and for evaluation, a single line reports its first rows. If the evaluation
+    uses another split of the source, this split has its own line."""
     file = {"id": None, "path": "d.jsonl", "config": None, "split": "train", "slice": None}
     hub = {"id": "org/d", "path": None, "config": "math", "split": "train", "slice": None}
     sources = [file, hub, dict(file), {**hub, "split": "test", "slice": "50%"}]

@@ -49,7 +49,7 @@ class Answers(Repository):
             object.__setattr__(self, name, value)
 
     def git(self, *arguments: str, given: bytes = b"", most: int = 0) -> bytes | None:
-        """The output of a subcommand of git."""
+        """Answer a subcommand of git with the output that git would have."""
         if arguments[0] != "cat-file":
             return self.lists[arguments[0]]  # type: ignore[attr-defined, no-any-return]
         found = [(name, self.blobs[name]) for name in given.decode().split()]  # type: ignore[attr-defined]

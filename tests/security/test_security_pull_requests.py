@@ -71,7 +71,7 @@ def many(root: Path) -> None:
 
 
 def random_lines(letters: int, alphabet: str, seed: int = 1) -> str:
-    """Lines with one letter each, the same in every run."""
+    """Lines with one random letter each. They are the same in every run."""
     return "\n".join(random.Random(seed).choices(alphabet, k=letters // 2))
 
 

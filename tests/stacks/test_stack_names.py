@@ -80,7 +80,7 @@ def compared(tree: ast.AST, asserted: bool) -> Iterator[ast.AST]:
 
 
 def names(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every value that is a stack's name. The value that sets the default stack is left out."""
+    """Yield every value that is a stack's name, except the value that sets the default stack."""
     default = {
         id(node.value)
         for node in ast.walk(tree)

@@ -131,7 +131,9 @@ def test_every_argument_of_the_libraries_has_an_answer(target: str):
 
 
 def test_a_repeated_name_is_compared_with_the_known_names_once(monkeypatch):
-    """Otherwise a page with the same unknown name on a hundred lines takes a second."""
+    """If the same unknown name is on a hundred lines of a page, it is compared with the known names only once.
+    Comparing it for each line would take a second.
+    """
     compared = []
     real = meaning.one_mistake
     monkeypatch.setattr(meaning, "one_mistake", lambda one, other: compared.append(one) or real(one, other))

@@ -109,10 +109,10 @@ class Small:
 
     @property
     def nightly(self) -> bool:
-        """Whether `make test` leaves this run to `make slow`. On the default stack, `make test` includes every method
-        without adapters, and the methods in `ADAPTED` with adapters. On the oldest stack, it includes every method in
-        one process without adapters; on the stacks between, only sft and grpo. On all of these older stacks, it
-        includes runs with adapters only for sft, because the default stack tests adapters with the other methods.
+        """Whether only `make slow` makes this run. `make test` includes, on the default stack, every method without
+        adapters, and the methods in `ADAPTED` with adapters. On the oldest stack, it includes every method in one
+        process without adapters, and on the stacks between only sft and grpo. On these older stacks, it includes runs
+        with adapters only for sft, because the default stack tests adapters with the other methods.
         """
         both, alone = self.method in ("sft", "grpo"), self.world == 1 and not self.adapter
         if self.target == DEFAULT:

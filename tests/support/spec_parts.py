@@ -22,6 +22,6 @@ def zero(*lines: str) -> str:
 
 def grpo(settings: str = "", *more: str, on: str = "qwen2.5-3b on deepmath-103k",
          batch: str = "gbs=128 micro=16", **others: str) -> str:  # fmt: skip
-    """A spec for GRPO with the reward `accuracy`; ``settings`` are more settings of the method."""
+    """A spec for GRPO with the reward `accuracy`. ``settings`` are added to the settings of the method."""
     inner = ", ".join(one for one in ("rewards=[accuracy]", settings) if one)
     return spec(f"method grpo({inner})", *more, train=trained(on), batch=batch, **others)

@@ -32,7 +32,7 @@ def tokens(ids: Any, labels: Any) -> Tokens:
 
 
 def answer(prompt: Any, ids: Any) -> Tokens:
-    """A row of the records, made from a prompt and an answer. The answer's tokens have a loss."""
+    """Make a row of the records from a prompt and an answer. The answer's tokens have a loss."""
     return {"ids": [*prompt, *ids], "trained": list(range(len(prompt), len(prompt) + len(ids)))}
 
 

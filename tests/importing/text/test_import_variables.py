@@ -301,7 +301,7 @@ def test_numbers_and_brackets_that_no_shell_reads(text: str, expected: list[str]
     ids=["brackets", "quotes", "conditions", "replacement"],
 )
 def test_hostile_scripts_are_refused_at_once(text: str) -> None:
-    """Each of these scripts once made the import take a minute or ten gigabytes of memory."""
+    """Before a fix, each of these scripts made the import take a minute, or ten gigabytes of memory."""
     with pytest.raises(Unreadable, match=r"takes more than|levels deep"):
         calls(text)
 

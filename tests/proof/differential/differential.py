@@ -205,8 +205,8 @@ class Differential:
                 })  # fmt: skip
 
     def _answers(self, sent: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield each job's answer with the job's target. A job that ran out of time or memory is run again with more
-        time and memory.
+        """Yield the target of each job, and the job's answer. A job that ran out of time or memory is run again with
+        more time and memory.
         """
         again: list[tuple[str, dict[str, Any]]] = []
         for target, looker in self.lookers.items():

@@ -54,7 +54,7 @@ class Claim:
         return self.at in BEFORE
 
     def of(self, spec: Spec) -> bool:
-        """Whether the claim says anything about this spec."""
+        """Whether the claim covers this spec."""
         if self.constructs:
             return True
         # With two gloo processes, neither context parallelism nor hsdp can be tested (no device mesh), nor offloading

@@ -124,7 +124,7 @@ def _in_four_bits(run: Any) -> Any:
 
 
 def unpacked(run: Any) -> dict[str, Any]:
-    """Quantize the model to 4 bits; return how many of its weights are then quantized."""
+    """Quantize the model to 4 bits. Return how many of its weights are quantized then."""
     return {"packed": sum(type(one).__name__ == "Params4bit" for one in _in_four_bits(run).parameters())}
 
 

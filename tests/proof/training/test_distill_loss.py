@@ -22,7 +22,7 @@ PROGRAM = os.path.join(REPOSITORY, "tests", "proof", "training", "distill_loss.p
 
 @pytest.fixture(scope="module")
 def losses_of_stacks(warm: Warm) -> dict[str, list[dict[str, Any]]]:
-    """For each stack, the logits, and the losses of each divergence and temperature."""
+    """Map each stack to the logits, and to the losses for each divergence and temperature."""
     with open(PROGRAM, encoding="utf-8") as handle:
         program = handle.read()
     out = {}

@@ -31,7 +31,7 @@ EVALUATED = 'eval(every=2, data="{}.jsonl")'
 
 
 def reported(run: Trained) -> dict[str, dict[str, Any]]:
-    """The rows of a run's report as a mapping from their name. The row about the run itself has the key ""."""
+    """Map the names of the rows in a run's report to the rows. The name of the row about the run itself is ""."""
     (found,) = json.loads(report(parse([run.out, "--json"]))[0])["runs"]
     return {"": found, **{row["name"]: row for row in found["rows"]}}
 

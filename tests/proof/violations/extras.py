@@ -31,8 +31,8 @@ HPZ = zero("zero_hpz_partition_size = 2")
 
 def number(name: str, value: object, *more: str, old: bool = False, legal: str = "", common: dict[str, object] | None = None,
            steps: bool = False, variant: str = "", **output: object) -> Proof:  # fmt: skip
-    """A proof about an argument with a number. The illegal spec has the argument under `extra trl`, the legal one does
-    not have it.
+    """A proof about an argument whose value is a number. The illegal spec has the argument under `extra trl`, and the
+    legal spec does not have it.
     """
     lines = (*more, OLD) if old else more
     base = legal or small(*lines)

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.slow
 
 
 class Trl:
-    """trl's trainer, which prints completions in each call of `log` if `log_completions` is true."""
+    """A class that stands in for trl's trainer. It prints completions in each call of `log` if `log_completions` is
+    true."""
 
     log_completions = True
 

@@ -32,7 +32,9 @@ NO_SYSTEM = (
 
 
 def turns(question: str, answer: str, parts: bool = False) -> dict[str, object]:
-    """A row with `messages`. With `parts`, the content of each message is a list of parts instead of a text."""
+    """A row with `messages`. If `parts` is true, the content of each message is a list of parts, and otherwise a
+    text.
+    """
     printed = {"user": question, "assistant": answer}
     return {
         "messages": [
