@@ -37,9 +37,7 @@ YAML = re.compile(
     re.M,
 )
 KWARG = re.compile(rf"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?")
-"""A pattern for `name = value` in the notation of Python, TOML or Hydra. It differs from a setting of xpc by a comma at
-its end, by single quotes, or by a path without quotes.
-"""
+"""A pattern for `name = value` of Python, TOML or Hydra: with a final comma, single quotes or an unquoted path."""
 AFTER_NAME = re.compile(r"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]+(?P<one>\[[^\]\n]*\]),?[ \t]*(?:#.*)?")
 """A pattern for a list without `=`: `targets [q_proj, v_proj]`."""
 SPACED = re.compile(
