@@ -51,8 +51,8 @@ def _similar(path: str) -> str:
         specs = sorted(one for one in os.listdir(folder or ".") if one.endswith(".xp") and one != name)
     except (OSError, ValueError):
         return ""
-    meant = nearest(name.removesuffix(".xp"), [one.removesuffix(".xp") for one in specs[:MAX_NAMES]])
-    return f"; did you mean `{os.path.join(folder, meant)}.xp`?" if meant is not None else ""
+    near = nearest(name.removesuffix(".xp"), [one.removesuffix(".xp") for one in specs[:MAX_NAMES]])
+    return f"; did you mean `{os.path.join(folder, near)}.xp`?" if near is not None else ""
 
 
 def open_spec(full: str, data: bytes) -> tuple[bytes, str, Workspace]:

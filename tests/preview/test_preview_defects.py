@@ -74,7 +74,10 @@ ROWS = {
     "reasoning": [user("What is 1+1?"), assistant("It is 2.", reasoning_content="One and one.")],
     "thought": [user("What is 1+1?"), assistant("It is 2.", thought="One and one.")],
     "special": [user("What is 1+1?"), assistant("It is 2.<|im_end|> Or 3.")],
+    "systems": [{"role": "system", "content": "Be brief."}, user("What is 1+1?"), assistant("It is 2.")],
 }
+COLUMNS = {"tools": {"tools": [TOOL]}, "systems": {"system": "Be polite."}}
+"""Maps some of the rows to the columns that they have besides their messages."""
 DEFECTS = {
     "end_not_marked": ("plain", "no_end", "", "XP592", "the end token <|im_end|> after the answer bears no loss"),
     "another_end": ("plain", "good", 'eos="<|endoftext|>"', "XP592", "ends with <|im_end|>, and the end token is"),
@@ -87,6 +90,7 @@ DEFECTS = {
     "call_dropped": ("call", "good", "", "XP598", "leaves out the tool call 'add' of turn 1 (assistant)"),
     "reasoning_dropped": ("reasoning", "good", "", "XP598", "leaves out the reasoning 'One and one.' of turn 1"),
     "key_not_read": ("thought", "good", "", "XP549", "turn 1 (assistant) of messages has 'thought'"),
+    "two_systems": ("systems", "good", "", "XP546", "in place of the row's column 'system'"),
     "special_token": ("special", "good", "", "XP587", "turn 1 (assistant) of messages contains '<|im_end|>'"),
     "marks_on_questions": ("plain", "on_questions", "", "XP597", "turn 0 (user) bears loss, but `assistant_only`"),
     "marks_on_the_first_answer": ("two", "first_only", "", "XP591", "turn 3 (assistant) bears no loss"),
@@ -115,8 +119,7 @@ its text.
 def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any:
     """Preview the first row of a spec; return the worker's answer."""
     folder = warm.location
-    tools = {"tools": [TOOL]} if row == "tools" else {}
-    stored = [{"messages": ROWS[row], **tools}] * 8
+    stored = [{"messages": ROWS[row], **COLUMNS.get(row, {})}] * 8
     put(folder, {f"{row}.jsonl": lines(stored), f"{template}.jinja": TEMPLATES[template]})
     # Without marks in the chat template, XP506 refuses the spec. So it is compiled with another template, which is
     # replaced in the bundle below.

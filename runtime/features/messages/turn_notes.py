@@ -19,8 +19,8 @@ from .stored_columns import number_of
 from .turn_names import MARKS, MASKED, TRAINED
 
 READ = frozenset((*TRAINED, *MASKED))
-"""Keys that decide whether a turn is learned. A number is no weight of the loss: 0 means that the turn is not learned.
-"""
+"""Keys that decide whether a turn is learned. 0 means that it is not; other numbers do not weight the loss."""
+TWO_SYSTEMS = "a system prompt, in place of the row's column 'system'"
 ANSWERS = ("completion", "chosen", "rejected")
 PASSED = ("id", "index", "type", "tool_call_id", "content", "tool_calls", "function_call", *KEPT)
 """Keys of a turn that are not reported as unread: the run reads them, or their values are not text to learn."""
@@ -85,7 +85,7 @@ def _unread(turns: list[dict[str, Any]], number: int, fields: Mapping[str, Any],
                 continue
         # `message_fields` stores the row's column in the first turn if the conversation has its own system prompt
         other = key == "system" and turns[number]["role"] == "system"
-        yield "a system prompt, in place of the row's column 'system'" if other else repr(key[:40])
+        yield TWO_SYSTEMS if other else repr(key[:40])
 
 
 def _rendered(tokenizer: Tokenizer, turns: list[dict[str, Any]]) -> str:
