@@ -150,7 +150,7 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
 
 
 def _outside(spec: Spec) -> list[str]:
-    """The local files and folders that the run reads and that the bundle has no copy of."""
+    """The local files and folders that the run reads, except those that are copied into the bundle."""
     found = [spec.model.path] if spec.model.path else []
     return found + [
         one.path for one in spec.sources if one.path and any(part.bundled is None for part in one.parts or (one,))
@@ -158,8 +158,8 @@ def _outside(spec: Spec) -> list[str]:
 
 
 def endless_server(spec: Spec, node: str, job: str) -> Iterator[Finding]:
-    """Refuse a vLLM server in a job that ends only when all of its nodes have ended, because a server never ends by
-    itself. The rules of engines with such jobs call this function.
+    """Refuse a vLLM server if the job ends only when all of its nodes have ended. A server never ends by itself, so
+    such a job would never end. The rules of engines with such jobs call this function.
     """
     if spec.asks_server:
         yield Finding(
@@ -202,7 +202,7 @@ def image_fault(spec: Spec) -> Iterator[Finding]:
     image = spec.get("launch.image")
     why = image_name_fault(image) if isinstance(image, str) else None
     if why is not None:
-        # enroot, which pyxis calls, writes a `#` after the registry: nvcr.io#nvidia/pytorch
+        # pyxis calls enroot, and enroot writes a `#` after the registry: nvcr.io#nvidia/pytorch
         bare = str(image).partition("://")[2] or str(image).removeprefix("docker:")
         bare = bare.replace("#", "/", 1)
         legal = f"image = {json.dumps(bare)}" if image_name_fault(bare) is None else None

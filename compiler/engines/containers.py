@@ -41,7 +41,9 @@ def pod_name(name: str) -> str:
 
 
 def tokens(spec: Spec) -> list[str]:
-    """The environment variables with secrets of the run's trackers. MLflow's server usually needs none."""
+    """The names of the environment variables that contain the secrets of the run's trackers, such as WANDB_API_KEY.
+    MLflow's server usually needs none.
+    """
     return [name for tracker in spec.names("track") for name in TOKENS.get(tracker, ())]
 
 

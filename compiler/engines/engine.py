@@ -17,12 +17,12 @@ class Engine:
     """The base class of engines. Its methods fit an engine that adds no files to a bundle."""
 
     submission: tuple[str, ...] = ()
-    """Options that `extra_args` must not contain, because the command or the job file already states them. Empty for an
-    engine that does not accept `extra_args`.
+    """Options that `extra_args` must not contain, because the command or the job file already states these options.
+    Empty for an engine that does not accept `extra_args`.
     """
     volume: str = ""
-    """What the setting `volume` names, such as a PersistentVolumeClaim. Empty if the machines of this engine keep their
-    own files.
+    """A word for what the setting `volume` names, such as a PersistentVolumeClaim. Empty if the machines of this engine
+    keep their own files.
     """
     mounted: str = ""
     """The path at which every node mounts the shared folder. Empty if the engine mounts no folder; the nodes then use
@@ -50,9 +50,7 @@ class Engine:
         return ["./launch.sh"]
 
     def commands(self, spec: Spec, out: str) -> list[str]:
-        """Shell lines that start the bundle in `out`: a single command, or a command for each node with a comment above
-        it.
-        """
+        """Shell lines that start the bundle in `out`: a single command, or one command for each node, below a comment."""
         return [self.command(spec, out)]
 
     def sweep_commands(self, spec: Spec, out: str) -> list[str]:

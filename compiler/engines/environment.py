@@ -17,8 +17,8 @@ def stated(spec: Spec) -> bool:
 
 
 def environment(spec: Spec) -> str:
-    """The text of `environment.sh`. Values are quoted, so that the shell expands nothing in them. A rule checks the
-    names.
+    """The text of `environment.sh`. Values are quoted, so that the shell expands nothing in them. Names cannot be
+    quoted; a rule checks them.
     """
     shell = read_sections(__file__, FILE)
     lines = [shell["head"]]

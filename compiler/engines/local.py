@@ -1,4 +1,6 @@
-"""`launch local`: start `launch.sh` on this machine. For several nodes, the user starts it by hand on each of them."""
+"""`launch local`: start `launch.sh` on this machine. If the run has several nodes, the user starts `launch.sh` by hand
+on each node.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ ADDRESS, PORT = "10.0.0.1", 29500
 
 
 class Local(Engine):
-    """The engine `local`, with which a shell starts launch.sh. This engine adds no files to a bundle."""
+    """The engine `local`: the user starts launch.sh in a shell. This engine adds no files to a bundle."""
 
     def start_lines(self, spec: Spec) -> list[str]:
         """The command to type on each node."""
@@ -41,7 +43,7 @@ class Local(Engine):
 
 def on_each_node(spec: Spec, command: str) -> list[str]:
     """The lines to type on each node: a command for each node, and comments that say what must be equal on all nodes.
-    For a single node, only the command.
+    For a single node, the result is only the command.
     """
     nodes = spec.hardware.nodes
     if nodes == 1:

@@ -1,4 +1,5 @@
-"""Compute a digest of a bundle. When a job starts, it compares this digest to find out whether it has its own bundle.
+"""Compute a digest of a bundle. When a job starts, it checks with this digest that its folder still contains the job's
+own bundle.
 
 A job may wait for days before it starts, and in the meantime another bundle may be written into its folder.
 `run.sha256` lists the files that run, in sha256sum's format, and the scheduler's file contains the digest of this list.

@@ -14,13 +14,13 @@ TEMPFAIL = 75
 RETRIES = 3
 """The default of `retries`."""
 ONCE = "export XPC_RETRIES=0 # the cluster restarts a failed run, on all nodes\n"
-"""A shell line after which launch.sh does not restart a failed run. It is used by engines that restart runs themselves.
+"""A shell line that keeps launch.sh from restarting a failed run. Engines that restart runs themselves use this line.
 """
 
 
 def restart_blocker(spec: Spec) -> Path | None:
-    """The setting that prevents a restarted run from resuming: it saves no checkpoints, saves only weights, or
-    states `resume = never`. None if the run can resume.
+    """The setting because of which a restarted run could not resume: the run saves no checkpoints or only weights, or
+    the spec states `resume = never`. None if the run can resume.
     """
     every = spec.amount("save.every")
     if every.unit == "never":
@@ -43,7 +43,7 @@ def requeues(spec: Spec) -> bool:
 
 
 def retries(spec: Spec) -> int:
-    """The largest number of restarts after failures. A restart after a stop on request does not use up any of them."""
+    """How often, at most, a run is restarted after failures. A restart after a stop on request does not count."""
     written = spec.get("launch.retries")
     if isinstance(written, int):
         return written
@@ -52,8 +52,8 @@ def retries(spec: Spec) -> int:
 
 
 def grace(spec: Spec) -> int:
-    """The number of seconds that a run gets for stopping on request. In this time the run can finish its step and write
-    a checkpoint at 500 MB/s. The result is at least five minutes.
+    """The number of seconds that a run gets to stop after it was asked to. They are enough to finish its step and to
+    write a checkpoint at 500 MB/s. The result is at least five minutes.
 
     For AdamW in mixed precision, a checkpoint has 14 bytes per parameter.
     """

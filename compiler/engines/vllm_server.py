@@ -1,5 +1,5 @@
-"""The vLLM server that generates completions for a run. Some engines start the server on a node of its own; for the
-other engines, README.md has the command.
+"""The vLLM server that generates completions for a run. Some engines start the server on a node of its own. For the
+other engines, README.md has the command that starts it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Write nested dicts and lists as YAML. Strings are quoted or literal blocks, and equal values give equal bytes."""
+"""Write nested dicts and lists as YAML. A string is written in quotes or as a literal block. Equal values give equal
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +58,8 @@ def _key(key: str) -> str:
 
 
 def _scalar(value: Json) -> str:
-    """Write a number, a keyword such as `true`, or a string in quotes. A string is escaped as in JSON; only characters
-    above 16 bits are escaped as in YAML.
+    """Write a number, a keyword such as `true`, or a string in quotes. A string is escaped as in JSON, except that
+    characters above U+FFFF are escaped as in YAML.
     """
     if not isinstance(value, str):
         # repr gives 1e-05, which YAML 1.1 reads as a string; it reads 1.0e-05 as a number

@@ -1,10 +1,10 @@
 """A quick estimate of the memory of one process. If the spec states no micro-batch, it is chosen with this estimate.
 
 The micro-batch is the largest divisor of gbs / world size for which weights, gradients, optimizer states, saved
-activations and logits stay within 80 % of the GPU's memory. If the model's family was measured, `choice.py` replaces
-this estimate with the plan's. The bytes are computed by closed formulas: those of model states follow Rajbhandari et
-al. 2020 (ZeRO, arXiv:1910.02054, section 3); those of activations count the tensors that autograd saves for a Llama
-block.
+activations and logits stay within 80 % of the GPU's memory. If the model's family was measured, `choice.py` uses the
+plan's estimate instead of this one. The bytes are computed by closed formulas. The formulas for model states follow
+Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3). The formulas for activations count the tensors that
+autograd saves for a Llama block.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ MIB, GIB = 2**20, 2**30
 CHOSEN: tuple[Path, ...] = ("strategy", "memory.checkpointing", "batch.micro")
 """Settings that the plan chooses if the spec does not state them."""
 BUDGET = 0.8
-"""A run fits its GPU only if its predicted peak is at most this share of the GPU's memory. None of the public runs with
-such a peak ran out of memory.
+"""A run fits its GPU only if its predicted peak is at most this share of the GPU's memory. No public run with a
+predicted peak up to this share ran out of memory.
 """
 FITS, TIGHT, NO, UNKNOWN = "fits", "tight", "no", "unknown"
 DOES_NOT_FIT = ("XP480", "XP960")
 """Codes of the errors for a run that does not fit its GPUs. `--allow-oom` turns them into notes."""
 LOW, HIGH = 0.93, 1.07
-"""The range of measured peak / predicted peak in nine of ten measured runs (docs/plan-accuracy.md)."""
+"""The range in which the ratio of measured peak to predicted peak lies for nine of ten measured runs
+(docs/plan-accuracy.md).
+"""
 
 
 def size(value: float) -> str:
@@ -34,11 +36,11 @@ def size(value: float) -> str:
 
 
 def packed_bytes(bits: int, nested: bool) -> float:
-    """Bytes of one quantized weight. The scale of a block of weights is included, divided by the number of weights in
-    the block.
+    """Bytes of one quantized weight, together with its part of the block's scale (the scale's bytes, divided by the
+    number of weights in the block).
 
     4-bit weights have a float32 scale for each block of 64 weights. With nested (double) quantization, each scale takes
-    one byte, plus a float32 for each 256 scales. 8-bit weights have a float32 for each row, which adds less than a
+    one byte, and 256 scales share one float32. 8-bit weights have one float32 for each row, which counts as one more
     thousandth (bitsandbytes 0.50, `quantize_4bit`, `Int8Params`).
     """
     if bits == 8:
@@ -49,8 +51,8 @@ def packed_bytes(bits: int, nested: bool) -> float:
 SMALLEST = 1
 """The micro-batch for a model whose architecture is unknown."""
 CPU_GIB, CPU_ROWS = 8, 8
-"""For a run on the CPU: the memory in GiB that all its processes together may use, and the largest micro-batch. Larger
-micro-batches are hardly faster, because all rows are padded to the longest row.
+"""Two limits of a run on the CPU: the memory in GiB that all its processes together may use, and the largest
+micro-batch. A larger micro-batch would hardly be faster, because all its rows are padded to the longest row.
 """
 
 
@@ -93,8 +95,8 @@ class Micro:
 def states(inputs: MemoryInputs, params: int) -> float:
     """Bytes of weights, gradients and Adam states on one process, sharded by `stage`.
 
-    A trained parameter has 16 bytes: its weight and its gradient in fp32, and two moments of Adam. In half precision,
-    it also has a copy of the weight with 2 bytes. A frozen parameter has `inputs.weight` bytes.
+    A trained parameter needs 16 bytes for its weight, its gradient and two moments of Adam, all in fp32. In half
+    precision, it also needs 2 bytes for a copy of the weight. A frozen parameter has `inputs.weight` bytes.
     """
     shard = max(1, inputs.world)
     frozen = params * inputs.weight / (shard if inputs.stage >= 3 else 1)
@@ -127,7 +129,7 @@ def activations(inputs: MemoryInputs, facts: ModelFacts) -> float:
 
 
 def loss_head(inputs: MemoryInputs, facts: ModelFacts) -> float:
-    """Bytes of a fused loss head that stay the same for every batch size: the gradient of the head's weight, and the
+    """Those bytes of a fused loss head that do not depend on the batch size: the gradient of the head's weight, and the
     logits of one chunk of tokens.
     """
     if not inputs.fused_loss:

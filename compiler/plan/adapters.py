@@ -1,11 +1,11 @@
-"""Compute the memory of a layer's adapters that the measured table (coefficients.json) does not contain: tensors that
-other kinds of adapters save in addition to LoRA's, and temporary tensors.
+"""Compute that memory of a layer's adapters which the measured table (coefficients.json) does not contain: temporary
+tensors, and the tensors that other kinds of adapters save in addition to those that LoRA saves.
 
 The table was counted on real models with LoRA. DoRA, rotations (OFT) and LoHa save the tensors that LoRA saves, and
 further ones. For VeRA, LoHa and MiSS, the sum of the table and this module is an upper bound: the table contains
-tensors that they do not save. VeRA and MiSS do not save the inputs of the adapted layers, and LoHa under autocast does
-not save float32 copies of these inputs. Tests count the bytes and the parameters of each kind on the same models
-(tests/plan/test_adapters_kept.py).
+tensors that these three do not save. VeRA and MiSS do not save the inputs of the adapted layers, and LoHa under
+autocast does not save float32 copies of these inputs. Tests count the bytes and the parameters of each kind on the same
+models (tests/plan/test_adapters_kept.py).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from xpc.compiler.registry.linear_layers import Linear, linear_layers
 from xpc.compiler.stacks.fused_experts import ALWAYS
 
 ROTATED = {"bf16": 8.0, "fp32": 16.0}
-"""Bytes that OFT saves per element of a rotation block, by the dtype of the computation: the elements of four matrices
-of the Cayley transform. With autocast, some of these matrices are in half precision (`ROTATED_CAST`; peft 0.17 to 0.21,
-tuners/oft/layer.py).
+"""Maps the dtype of the computation to the bytes that OFT saves per element of a rotation block. OFT saves four
+matrices of the Cayley transform, each with as many elements as the block. With autocast, some of these matrices are in
+half precision (`ROTATED_CAST`; peft 0.17 to 0.21, tuners/oft/layer.py).
 """
 ROTATED_CAST = 14.0
 
@@ -46,18 +46,19 @@ def of_token(load: Load) -> float:
         wide = sum(one.inputs * min(1.0, one.count) for one in tuned.linear)
         out += wide * (1.0 if load.amp else 1.0 + load.element)
     if tuned.kind in ("vera", "miss"):
-        # The backward pass needs the inputs of trained tensors. VeRA's two vectors scale `rank` numbers and the
-        # adapter's outputs; MiSS's matrix multiplies `rank` sums (tuners/vera/layer.py, tuners/miss/layer.py).
+        # The backward pass needs the inputs of trained tensors. VeRA trains two vectors: one scales `rank` numbers, the
+        # other the adapter's outputs. MiSS trains a matrix, which multiplies `rank` sums (tuners/vera/layer.py,
+        # tuners/miss/layer.py).
         wide = sum(tuned.rank + (one.outputs if tuned.kind == "vera" else 0) for one in tuned.linear)
         out += wide * _computed(load)
     if tuned.kind == "dora" and not load.mode.startswith("dora"):
-        # DoRA's magnitudes scale the outputs of the layer and of the adapter's matrices, so both outputs are saved
+        # DoRA's magnitudes scale two outputs, that of the layer and that of the adapter's matrices, so both are saved
         # (tuners/lora/dora.py).
         given = 4.0 if load.widened else load.element
         out += sum(one.outputs for one in tuned.linear) * (given + load.element)
     if tuned.bits == 8:
-        # 8-bit layers save their inputs. If another operation also saves an input, as for attention's output layer, the
-        # input is not counted again. Without autocast, the adapters save the inputs of their layers.
+        # 8-bit layers save their inputs. If another operation also saves an input, it is not counted again; this is so
+        # for the input of attention's output layer. Without autocast, the adapters save the inputs of their layers.
         again = facts.hidden if load.amp else 0
         mlp = facts.hidden + facts.intermediate if load.amp or tuned.sites != "all" else 0
         out += (again + mlp) * _of_an_input(load)
@@ -77,8 +78,8 @@ def recomputed_too(load: Load) -> float:
 
 
 def _of_an_input(load: Load) -> float:
-    """Bytes of one element of an 8-bit layer's input. The element is float32 (4 bytes) if the norms are float32, or if
-    the run computes in float32; otherwise it has 2 bytes.
+    """Bytes of one element of an 8-bit layer's input: 4 (float32) if the norms are float32 or the run computes in
+    float32, otherwise 2.
     """
     return 4.0 if load.widened or load.element == 4 else 2.0
 
@@ -118,10 +119,10 @@ def _copy(load: Load, tuned: Adapters) -> float:
 def in_forward(load: Load) -> float:
     """The largest temporary memory of one linear layer's forward pass, in bytes.
 
-    DoRA computes the norm of the sum of the weight and the adapter. To get the adapter's product, peft applies the
-    adapter to an identity matrix as wide as the layer's input; the sum is one more matrix of the weight's size
-    (tuners/lora/dora.py). LoHa multiplies two products, each as large as the layer's weight, and scales the result
-    (tuners/loha/layer.py).
+    DoRA computes the norm of the sum of the weight and the adapter. To get the product of the adapter's matrices, peft
+    applies the adapter to an identity matrix as wide as the layer's input. The sum is one more matrix of the weight's
+    size (tuners/lora/dora.py). LoHa computes two products, each as large as the layer's weight, multiplies one by the
+    other, and scales the result (tuners/loha/layer.py).
     """
     tuned = load.adapters
     if tuned is not None and tuned.kind == "loha":
@@ -157,12 +158,12 @@ def in_backward(load: Load) -> float:
 
 
 def rotations(layers: Sequence[Linear], blocks: int | None, size: int) -> tuple[int, int]:
-    """Return two numbers for one decoder layer: the number of OFT's parameters, and the number of elements in its
-    rotation blocks, which are full matrices.
+    """Return two numbers for one decoder layer: the number of OFT's parameters, and the number of elements in OFT's
+    rotation blocks. A rotation block is a full matrix.
 
-    A layer's inputs are rotated in `blocks` blocks, or in blocks of `size`. If `size` does not divide the number of
-    inputs, peft takes the nearest divisor, and the smaller of two equally near ones (peft 0.21,
-    `adjust_oft_parameters`).
+    The inputs of a linear layer are divided into `blocks` blocks or, if `blocks` is None, into blocks of `size` inputs.
+    If `blocks` or `size` does not divide the number of inputs, peft uses the nearest divisor; if two divisors are
+    equally near, it uses the smaller one (peft 0.21, `adjust_oft_parameters`).
     """
     params = whole = 0.0
     for one in layers:

@@ -1,9 +1,9 @@
 """Correct a plan with the measured speed and peak memory of real runs (`xpc plan --calibration FILE`).
 
 If a run with the same settings was measured, the plan uses the measured values. If only other runs with the same model,
-GPU and kind of training were measured, the plan's values are multiplied by the median of their measured / planned.
-`calibration_file.py` reads the file. The commands check, compile, diff and verify never load the file, because their
-results must depend only on the spec and on the version of xpc.
+GPU and kind of training were measured, each value of the plan is multiplied by a factor: the median, over these runs,
+of the measured value divided by the planned value. `calibration_file.py` reads the file. The commands check, compile,
+diff and verify never load the file, because their results must depend only on the spec and on the version of xpc.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ the measurement is not used.
 class Reading:
     """The measurements of one run. `run` has the settings that decide speed and memory, as text.
 
-    `seconds` are the median, the 10th and the 90th percentile of the seconds per optimizer step. `tokens` are the
-    measured tokens per second of one process, and `peak` the measured bytes on a GPU. `planned_tokens` and
-    `planned_peak` are the plan's predictions of `tokens` and `peak`.
+    `seconds` has three numbers: the median, the 10th and the 90th percentile of the seconds per optimizer step.
+    `tokens` is the measured number of tokens per second of one process, and `peak` the measured peak bytes on a GPU.
+    `planned_tokens` and `planned_peak` are the plan's predictions of `tokens` and `peak`.
     """
 
     run: Mapping[str, str]
@@ -43,9 +43,9 @@ class Reading:
 
 @record
 class Measured:
-    """Measurements for a planned run. If `exact` is true, the run itself was measured: its seconds per step, tokens per
-    second, and peak in bytes. Otherwise, similar runs were measured, and `pace` and `growth` are factors for the plan's
-    speed and peak.
+    """Measurements for a planned run. If `exact` is true, the run itself was measured, and the other fields are its
+    seconds per step, its tokens per second and its peak in bytes. Otherwise, only similar runs were measured; the
+    plan's speed is then multiplied by `pace`, and its peak by `growth`.
     """
 
     exact: bool
@@ -58,8 +58,8 @@ class Measured:
 
 
 def identity(spec: Spec) -> dict[str, str]:
-    """The settings of a run that decide its speed and memory, as text. Settings that have no entry of their own are
-    covered by the last entry, a digest.
+    """The settings of a run that decide its speed and memory, as text. The last entry is a digest; it also covers the
+    settings that have no entry of their own.
     """
     hardware = spec.hardware
     gpu = "cpu" if hardware.gpu is None else hardware.gpu.name
@@ -77,8 +77,8 @@ def identity(spec: Spec) -> dict[str, str]:
 
 
 def measured(readings: Sequence[Reading], spec: Spec) -> Measured | None:
-    """The measurements of the same run or, if there are none, of similar runs (with the same model, GPU, stack and
-    adapter, for example). None if there are neither.
+    """The measurements of this run. If this run was not measured, those of similar runs (with the same model, GPU,
+    stack and adapter, for example); None if no similar run was measured either.
     """
     mine = identity(spec)
     same = [one for one in readings if one.run == mine]

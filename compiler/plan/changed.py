@@ -43,8 +43,8 @@ def changed(spec: Spec, settings: Settings) -> Spec:
 
 
 def legality(spec: Spec, checker: Checker) -> Callable[[Settings], bool]:
-    """Return a function that tests changed settings. The settings are legal if they cause no error that `spec` does not
-    already have.
+    """Return a function that tests whether changed settings are legal: whether the changed spec has only errors that
+    `spec` has, too.
     """
     before = checker(changed(spec, {}))
     return lambda settings: checker(changed(spec, settings)) <= before

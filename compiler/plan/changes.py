@@ -3,8 +3,8 @@ changed run.
 
 With one exception (see `fitting`), no change affects what the model learns: the global batch, the lengths, the rows,
 the loss and the trained parameters stay the same. Changes are tried in tiers, the cheapest tier first: a higher stage
-of ZeRO, then offloading, which sends states over the host's bus, then more nodes. Within a tier, changes are ordered by
-predicted tokens per second, and this speed includes the communication of the strategy.
+of ZeRO, then offloading (which sends states over the host's bus), then more nodes. Within a tier, changes are ordered
+by their predicted tokens per second, in which the strategy's communication is included.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ MORE_NODES = (2, 4, 8)
 LEAST_GAIN = 0.01
 """A change is suggested only if it makes training faster by at least this share."""
 MOST = 3
-"""The largest number of changes that are suggested, unless a caller passes a smaller one."""
+"""At most this many changes are suggested. A caller can pass a smaller number."""
 Search = Callable[[Spec, Checker, int], "list[Change]"]
 _found: dict[tuple[object, ...], list[Change]] = {}
 
 
 @record
 class Change:
-    """A change: settings with their new values, and the plan of the changed run. `follows` are settings that the spec
-    does not state, and for which the plan of the changed run chooses another value.
+    """A change: settings with their new values, and the plan of the changed run. `follows` has the further settings
+    whose values change: the spec does not state them, and the plan of the changed run chooses other values for them
+    than the plan of the unchanged run.
 
     `pace` is the ratio of the changed run's tokens per second to the unchanged run's, or None if no speed is predicted.
     The ratio ignores the cost of offloading, which was not measured.
@@ -65,11 +66,11 @@ class Change:
 
 
 def fitting(spec: Spec, checker: Checker, most: int = MOST) -> list[Change]:
-    """Find at most `most` changes that make a run fit, the cheapest first: the best change of each tier.
+    """Find the best change of each tier that makes a run fit, at most `most` changes. The cheapest change comes first.
 
-    If no change has the verdict FITS, changes with the verdict TIGHT are returned. If there are none of these, either,
-    one change that affects what the model learns is returned, and its text says so. If nothing helps, the result is
-    empty. Members of a sweep that differ only in a rate or a seed share one search.
+    If no change has the verdict FITS, changes with the verdict TIGHT are returned. If no change has the verdict TIGHT
+    either, one change that affects what the model learns is returned, and its text says so. If nothing helps, the
+    result is empty. Members of a sweep that differ only in a rate or a seed share one search.
     """
     return _searched(_fitting, spec, checker, most)
 
@@ -126,8 +127,8 @@ def _fitting(spec: Spec, checker: Checker, most: int) -> list[Change]:
 
 
 def _learning_otherwise(spec: Spec, checker: Checker, now: Plan) -> Iterator[Change]:
-    """Yield smaller micro-batches with which the run fits, the largest first. The method's result depends on the
-    micro-batch, so they are used only if nothing else helps.
+    """Yield changes to a smaller micro-batch with which the run fits, the largest micro-batch first. What the method
+    learns depends on the micro-batch, so these changes are suggested only if nothing else helps.
     """
     share, mine = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     legal = legality(spec, checker)
@@ -157,14 +158,14 @@ def _faster(spec: Spec, checker: Checker, most: int) -> list[Change]:
 
 def _decided(one: Change) -> Settings:
     """The settings of a change, together with the settings that the plan chose for the changed run. The caller tests
-    whether all of them are legal together.
+    whether this combination is legal.
     """
     return {**{path: one.plan.spec.get(path) for path in CHOSEN}, **one.settings}
 
 
 def _written_micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """The micro-batches to try. If the spec does not state the micro-batch, only the current one: the plan of each
-    changed run chooses a better micro-batch itself, if there is one.
+    """The micro-batches to try. If the spec does not state a micro-batch, the result is only the current micro-batch:
+    the plan of each changed run then chooses the best micro-batch itself.
     """
     return [spec.integer("batch.micro")] if "batch.micro" in unset(spec) else micros(spec, most)
 
@@ -178,8 +179,8 @@ def _with(spec: Spec, strategy: str, micro: int, toggles: Settings) -> Settings:
 
 
 def _apart(found: Iterable[Change]) -> Iterator[Change]:
-    """Yield the changes, the fastest first, but drop a change that only adds settings to a faster change, or that gives
-    other values to the settings of a faster change.
+    """Yield the changes, the fastest first. Two kinds of changes are dropped: a change that only adds settings to a
+    faster change, and a change that gives other values to exactly the settings of a faster change.
     """
     seen: dict[frozenset[Path], Change] = {}
     for one in sorted(found, key=lambda one: (-(one.pace or 0.0), len(one.settings))):
@@ -190,13 +191,13 @@ def _apart(found: Iterable[Change]) -> Iterator[Change]:
 
 
 def planned(spec: Spec, now: Plan, settings: Settings) -> Change:
-    """Plan the run with these settings changed and all others kept; return this change with its relative speed."""
+    """Plan the run with these settings changed and all other settings kept. Return the change with its relative speed."""
     return _change(now, settings, plan(changed(spec, settings)))
 
 
 def as_typed(spec: Spec, checker: Checker, now: Plan, settings: Settings) -> Change:
     """Plan the run as if a user had written these settings into the spec: the plan chooses anew all settings that the
-    changed spec does not state. Return this change with its relative speed.
+    changed spec does not state. Return the change with its relative speed.
     """
     return _change(now, settings, plan(rechosen(spec, settings, checker)))
 
@@ -212,15 +213,15 @@ def _change(now: Plan, settings: Settings, found: Plan) -> Change:
 
 
 def _alternatives(spec: Spec, checker: Checker, now: Plan, tier: Settings, wanted: str) -> list[Change]:
-    """The changes with the settings `tier` (such as offloading) whose plans have the wanted verdict, the fastest first.
-    Each has the largest micro-batch with this verdict.
+    """Those changes with the settings `tier` (such as offloading) whose plans have the verdict `wanted`, the fastest
+    first. Each change has the largest micro-batch with this verdict.
     """
     found: list[Change] = []
     base = changed(spec, tier)
     for toggles in _toggles(spec, more=True):
         left, best = _written_micros(base, base.integer("batch.micro")), None
-        # The unchanged micro-batch comes first. A smaller one may force the run to accumulate, and so to store
-        # gradients between micro-batches.
+        # The unchanged micro-batch comes first. With a smaller micro-batch, the run may have to accumulate gradients,
+        # and so to store them between micro-batches.
         middle = 0
         while left:  # bisection is correct here, because a smaller micro-batch never needs more memory
             tried = as_typed(spec, checker, now, {**tier, **micro_settings(base, left[middle]), **toggles})
@@ -256,7 +257,7 @@ def tiers(spec: Spec) -> Iterator[Settings]:
         for name in dict.fromkeys((strategy, "zero3" if spread < 3 else strategy)):
             if spec.integer("batch.gbs") % (spec.replicas * times) == 0:
                 more: dict[Path, object] = {"nodes": spec.hardware.nodes * times}
-                # without this, a gbs that the spec does not state would grow with the number of GPUs
+                # without this line, a gbs that the spec does not state would grow with the number of GPUs
                 if not spec.written("batch.gbs"):
                     more["batch.gbs"] = spec.integer("batch.gbs")
                 yield more if name == strategy else {"strategy": name, **more}
@@ -285,12 +286,12 @@ def _loss(spec: Spec) -> str:
 
 
 def alike(spec: Spec) -> tuple[str, ...]:
-    """The strategies that compute the same numbers as the spec's strategy, except for the order in which sums are
-    computed.
+    """The strategies that compute the same numbers as the spec's strategy. Only the order in which sums are computed
+    may differ.
 
-    All stages of ZeRO compute the same weights. DDP computes these weights, too, but only in fp32. In half precision,
-    its results are rounded differently: DDP computes under autocast, and DeepSpeed computes with half-precision weights
-    and an fp32 copy of them.
+    All stages of ZeRO compute the same weights. In fp32, DDP computes these weights, too. In half precision, DDP's
+    results are rounded differently: DDP computes under autocast, and DeepSpeed computes with half-precision weights and
+    keeps an fp32 copy of them.
     """
     mine = spec.text("strategy")
     offload = spec.get("strategy.offload") not in (None, "none")
@@ -302,8 +303,8 @@ def alike(spec: Spec) -> tuple[str, ...]:
 
 
 def micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """The micro-batches up to `most`, the largest first, that change neither the global batch nor what the model
-    learns.
+    """Those micro-batches up to `most` that change neither the global batch nor what the model learns, the largest
+    first.
     """
     share, now = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     if share < 1 or spec.learns_from_micro or spec.integer("batch.gbs") % spec.replicas:
@@ -328,7 +329,7 @@ def micro_settings(spec: Spec, micro: int) -> Settings:
 
 def forms(settings: Settings, offload: object = None) -> Iterator[str]:
     """Yield the settings as a user would write them in a spec. A new strategy is written together with the spec's
-    `offload`, because without it the new strategy would not offload.
+    `offload`; otherwise the new strategy would not offload.
     """
     for path, value in settings.items():
         if path == "strategy":

@@ -1,9 +1,9 @@
 """Choose strategy, recomputation and micro-batch if the spec does not state them.
 
-The plan compares combinations that compute the same numbers. Of those that fit, it takes the one with the most
-predicted tokens per second. The prediction includes the strategy's communication. Strategies are tried in groups: DDP,
-then ZeRO-1 and ZeRO-2, then ZeRO-3, which communicates most. A choice depends only on the spec and on this version's
-tables.
+The plan compares combinations that compute the same numbers. From the combinations that fit, it takes the one with the
+most predicted tokens per second. The prediction includes the time of the strategy's communication. Strategies are tried
+in groups: DDP, then ZeRO-1 and ZeRO-2, then ZeRO-3, which communicates most. A choice depends only on the spec and on
+this version's tables.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ LEARNED = "memory does not decide this size, because it changes what is learned"
 """The reason that is shown for a micro-batch of 1 (for the method kto: 2) if a larger one would change what is learned.
 """
 HARDLY = 0.005
-"""If nothing fits, the plan chooses the largest micro-batch that needs at most this share more memory than a
-micro-batch of one row.
+"""If nothing fits, the plan compares micro-batches with a micro-batch of one row, and chooses the largest that needs at
+most this share of additional memory.
 """
 
 
@@ -44,8 +44,8 @@ class Choice:
 
 @record
 class Candidate:
-    """A combination of settings, with the run's peak in GiB and its tokens per second on one GPU (`pace`, 0 if the
-    speed is unknown).
+    """A combination of settings with two predictions for the run: its peak in GiB, and its tokens per second on one GPU
+    (`pace`, 0 if the speed is unknown).
     """
 
     settings: Settings
@@ -61,18 +61,18 @@ class Candidate:
 
 _found: dict[tuple[object, ...], Choice | None] = {}
 _searched: list[Source] = []
-"""One item: the last spec. `_found` keeps the choices that were made for it. Members of a sweep often differ only in a
-learning rate, so they can use the same choices.
+"""A list of one item: the last spec for which a choice was made. `_found` keeps the choices for this spec. Members of a
+sweep often differ only in a learning rate, so they can use the same choices.
 """
 
 
 def chosen(spec: Spec, unset: Sequence[Path], checker: Checker) -> Choice | None:
-    """Choose values for settings that the spec does not state; None if the plan cannot decide, or nothing fits.
+    """Choose values for settings that the spec does not state. None if the plan cannot decide or nothing fits.
 
     `unset` are the settings to choose: some of `strategy`, `memory.checkpointing` and `batch.micro`. `checker` returns
-    the error codes of a spec, and is called only if nothing fits with the usual strategy. A partly frozen layer counts
-    with the upper bound of its memory. The plan never chooses whether activations are offloaded, because the cost of
-    copying them is unknown.
+    the codes of the errors in a spec; it is called only if nothing fits with the usual strategy. For a partly frozen
+    layer, the upper bound of its memory counts. The plan never chooses whether activations are offloaded, because the
+    cost of copying them is unknown.
     """
     if spec.hardware.gpu is None:
         return Choice({}, _fixed_micro(spec)) if spec.learns_from_micro and "batch.micro" in unset else None
@@ -90,7 +90,7 @@ def chosen(spec: Spec, unset: Sequence[Path], checker: Checker) -> Choice | None
 
 def _with_fixed_micro(spec: Spec, unset: Collection[Path], checker: Checker) -> Choice | None:
     """Choose strategy and recomputation for a method whose result depends on the micro-batch. The micro-batch has a
-    fixed size and not the largest that fits, because otherwise the result would depend on the GPU's memory.
+    fixed size. If it were the largest that fits, the method's result would depend on the GPU's memory.
     """
     if "batch.micro" not in unset:
         return _search(spec, unset, checker)
@@ -152,8 +152,8 @@ def _search(spec: Spec, unset: Collection[Path], checker: Checker) -> Choice | N
 
 
 def _least(spec: Spec, strategy: Settings, unset: Collection[Path]) -> Candidate | None:
-    """The settings to use with a strategy if nothing fits. Their micro-batch is the largest one that needs hardly more
-    memory (at most the share HARDLY) than the smallest one.
+    """The settings to use with a strategy if nothing fits. Their micro-batch is the largest that needs hardly more
+    memory than the smallest micro-batch (at most the share HARDLY more).
     """
     candidate: Candidate | None = None
     least = 0.0
@@ -167,8 +167,8 @@ def _least(spec: Spec, strategy: Settings, unset: Collection[Path]) -> Candidate
 
 
 def _least_choice(candidate: Candidate, room: float) -> Choice | None:
-    """The choice if nothing fits. Its text says how much memory the run would need. `room` is the GPU's memory in
-    GiB.
+    """The choice to make if nothing fits. Its text says how much memory the run would need. `room` is the GPU's memory
+    in GiB.
     """
     why = f"nothing fits: the smallest choice needs {candidate.peak:.1f} GiB, more than {BUDGET:.0%} of {room:g} GiB"
     strategy, micro = candidate.settings.get("strategy"), candidate.settings.get("batch.micro")
@@ -178,8 +178,8 @@ def _least_choice(candidate: Candidate, room: float) -> Choice | None:
 
 
 def _groups(spec: Spec, unset: Collection[Path]) -> Iterator[tuple[Settings, ...]]:
-    """Yield groups of strategies in the order in which to try them: for bf16, first ddp, then zero1
-    and zero2, then zero3. If the spec states a strategy, only this one is tried.
+    """Yield groups of strategies in the order in which the plan tries them. For bf16, the first group is ddp, the
+    second zero1 and zero2, the third zero3. If the spec states a strategy, there is one group with this strategy.
 
     The strategies of one group compute the same numbers, except for the order in which sums are computed
     (`changes.alike`).
@@ -218,8 +218,8 @@ def _candidates(spec: Spec, strategy: Settings, unset: Collection[Path]) -> Iter
 
 
 def _largest(spec: Spec, settings: Settings, unset: Collection[Path]) -> Candidate | None:
-    """The combination with the largest micro-batch that fits; the plan predicts that a larger micro-batch is faster.
-    None if no micro-batch fits.
+    """The combination with the largest micro-batch that fits, because the plan predicts that a larger micro-batch is
+    faster. None if no micro-batch fits.
     """
     left = _open_micros(spec, settings) if "batch.micro" in unset else []
     open_ = bool(left)
@@ -255,8 +255,8 @@ def _fits(spec: Spec, settings: Settings) -> Candidate | None:
 
 
 def _held(spec: Spec) -> tuple[Load, float] | None:
-    """Return a pair: the quantities that decide the memory of one GPU, and its peak in bytes. None if they are
-    unknown.
+    """Return a pair: the quantities that decide the memory of one GPU, and the predicted peak in bytes. None if the
+    quantities or the peak are unknown.
     """
     load = load_of(spec)
     estimate = load if isinstance(load, str) else memory(load)
@@ -266,8 +266,8 @@ def _held(spec: Spec) -> tuple[Load, float] | None:
 def _choice_of(
     spec: Spec, best: Candidate, found: list[Candidate], unset: Collection[Path], tried: list[str]
 ) -> Choice:
-    """Return the best combination of settings as a Choice. The text of each value has its calculation, and the
-    calculations of the alternatives.
+    """Return the best combination of settings as a Choice. The text for each value contains the calculation for this
+    value and for its alternatives.
     """
     gpu, usual = spec.hardware.gpu, spec.text("strategy")
     assert gpu is not None  # the plan chooses nothing for runs on a CPU
@@ -295,8 +295,8 @@ def _choice_of(
 
 
 def _compared(best: Candidate, others: Mapping[str, list[Candidate]]) -> str:
-    """A text that compares the best combination of all with the best combination of each alternative, here of
-    recomputation: `20,305 tokens/s a GPU in 41.5 GiB; with it 18,026 tokens/s a GPU in 31.9 GiB`.
+    """A text that compares the best combination with the best combination of each alternative. For the alternative with
+    recomputation, for example: `20,305 tokens/s a GPU in 41.5 GiB; with it 18,026 tokens/s a GPU in 31.9 GiB`.
     """
     parts = [best.arithmetic]
     for name, candidates in others.items():

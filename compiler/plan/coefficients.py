@@ -1,5 +1,5 @@
-"""Read the bytes that autograd keeps per token and layer, by stack and model family (coefficients.json). `make
-coefficients` writes the files.
+"""Read how many bytes autograd keeps per token and layer. Each stack has a file coefficients.json with these numbers
+for each model family. `make coefficients` writes the files.
 
 The bytes are a sum of a layer's sizes, such as `hidden`, each multiplied by a whole number: its coefficient. The
 measuring program (tests/plan/oracle.py) counts them on real models, with the libraries of each stack.
@@ -60,15 +60,17 @@ def families(stack: str = DEFAULT) -> Mapping[str, Mapping[str, Mapping[str, flo
 
 
 def differences(stack: str = DEFAULT) -> Mapping[str, Mapping[str, str]]:
-    """For each model family and mode, how far the memory by the coefficients is from the measured memory, as a text.
-    Modes without a difference are left out.
+    """For each model family and mode, a text that says how much the memory according to the coefficients differs from
+    the measured memory. Modes without a difference are left out.
     """
     found: Mapping[str, Mapping[str, str]] = _read(stack)["differences"]
     return found
 
 
 def sizes(facts: ModelFacts, rank: int = 0) -> dict[str, float]:
-    """The sizes of a layer that coefficients multiply, by name. A layer without experts has sizes of 0 for experts."""
+    """The sizes of a layer by name, such as `hidden`. Coefficients multiply these sizes. The sizes of experts are 0 for
+    a layer without experts.
+    """
     each = facts.experts_per_token
     return {
         "hidden": facts.hidden,
@@ -95,7 +97,7 @@ def sizes(facts: ModelFacts, rank: int = 0) -> dict[str, float]:
 
 
 def row(name: str, mode: str, stack: str = DEFAULT) -> Mapping[str, float] | None:
-    """The coefficients of a mode such as `full/bf16/sdpa`, or None if it was not measured."""
+    """The coefficients of a mode such as `full/bf16/sdpa`, or None if this mode was not measured."""
     return family(name, stack).get(mode)
 
 

@@ -1,7 +1,7 @@
 """Divisors of large numbers, from their prime factors.
 
-A spec may contain a number of any size. Trying every smaller number would take time in proportion to the number, so its
-prime factors are used. This module is imported only if a batch does not divide evenly, or a micro-batch is chosen.
+A spec may contain a number of any size. The time to try every smaller number would grow with the number, so its prime
+factors are used. This module is imported only if a batch does not divide evenly, or a micro-batch is chosen.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def largest(most: int, *numbers: int) -> int:
 
 
 def nearest(to: int, *numbers: int) -> int | None:
-    """The divisor (at least 2) of the product of `numbers` that is nearest to `to`. If two are equally near, the
-    smaller one. None if the product is 1.
+    """The divisor of the product of `numbers` that is nearest to `to` and at least 2. If two divisors are equally near,
+    the smaller one is returned. None if the product is 1.
     """
     primes = [prime for number in numbers for prime in factors(number)]
     if not primes:
@@ -42,9 +42,9 @@ def nearest(to: int, *numbers: int) -> int | None:
 
 
 def factors(number: int) -> list[int]:
-    """The prime factors of a positive number, a repeated factor as often as it divides the number. Only primes up to
-    LARGEST are found. What then remains counts as one factor; all its prime factors are larger than any micro-batch or
-    number of processes.
+    """The prime factors of a positive number: for 12, these are 2, 2 and 3. Only primes up to LARGEST are found. The
+    rest of the number counts as one factor; its prime factors are all larger than any micro-batch or number of
+    processes.
     """
     out: list[int] = []
     factor = 2

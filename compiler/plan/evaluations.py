@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 def times(spec: Spec, path: AmountPath, steps: int | None, last: bool = False) -> int | None:
-    """How often a run of `steps` steps evaluates (`path` is `eval.every`) or saves (`save.every`). With `last`, the run
-    also does so at its last step. None if the number of steps or epochs that this depends on is unknown.
+    """How often a run of `steps` steps evaluates (if `path` is `eval.every`) or saves (if it is `save.every`). With
+    `last`, the run also evaluates or saves at its last step. None if the result depends on an unknown number of steps
+    or epochs.
     """
     every = spec.get(path)
     if not isinstance(every, Amount):

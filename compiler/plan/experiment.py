@@ -22,8 +22,8 @@ from xpc.grammar.record import evolve, field, record
 
 @record
 class Span:
-    """A predicted value with a range. For nine of ten measured runs, the measured value was within the predicted
-    range.
+    """A predicted value with a range. In nine of ten measured runs, the measured value was within the range that had
+    been predicted for the run.
     """
 
     value: float
@@ -41,8 +41,8 @@ class Span:
 
 @record
 class Assumptions:
-    """Assumptions from the command line: the rows of one epoch, the average number of tokens in a row, measurements of
-    real runs, and the price of a GPU-hour for each GPU (`price.py`).
+    """What the command line states about a run: the rows of one epoch, the average number of tokens in a row,
+    measurements of real runs, and the price of a GPU-hour for each kind of GPU (`price.py`).
     """
 
     rows: int | None = None
@@ -78,7 +78,7 @@ class Plan:
 
     @property
     def peak(self) -> Span | None:
-        """The peak bytes on one GPU: measured, if this run was measured, and otherwise predicted."""
+        """The peak bytes on one GPU. If this run was measured, the measured peak, otherwise the predicted peak."""
         found = self.measured
         if found is not None and found.peak is not None:
             return Span(found.peak, found.peak, found.peak)
@@ -131,7 +131,7 @@ def plan(spec: Spec, assumed: Assumptions | None = None) -> Plan:
         hours = Span(*(steps * seconds / 3600 for seconds in real.seconds))
     elif fast is not None and steps is not None:
         whole = steps * tokens / spec.replicas / spec.context_parallel / fast.tokens / 3600
-        # rows that are shorter than assumed would take less time, but their lengths are unknown here
+        # rows that are shorter than assumed would take less time, but the lengths of rows are unknown here
         hours = Span(whole, 0.0 if full else whole * fast.low, whole * fast.high)
     number, aside = evaluations(spec, steps), 0.0
     if hours is not None and steps and not isinstance(load, str):
@@ -152,8 +152,9 @@ def plan(spec: Spec, assumed: Assumptions | None = None) -> Plan:
 
 
 def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int) -> Speed | None:
-    """The speed according to measurements. If this run itself was measured, its tokens per step divided by the measured
-    seconds. If only similar runs were measured, the plan's speed times the factor `real.pace`.
+    """The speed according to measurements. If this run itself was measured, the speed is the run's tokens per step
+    divided by the measured seconds. If only similar runs were measured, it is the plan's speed times the factor
+    `real.pace`.
     """
     if real.seconds is not None:
         middle, low, high = real.seconds
@@ -176,8 +177,8 @@ def _tokens(spec: Spec, given: Assumptions) -> tuple[int, bool]:
 
 
 def _steps(spec: Spec, given: Assumptions) -> tuple[int | None, str]:
-    """Return a pair: the number of optimizer steps of the run, and "". If the number is unknown, the pair is None and
-    the reason.
+    """Return the number of optimizer steps of the run, and an empty text. If the number is unknown, return None and the
+    reason.
     """
     steps = spec.get("train.steps")
     if steps is not None:

@@ -1,5 +1,5 @@
-"""The floating-point operations per token, and the peak speed of a GPU. From these two and a measured speed, a run's
-utilisation is computed.
+"""The floating-point operations per token, and the peak speed of a GPU. A run's utilisation is computed from these two
+numbers and the measured speed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ def flops(spec: Spec) -> Flops | None:
     """The operations per token, and the GPU's peak. None if the model's sizes are unknown.
 
     In the forward pass, a token costs 2 operations for each active parameter, and 4 x layers x width x length
-    operations for attention. In the backward pass, each layer that a gradient passes through costs as much as in the
-    forward pass (its attention twice as much), and each parameter that gets a gradient 2 more operations. Adapters are
+    operations for attention. In the backward pass, a layer costs as much as in the forward pass (its attention twice as
+    much) if a gradient passes through it, and each parameter that gets a gradient costs 2 more operations. Adapters are
     small and not counted. The peak of a run in fp8 is unknown, because its attention and its first and last layer
     compute in bf16.
     """
@@ -38,8 +38,8 @@ def flops(spec: Spec) -> Flops | None:
 
 
 def peak(gpu: Gpu, precision: str) -> float:
-    """The peak of a GPU in operations per second for dense matrices, in the precision of the run, as its vendor states
-    it.
+    """The peak speed of a GPU as its vendor states it: operations per second for dense matrices, in the precision of
+    the run.
     """
     known = {"fp32": gpu.fp32_tflops, "bf16": gpu.bf16_tflops, "fp16": gpu.fp16_tflops}
     return (known.get(precision) or gpu.fp16_tflops) * 1e12

@@ -40,8 +40,8 @@ class Kubernetes(Engine):
         return ["", f"On Kubernetes, put the bundle at {where}:", "", "```", *lines, "```", *served]
 
     def command(self, spec: Spec, out: str) -> str:
-        """The `kubectl` command that applies the JobSet. The TrainJob is not used here, because some bundles have
-        none.
+        """The `kubectl` command that applies the JobSet. The command does not use the TrainJob, because some bundles
+        have no TrainJob.
         """
         return f"kubectl apply -f {quoted(out, JOBSET)}"
 

@@ -70,8 +70,8 @@ def _comment(spec: Spec, text: str) -> str:
 
 
 def survived_failures(nodes: int) -> str:
-    """A phrase that says after how many failures a TrainJob still continues. The number is below the Job's limit of
-    restarts: one failure restarts the containers of all nodes, and the Job counts a restart for each node.
+    """A phrase that says after how many failures a TrainJob still continues. This number is smaller than the Job's
+    limit of restarts: one failure restarts the containers of all nodes, and the Job counts one restart per node.
 
     Source: Kubernetes `pkg/controller/job/job_controller.go` (pastBackoffLimitOnFailure sums the restarts of all pods).
     """
@@ -92,8 +92,8 @@ def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START)
 
 
 def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
-    """The TrainJob as a nested dict. The TrainJob's `trainer` cannot express all parts of a pod. The other parts are
-    written as patches of the job `node`, the only job of the training runtime.
+    """The manifest of the TrainJob, as a nested dict. Its key `trainer` can express only some parts of a pod. The other
+    parts are written as patches of `node`, the only job of the training runtime.
     """
     hardware = spec.hardware
     shell = read_sections(__file__, SHELL)
@@ -173,7 +173,7 @@ def _jobset(spec: Spec, digest: str) -> dict[str, Json]:
 
 
 def _job(spec: Spec, nodes: int, container: dict[str, Json]) -> dict[str, Json]:
-    """An indexed Job of `nodes` pods, which fails as soon as one pod fails, as a nested dict."""
+    """The manifest, as a nested dict, of an indexed Job of `nodes` pods. The Job fails as soon as one pod fails."""
     stopped: Json = {"containerName": container["name"], "operator": "In", "values": [TEMPFAIL]}
     out: dict[str, Json] = {
         "completionMode": "Indexed",
@@ -216,8 +216,9 @@ def _container(spec: Spec, name: str, script: str, env: list[Json]) -> dict[str,
 
 
 def _server(spec: Spec, digest: str) -> dict[str, Json]:
-    """The Job of the vLLM server on its own node, as a nested dict. The Job counts as ready when the server answers.
-    The JobSet restarts the server together with the training, and stops it when the training ends.
+    """The manifest, as a nested dict, of the Job that runs the vLLM server on a node of its own. The Job counts as
+    ready when the server answers. The JobSet restarts the server together with the training, and stops it when the
+    training ends.
     """
     start = read(spec, "$bundle") + read_sections(__file__, SHELL)["server"].format(options=server_options(spec))
     container = _container(spec, "vllm", _script(spec, JOBSET, digest, start=start), [])
@@ -269,9 +270,7 @@ def _toleration(text: str) -> Json:
 
 
 def _volumes(spec: Spec) -> list[Json]:
-    """The volumes of a pod: the volume claim, and shared memory for NCCL and data loaders, whose size
-    is not limited.
-    """
+    """The volumes of a pod: the volume claim, and shared memory of unlimited size for NCCL and the data loaders."""
     out: list[Json] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     claim = spec.get("launch.volume")
     if isinstance(claim, str):

@@ -1,4 +1,4 @@
-"""`launch ray`: `ray_job.py`, a Ray Train job whose workers each start `launch.sh` on a node of a Ray cluster."""
+"""`launch ray`: `ray_job.py`, a Ray Train job. Each worker of the job starts `launch.sh` on a node of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Ray(Engine):
     volume = "an absolute folder that every node of the Ray cluster has"
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """The files `ray_job.py`, a script that is the same in every bundle, and `ray.json`, which contains the numbers
-        of this run.
+        """Two files: the script `ray_job.py`, which is the same in every bundle, and `ray.json`, which contains the
+        numbers of this run.
         """
         return {SCRIPT: read_text(__file__, SCRIPT), NUMBERS: json.dumps(numbers(spec), indent=2) + "\n"}
 
@@ -71,7 +71,7 @@ def numbers(spec: Spec) -> dict[str, object]:
 
 
 def words(spec: Spec) -> str:
-    """The options of `extra_args` for `ray job submit`, as text."""
+    """The options for `ray job submit` that the spec states in `extra_args`, as text."""
     return "".join(f" {one}" for one in spec.names("launch.extra_args"))
 
 

@@ -55,7 +55,7 @@ def submit(spec: Spec) -> str:
 
 
 def _secrets(spec: Spec) -> list[str]:
-    """The environment variables with secrets that the run needs, such as HF_TOKEN."""
+    """The names of the environment variables that contain the secrets of the run, such as HF_TOKEN."""
     return [*(["HF_TOKEN"] if spec.flag("save.hub") else []), *tokens(spec)]
 
 
@@ -97,8 +97,8 @@ def _resources(spec: Spec) -> dict[str, Json]:
 
 
 def _run(spec: Spec, pin: str) -> str:
-    """The shell code that every node runs. It reads the addresses of the nodes from a variable of SkyPilot, which has
-    one address per line, the head node's first.
+    """The shell code that every node runs. It reads the addresses of the nodes from a variable of SkyPilot. The
+    variable has one address per line, and the head node's address comes first.
     """
     nodes = spec.hardware.nodes
     lines = ["set -eu\nbundle=$PWD\n", check(pin, "$bundle", "sky.yaml"), RANKS.format(nodes=nodes)]

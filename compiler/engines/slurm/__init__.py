@@ -74,8 +74,8 @@ class Slurm(Engine):
         return self.command(spec, out)
 
     def sweep_faults(self, members: Sequence[Spec], machines: Label, sweep: Label) -> Iterator[Diagnostic]:
-        """Errors of a sweep that cannot be one array job: its members need different machines, or it has more members
-        than an array may have elements.
+        """Errors of a sweep that cannot be one array job, because its members need different machines, or because it
+        has more members than an array may have elements.
         """
         from xpc.compiler.engines.restarts import requeues
         from xpc.compiler.language.codes import report

@@ -1,8 +1,8 @@
 """Write `job.sbatch`: the job that starts launch.sh on each node of a Slurm cluster.
 
-sbatch itself, and not a shell, reads the `#SBATCH` lines, so quotes do not make texts of the spec safe there. Therefore
-rules check these texts. The script below the `#SBATCH` lines contains only two texts of the spec: the image and the
-mounts, which rules check, too. All other values come from Slurm at run time.
+sbatch itself, and not a shell, reads the `#SBATCH` lines. So quotes would not make the texts of the spec in these lines
+safe; instead, rules check these texts. The script below the `#SBATCH` lines contains only two texts of the spec: the
+image and the mounts, which rules check, too. All other values come from Slurm at run time.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def enroot_image(image: str) -> str:
 
 
 def options(spec: Spec, name: str, members: int = 0) -> list[str]:
-    """The options for sbatch, without dashes: `partition=gpu`. Some contain texts of the spec, which rules have
-    checked.
+    """The options for sbatch, without dashes: `partition=gpu`. Some options contain texts of the spec; rules have
+    checked these texts.
     """
     hardware = spec.hardware
     log = "%x-%A_%a" if members else "%x-%j"
@@ -101,7 +101,7 @@ def options(spec: Spec, name: str, members: int = 0) -> list[str]:
     if not spec.on_cpu:
         words.append(f"gres=gpu:{hardware.processes}")
     if spec.flag("launch.exclusive"):
-        # --exclusive alone reserves all cores of a node and not all of its memory; --mem=0 adds the memory
+        # --exclusive alone reserves all cores of a node, but not all of its memory; --mem=0 reserves the memory, too
         words += ["exclusive", "mem=0"]
     else:
         words.append(f"cpus-per-task={cores(spec)}")
@@ -119,8 +119,8 @@ def options(spec: Spec, name: str, members: int = 0) -> list[str]:
 
 
 def cores(spec: Spec) -> int:
-    """The number of cores to request on a node. It is the spec's `cpus`; if this is not set, one core for each process
-    on CPUs, and eight for each GPU.
+    """The number of cores to request on a node: the spec's `cpus`. If the spec does not state `cpus`, it is eight cores
+    for each GPU or, in a run on CPUs, one core for each process.
     """
     if spec.get("launch.cpus") is not None:
         return spec.integer("launch.cpus")
@@ -128,7 +128,9 @@ def cores(spec: Spec) -> int:
 
 
 def limit(seconds: int) -> str:
-    """Write a time in sbatch's format, rounded up to full minutes, because Slurm counts minutes: `1-06:30:00`."""
+    """Write a time in sbatch's format, such as `1-06:30:00`. The time is rounded up to full minutes, because Slurm
+    counts minutes.
+    """
     minutes = -(-seconds // 60)
     return f"{minutes // 1440}-{minutes // 60 % 24:02}:{minutes % 60:02}:00"
 

@@ -1,5 +1,5 @@
-"""Rules for Slurm jobs: about names in `#SBATCH` lines, the time limit, further options, containers, and exclusive
-nodes.
+"""Rules for Slurm jobs. They check the names in `#SBATCH` lines, the time limit, further options, containers, and
+exclusive nodes.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ OWN = (
     "no-requeue", "open-mode", "output", "error", "wrap", "export", "chdir", "hold", "wait", "parsable", "test-only",
     "input", "container-image", "container-mounts", "container-workdir", "cluster-constraint", "kill-on-invalid-dep",
 )  # fmt: skip
-"""Options of sbatch that `extra_args` must not contain, because the job file or a setting states them, or because they
-would change how the job is run.
+"""Options of sbatch that `extra_args` must not contain: the job file or a setting states them, or they would change how
+the job is run.
 """
 
 
@@ -129,8 +129,8 @@ OF_GPUS = ("gres", "gpus", "gpus-per-node", "gpus-per-task")
 
 
 def _instead(spec: Spec, name: str, value: str) -> str:
-    """The end of a help text: what to write instead of the option `name` with the value `value`, which the job file
-    states itself.
+    """The end of a help text. It says what to write instead of the option `name` with the value `value`, because the
+    job file states this option itself.
     """
     count = value.rpartition(":")[2]
     if name in OF_GPUS and count.isdecimal() and spec.hardware.gpu is not None:
