@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 BYTES = {"adamw8bit": 2, "ademamix8bit": 3, "lion8bit": 1, "rmsprop8bit": 1, "torchao_adamw8bit": 2,
          "torchao_adamw4bit": 1, "grokadamw": 0}  # fmt: skip
-"""Bytes per parameter of 8- and 4-bit optimizer states. Paged states count as 0, because CUDA moves them to the host.
-GrokAdamW's states also count as 0, because they are on the host from the beginning.
+"""Bytes per parameter of the optimizer states in 8 and 4 bits. Paged states count as 0, because CUDA moves them to the
+host. GrokAdamW's states count as 0, too, because they are on the host from the beginning.
 """
 
 UNCOUNTED = ("use_logits_to_keep", "model_init_kwargs", "optim_args")
-"""Arguments of `extra trl` that change the memory of a run, although the plan does not count how much."""
+"""Arguments of `extra trl` that change the memory of a run by an amount that the plan does not count."""
 WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "method.beta", "train.")
 """Prefixes of the paths of settings that do not affect memory."""
 
 
 def load_of(spec: Spec) -> Load | str:
-    """The quantities that decide the memory of one process, or a sentence that says why they are not known."""
+    """The quantities that decide the memory of one process. If they are unknown, a sentence with the reason."""
     facts, gpu = spec.model.facts, spec.hardware.gpu
     if facts is None:
         return f"the sizes of `{spec.model.name}` are not known: name its config.json with `model {{ config = ... }}`"
@@ -91,7 +91,9 @@ def load_of(spec: Spec) -> Load | str:
 
 
 def _weights(spec: Spec, facts: ModelFacts, engine: str) -> tuple[float, Adapters | None]:
-    """The average bytes of a weight of the model, and the adapters that are trained, if any."""
+    """Return a pair: the average bytes of a weight of the model, and the adapters that are trained (None without
+    adapters).
+    """
     half = spec.text("precision") != "fp32"
     # DeepSpeed casts the model to fp16 or bf16 (engine.py, _configure_distributed_model)
     stored = 4.0 if spec.get("model.dtype") == "fp32" and not (half and engine == "deepspeed") else 2.0
@@ -106,8 +108,8 @@ def _weights(spec: Spec, facts: ModelFacts, engine: str) -> tuple[float, Adapter
 
 
 def _quantized(spec: Spec, facts: ModelFacts, bits: int, wide: int) -> float:
-    """The average bytes of a parameter, if linear layers are quantized to `bits` bits and every other parameter has
-    `wide` bytes.
+    """The average bytes of a parameter in a model whose linear layers are quantized to `bits` bits. Every other
+    parameter has `wide` bytes.
     """
     embeds = facts.vocab * facts.hidden * (1 if facts.tied else 2)
     whole = expert_parameters(facts) if stacked(spec.stack, facts) else 0.0  # stacked experts are never quantized
@@ -128,9 +130,9 @@ def _other_models(spec: Spec, size: float) -> float:
 def _moments(spec: Spec, trained: float, adapters: Adapters | None) -> float:
     """The number of optimizer states per trained parameter.
 
-    Muon has one state for each weight of a hidden matrix. Under ZeRO-1 and ZeRO-2 it has two, because DeepSpeed also
-    keeps the momentum of an unfinished step (zero/stage_1_and_2.py). Muon's other weights are trained with AdamW, which
-    has two. With `freeze`, every weight is assumed to have two.
+    Muon has one state for each weight of a hidden matrix. Under ZeRO-1 and ZeRO-2 it has two states, because DeepSpeed
+    also keeps the momentum of an unfinished step (zero/stage_1_and_2.py). All other weights are trained with AdamW,
+    which has two states for each weight. With `freeze`, every weight is assumed to have two states.
     """
     name = spec.text("optimizer")
     if name != "muon":
@@ -167,8 +169,8 @@ def _adapters(spec: Spec, element: float) -> Adapters:
 
 
 def _offload(spec: Spec, stage: int) -> int:
-    """The level of offloading to host memory: 0 nothing, 1 the optimizer, 2 also the (sharded) weights, as
-    lower/deepspeed.py configures it.
+    """The level of offloading to host memory that lower/deepspeed.py configures: 0 nothing, 1 the optimizer's states, 2
+    also the weights, which are sharded.
     """
     where = {"optimizer": 1, "cpu": 2}.get(str(spec.get("strategy.offload")), 0)
     return min(where, 2 if stage == 3 else 1)
@@ -180,11 +182,11 @@ def _is_most(spec: Spec) -> bool:
     `extra`.
     """
     if spec.text("precision") == "fp8":
-        # In fp8, layers save the same inputs as in bf16, but no bf16 copies of float32 weights, which the plan
-        # nevertheless counts. A measurement on a CPU has shown this.
+        # In fp8, layers save the same inputs as in bf16, but no bf16 copies of float32 weights (measured on a CPU). The
+        # plan nevertheless counts these copies.
         return True
     if spec.adapter in ("vera", "loha", "miss"):
-        # VeRA, LoHa and MiSS are planned as LoRA, which saves more activations than they do
+        # VeRA, LoHa and MiSS are planned as if they were LoRA, but they save fewer activations
         return True
     if spec.flag("memory.offload_activations") or (spec.flag("batch.padding_free") and not spec.flag("batch.packing")):
         return True
@@ -193,7 +195,9 @@ def _is_most(spec: Spec) -> bool:
 
 
 def row_tokens(spec: Spec) -> int:
-    """Maximum number of tokens in one sequence: `seq`, or prompt plus completion for a method that generates."""
+    """The largest number of tokens in one sequence: `seq` or, if the method generates, the largest prompt plus the
+    largest completion.
+    """
     if not spec.method.generates:
         return int(spec.get("batch.seq") or 1024)
     prompt = spec.get("method.max_prompt")
@@ -201,8 +205,8 @@ def row_tokens(spec: Spec) -> int:
 
 
 def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None = None) -> Speed | None:
-    """The tokens per second that one GPU trains on. Both sequences of a preference pair count. None if the speed is
-    unknown.
+    """The speed of one GPU in tokens per second. The tokens of both sequences of a preference pair count. None if the
+    speed is unknown.
 
     `tokens` are the tokens of an optimizer step, and `row` the average tokens of a row before packing. By default,
     every row has the maximum length.
@@ -244,8 +248,8 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
 
 
 def moved(load: Load, accumulation: int) -> dict[str, float]:
-    """Two numbers of bytes for one micro-batch. `sent`: what one process sends to others. `touched`: the weights and
-    gradients that it reads and writes.
+    """Return two numbers of bytes for one process and one micro-batch, by name. `sent` is what the process sends to
+    other processes. `touched` is what the process reads and writes of weights and gradients.
     """
     from xpc.compiler.plan.time import sent, touched
 
@@ -266,17 +270,17 @@ def _batch(spec: Spec) -> tuple[int, int]:
 
 
 def _evaluated(spec: Spec) -> float:
-    """How many tokens an evaluation's micro-batch has, as a ratio to a training micro-batch. With context parallelism,
-    the ratio is not 1, because DeepSpeed splits sequences between processes only in training (accelerate's
-    `disable_in_eval`).
+    """The number of tokens in an evaluation's micro-batch, divided by the number in a training micro-batch. With
+    context parallelism, this ratio is not 1, because DeepSpeed splits sequences between processes only in training
+    (accelerate's `disable_in_eval`).
     """
     whole = spec.context_parallel if spec.ulysses else 1
     return whole * (spec.get("eval.micro") or 0) / spec.integer("batch.micro") if spec.evaluates else 0.0
 
 
 def _attention(spec: Spec, micro: int, flattened: bool) -> str:
-    """The kind of attention in the layers, under its name in coefficients.json. For a padded batch, torch's kernel gets
-    a mask; this is a kind of its own.
+    """The name that coefficients.json has for the kind of attention in the layers. If the batch is padded, torch's
+    kernel gets a mask; this is a separate kind of attention.
     """
     named = str(spec.get("model.attn"))
     if named == "eager":
@@ -290,9 +294,9 @@ def _loss(spec: Spec) -> str:
     """The key of `heads.HEADS` for the code that computes logits and loss: TRL's head (in chunks), Liger's fused loss,
     or the model itself.
 
-    Methods that compare log-probabilities compute them row by row from the logits without an fp32 copy
-    (`selective_log_softmax`, trl/trainer/utils.py; all stacks). Liger's kernels replace a model's loss only if the
-    model gets labels, as in plain training; for other methods, Liger has its own losses.
+    Methods that compare log-probabilities compute these row by row from the logits, without an fp32 copy of the logits
+    (`selective_log_softmax`, trl/trainer/utils.py; all stacks). Liger's kernels replace a model's own loss only if the
+    model gets labels, as in plain training. For the other methods, Liger has separate losses.
     """
     facts, method, kind = spec.stack.facts, spec.method, spec.model.model_type or ""
     if method.scores or spec.extra_value("trl", "use_liger_loss") is True:
@@ -313,7 +317,7 @@ def _writes(spec: Spec) -> bool:
 
 
 def _vllm(spec: Spec, capacity: float) -> float:
-    """The bytes that a vLLM in the same process reserves. 0 if this vLLM sleeps during training."""
+    """The bytes that vLLM reserves if it runs in the training process. 0 if vLLM sleeps during training."""
     if not (spec.online and spec.flag("method.vllm") and spec.get("method.vllm.mode") == "colocate"):
         return 0.0
     if spec.flag("method.vllm.sleep"):

@@ -1,5 +1,5 @@
-"""The effects of `freeze`, which trains only some weights: how many parameters are trained, and through how many layers
-a gradient passes.
+"""With `freeze`, a run trains only some weights. This module counts how many parameters are trained, and through how
+many layers a gradient passes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class Part:
     `trained` is the number of trainable parameters. `layers` is the number of layers, counted from the last one, that
     keep activations for the backward pass.
 
-    `exact` is false if a count is an upper bound. There are three such cases: a pattern of names counts as all
-    parameters; with `layer_modules`, each layer counts completely; a frozen layer through which a gradient passes
-    counts as a trained one. Norms and biases count as 0.
+    `exact` is false if a count is an upper bound. There are three such cases. If the spec has patterns of names, all
+    parameters count as trained. With `layer_modules`, all parameters of a layer count as trained. A frozen layer counts
+    as trained if a gradient passes through it. Norms and biases count as 0.
     """
 
     trained: float

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from xpc.compiler.plan.load import Load
 
 HEADS: Mapping[str, tuple[int, int]] = {
-    # The two numbers are the peak bytes of logits and loss per token and vocabulary entry: in half precision, and in
-    # fp32. The comments list the tensors that exist at the peak.
+    # The two numbers are the peak bytes of logits and loss per token and vocabulary entry: the first in half precision,
+    # the second in fp32. The comments list the tensors that exist at the peak.
     "kept": (14, 16),  # logits, log-softmax of an fp32 copy, two gradients; the model's outputs are kept
     "freed": (12, 12),  # the tensors of "kept" without the model's outputs, which are freed earlier
     "shifted": (16, 16),  # transformers before 4.45: fp32 logits (kept), log-softmax, two gradients
@@ -23,8 +23,9 @@ HEADS: Mapping[str, tuple[int, int]] = {
     "fused": (0, 0),  # this head computes logits in chunks; `_fused` counts its bytes
     "trl_fused": (0, 0),
 }
-"""Peak bytes of logits and loss per token and vocabulary entry, by kind of head: in half precision, and in fp32. They
-follow from the tensors that autograd saves (transformers 5.23, 4.57, torch 2.13).
+"""Maps each kind of head to the peak bytes of logits and loss per token and vocabulary entry. The first number is for
+half precision, the second for fp32. Both follow from the tensors that autograd saves (transformers 5.23, 4.57, torch
+2.13).
 """
 CHUNK = 4096
 """TRL 1.16's fused head computes logits in chunks of at most this many tokens. For each token, a chunk has at most
@@ -38,8 +39,8 @@ def logits(load: Load) -> float:
     half, full = HEADS[load.loss]
     if load.loss in ("fused", "trl_fused"):
         return _fused(load)
-    # A loss that compares two models also keeps tensors for the tokens of prompts: the logits of both models, and one
-    # gradient.
+    # A loss that compares two models also keeps three tensors for the tokens of prompts: the logits of both models, and
+    # one gradient.
     prompts = 3 * load.element * (load.tokens - tokens) if load.loss in ("divergence", "mixture") else 0
     return float(facts.vocab * (tokens * (half if load.element == 2 else full) + prompts) + 4 * tokens * facts.hidden)
 

@@ -16,13 +16,13 @@ from xpc.grammar.record import record
 class Adapters:
     """The adapters of a model.
 
-    `sites` is the set of modules that have an adapter. `params` is the number of the adapters' parameters in the
-    complete model, and `element` the bytes of one parameter. `linear` are the adapted linear layers of a decoder layer.
-    `merged` is the number of a layer's weights that are in stacks of experts. In each forward pass, peft adds the
-    adapters to a copy of these weights. `kind` is lora, dora, oft, vera, loha or miss. `shared` is the number of frozen
-    parameters that VeRA's layers share. `blocks` is the number of elements in OFT's rotations of a layer, as full
-    matrices. `bits` is 4 or 8 for a quantized base, otherwise 0, and `nested` says whether its scales are quantized,
-    too.
+    `sites` is the set of modules that have an adapter. `params` is the number of parameters that all adapters of the
+    model have together, and `element` the bytes of one parameter. `linear` has those linear layers of a decoder layer
+    that get an adapter. `merged` counts those weights of a layer that are in stacks of experts; in each forward pass,
+    peft adds the adapters to a copy of these weights. `kind` is lora, dora, oft, vera, loha or miss. `shared` is the
+    number of frozen parameters that VeRA's layers share. `blocks` is the number of elements in OFT's rotations of a
+    layer, if each rotation is written as a full matrix. `bits` is 4 or 8 for a quantized base, otherwise 0, and
+    `nested` says whether the scales of the quantized weights are quantized, too.
     """
 
     sites: str
@@ -43,16 +43,16 @@ class Adapters:
 class Load:
     """The memory-relevant quantities of one process of a run.
 
-    `engine` is "none" (one process or DDP), "deepspeed" or "fsdp"; `stage` says what is sharded over `shard` processes
-    (0 nothing, 1 optimizer states, 2 gradients, 3 weights). `offload` is 0, 1 (optimizer states in host memory) or 2
-    (weights as well). `element` is the bytes of a computed number, and `weight` the bytes of a stored weight; if the
-    base is frozen, of a weight of the base. `amp` is true if the model has float32 weights and computes in half
-    precision. `moments` is the bytes of optimizer state per trained parameter, and `temporary` the bytes per trained
-    parameter that only the optimizer's step needs. `tokens` counts the tokens of one micro-batch, `length` the tokens
-    of one of its rows. `trained` counts parameters with a gradient, without adapters. `loss` is a key of `heads.HEADS`.
-    `frozen` is the bytes of frozen models in addition to the trained one. `evaluated` is the tokens of an evaluation's
-    micro-batch as a share of `tokens`. `layers` is the number of layers that a gradient passes through, or None for
-    all. `stack` is the stack, whose libraries run the model.
+    `engine` is "none" (one process or DDP), "deepspeed" or "fsdp". `stage` says what is sharded over `shard` processes:
+    0 nothing, 1 optimizer states, 2 also gradients, 3 also weights. `offload` is 0, 1 (optimizer states in host memory)
+    or 2 (weights as well). `element` is the bytes of a number in the dtype of the computation, and `weight` the bytes
+    of a stored weight (of the base, if the base is frozen). `amp` is true if the model has float32 weights and computes
+    in half precision. `moments` is the bytes of optimizer states per trained parameter. `temporary` is the bytes per
+    trained parameter that are needed only during the optimizer's step. `tokens` counts the tokens of one micro-batch,
+    `length` the tokens of one of its rows. `trained` counts the model's own parameters with a gradient, not those of
+    adapters. `loss` is a key of `heads.HEADS`. `frozen` is the bytes of frozen models in addition to the trained one.
+    `evaluated` is the number of tokens in an evaluation's micro-batch, divided by `tokens`. `layers` is the number of
+    layers that a gradient passes through, or None for all. `stack` is the stack, whose libraries run the model.
 
     The booleans are true in these cases:
 
@@ -137,9 +137,9 @@ class Load:
                 precision = "norms"
             elif self.weight == 4:
                 precision = "amp32"
-        # With a float32 base, LoRA, DoRA and OFT were measured. Every other kind of adapter uses OFT's measurement,
-        # because it returns the dtype of its input, as OFT does. With any other base, LoRA's bytes are used, and
-        # `adapters.py` adds the difference.
+        # With a float32 base, LoRA, DoRA and OFT were measured. For the other kinds of adapters, OFT's measurement is
+        # used, because their outputs have the dtype of their inputs, as OFT's do. With any other base, LoRA's bytes are
+        # used, and `adapters.py` adds the difference.
         kind = "lora"
         if precision == "amp32" and tuned.kind != "lora":
             kind = "dora" if tuned.kind == "dora" else "oft"

@@ -5,7 +5,7 @@ reserved 1.25 to 1.5 times as much as it allocated. This factor does not follow 
 leaves a margin for it.
 
 States: Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3), with the buffers of DeepSpeed 0.19.8 and torch
-2.13. Saved activations: coefficients.json of each stack, counted on real models.
+2.13. Saved activations: coefficients.json of each stack; its numbers were counted on real models.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from xpc.compiler.registry.types import IMAGE_FAMILIES, ModelFacts, layer_kinds
 from xpc.grammar.record import evolve, record
 
 SUB_GROUP = 1e9
-"""How many elements ZeRO-3 updates at once on a process (DeepSpeed 0.19.8, zero/config.py, `sub_group_size`)."""
+"""The number of elements that ZeRO-3 updates at once in a process (DeepSpeed 0.19.8, zero/config.py, `sub_group_size`).
+"""
 BUCKET = 25 * 2**20
 """Size in bytes of one gradient bucket of DDP. DDP keeps a copy of all gradients in its buckets (torch 2.13;
 transformers leaves gradient_as_bucket_view off).
@@ -31,17 +32,17 @@ transformers leaves gradient_as_bucket_view off).
 OF_BATCH = ("activations", "recomputation", "backward temporaries", "logits and loss", "autocast copies")
 """Components that grow with the micro-batch."""
 HELD_INPUTS = "gradients of layer inputs"
-"""The name of a component: the inputs of layers that FSDP1 keeps. Published runs with adapters needed this memory.
-Newer versions of transformers recompute inside the FSDP unit, and in tests on the CPU they do not need it. No run on
-GPUs has confirmed this. So the plan counts the component, but refuses no run because of it.
+"""The name of a component: gradients of layers' inputs, if FSDP1 keeps them. Published runs with adapters needed it.
+Newer versions of transformers recompute inside the FSDP unit; in tests on the CPU, they did not need this memory. No
+run on GPUs has confirmed these tests. So the plan counts the component, but refuses no run because of it.
 """
 STATES = ("weights", "gradients", "optimizer", "master", "other models")
 
 
 @record
 class Memory:
-    """The bytes of every component in every phase of a step. With `at_most`, components that grow with the batch are
-    only upper bounds.
+    """The bytes of every component in every phase of a step. With `at_most`, the bytes of components that grow with the
+    batch are only upper bounds.
     """
 
     phases: Mapping[str, Mapping[str, float]]
@@ -59,8 +60,8 @@ class Memory:
 
     @property
     def low(self) -> float:
-        """A lower bound of the peak, in bytes: at least the model states, which are counted and not estimated. With
-        `at_most`, it has only the components that do not depend on the batch.
+        """A lower bound of the peak, in bytes. It is at least the bytes of the model states, which are counted and not
+        estimated. With `at_most`, it includes only the components that do not depend on the batch.
         """
         doubtful = (*OF_BATCH, HELD_INPUTS) if self.at_most else (HELD_INPUTS,)
         most = self._largest(lambda name: name not in doubtful)
@@ -76,7 +77,7 @@ class Memory:
 
 
 def memory(load: Load) -> Memory | str:
-    """The memory of one process, or a sentence that says why it is unknown."""
+    """The memory of one process. If it is unknown, a sentence with the reason."""
     average = most = 0.0
     for layers, facts in layer_kinds(load.facts):
         plain = _layer(evolve(load, facts=facts), load.attention)
@@ -98,7 +99,9 @@ def memory(load: Load) -> Memory | str:
 
 
 def _layer(load: Load, attention: str) -> float | str:
-    """The bytes that a layer saves per token with this kind of attention, or a sentence if they are unknown."""
+    """The bytes that a layer saves per token with this kind of attention. If they are unknown, a sentence with the
+    reason.
+    """
     trained, precision = load.mode.split("/")
     precision = (
         "amp" if precision in ("amp32", "wide", "norms") else precision
@@ -109,8 +112,8 @@ def _layer(load: Load, attention: str) -> float | str:
     if attention == "flash" and _row(load, f"full/{precision}", attention) is None:
         # flash attention was not measured for this family; it saves as much as torch's fused kernel without a mask
         return _layer(load, "sdpa")
-    # With adapters, only the kind of attention `measured` was measured. For another kind, take its bytes, and add the
-    # difference between the two kinds that was measured in full training.
+    # With adapters, only one kind of attention (`measured`) was measured. For another kind, take the bytes of
+    # `measured`, and add the difference between the two kinds in full training, where both were measured.
     for measured in ("sdpa", "eager"):
         tuned, before = _row(load, load.mode, measured), _row(load, f"full/{precision}", measured)
         after = _row(load, f"full/{precision}", attention)
@@ -125,8 +128,8 @@ def _layer(load: Load, attention: str) -> float | str:
 
 def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
     found = row(load.family, f"{mode}/{attention}", load.stack)
-    # The case in which only the norms of the base are float32 was not measured. The case in which all weights that are
-    # not in 4 bits are float32 is an upper bound, so its measurement is used.
+    # It was not measured how much a layer saves if only the norms of the base are float32. As an upper bound, use the
+    # measurement in which all weights are float32 that are not in 4 bits.
     if found is None and mode.endswith("/norms"):
         found = row(load.family, f"{mode.removesuffix('norms')}wide/{attention}", load.stack)
     return found
@@ -139,16 +142,16 @@ def _slides(load: Load) -> bool:
 
 def _masks(load: Load) -> float:
     """Bytes of attention masks, which grow with the square of a row's length. There is one mask for each kind of layer.
-    Its elements are booleans, or for eager attention numbers.
+    The elements of a mask are booleans; for eager attention, they are numbers.
     """
     kinds = 2 if _slides(load) and load.facts.window_layers < load.facts.layers else 1
     if load.attention == "sdpa":
         kinds = 1 if _slides(load) else 0
     if load.attention == "eager":
         return float(kinds * load.element * load.tokens * load.length)
-    # For each layer, torch's kernel copies the mask in the computed dtype, and then frees the copy. The allocator puts
-    # smaller tensors into the freed block, so the next copy needs a new block. One such block is counted. This agrees
-    # with TRL's longest row of gemma-3-1b: 107,520 tokens in 79 GiB (TRL 1.15, release notes).
+    # For each layer, torch's kernel copies the mask in the dtype of the computation, and then frees the copy. The
+    # allocator puts smaller tensors into the freed block, so the next copy needs a new block. One such block is
+    # counted. This agrees with TRL's longest row of gemma-3-1b: 107,520 tokens in 79 GiB (TRL 1.15, release notes).
     blocks = load.element if kinds else 0
     return float((kinds + blocks) * load.tokens * load.length) if load.attention != "flash" else 0.0
 
@@ -183,8 +186,8 @@ def _states(load: Load) -> States:
     master = communication = gathered = 0.0
     temporary = trained * load.temporary / spread[1]
     if load.engine == "deepspeed":
-        # DeepSpeed keeps an fp32 copy of the weights, even of fp32 weights. During the optimizer's step, it also has
-        # the gradient in fp32. Source: DeepSpeed 0.19.8, stage_1_and_2.py (single_partition_of_fp32_groups) and
+        # DeepSpeed keeps an fp32 copy of the weights, even of fp32 weights. During the optimizer's step, it also keeps
+        # the gradients in fp32. Source: DeepSpeed 0.19.8, stage_1_and_2.py (single_partition_of_fp32_groups) and
         # stage3.py (fp32_partitioned_groups_flat)
         master = trained * 4.0 / spread[1]
         # Stage 3 converts gradients to fp32 one sub-group of parameters at a time (stage3.py,
@@ -199,9 +202,9 @@ def _states(load: Load) -> States:
             if shard == 1:
                 gathered = 0.0
     elif load.engine == "fsdp":
-        # Two layers are gathered at a time: the one that is computed, and the next one. Embedding and head stay
-        # gathered, because FSDP does not reshard the root module after the forward pass. Their gradients are reduced in
-        # full.
+        # The weights of two layers are gathered at a time: those of the layer that is computed, and those of the next
+        # layer. Embedding and head stay gathered, because FSDP does not reshard the root module after the forward pass.
+        # Their gradients are reduced in full.
         outside = _outside(facts)
         each = _gathered_weight(load)
         gathered = 2 * facts.layer_params * each + outside * load.element if shard > 1 and load.stage == 3 else 0.0
@@ -223,8 +226,8 @@ def _states(load: Load) -> States:
 
 
 def _gathered_weight(load: Load) -> float:
-    """Bytes of one weight of a layer that is gathered from all processes. A quantized weight is gathered as it is
-    stored, and any other weight in the computed dtype.
+    """Bytes of one weight when a layer's weights are gathered from all processes. A quantized weight is gathered as it
+    is stored, any other weight in the dtype of the computation.
     """
     return float(load.element) if load.adapters is None else min(float(load.element), load.weight)
 
@@ -237,8 +240,8 @@ def _outside(facts: ModelFacts) -> float:
 
 
 def _casts(load: Load) -> float:
-    """The half-precision copies of fp32 weights that autocast makes, and keeps until the end of the forward pass (torch
-    2.13).
+    """Bytes of the half-precision copies of fp32 weights. Autocast makes these copies, and keeps them until the end of
+    the forward pass (torch 2.13).
     """
     tuned = load.adapters
     own = tuned.params * 2.0 if tuned is not None and load.amp and tuned.element == 4 else 0.0
@@ -264,18 +267,19 @@ def _kept(load: Load) -> float:
 
 
 def _attended(load: Load) -> float:
-    """The bytes per token that selective recomputation saves: the output of attention, and one float32 number per head
-    that attention kernels return with it.
+    """The bytes per token that selective recomputation saves: the output of attention and, for each head, one float32
+    number that attention kernels return together with the output.
     """
     facts = load.facts
     return float(facts.values * load.element + 4 * facts.heads)
 
 
 def _working(load: Load, layer: float) -> float:
-    """The temporary memory of one layer's backward pass, for gradients as wide as the inside of the MLP.
+    """The temporary memory of one layer's backward pass: the gradients inside the MLP or, if they are larger, those of
+    eager attention's scores.
 
     In half precision, an MLP with a gate needs twelve bytes at once for each token and each element of its inner width.
-    If experts are computed one after the other, only the memory of one expert counts, for an even share of the tokens.
+    If experts are computed one after the other, only one expert counts, with an even share of the tokens.
     """
     facts, per = load.facts, load.element / 2
     width = facts.intermediate * max(1, facts.experts_per_token) / (facts.experts if load.looped else 1)
@@ -292,8 +296,8 @@ def _working(load: Load, layer: float) -> float:
 
 
 def _tied(load: Load) -> float:
-    """The temporary bytes for the gradient of a tied embedding table: two gradients and their sum. A gradient that the
-    optimizer keeps is counted elsewhere.
+    """The temporary bytes for the gradient of a tied embedding table: two gradients and their sum. The gradient that
+    stays until the optimizer's step is counted elsewhere.
 
     Autograd keeps the gradient that comes from the head until the gradient from the embedding exists. It then adds the
     two out of place (torch 2.13, input_buffer.cpp). If some weights of the model are frozen, the table counts as
@@ -310,7 +314,7 @@ def _tied(load: Load) -> float:
 
 def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str, dict[str, float]]:
     """Return the bytes of each component in each phase of a step. `layer` is the bytes that a layer saves on average,
-    `largest` those that the largest layer saves.
+    and `largest` the bytes that the largest layer saves.
     """
     facts, adapted = load.facts, load.adapters is not None
     fixed = {"weights": held.weights, "optimizer": held.optimizer, "master": held.master, "other models": load.frozen}
@@ -330,7 +334,8 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     else:
         kept, again, working = layers * layer, 0.0, _working(load, layer)
     scores = logits(load)
-    # adapters' memory that does not depend on tokens: in total, per layer, in the forward and in the backward pass
+    # adapters: the component's name, and the bytes that do not depend on tokens (per layer, in a forward and backward
+    # pass)
     own, each, passing, backwards = component(load), of_layer(load), in_forward(load), in_backward(load)
     computed = 2 if load.engine == "fsdp" and load.shard > 1 else 1
     kept_adapters = each * (computed if load.checkpointing else layers)
@@ -378,8 +383,8 @@ def _at_embedding(load: Load, held: States) -> dict[str, float]:
 def _without_backward(
     load: Load, fixed: Mapping[str, float], masks: Mapping[str, float], largest: float
 ) -> Iterator[tuple[str, dict[str, float]]]:
-    """The phases without a backward pass (`evaluate`, `generate`), each with the bytes of its components. `fixed` has
-    the components that are the same in all phases.
+    """Yield the phases without a backward pass (`evaluate`, `generate`), each with the bytes of its components. `fixed`
+    has the components that are the same in all phases.
     """
     facts = load.facts
     if load.evaluated:
@@ -388,7 +393,8 @@ def _without_backward(
         grows = {**masks, "activations": largest, "logits and loss": head}
         yield "evaluate", {**fixed, **{what: load.evaluated * size for what, size in grows.items()}}
     if load.generates:
-        # latent attention caches the rank and the shared part of the keys (transformers 5.23)
+        # per token, latent attention caches the latent vector and the rotated part of the keys, which all heads share
+        # (transformers 5.23)
         cached = facts.latent + facts.rotated if facts.latent else 2 * facts.kv_heads * facts.head_dim
         cache = 2.0 * facts.layers * cached * load.generates
         yield "generate", {**fixed, "key-value cache": cache}

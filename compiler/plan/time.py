@@ -1,13 +1,13 @@
-"""Predict the time of a step. It is a sum of parts, each with a weight that was fitted to public measurements
-(utilisation.json).
+"""Predict the time of a step. The time is a sum of parts, such as attention. Each part is multiplied by a weight that
+was fitted to public measurements (utilisation.json).
 
 A token costs 2 operations for each parameter in the forward pass. In the backward pass, it costs 2 operations for each
 parameter of the layers that a gradient passes through, and 2 more for each trained parameter. If layers are recomputed,
 the forward pass is counted twice. In each layer, the forward pass of attention costs 2 x width x length (Kaplan et al.
 2020, arXiv:2001.08361, section 2.1, counting only the causal half of the scores).
 
-The time of communication is the number of bytes divided by the bandwidth: that inside a machine, or that between
-machines. The weights are fitted for one chip of each generation (A100, H100); `of_another_chip` converts them.
+The time of communication is the number of bytes divided by the bandwidth inside a machine or between machines. The
+weights were fitted for one chip of each generation (A100, H100); `of_another_chip` converts them for other chips.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 NARROW = 768
-"""Matrix products in narrow layers take additional time: the time of the products, times NARROW / hidden size, times a
-fitted weight.
+"""Matrix products in narrow layers take additional time: the time of the products, multiplied by NARROW / hidden size
+and by a fitted weight.
 """
 LONG_ATTENTION = {8: 1 / 0.6, 9: 1 / 0.5}
-"""The time of attention over rows that several GPUs split, divided by the time that its causal operations would take at
-the GPU's peak. Keys are the GPU's compute capability: 8 (A100) and 9 (H100).
+"""For rows that are split over several GPUs: the time of attention, divided by the time that its causal operations
+would take at the GPU's peak. Keys are the GPU's compute capability: 8 (A100) and 9 (H100).
 
 Such rows are long, so the kernels come close to their best speed. FlashAttention 2 states 0.50 to 0.73 of A100's peak
 (arXiv:2307.08691, abstract), and 0.6 is the middle of this range. On H100, FlashAttention 2 reaches 0.35 and 3 up to
@@ -48,22 +48,23 @@ runs of Llama 3.2 3B with 840 tokens in a micro-batch (peft, method_comparison/M
 without adapters have no such measurement.
 """
 ONE_RUN = (1 / 1.3, 1 / 0.7)
-"""The range of real time / predicted time for V100 in fp32, of which only one run was measured. The range is a guess,
-because it cannot be fitted to a single run.
+"""The range of real time / predicted time for V100 in fp32. Only one such run was measured, and a range cannot be
+fitted to one run, so this range is a guess.
 """
 
 
 @record
 class Work:
-    """The work of one GPU: active parameters, layers, width, tokens of a row and of a micro-batch, and the GPU's peak
-    in operations per second.
+    """The work of one GPU: active parameters, layers, width, the tokens of a row, the tokens of a micro-batch, and the
+    GPU's peak in operations per second.
 
-    `through` is the share of the layers that a gradient passes through. `trained` is the share of the parameters with a
-    gradient, or 0 for a run with adapters, which are too small to count. `sent` is the number of bytes that the GPU
-    sends in a micro-batch. `link` and `network` are the GPU's bandwidths inside the machine and to other machines, in
-    bytes per second. `machines` is the number of machines. `touched` is the number of bytes of weights and gradients
-    that a micro-batch reads and writes, and `bandwidth` the GPU's memory bandwidth in bytes per second. If `shared` is
-    true, several GPUs share one row. `loops` is the number of experts that a layer computes one after the other.
+    `through` is the share of the layers that a gradient passes through. `trained` is the share of the parameters that
+    have a gradient. It is 0 for a run with adapters, because adapters are too small to count. `sent` is the number of
+    bytes that the GPU sends in a micro-batch. `link` and `network` are the GPU's bandwidths inside the machine and to
+    other machines, in bytes per second. `machines` is the number of machines. `touched` is the number of bytes of
+    weights and gradients that a micro-batch reads and writes, and `bandwidth` the GPU's memory bandwidth in bytes per
+    second. If `shared` is true, several GPUs share one row. `loops` is the number of experts that a layer computes one
+    after the other.
     """
 
     params: float
@@ -87,8 +88,8 @@ class Work:
 
 @record
 class Speed:
-    """A predicted number of tokens per second on one GPU. `low` and `high` are the range of real time / predicted time
-    in measured runs.
+    """A predicted number of tokens per second on one GPU. `low` and `high` are the bounds of the ratio of real time to
+    predicted time in measured runs.
     """
 
     tokens: float
@@ -107,8 +108,8 @@ def sent(stage: int, world: int, weights: float, gradients: float, accumulation:
 
     Under ZeRO-3 and FSDP, the sharded weights are gathered twice, for the forward and for the backward pass, and
     gradients are reduced to the processes that own them. ZeRO-2 reduces gradients after each backward pass of a step,
-    and ZeRO-1 after the last one; both then gather the new weights once. DDP reduces gradients once in a step, which
-    sends each gradient twice (Rajbhandari et al. 2020, arXiv:1910.02054, section 7; DeepSpeed 0.19.8,
+    ZeRO-1 only after the last backward pass. Both then gather the new weights once. DDP reduces gradients once in a
+    step, which sends each gradient twice (Rajbhandari et al. 2020, arXiv:1910.02054, section 7; DeepSpeed 0.19.8,
     stage_1_and_2.py).
     """
     if world == 1:
@@ -131,8 +132,8 @@ def touched(weights: float, gradients: float, checkpointing: bool) -> float:
 
 def parts(work: Work) -> list[float]:
     """Seconds per token at peak speed, one number for each part: products of matrices, additional time for narrow
-    layers, attention, links inside the machine, the network, and reading the weights. The smaller the micro-batch is,
-    the more time per token the weights take.
+    layers, attention, links inside the machine, the network, and reading the weights. A small micro-batch takes more
+    time per token to read the weights than a large one.
     """
     again = work.through if work.checkpointing else 0.0
     products = 2.0 * (1.0 + work.through + work.trained + again) * work.params / work.peak
@@ -145,8 +146,8 @@ def parts(work: Work) -> list[float]:
 
 
 def of_another_chip(work: Work, measured: Sequence[float], share: float, least: float) -> float:
-    """The factor by which matrix products and attention take longer on the run's chip than on the measured chip. Each
-    time is relative to what it would be at the peak speed of its chip.
+    """The factor by which matrix products and attention take longer on the run's chip than on the measured chip. Before
+    the two times are compared, each is divided by the time at the peak speed of its own chip.
 
     The kernels between the products are limited by memory bandwidth. On the measured chip, these kernels take the share
     `share` of the time. On another chip, their time grows with the ratio of the chip's peak to its bandwidth. `least`
@@ -168,9 +169,9 @@ def seconds(work: Work, weights: Sequence[float], chip: float = 1.0) -> float:
 
 
 def starting(work: Work) -> float:
-    """Seconds per token that the CPU needs to start kernels, for layers with adapters and for experts that are computed
-    one after the other. The time per kernel is fixed, so the fewer tokens a micro-batch has, the longer this time is
-    per token.
+    """Seconds per token that the CPU needs to start kernels: those of layers with adapters, and those of experts that
+    are computed one after the other. Starting a kernel always takes the same time, so the time per token is longer if
+    the micro-batch has few tokens.
     """
     passes = 1.0 + 2.0 * work.through + (work.through if work.checkpointing else 0.0)
     each = LOOPED_EXPERT * work.loops + (0.0 if work.trained else ADAPTED_LAYER)
@@ -178,8 +179,8 @@ def starting(work: Work) -> float:
 
 
 def range_of(kinds: Sequence[str]) -> tuple[float, float]:
-    """The range of real time / predicted time in nine of ten measured runs. For some kinds of runs, given as `kinds`,
-    the range is wider (`ranges` in utilisation.json; tests/plan/ranges.py).
+    """The range in which the ratio of real time to predicted time lies for nine of ten measured runs. For some kinds of
+    runs (`kinds`), the range is wider (`ranges` in utilisation.json; tests/plan/ranges.py).
     """
     found = [table()["ranges"][kind] for kind in ("base", *kinds)]
     return min(low for low, _ in found), max(high for _, high in found)
