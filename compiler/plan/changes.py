@@ -191,7 +191,7 @@ def _apart(found: Iterable[Change]) -> Iterator[Change]:
 
 
 def planned(spec: Spec, now: Plan, settings: Settings) -> Change:
-    """Plan the run with these settings changed and all other settings kept. Return the change with its relative speed."""
+    """Plan the run with only these settings changed. Return the change with its relative speed."""
     return _change(now, settings, plan(changed(spec, settings)))
 
 

@@ -14,20 +14,20 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.package_data import read_json
 
 FIRST_RULE = "XP200"
-"""Codes below this one are about syntax and names. If a spec has such an error, xpc cannot tell which settings it
-leaves out on purpose.
+"""Errors with a code below this one are about syntax and names. If a spec has such an error, xpc cannot tell which
+settings the user left out on purpose.
 """
 CHOSEN = ("hardware", "launch", "lora", "method", "optimizer", "precision", "schedule", "strategy", "track")
-"""Settings whose value is one of a list of choices, such as `optimizer`. If a spec misspells a choice, xpc continues
-with the default choice. Findings about the setting would then be about the default and not about the user's choice, so
-they are dropped.
+"""Settings whose value is a choice from a list, such as `optimizer`. If a spec misspells a choice, xpc continues with
+the default choice. Findings about the setting are then dropped, because they would be about the default and not about
+the user's choice.
 """
 
 USUALLY_ELSEWHERE: tuple[Path, ...] = (
     "batch.gbs", "batch.seq", "data.holdout", "eval.data", "eval.split", "hardware", "method", "model.chat_template",
     "precision",
 )  # fmt: skip
-"""Settings that a base (a spec without a first line `train ...`) may leave to the specs that extend it. If a base does
+"""Settings that a base (a spec without a line `train ...`) may leave to the specs that extend the base. If a base does
 not state one of these settings, findings of the rules that read the setting are dropped.
 """
 
@@ -48,7 +48,7 @@ def check(spec: Spec) -> list[Diagnostic]:
     found = [one for module, applies in MODULES if applies(spec) for rule in rules(module) for one in rule.run(spec)]
     misspelt = spec.wrong.intersection(CHOSEN)
     if misspelt:
-        read = codes()  # drop findings about a choice that the spec misspells: they would be about its default
+        read = codes()  # drop findings about a setting whose choice is misspelt: they would be about the default choice
         found = [one for one in found if misspelt.isdisjoint(read[one.code][1])]
     if "train" in spec.wrong:
         read, left = codes(), {path for path in USUALLY_ELSEWHERE if not spec.written(path)}
@@ -61,7 +61,7 @@ def check(spec: Spec) -> list[Diagnostic]:
 
 
 def codes() -> dict[str, tuple[str, list[str]]]:
-    """For each code of a rule: its module, and the settings that the rule reads. Both are read from `rules.json`, so
+    """Maps each code to its rule's module, and to the settings that the rule reads. Both come from `rules.json`, so
     that no rule is imported.
     """
     table = read_json(__file__, "rules.json")

@@ -1,4 +1,4 @@
-"""Rules about `lora(from = ...)`, which continues the training of an adapter from another run (XP931 to XP934)."""
+"""Rules about `lora(from = ...)`, with which a run continues to train the adapter of another run (XP931 to XP934)."""
 
 from __future__ import annotations
 

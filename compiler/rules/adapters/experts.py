@@ -1,6 +1,4 @@
-"""Rules about adapters on the parts of a mixture of experts: which parts the targets name, and which layers (XP600,
-XP609).
-"""
+"""Rules about adapters in a mixture of experts: which of its parts and layers the targets name (XP600, XP609)."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from xpc.compiler.stacks.modules import EXPERTS, LORA, PARAMETER, ends, part, pa
 WHEN = adapters
 
 UNNAMED = ("the attention", "the router")
-"""Parts of a layer that are not experts. If targets name only these parts, it is on purpose that the experts get no
+"""Parts of a layer that are not experts. If `targets` names only these parts, the user intends that experts get no
 adapters.
 """
 
@@ -81,7 +79,7 @@ def adapted_paths(spec: Spec) -> tuple[str, ...]:
 
 
 def _in_table(path: str) -> bool:
-    """Whether a path names the embeddings or the output head. `all-linear` includes neither."""
+    """Whether a path names the embeddings or the output head. The target `all-linear` includes neither of the two."""
     return path.rpartition(".")[2] in TABLES
 
 

@@ -144,7 +144,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
 
 def _in_no_part(spec: Spec, family: str) -> Iterator[Finding]:
-    """Report names that no module of a mixture of experts, or of another family of modules.json, has."""
+    """Report names that no module of the model has. The family is in modules.json, for example a mixture of experts."""
     from xpc.compiler.rules.adapters.module_names import named_parts
 
     inside, outside = named_parts(spec)
@@ -163,7 +163,7 @@ def _in_no_part(spec: Spec, family: str) -> Iterator[Finding]:
 
 
 def _patterns_of_no_weight(spec: Spec, family: str) -> Iterator[Finding]:
-    """Report patterns with which the name of no parameter begins: `layers.27` instead of `model.layers.27`."""
+    """Report a pattern if no parameter's name begins with it: `layers.27` instead of `model.layers.27`."""
     import json
     import re
 
@@ -177,7 +177,7 @@ def _patterns_of_no_weight(spec: Spec, family: str) -> Iterator[Finding]:
         found = re.match(r"\^?((?:\w|\\\.|\.(?![*+?{]))+)", one)
         plain = "" if found is None or "|" in one else found[1].replace("\\", "")
         followed = one[found.end() :] if found is not None else ""
-        # `*`, `?` and `{` make the letter before them optional, so this letter is left out
+        # `*`, `?` and `{` make the character before them optional, so this character is left out
         plain = plain[:-1] if followed[:1] in ("*", "?", "{") else plain
         named = f"{outermost}.{one.removeprefix('^')}"
         legal = [named if other == one else other for other in spec.names("freeze.except_parameters")]
@@ -195,13 +195,13 @@ def _patterns_of_no_weight(spec: Spec, family: str) -> Iterator[Finding]:
 
 
 def _unreadable(pattern: str) -> str:
-    """Why a text is not a regular expression for names of parameters; "" if it is one."""
+    """The reason why `pattern` is not a regular expression for names of parameters, or ""."""
     import re
     import warnings
 
     try:
         with warnings.catch_warnings():
-            # ignore warnings of Python that a later version will interpret the pattern differently
+            # ignore Python's warning that a later version of Python will interpret the pattern differently
             warnings.simplefilter("ignore")
             re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:

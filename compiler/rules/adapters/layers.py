@@ -25,16 +25,16 @@ STATE_SPACES = {
     "mamba2": "in_proj",
     "nemotron_h": "q_proj, k_proj, v_proj, o_proj",
 }
-"""Maps each family with state-space layers to the modules of these layers that can have an adapter. Other modules of
-these layers cannot have one, because the layer's kernel would ignore it.
+"""Maps each family with state-space layers to those modules of these layers that can have an adapter. On any other
+module of these layers, the layer's kernel would ignore the adapter.
 """
 READ_BY_THE_KERNEL = ("out_proj", "conv1d")
 
 
 def adaptable(spec: Spec) -> str:
-    """modules.json (`stacks/modules.py`) marks by letters which kinds of adapters a module can have. This function
-    returns the letter for the run's adapters: `LORA` for LoRA, and for VeRA in models with Conv1D layers such as GPT-2;
-    `OFT`, which marks linear layers only, for everything else.
+    """modules.json (`stacks/modules.py`) marks with letters which kinds of adapters a module can have. This function
+    returns the letter for the run's kind of adapters. `LORA` is the letter for LoRA, and for VeRA in models with Conv1D
+    layers such as GPT-2. For any other kind it is `OFT`, which marks only linear layers.
     """
     return LORA if spec.low_rank or (spec.flag("vera") and spec.model.model_type in CONVOLUTIONS) else OFT
 
@@ -140,7 +140,7 @@ def parameter_of_target(spec: Spec) -> Iterator[Finding]:
 
 
 def _is_target(spec: Spec, module: str) -> bool:
-    """Whether a module gets an adapter by the setting `targets`. `module` is the end of the module's path, such as
+    """Whether the setting `targets` gives a module an adapter. `module` is the end of the module's path, such as
     `mlp.down_proj`.
     """
     targets = spec.get("lora.targets")

@@ -119,7 +119,7 @@ def no_module(spec: Spec) -> Iterator[Finding]:
     legal = paths(known, adaptable(spec))
     if spec.method.scores:
         legal = tuple(path for path in legal if path not in HEADS)
-    # PEFT raises an exception for a target that matches a module which cannot have an adapter, even if the target also
+    # If a target matches a module that cannot have an adapter, PEFT raises an exception, even if the target also
     # matches legal modules.
     never = [path for path, kinds in known.items() if not kinds]
     missing = [
@@ -157,9 +157,9 @@ def no_module(spec: Spec) -> Iterator[Finding]:
 
 
 def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[str, ...]) -> tuple[str, bool]:
-    """Return a pair: the text `targets = [...]` to suggest, and whether a likely correction is known for every wrong
-    name, such as `q_proj` for `Q_PROJ`. If a wrong name has no likely correction, only the legal names of `targets` are
-    suggested. If there are none, the text is "".
+    """Return a pair: the text `targets = [...]` to suggest, and whether every wrong name has a likely correction, such
+    as `q_proj` for `Q_PROJ`. If a wrong name has no likely correction, the text has only the legal names of `targets`;
+    without legal names, it is "".
     """
     from xpc.compiler.suggest.likeness import likely_modules  # imported here, because only a wrong target needs it
 
@@ -171,8 +171,8 @@ def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[st
 
 
 def _has_its_own_rule(spec: Spec, target: str, known: Mapping[str, str]) -> bool:
-    """Whether the target is already refused by a rule that states a more exact reason: XP462 (state spaces) or XP465
-    (layers that are not linear).
+    """Whether another rule already refuses the target with a more exact reason: XP462 (state spaces) or XP465 (layers
+    that are not linear).
     """
     family, last = spec.model.model_type, target.rpartition(".")[2]
     if not spec.low_rank:
@@ -181,8 +181,8 @@ def _has_its_own_rule(spec: Spec, target: str, known: Mapping[str, str]) -> bool
 
 
 def _half(spec: Spec, targets: list[str]) -> bool:
-    """Whether `targets` names only the gate projection of experts, or only their up projection. The rule XP461 refuses
-    this, because the two are one parameter.
+    """Whether `targets` names only one of two modules of the experts, the gate projection or the up projection. The
+    rule XP461 refuses this, because the two are one parameter.
     """
     pair = names(spec.stack, spec.model.model_type)[:2]
     return spec.low_rank and len({one.rpartition(".")[2] for one in targets} & {*pair}) == 1

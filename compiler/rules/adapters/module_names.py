@@ -15,11 +15,11 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.stacks.modules import PARAMETER, ends, last_names, modules, paths
 
 LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d{1,9})(?=\.|$)")
-"""Matches the number of a layer after the name of the list of layers (`layers.30`, `h.30`), for any family."""
+"""Matches the number of a layer after the name that a family has for its list of layers: `layers.30`, `h.30`."""
 
 
 def missing_layer(spec: Spec, path: Path) -> Iterator[Finding]:
-    """Report the first name in a setting whose layer number is too high for the model."""
+    """Report the first name in the setting `path` that has a layer number too high for the model."""
     facts, written = spec.model.facts, spec.get(path)
     names = written if isinstance(written, tuple) else (written,)
     if facts is None:
@@ -56,8 +56,9 @@ def module_paths(spec: Spec) -> tuple[str, ...]:
 
 
 def named_parts(spec: Spec) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of modules inside of a decoder layer, and of those outside of the layers, by modules.json. `freeze`
-    compares each name with them. Both are empty for an unknown family, and for one with several lists of layers.
+    """Return two tuples of names from modules.json: the modules inside a decoder layer, and the modules outside the
+    layers. The rules about `freeze` compare each name with these names. Both tuples are empty for an unknown family,
+    and for a family with several lists of layers.
     """
     known = module_paths(spec)
     if len({path.partition(".N.")[0] for path in known if ".N." in path}) != 1:
@@ -68,7 +69,7 @@ def named_parts(spec: Spec) -> tuple[tuple[str, ...], tuple[str, ...]]:
     for path in known:
         home, layer, rest = f"{path}.".partition(".N.")
         if path.startswith(stacked):
-            continue  # PEFT knows stacked experts by the names of separate layers, which the model does not have
+            continue  # for stacked experts, PEFT accepts names of separate layers; the model has no such layers
         if rest:
             inside.update(dict.fromkeys(one for one in rest.split(".") if one not in ("", "N")))
         elif not layer and f"{path}.N" not in known:
@@ -77,9 +78,9 @@ def named_parts(spec: Spec) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
-    """The names in `names` that no module of the model has. Empty for an unknown family and for a mixture of experts,
-    whose modules are not checked. Names of norms are never returned, because families name norms in many ways; the rule
-    XP574 checks norms outside of the layers.
+    """Those of `names` that no module of the model has. Empty for an unknown family and for a mixture of experts,
+    because their modules are not checked. Names of norms are never returned, because families name norms in many ways;
+    the rule XP574 checks norms outside of the layers.
     """
     facts = spec.model.facts
     dense = MODULES.get(facts.model_type) if facts is not None and not facts.experts else None
@@ -91,8 +92,8 @@ def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
 
 
 def stacked_parameters(known: Mapping[str, str]) -> tuple[str, ...]:
-    """The paths of parameters with stacked experts. modules.json marks `gate_up_proj` and not `down_proj`, because PEFT
-    renames only the former, so `down_proj` is added next to each `gate_up_proj`.
+    """The paths of parameters with stacked experts. modules.json marks only `gate_up_proj`, because PEFT does not
+    rename `down_proj`. So this function adds a `down_proj` next to each `gate_up_proj`.
     """
     stacked = paths(known, PARAMETER)
     siblings = (f"{path.rpartition('.')[0]}.down_proj" for path in stacked if path.endswith(".gate_up_proj"))
@@ -101,8 +102,8 @@ def stacked_parameters(known: Mapping[str, str]) -> tuple[str, ...]:
 
 def is_parameter(name: str, known: Mapping[str, str]) -> bool:
     """Whether a name can be a parameter: true for stacked experts, and for the weight or bias of a module in
-    modules.json. modules.json does not list a module's further parameters, such as `sinks`, so for such a name the
-    answer is true without a check.
+    modules.json. modules.json does not list further parameters of a module, such as `sinks`. For the name of such a
+    parameter, the answer is true without a check.
     """
     module, _, last = name.rpartition(".")
     experts = [path.rpartition(".")[0] for path in stacked_parameters(known)]

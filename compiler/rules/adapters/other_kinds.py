@@ -107,7 +107,7 @@ def two_dtypes(spec: Spec) -> Iterator[Finding]:
             write("dtype = fp32", ", or `precision bf16`"),
             (spec.label("precision", "no autocast"),),
         )
-    # ZeRO-3 loads a model under zero.Init, which also creates VeRA's buffers in 16 bits
+    # ZeRO-3 loads a model under zero.Init, and zero.Init creates VeRA's buffers in 16 bits, too
     initialized = spec.zero_stage == 3 and not spec.bits
     if spec.zero_stage and spec.stack.facts.zero_keeps_buffers and spec.text("precision") != "fp32" and not initialized:
         yield Finding(

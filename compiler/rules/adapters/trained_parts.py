@@ -1,5 +1,5 @@
-"""Rules about which weights an adapter or `freeze` trains, and about their learning rates (XP464 to XP469, XP475,
-XP499, XP626, XP795).
+"""Rules about the weights that a run with adapters or with `freeze` trains, and about the learning rates of these
+weights (XP464 to XP469, XP475, XP499, XP626, XP795).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ WHEN = any_of(
 WHOSE = {
     "block_size": "only oft has it", "alpha": "only lora, qlora and loha have it", "dropout": "loha multiplies weights",
 }  # fmt: skip
-"""Maps settings that some kinds of adapters lack to the text that a finding shows, such as `only oft has it`. Settings
-that are not listed here belong to `lora` and `qlora` only.
+"""Maps each setting that some kinds of adapters lack to the text of the finding, such as `only oft has it`. Settings
+that are not listed here belong only to `lora` and `qlora`.
 """
 
 

@@ -1,1 +1,3 @@
-"""The decorator `rule`, the conditions of modules, the index of rules, and facts that rules of several topics need."""
+"""The decorator `rule`, the conditions `WHEN` of modules, the index of rules, and facts that rules of several topics
+need.
+"""

@@ -25,11 +25,11 @@ EXTRA = "extra."
 @record
 class Advisory:
     """A computation that some versions of a package get wrong. A spec is affected if it satisfies the conditions in
-    `when`. `first` is the first version with the error, and `fixed_in` the first version without it.
+    `when`. `first` is the first version with the error, and `fixed_in` the first later version without the error.
 
     `threads` are GitHub issues, written as OWNER/NAME#NUMBER. `effect` is the measured error. If an advisory applies to
-    a spec, either `rule` refuses the spec, or the bundle's trainer corrects it as `runtime` describes, or the rule
-    XP940 reports it at the setting `location` with `help`.
+    a spec, there are three possibilities: `rule` refuses the spec; the bundle's trainer corrects the error as `runtime`
+    describes; or the rule XP940 reports the advisory at the setting `location`, with the help `help`.
     """
 
     name: str
@@ -99,8 +99,8 @@ def _has(spec: Spec, name: str, wanted: object) -> bool:
 
 
 def _ragged(spec: Spec) -> bool:
-    """Whether it is certain that the last step of an epoch has fewer micro-batches than the accumulation states. False
-    if the number of rows is unknown.
+    """Whether the last step of an epoch certainly has fewer micro-batches than `accum`. False if the number of rows is
+    unknown.
     """
     rows, micro = trained(spec), spec.integer("batch.micro") * spec.replicas
     return rows is not None and spec.get("train.steps") is None and -(-rows // micro) % spec.integer("batch.accum") > 0
@@ -116,7 +116,7 @@ def _corrects_truncated(spec: Spec) -> bool:
 
 
 def _decays_norms(spec: Spec) -> bool:
-    """Whether weight decay is applied to the model's norms, because the stack's trainer does not recognize them as
+    """Whether the stack's trainer applies weight decay to the model's norms, because it does not recognize them as
     norms.
     """
     known = spec.model.model_type in spec.stack.facts.decays_norms
@@ -132,8 +132,8 @@ FACTS = {
     "batched_evaluation": batched_evaluation,
     "decays_norms": _decays_norms,
 }
-"""Maps each condition that `when` of an advisory may use in addition to settings to its test: `accumulates = true`, for
-example, requires a spec with accumulation.
+"""`when` of an advisory may contain these conditions, in addition to settings. Each condition is mapped to its test:
+`accumulates = true`, for example, requires a spec with accumulation.
 """
 
 

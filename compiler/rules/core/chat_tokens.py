@@ -1,4 +1,4 @@
-"""Control tokens of a chat template that are missing from a model's vocabulary."""
+"""Find the control tokens of a chat template that are missing from a model's vocabulary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def unknown_tokens(spec: Spec, template: str) -> tuple[str, ...]:
     """
     known, added = spec.model.vocabulary, spec.names("model.tokens")
     if template.endswith(text("zephyr").decode()):
-        return ()  # The roles of this template are ordinary words in angle brackets, and not special tokens.
+        return ()  # The roles of this template are ordinary words in angle brackets, not special tokens.
     if known is None:
         found = new_tokens(template, spec.model.name)
     else:
@@ -35,12 +35,12 @@ def tokens_setting(tokens: tuple[str, ...]) -> str:
 
 
 def template_advice(spec: Spec, names: Sequence[str] = ()) -> str:
-    """The help for a model whose chat template is missing or cannot be used: it names a built-in template and the
-    tokens to add for that template.
+    """The help for a model whose chat template is missing or cannot be used. The help names a built-in template, and
+    the tokens to add for that template.
 
-    `names` are the templates that may be suggested. Without `names`, this is the template of the model's family, or
-    `chatml` if the family has none. The family's template is preferred; otherwise the template with the fewest unknown
-    tokens is suggested.
+    `names` are the templates that may be suggested. If the template of the model's family is one of them, it is
+    suggested, otherwise the template with the fewest unknown tokens. Without `names`, the family's template is
+    suggested, or `chatml` if the family has no template.
     """
     own = native(spec.model.name)
     names = names or (own or "chatml",)

@@ -67,7 +67,7 @@ def adapters(spec: Spec) -> bool:
 
 
 def generates(spec: Spec) -> bool:
-    """True if the model is trained on completions that it generates itself."""
+    """True if the method trains the model on completions that the model generates."""
     return spec.online
 
 
@@ -87,7 +87,7 @@ def quantized(spec: Spec) -> bool:
 
 
 def states_its_class(spec: Spec) -> bool:
-    """True if the config.json of the model or of the teacher states the class that saved it (`architectures`)."""
+    """True if the config.json of the model or of the teacher states the class of the saved model (`architectures`)."""
     return any(one is not None and "architectures" in one.config for one in (spec.model, spec.teacher))
 
 
@@ -97,17 +97,19 @@ def outside_of_the_registry(spec: Spec) -> bool:
 
 
 def gemma(spec: Spec) -> bool:
-    """True if the model is a Gemma, whose chat template has no place for a system prompt."""
+    """True if the model is a Gemma. The chat template of these models has no place for a system prompt."""
     return spec.model.name.startswith("gemma-")
 
 
 def older_transformers(spec: Spec) -> bool:
-    """True if the stack's transformers is older than 5, and cannot read all files that transformers 5 saves."""
+    """True if the stack's transformers is older than 5. Such a transformers cannot read all files that transformers 5
+    saves.
+    """
     return not spec.stack.facts.reads_newer_files
 
 
 def names_an_engine(spec: Spec) -> bool:
-    """True if the spec states `launch`, or a setting that only some engines read, such as slurm."""
+    """True if the spec states `launch`, or a setting that only some engines, such as slurm, read."""
     written = (row.engines and spec.written(row.path) for row in children("launch"))
     return spec.get("launch") != ENGINES[0] or any(written)
 
@@ -120,7 +122,7 @@ def few_rows(spec: Spec) -> bool:
 
 
 def counted_rows(spec: Spec) -> bool:
-    """True if the number of rows is known for some source, because it is a local file or has a `take`."""
+    """True if the number of rows is known for at least one source, because the source is a local file or has a `take`."""
     return any(one.path or one.take for one in spec.sources)
 
 
@@ -200,8 +202,8 @@ def may_have_secrets(spec: Spec) -> bool:
 
 
 def fused_loss(spec: Spec) -> bool:
-    """True if the trainer's loss multiplies by the weight of the output head directly: by the stack's default, or
-    because of `use_liger_loss`.
+    """True if the trainer's loss multiplies hidden states by the weight of the output head itself: the stack does so by
+    default, or the spec sets `use_liger_loss`.
     """
     return spec.stack.facts.fused_head or spec.extra_value("trl", "use_liger_loss") is True
 
@@ -217,7 +219,7 @@ def batched_evaluation(spec: Spec) -> bool:
 
 
 def has_advisory(spec: Spec) -> bool:
-    """True if an advisory that no rule covers may apply to the spec. These advisories are about ZeRO's reduction,
+    """True if the rule XP940 may report an advisory for the spec. These advisories are about ZeRO's reduction,
     accumulation, a fused loss, masked or truncated completions, evaluations in batches, and weight decay of norms.
     """
     if batched_evaluation(spec):

@@ -1,6 +1,4 @@
-"""Facts about model families for the rules about attention, packing and kernels: what a target
-supports for a family.
-"""
+"""What a target supports for a model family. The rules about attention, packing and kernels use these facts."""
 
 from __future__ import annotations
 
@@ -22,10 +20,9 @@ def family(spec: Spec) -> Family | None:
 
 def presumed_family(spec: Spec) -> Family | None:
     """The model's family if it is known, otherwise the family that the model's name on the hub suggests. None if the
-    name suggests none.
+    name suggests no family.
 
-    A rule may refuse a setting because of a suggested family. It must not accept a setting because of a suggested
-    family.
+    Because of a suggested family, a rule may refuse a setting, but it must not accept one.
     """
     if spec.model.model_type is not None or spec.model.id is None:
         return family(spec)
@@ -33,7 +30,7 @@ def presumed_family(spec: Spec) -> Family | None:
 
 
 def presumed_hint(spec: Spec) -> str:
-    """The end of a help if the family was only guessed from the model's name: it says how the spec can state the
+    """The end of a help text. If the family was only guessed from the model's name, it says how the spec can state the
     family. "" if the family is known.
     """
     if spec.model.model_type is not None:
@@ -57,8 +54,8 @@ def mask_is_exact(spec: Spec) -> bool:
 
 
 def flash_is_exact(spec: Spec) -> bool:
-    """Whether flash attention separates packed documents of this model. True for an unknown family, unless the family's
-    source in transformers has layers that carry a state from token to token.
+    """Whether flash attention separates packed documents of this model. For an unknown family, the answer is true,
+    unless the family's source in transformers has layers that carry a state from token to token.
     """
     known = presumed_family(spec)
     if known is None:
@@ -77,7 +74,7 @@ def stateful_family(spec: Spec) -> str | None:
 
 
 def flash_mixes_documents(spec: Spec, known: Family) -> bool:
-    """Whether the family's flash attention ignores position ids, so that packed documents attend to each other."""
+    """Whether flash attention ignores position ids in this family. Packed documents then attend to each other."""
     return known.model_type in spec.stack.facts.flash_mixes
 
 

@@ -1,9 +1,9 @@
-"""How processes that share a sequence or a model divide its attention heads."""
+"""Divide attention heads among processes that share a sequence or a model."""
 
 
 def can_share(heads: int, keys: int, size: int) -> bool:
-    """Whether `size` processes can divide attention with `heads` query heads and `keys` key heads equally. If there are
-    more processes than key heads, several processes get a copy of one key head.
+    """Whether `size` processes can get equal parts of `heads` query heads and `keys` key heads. If there are more
+    processes than key heads, several processes get a copy of one key head.
     """
     return heads % size == 0 and (keys % size == 0 or size % keys == 0)
 

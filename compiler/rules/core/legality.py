@@ -8,8 +8,8 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR
 
 OWN_MODULE = "rules.strategy.memory"
-"""The module of the rules about memory. `error_codes` does not run these rules, because they call it themselves to find
-settings to suggest.
+"""The module of the rules about memory. `error_codes` does not run these rules, because they call `error_codes` to find
+settings that they can suggest.
 """
 
 

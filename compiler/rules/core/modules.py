@@ -1,9 +1,9 @@
-"""The names of a family's modules, for families whose layers are all alike. Adapters and `freeze` may name these
-modules.
+"""The names of modules, for each family whose layers are all alike. The settings of adapters and of `freeze` may name
+these modules.
 
 The names are those of linear layers and embeddings in transformers 5.23 and 4.52. (GPT-2's linear layers have
-transposed weights.) A test builds a model of every family and compares. Mixtures of experts and hybrids are excluded,
-because their modules depend on the version and the configuration.
+transposed weights.) A test builds a model of every family and compares the names. Mixtures of experts and hybrids are
+excluded, because their modules depend on the version of transformers and on the configuration.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FAMILY_EMBEDDINGS = {
     "gptj": ("wte",),
     "opt": ("embed_tokens", "embed_positions"),
 }
-"""Maps families that do not call their embeddings `embed_tokens` to the names of their embeddings."""
+"""Maps families to the names of their embeddings. For a family that is not listed, the name is `embed_tokens`."""
 MODULES: dict[str, tuple[str, ...]] = {
     family: (
         *dict.fromkeys(name.rpartition(".")[2] for name in names.values()),
@@ -54,7 +54,8 @@ NORMS = {
 }
 """Maps each family to its norms outside of the layers. OLMo is not listed, because its final norm has no weights."""
 PROJECTIONS = {"opt": ("project_in", "project_out")}
-"""Maps families whose embeddings and layers differ in size to the projections between the two."""
+"""Maps families to the projections between embeddings and layers. They exist if embeddings and layers differ in size.
+"""
 
 
 def heads(spec: Spec, family: str) -> tuple[str, ...]:
@@ -65,8 +66,8 @@ def heads(spec: Spec, family: str) -> tuple[str, ...]:
 
 
 def outer_modules(family: str) -> tuple[str, ...]:
-    """The names of a family's modules outside of its layers, such as the embeddings and the last norm, and of the
-    modules that contain other modules, such as `model`. The output head is not included.
+    """The names of two kinds of modules of a family: modules outside its layers, such as the embeddings and the last
+    norm, and modules that contain other modules, such as `model`. The output head is not included.
     """
     own = [one for one in MODULES[family] if one in EMBEDDINGS]
     return (*own, *NORMS[family], *PROJECTIONS.get(family, ()), *CONTAINERS[family][:-1])
@@ -78,7 +79,7 @@ def outer_modules_and_head(spec: Spec, family: str) -> tuple[str, ...]:
 
 
 def layer_modules(family: str) -> frozenset[str]:
-    """The names of the linear modules and of the blocks, such as `self_attn`, in a family's layers."""
+    """The names of the linear modules (such as `q_proj`) and of the blocks (such as `self_attn`) in a family's layers."""
     return frozenset((*MODULES[family], *BLOCKS[family])) - EMBEDDINGS
 
 

@@ -10,7 +10,7 @@ from xpc.compiler.files.digest import sha256
 from xpc.grammar.package_data import read_text
 
 MARK = r"\{%-?\s*generation\s*-?%\}"
-"""A pattern for a generation marker, the same that trl 1.16 searches for
+"""A pattern for a generation marker. trl 1.16 searches for the same pattern
 (`chat_template_utils.has_generation_markers`).
 """
 
@@ -22,15 +22,15 @@ trl/chat_templates/README.md).
 
 @cache
 def replaced() -> frozenset[str]:
-    """Identifies each template that `get_training_chat_template` of trl 1.16 knows by the first 16 digits of its
-    SHA-256.
+    """The templates that `get_training_chat_template` of trl 1.16 knows. Each template is identified by the first 16
+    digits of its SHA-256.
     """
     return frozenset(read_text(__file__, "replaced_templates.txt").split()[::2])
 
 
 def trainable(text: str) -> bool:
-    """Whether trl can find the assistant's tokens in a text that the template renders: the template has generation
-    markers, or trl replaces it by a training template with such markers.
+    """Whether trl can find the assistant's tokens in the texts that the chat template `text` renders. It can if the
+    template has generation markers, or if trl replaces the template by a training template with generation markers.
     """
     import re
 

@@ -33,8 +33,9 @@ def _function(code: bytes, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef 
 
 
 def signature(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None:
-    """Return the names of a function's parameters, the names without a default, and whether the function has
-    `**kwargs`. None if the file has no function of this name, or defines the name in another way, such as by a class.
+    """Return a triple: the names of a function's parameters, the names of those parameters that have no default, and
+    whether the function has `**kwargs`. None if the file does not define a function of this name, but a class, for
+    example.
     """
     found = _function(code, name)
     if found is None:
@@ -58,16 +59,17 @@ def optional(code: bytes, name: str) -> set[str]:
 
 
 def may_log(code: bytes) -> bool:
-    """Whether a function of the file may log metrics: the file contains the name `log_metric` (a function that trl
-    passes to rewards), or it passes `**kwargs`, which may contain `log_metric`, on in a call.
+    """Whether a function of the file may log metrics. trl passes a function `log_metric` to rewards. So this is
+    possible if the file contains the name `log_metric`, or if a call in the file passes on `**kwargs`, which may
+    contain `log_metric`.
     """
     calls = (node for statement in _body(code) for node in ast.walk(statement) if isinstance(node, ast.Call))
     return b"log_metric" in code or any(word.arg is None for call in calls for word in call.keywords)
 
 
 def methods(code: bytes, name: str) -> list[str] | None:
-    """The names of a class's methods. None if they cannot be known: the class has a base class, or the file cannot be
-    read.
+    """The names of a class's methods. None if they are unknown, because the class has a base class or the file cannot
+    be read.
     """
     found = _named(_body(code), name) if code else None
     if not isinstance(found, ast.ClassDef) or found.bases or found.keywords:
@@ -84,8 +86,8 @@ def _own(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def undescribed(code: bytes, name: str) -> str | None:
-    """Return what a tool's docstring or type hints lack for transformers' `get_json_schema`. None if nothing is missing
-    or the function cannot be read. Functions whose name begins with an underscore are not tools.
+    """transformers' `get_json_schema` describes a tool by its docstring and type hints. Return what they lack, or None
+    if nothing is missing or the function cannot be read. Functions whose name begins with an underscore are not tools.
     """
     found = _function(code, name)
     if found is None or name.rpartition(".")[2].startswith("_"):

@@ -1,4 +1,4 @@
-"""A rule: a code, a slug, a severity, and a small function whose docstring is its explanation."""
+"""The class of rules. A rule has a code, a slug, a severity, and a small function, whose docstring explains the rule."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class write(str):  # noqa: N801
 
 
 def with_more(label: Label, more: str) -> str:
-    """The source text at a label, followed by another setting (`more`). In a block on one line the setting follows
-    after a comma, in a clause without a block (`lora rank=8`) after a space, otherwise on a new line.
+    """The source text at a label, followed by another setting (`more`). In a block on one line, a comma is put between
+    the two; in a clause without a block (`lora rank=8`), a space; otherwise, `more` gets a new line.
     """
     text = label.source.text
     if text[label.span.end :].lstrip(" \t")[:1] in (",", ")", "}"):
@@ -47,8 +47,8 @@ def with_more(label: Label, more: str) -> str:
 
 @record
 class Finding:
-    """A violation of a rule: the label `primary` (a location with a fact or a calculation), a message of one clause,
-    and a help that says what to write instead.
+    """A violation of a rule. It has a label `primary` (a location with a fact or a calculation), a message of one
+    clause, and a help that says what to write instead.
 
     `replace` is the text that an editor inserts at the label. It is needed only if the help was not made with `write`.
     """
@@ -64,9 +64,9 @@ class Finding:
 @record
 class Rule:
     """A legality rule. `explanation` is the docstring, in four paragraphs: what the rule checks, `Why it is bad:`,
-    `Without this rule:` (what happens then) and `Source:`.
+    `Without this rule:` (what would happen) and `Source:`.
 
-    `reads` lists the settings that the rule reads, but that xpc.compiler.rules.core.build cannot find in the rule's
+    `reads` lists those settings that the rule reads, but that xpc.compiler.rules.core.build cannot find in the rule's
     source.
     """
 
@@ -108,8 +108,9 @@ class Rule:
 
 
 def unsupported_choice(spec: Spec, setting: TextPath, named: str, help: str) -> Iterator[Finding]:
-    """Report a choice, such as an optimizer, that the target does not support. The reason comes from the target's
-    table, such as `optimizers_lacking`. `{}` in the help is replaced by the name of a target that supports the choice.
+    """Report a choice, such as an optimizer, that the target does not support. `named` is the name of the table of the
+    target that has the reason, such as `optimizers_lacking`. `{}` in the help is replaced by the name of a target that
+    supports the choice.
     """
     name = spec.text(setting)
     reason = spec.stack.lacking(f"{setting}s").get(name)
@@ -131,8 +132,8 @@ def _relative_to_block(text: str, label: Label) -> str:
 
 
 def with_number(word: str, value: int) -> str:
-    """Replace the number in a setting, and keep its spacing: `micro=16` becomes `micro=8`, and `micro = 16` becomes
-    `micro = 8`.
+    """Replace the number in a setting, and keep the spaces: with 8, `micro=16` becomes `micro=8`, and `micro = 16`
+    becomes `micro = 8`.
     """
     return f"{word.partition('=')[0]}{'= ' if '= ' in word else '='}{value}"
 

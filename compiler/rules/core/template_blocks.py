@@ -10,9 +10,9 @@ _ENDS = {"{{": "}}", "{%": "%}", "{#": "#}"}
 
 
 def parts(template: str) -> Iterator[tuple[str, str, str]]:
-    """Yield a triple for each text and each block of a template: the mark at its beginning (`{{` or `{%`; "" for a
-    text), its source, and its source without the marks and without string literals. Comments are left out, and so is a
-    last block that is never closed.
+    """Split a template into texts and blocks, and yield a triple for each. The triple has the mark at the beginning
+    (`{{` or `{%`; "" for a text), the source, and the source without the marks and without string literals. Comments
+    are left out, and so is a last block that is never closed.
     """
     begin, start, escaped, quote = "", 0, -1, ""
     code: list[str] = []
@@ -46,5 +46,5 @@ def without_comments(template: str) -> str:
 
 
 def code_of(template: str) -> str:
-    """The code of all blocks, one a line, without quoted texts, so that only names and signs remain."""
+    """The code of all blocks, one block per line. Quoted texts are left out, so that only names and signs remain."""
     return "\n".join(code for begin, _, code in parts(template) if begin)

@@ -1,5 +1,6 @@
-"""Rules about rows that show that their file was made wrongly: control tokens, speakers' names, values that are not
-texts, unfinished reasoning and conversations, and one answer for all rows (XP179 to XP183, XP185, XP187, XP189).
+"""Rules about properties of rows that suggest that the file was made wrongly: control tokens, speakers' names, values
+that are not texts, unfinished reasoning, unfinished conversations, and one answer for all rows (XP179 to XP183, XP185,
+XP187, XP189).
 """
 
 from __future__ import annotations
@@ -23,14 +24,12 @@ if TYPE_CHECKING:
 WHEN = surveyed
 
 FEW = 0.01
-"""If the share of rows with control tokens, unfinished reasoning or the like is smaller than this, the finding is only
-a note: some rows quote such texts on purpose.
+"""If a smaller share of the rows than this has control tokens, unfinished reasoning or the like, the finding is only a
+note, because some rows quote such texts on purpose.
 """
 HALF, NEARLY_ALL = 0.5, 0.9
 SEVERAL = 8
-"""If a file has fewer different rows than this, it may be by chance that all rows share a property, such as the same
-answer.
-"""
+"""In a file with fewer different rows than this, all rows may share a property (such as the same answer) by chance."""
 
 
 def _read(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
@@ -91,7 +90,7 @@ def control_tokens(spec: Spec) -> Iterator[Finding]:
 
 
 def _begin_tokens(spec: Spec) -> Iterator[Finding]:
-    """Report plain texts that start with a begin token, because the tokenizer adds a second one."""
+    """Report plain texts that start with a begin token. The tokenizer would add a second begin token."""
     for source, found in _read(spec):
         one = found.tallies.get("begin")
         if one is not None and _share(found, "begin") >= HALF and rows.conversational(source) is False:
@@ -104,7 +103,7 @@ def _begin_tokens(spec: Spec) -> Iterator[Finding]:
 
 def _foreign(spec: Spec, token: str) -> bool:
     """Whether xpc knows that `token` is not a control token of the model."""
-    # Llama 2's vocabulary lacks `[INST]` and `<<SYS>>`, so look in the template
+    # `[INST]` and `<<SYS>>` are not in Llama 2's vocabulary, so look for them in the template
     if "INST" in token or "SYS" in token:
         template = spec.chat_template or ""
         return bool(template) and token not in template
@@ -278,8 +277,8 @@ VALUES = {
         "write the texts of the two answers into the columns that are read",
     ),
 }
-"""Maps each kind of value that may stand in place of a text to its name in messages, to the share of rows from which it
-is reported, and to the help.
+"""Maps each kind of value that may stand in place of a text to a triple: its name in messages, the share of rows from
+which it is reported, and the help.
 """
 
 

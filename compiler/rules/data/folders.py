@@ -14,8 +14,8 @@ WHEN = data_folders
 
 
 def _splits_read(spec: Spec) -> Iterator[tuple[DataSource, str, Label]]:
-    """For each local folder: the folder, and each split that the spec reads from it, with the place in the spec that
-    names the split.
+    """Yield a triple for each split that the spec reads from a local folder: the folder, the split, and the place in
+    the spec that names the split.
     """
     split = spec.get("eval.split")
     for source in spec.sources:
@@ -111,7 +111,7 @@ def more_columns(spec: Spec) -> Iterator[Finding]:
 
 
 def _within(one: str, known: str) -> bool:
-    """Whether the key `one` is the key `known`, or a column or object that contains `known`. A file has only the outer
-    key if all values in it are null, so that their inner keys are unknown.
+    """Whether the key `one` is the key `known`, or a column or object that contains `known`. If all values of the outer
+    key are null in a file, the inner keys are unknown, so only the outer key is compared.
     """
     return one == known or (known.startswith(one) and known[len(one)] in ".[")

@@ -1,4 +1,4 @@
-"""Rules about evaluation by lm-evaluation-harness after training (XP52x)."""
+"""Rules about the evaluation after training with lm-evaluation-harness (XP52x)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xpc.compiler.stacks import harness
 WHEN = written("eval.tasks", "eval.allow_code_execution")
 
 TASKS: NamesPath = "eval.tasks"
-"""The setting that lists the tasks. Its value names a task file by the path of the file's copy in the bundle."""
+"""The setting that lists the tasks. In its value, a task file is named by the path of its copy in the bundle."""
 ALLOW: FlagPath = "eval.allow_code_execution"
 DATA = "DigitalLearningGmbH/MATH-lighteval"
 

@@ -17,7 +17,9 @@ COLUMNS = {
     IMAGES: "a column `images` with a list of paths to each row (`[]` for a row without an image)",
     IMAGE_PAIRS: "the columns `prompt` and `images` to each pair; `images` is a list of paths (`[]` for none)",
 }
-"""Maps each format of rows with images to a phrase for messages: the columns that a user must add to rows of text."""
+"""Maps each format of rows with images to a phrase for messages. The phrase names the columns that a user must add to
+rows of text.
+"""
 METHODS = {"sft": IMAGES, "dpo": IMAGE_PAIRS}
 """Maps each method that can be trained on rows with images to the format of these rows."""
 

@@ -120,7 +120,7 @@ def shares_of_split_texts(spec: Spec) -> Iterator[Finding]:
 
 
 OFTEN = 50
-"""If an epoch uses each row of a source at least this many times, the source is too small for its share. Muennighoff et
+"""A source is too small for its share if an epoch uses each row of the source at least this many times. Muennighoff et
 al. 2023 (arXiv:2305.16264) measured that more than about 40 repetitions of a row bring no further gain.
 """
 
@@ -163,14 +163,14 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
 
 
 def _most_repeated(sources: Sequence[DataSource], used: Sequence[int], held: Sequence[int]) -> float:
-    """How many times an epoch uses each row of a source, for the source in which this number is largest."""
+    """How many times an epoch uses each row of a source. The result is the number for the source where it is largest."""
     rows_left = [(available(source) or 0) - out for source, out in zip(sources, held, strict=True)]
     return max((count / left for count, left in zip(used, rows_left, strict=True) if left > 0), default=0)
 
 
 def _rows(source: DataSource, used: int, held: int) -> str:
-    """How many rows of a source an epoch uses, as text: "300 of `b.jsonl` (which has 5,000)". If rows are repeated, the
-    text also says how often: "360 of `a.jsonl` (which has 2, so 180 times each)".
+    """A text that says how many rows of a source an epoch uses: "300 of `b.jsonl` (which has 5,000)". If rows are
+    repeated, the text also says how often: "360 of `a.jsonl` (which has 2, so 180 times each)".
     """
     there = (available(source) or 0) - held
     times = f", so {used / there:.3g} times each" if used > there else ""

@@ -1,4 +1,4 @@
-"""The rule about names of columns that do not fit their place in `columns` or in `data.prompt` (XP545)."""
+"""The rule about columns whose names do not fit their place in `columns` or in `data.prompt` (XP545)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SWAPPED = (
     ),
     (("chosen",), ("rejected",)),
 )
-"""Pairs of groups of usual column names: prompts and answers to them, chosen and rejected answers. With these names,
-the rule `columns_swapped` recognizes two columns that are stated in the wrong order.
+"""Two pairs, each of two groups of usual column names: prompts and their answers, and chosen and rejected answers. With
+these names, the rule `columns_swapped` recognizes two columns that are stated in the wrong order.
 """
 WORSE = ("rejected", "rejected_response", "rejected_answer", "negative", "bad", "bad_answer", "wrong_answer", "worse")
 """Usual names of columns with the rejected answer of a preference pair."""
@@ -56,8 +56,8 @@ def columns_swapped(spec: Spec) -> Iterator[Finding]:
 
 
 def _misplaced(spec: Spec, source: DataSource, given: list[str]) -> Finding | None:
-    """A finding about a column in `columns` that is named twice, that contains row numbers, or (for sft) that contains
-    the rejected answers of pairs.
+    """A finding if `columns` names a column twice, or names a column that contains row numbers or (for sft) the
+    rejected answers of preference pairs.
     """
     name = f"`{source.name[:80]}`"
     twice = next((one for one in given if given.count(one) > 1), None)

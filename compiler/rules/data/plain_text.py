@@ -68,8 +68,8 @@ def _prompted(source: DataSource) -> bool:
 
 
 def chats(model: Model) -> bool:
-    """Whether a model is known to answer within its chat template. For a model of the hub, its name decides. For a
-    local model, xpc checks whether its template ends turns with the tokenizer's end token.
+    """Whether xpc knows that the model was trained to answer in its chat template. For a model of the hub, the model's
+    name decides. For a local model, xpc checks whether the template ends turns with the tokenizer's end token.
     """
     if model.path is not None:
         text = model.template or ""

@@ -1,4 +1,4 @@
-"""Rules about prompts made from columns by a template, and system prompts in a column (XP770 to XP774)."""
+"""Rules about prompts that a template makes from columns, and about system prompts in a column (XP770 to XP774)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from xpc.grammar.diagnostic import Label
 
 WHEN = written("data.prompt_template", "data.system_column")
 COLUMN = re.compile(r"\{\{-?\s*([A-Za-z_][A-Za-z0-9_]*)")
-"""Matches the beginning of an expression in a template, such as `{{ question` in `{{ question | trim }}`. Its group is
-the name of the column.
+"""Matches the beginning of an expression in a template, such as `{{ question` in `{{ question | trim }}`. The first
+group of the match is the name of the column.
 """
 
 SEVERAL = 8

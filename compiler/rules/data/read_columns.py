@@ -43,17 +43,17 @@ UNREAD = {kind: (WORDS[kind], help) for kind, help in HELPS.items()} | {
         "write 0 for turns that are not to be learned, and 1 for the others",
     )
 }
-"""Maps kinds of columns and keys that no trainer reads (`data/structure.py`) to their description in messages, and to
-what to write instead.
+"""Maps each kind of column or key that no trainer reads (`data/structure.py`) to a pair: its description in messages,
+and a help that says what to write instead.
 """
 CONTENTS = ("messages", "conversations", "prompt", "completion", "text", "chosen", "rejected")
 """Columns from which a trainer can learn. If a row has such columns of several formats, such as `messages` and `text`,
 its format is ambiguous.
 """
 UNREADABLE = ("messages", "chosen", "rejected", "completion", "prompts", "completions", "completion_ids")
-"""Columns that the runtime does not pass to reward functions. TRL would read `messages`, `chosen`, `rejected` and
-`completion` as the row itself, and TRL passes its own values under the names `prompts`, `completions` and
-`completion_ids`.
+"""Columns that the runtime does not pass to reward functions. TRL would read the columns `messages`, `chosen`,
+`rejected` and `completion` as the row itself. Under the names `prompts`, `completions` and `completion_ids`, TRL passes
+its own values.
 """
 
 
@@ -94,8 +94,8 @@ def _listed(names: list[str]) -> str:
 
 
 def _instead(spec: Spec, source: DataSource) -> str:
-    """The help: the setting that confirms the format in which xpc reads the rows, such as `data(format=preference)`. If
-    the columns also fit another format, the help names this format, too.
+    """The help. It names the setting that confirms the format in which xpc reads the rows, such as
+    `data(format=preference)`. If the columns also fit another format, the help names that format, too.
     """
     shapes = (name for name in spec.method.shapes if name not in (source.shape, "images", "tokens"))
     other = next((name for name in shapes if {*SHAPES[name]} <= {*(source.found or ())}), None)
@@ -169,7 +169,9 @@ such a key.
 
 
 def _unread_keys(source: DataSource, found: Survey | None, template: str) -> Iterator[Finding]:
-    """Findings about keys of turns that the chat template does not read: one for reasoning, one for all other keys."""
+    """Findings about keys of turns that the chat template does not read: one finding for reasoning, one for all other
+    keys.
+    """
     tallies = {} if found is None or found.wrong is not None else found.tallies
     keys = {kind[len(UNREAD_KEY) :]: one for kind, one in tallies.items() if kind.startswith(UNREAD_KEY)}
     keys = {key: one for key, one in keys.items() if not re.search(rf"\b{re.escape(key)}\b", template)}

@@ -1,4 +1,4 @@
-"""Rules about names of speakers in the rows, and their roles (XP775 to XP777)."""
+"""Rules about names of speakers in the rows, and the roles of these speakers (XP775 to XP777)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from xpc.compiler.spec import Spec
 
 WHEN = written("data.user_roles", "data.assistant_roles", "data.system_roles", "data.tool_roles")
 PATHS: tuple[NamesPath, ...] = ("data.user_roles", "data.assistant_roles", "data.system_roles", "data.tool_roles")
-"""Settings that list the names of a role's speakers, one setting for each role, in the order of ROLES."""
+"""One setting for each role, in the order of ROLES. The setting lists the names of the role's speakers."""
 
 ANSWERING, ASKING = ("assistant", "gpt", "chatgpt", "model", "bot", "bard", "bing", "ai"), ("user", "human")
-"""Names of speakers that always mean the assistant (ANSWERING), or the user (ASKING)."""
+"""Names of speakers: those in ANSWERING always mean the assistant, those in ASKING always mean the user."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 """A pattern for a name that needs no quotes, such as `human`."""
 
@@ -46,7 +46,7 @@ def of_two_roles(spec: Spec) -> Iterator[Finding]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Join names with commas for a list in a spec, with quotes where a name needs them: `human, "the model"`."""
+    """Join names with commas for a list in a spec: `human, "the model"`. A name gets quotes only if it needs them."""
     return ", ".join(name if NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False) for name in names)
 
 

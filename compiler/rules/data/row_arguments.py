@@ -1,4 +1,6 @@
-"""Rules about arguments of the chat template in the rows and in the spec (XP158), and margins of pairs (XP159)."""
+"""Rules about two contents of rows: arguments of the chat template that the spec states, too (XP158), and margins of
+preference pairs (XP159).
+"""
 
 from __future__ import annotations
 

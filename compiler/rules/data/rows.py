@@ -1,4 +1,4 @@
-"""Rules about the rows of local files, and how many there are (XP551, XP553 to XP556)."""
+"""Rules about the rows of local files and their number (XP551, XP553 to XP556)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
         found = rows.survey(source)
         if found is None or not found.rows or (source.found is None and "data" in spec.wrong):
             continue  # the rule XP124 reports columns that fit no known format
-        # the survey may know the columns of a first row that was too long to be read before
+        # if the first row was too long for the first look at the file, only the survey knows its columns
         there = source.found or found.columns
         context = () if source.context is None or source.wording is not None else (source.context,)
         for name in (*rows.columns(source), *context):
@@ -83,7 +83,7 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
 
 
 def _within(source: DataSource, columns: tuple[str, ...]) -> str:
-    """The help for a JSON file that is one object with the rows in a list: `{"data": [...]}`. "" for any other file."""
+    """The help for a JSON file that is one object and has the rows in a list: `{"data": [...]}`. "" for any other file."""
     if source.content is None:
         return ""
     # imported only here, because only a wrong spec needs it
@@ -135,7 +135,7 @@ def _odd_tools(source: DataSource, found: Survey) -> Iterator[Finding]:
 
 
 def _other_shape(source: DataSource, found: Survey) -> str:
-    """The help for a row that does not have the shape of its format."""
+    """The help for a row whose shape is not that of the format."""
     assert found.wrong is not None
     why = found.wrong[1]
     if why.endswith("` is empty"):

@@ -17,10 +17,10 @@ from xpc.grammar.record import evolve
 
 CONVERSATIONS = ("messages", "conversations")
 SPLITS = ("train", "test", "validation", "valid", "val", "dev", "eval", "train_sft", "test_sft")
-"""The usual names of splits. If one of them is written as a configuration, it was probably meant as a split."""
+"""The usual names of splits. If a user writes such a name as a configuration, the user probably meant a split."""
 FEW_SHARED = 0.01
-"""If a smaller share of the evaluation rows than this is also in the training data, the finding is a note, because
-short rows may be equal by chance.
+"""The finding is only a note if less than this share of the evaluation rows is also in the training data, because short
+rows may be equal by chance.
 """
 
 
@@ -313,9 +313,9 @@ def _shared_rows(spec: Spec, label: Label, source: DataSource) -> Iterator[Findi
 
 
 def _comparable(source: DataSource, other: DataSource) -> bool:
-    """Whether the digests of two files' rows can be compared. This is possible for files of the same format. It is also
-    possible for conversations and for prompts with answers, because the digests of these formats contain only the
-    texts.
+    """Whether the digests of the rows in one file can be compared with those in another file. They can if both files
+    have the same format. They can also if one has conversations and the other prompts with answers, because the digests
+    of these formats contain only the texts.
     """
     texts = ("messages", "conversations", "prompt_completion")
     return source.shape == other.shape or (source.shape in texts and other.shape in texts)
@@ -326,12 +326,12 @@ def _partial(source: DataSource) -> bool:
 
 
 def stored_rows(source: DataSource) -> set[str]:
-    """Keys that identify the rows of a source: the SHA-256 of its files (or their paths if the files are missing), or
-    its split.
+    """Keys that identify the rows of a source: the SHA-256 of each of its files (the path, if the file is missing) or,
+    for a dataset of the hub, its split.
 
-    Two sources share rows if they have a key in common: the same file or a copy of it (possibly in a folder), or parts
-    of one split. Any two parts of a split overlap: each part begins with the first row, and `take` selects rows by the
-    same seed.
+    Two sources share rows if they have a key in common. They then read the same file or a copy of it (possibly in a
+    folder), or parts of one split. Any two parts of a split overlap: each part begins with the first row, and `take`
+    selects rows with the same seed.
     """
     if source.id is not None:
         return {f"{source.id.lower()} {source.config} {source.split}"}
@@ -339,7 +339,7 @@ def stored_rows(source: DataSource) -> set[str]:
 
 
 def reading(source: DataSource) -> str:
-    """A text that identifies the settings by which a source's rows are read, such as `columns`. If a row is in two
-    sources with equal texts, both make the same training row from it.
+    """A text that identifies the settings by which a source's rows are read, such as `columns`. If this text is equal
+    for two sources, both make the same training row from the same row.
     """
     return repr((source.kind, source.columns, source.context, source.wording))

@@ -19,13 +19,15 @@ COMPLETE: tuple[tuple[Path, str, str], ...] = (
     ("data.long", "chunk", "write `packing(strategy=bfd_split)` to keep long texts"),
     ("lora.init", "eva", "write `init = pissa`"),
 )
-"""Settings that need all rows before the run. Each row has the path, the value that needs them ("" for any value except
-`false`), and the help that is shown for a run with a stream. `xpc import` also reads this table.
+"""Settings that need all rows of the data before the run. Each entry has the path of the setting, the value that needs
+all rows ("" for any value except `false`), and the help for a run with a stream. `xpc import` also reads this table.
 """
 INTERVALS: tuple[AmountPath, ...] = ("save.every", "eval.every", "track.every")
 """Settings whose value may be a number of epochs."""
 LOADER = ("dataloader_num_workers", "train_sampling_strategy", "group_by_length", "ignore_data_skip")
-"""Arguments of the data loader that need a complete dataset, because they select, repeat or order its rows."""
+"""Arguments of the data loader that need a complete dataset and not a stream, because they select, repeat or order its
+rows.
+"""
 
 
 @rule("XP191", "stream-without-steps")

@@ -1,5 +1,5 @@
-"""Rules about what the chat template can write (tools, tool calls, reasoning, turns in any order), and which turns are
-learned (XP537 to XP539, XP547, XP548).
+"""Rules about what the chat template can write (tools, tool calls, reasoning, turns in any order), and about the turns
+that are learned (XP537 to XP539, XP547, XP548).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ KINDS = {
     "early_reasoning": ("reasoning", "reasoning before the last question"),
     "early_inline_reasoning": ("reasoning", "reasoning between <think> and </think> before the last question"),
 }
-"""Maps kinds of contents that a template may not write (`data/structure.py`) to their names in `data.omit` and in
-messages.
+"""Some templates do not write every kind of content (`data/structure.py`). Maps each such kind to its name in
+`data.omit`, and to its name in messages.
 """
 ORDER = ("late_system", "two_questions", "two_answers", "answer_first")
 """Unusual orders of turns. Only some of the built-in templates refuse them."""
@@ -59,8 +59,8 @@ def _kinds(source: DataSource) -> tuple[Survey | None, dict[str, Tally]]:
 
 
 def built_in(spec: Spec) -> str | None:
-    """The name of the built-in template that renders the rows: the template in the spec, or else the template of the
-    model's family.
+    """The name of the built-in template that renders the rows: the template that the spec names, or else the template
+    of the model's family. None if the template is not built-in.
     """
     if spec.template is not None:
         return spec.template.name
@@ -119,7 +119,7 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
 
 
 def _instead(forms: Mapping[str, Mapping[str, list[str]]], tallies: Mapping[str, Tally], kinds: set[str]) -> str:
-    """The help for rows with content, such as tool calls, that the template refuses, leaves out or writes twice."""
+    """The help for rows whose content, such as tool calls, the template refuses, leaves out or writes twice."""
     able = [
         name
         for name, form in forms.items()
@@ -190,7 +190,7 @@ def not_compared(spec: Spec) -> Iterator[Finding]:
 
 
 def masks_answers(spec: Spec) -> bool:
-    """Whether the run's method and target support `assistant_only`, with which only the assistant's turns are
+    """Whether the run's method and target support `assistant_only`. With this setting, only the assistant's turns are
     learned.
     """
     return spec.text("method") == "sft" and spec.stack.facts.assistant_only_loss
@@ -240,8 +240,8 @@ ODD_CALLS = {
     ),
     "odd_arguments": ("has arguments that are not a JSON object", 'write an object, such as `{"city": "Paris"}`'),
 }
-"""Maps each fault of a tool call with which every template writes a wrong call, such as a missing function name, to the
-words for messages and the help.
+"""Faults of tool calls, such as a missing function name, with which every template writes a wrong call. Maps each fault
+to the words for messages and the help.
 """
 
 
@@ -313,7 +313,7 @@ def turn_in_an_answer(spec: Spec) -> Iterator[Finding]:
 
 
 def _begins_answers(spec: Spec) -> bool:
-    """Whether the chat template has a generation prompt, which begins the assistant's turn after the prompt. False if
-    the template is unknown.
+    """Whether the chat template has a generation prompt: a text after the prompt that begins the assistant's turn.
+    False if the template is unknown.
     """
     return "add_generation_prompt" in template_text(spec)

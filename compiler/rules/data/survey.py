@@ -1,5 +1,5 @@
-"""Rules that read every row of a local file: encoding, damage, roles, empty and repeated rows (XP178, XP519, XP530 to
-XP536).
+"""Rules about what xpc finds when it reads every row of a local file: encoding, damage, roles, empty rows and repeated
+rows (XP178, XP519, XP530 to XP536).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WHEN = surveyed
 ROLES = ("system", "user", "assistant", "tool", "developer")
 """Roles that chat templates usually render."""
 STANDARD_ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant"}
-"""Maps names of speakers in from/value conversations to the role that each has in `messages`: `human` is `user`."""
+"""Maps the names of speakers in from/value conversations to the roles in `messages`: `human` is `user`."""
 
 
 def _shaped(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
@@ -41,8 +41,8 @@ def _every(one: Tally, found: Survey) -> bool:
 
 
 def _in_words(one: Tally, found: Survey, source: DataSource, has: str, have: str, what: str) -> str:
-    """A message that counts the rows with a property and names the first: "3 of the 90 rows of `a.jsonl` have no
-    answer; the first is row 7, counted from 0".
+    """A message that counts the rows with a property and names the first of these rows: "3 of the 90 rows of `a.jsonl`
+    have no answer; the first is row 7, counted from 0".
     """
     name = f"`{source.name[:80]}`"
     if one.count == 1:
@@ -274,8 +274,8 @@ DAMAGED = {
 }
 """Maps each kind of damage to a text, such as mojibake, to the words for messages and the help."""
 FEW_DAMAGED = 0.01
-"""If the share of rows that seem damaged is smaller than this, the finding is only a note: correct texts about
-encodings quote damaged ones.
+"""If a smaller share of the rows than this seems damaged, the finding is only a note, because correct texts about
+encodings quote damaged texts.
 """
 
 

@@ -1,5 +1,5 @@
-"""Rules about what a chat template writes besides the rows: the beginning of an answer, and values that change (XP528,
-XP529).
+"""Rules about texts that a chat template writes in addition to the rows: the beginning of an answer, and values that
+change, such as the date (XP528, XP529).
 """
 
 from __future__ import annotations

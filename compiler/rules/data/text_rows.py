@@ -1,4 +1,6 @@
-"""Rules about local files of plain text: lines that are not documents, and texts that are cut away (XP188, XP197)."""
+"""Rules about local files of plain text: lines that are no complete documents, and texts that are cut away (XP188,
+XP197).
+"""
 
 from __future__ import annotations
 

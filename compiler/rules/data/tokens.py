@@ -1,5 +1,5 @@
-"""Rules about whether chat templates, system prompts and special tokens fit the data and the model's vocabulary (XP196,
-XP513, XP557 to XP560, XP567, XP627) or the number of its embeddings (XP176).
+"""Rules about chat templates, system prompts and special tokens. They must fit the data and the model's vocabulary
+(XP196, XP513, XP557 to XP560, XP567, XP627), and the number of the model's embeddings (XP176).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def end_token(spec: Spec) -> Iterator[Finding]:
             return
         severity = "note"
     tokens = list(dict.fromkeys(re.findall(r"<\|[^|<>{}'\"\s]+\|>|<end_of_turn>|<turn\|>|</s>", text)))
-    # `<|end_header_id|>` ends the name of a role, and not a turn
+    # `<|end_header_id|>` ends the name of a role, not a turn
     token = next((one for one in reversed(tokens) if ENDS.search(one) and "header" not in one), None)
     location = spec.location("model.chat_template")
     more = f'eos = "{token}"'
@@ -99,7 +99,9 @@ def _talks(source: DataSource) -> bool:
 
 
 def _registered_talk(source: DataSource) -> bool:
-    """Whether the source is a registered dataset of conversations, or one whose columns of conversations are stated."""
+    """Whether the source is a registered dataset of conversations, or a registered dataset whose columns of
+    conversations the spec states.
+    """
     known = source.id is not None and (source.stated or find_dataset(source.id) is not None)
     return known and rows.conversational(source) is True
 

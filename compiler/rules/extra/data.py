@@ -17,7 +17,7 @@ READ_BY_TRL = ("prompt", "completion", "messages", "conversations", "input_ids",
 WITH_OUTPUT_ROUTER_LOGITS = (
     "granitemoehybrid", "jamba", "kimi_linear", "llama4_text", "nemotron_h", "qwen2_moe", "qwen3_moe", "qwen3_next",
 )  # fmt: skip
-"""Families whose configuration has `output_router_logits` even for models without experts (transformers 5.23)."""
+"""Families whose configuration has `output_router_logits`, even if the model has no experts (transformers 5.23)."""
 
 
 @rule("XP561", "loader-without-workers")

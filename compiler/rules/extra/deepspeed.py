@@ -151,8 +151,8 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
         location = spec.extra_location("deepspeed", name)
         related = (spec.label("strategy.offload", "the offload") or spec.label("strategy", "the strategy"),)
         if device != "nvme":
-            # the bundle writes `device` from the setting `offload`, so a `device` of cpu or none must agree with this
-            # setting
+            # the bundle writes `device` as the setting `offload` says, so a stated `device` (cpu or none) must agree
+            # with this setting
             if device != ("cpu" if offload in wanted else "none"):
                 yield Finding(
                     location,

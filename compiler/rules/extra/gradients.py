@@ -1,5 +1,5 @@
-"""Rules about keys of `extra deepspeed` for gradients and for the precision of optimizer states (XP44x, XP491 and
-XP493).
+"""Rules about those keys of `extra deepspeed` that concern gradients or the precision of optimizer states (XP44x, XP491
+and XP493).
 """
 
 from __future__ import annotations

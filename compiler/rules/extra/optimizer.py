@@ -30,7 +30,8 @@ ON_TRANSFORMERS_5 = {
     "adagrad": ("lr_decay", "weight_decay", "eps"),
     "rmsprop": ("alpha", "eps", "weight_decay", "centered"),
 }
-"""Maps each optimizer of torch to the names in `optim_args` that transformers 5.23 passes on and earlier versions drop.
+"""Maps each optimizer of torch to those names in `optim_args` that transformers 5.23 passes to the optimizer, but that
+earlier versions drop.
 """
 WORDS = ("proj", "scale_type", "proj_type", "nesterov", "centered", "kahan_sum", "decouple_lr", "bf16_stochastic_round")
 """Names in `optim_args` whose value is a word, not a number, such as `nesterov=true`."""
