@@ -50,7 +50,7 @@ class Engine:
         return ["./launch.sh"]
 
     def commands(self, spec: Spec, out: str) -> list[str]:
-        """Shell lines that start the bundle in `out`: a single command or, below a comment, one command for each node."""
+        """Shell lines that start the bundle in `out`: a single command or, below a comment, one command per node."""
         return [self.command(spec, out)]
 
     def sweep_commands(self, spec: Spec, out: str) -> list[str]:

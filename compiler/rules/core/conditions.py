@@ -122,7 +122,7 @@ def few_rows(spec: Spec) -> bool:
 
 
 def counted_rows(spec: Spec) -> bool:
-    """True if the number of rows is known for at least one source, because the source is a local file or has a `take`."""
+    """True if some source has a known number of rows, because the source is a local file or has a `take`."""
     return any(one.path or one.take for one in spec.sources)
 
 

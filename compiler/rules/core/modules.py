@@ -79,7 +79,9 @@ def outer_modules_and_head(spec: Spec, family: str) -> tuple[str, ...]:
 
 
 def layer_modules(family: str) -> frozenset[str]:
-    """The names of the linear modules (such as `q_proj`) and of the blocks (such as `self_attn`) in a family's layers."""
+    """The names of the linear modules, such as `q_proj`, and of the blocks, such as `self_attn`, in a family's
+    layers.
+    """
     return frozenset((*MODULES[family], *BLOCKS[family])) - EMBEDDINGS
 
 

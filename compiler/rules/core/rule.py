@@ -1,4 +1,4 @@
-"""The class of rules. A rule has a code, a slug, a severity, and a small function, whose docstring explains the rule."""
+"""The class of rules. A rule has a code, a slug, a severity, and a function whose docstring explains it."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ class Rule:
 
 
 def unsupported_choice(spec: Spec, setting: TextPath, named: str, help: str) -> Iterator[Finding]:
-    """Report a choice, such as an optimizer, that the target does not support. `named` is the name of the table of the
-    target that has the reason, such as `optimizers_lacking`. `{}` in the help is replaced by the name of a target that
-    supports the choice.
+    """Report a choice, such as an optimizer, that the target does not support. The reason comes from the target's
+    table, such as `optimizers_lacking`. `named` is the phrase for the choice in the message: in `{} schedule`, `{}` is
+    replaced by the choice. In `help`, `{}` is replaced by the name of a target that supports the choice.
     """
     name = spec.text(setting)
     reason = spec.stack.lacking(f"{setting}s").get(name)

@@ -211,7 +211,7 @@ def column_not_read(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16, 0.24 and 0.18 `sft_trainer.py`, which read no such column; read, not run.
     """
-    template = (spec.chat_template or "") if built_in(spec) is None else ""  # built-in templates read none of these
+    template = (spec.chat_template or "") if built_in(spec) is None else ""  # built-in templates read no such key
     for source in spec.files:
         found, name = rows.survey(source), spec.method.name
         rewards = rewarded(name, source.shape)

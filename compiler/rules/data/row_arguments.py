@@ -1,5 +1,5 @@
-"""Rules about two contents of rows: arguments of the chat template that the spec states, too (XP158), and margins of
-preference pairs (XP159).
+"""Rules about arguments of the chat template that the rows or the spec state (XP158), and about margins of preference
+pairs (XP159).
 """
 
 from __future__ import annotations

@@ -83,7 +83,9 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
 
 
 def _within(source: DataSource, columns: tuple[str, ...]) -> str:
-    """The help for a JSON file that is one object and has the rows in a list: `{"data": [...]}`. "" for any other file."""
+    """The help for a JSON file that is one object with the rows in a list, such as `{"data": [...]}`. "" for any other
+    file.
+    """
     if source.content is None:
         return ""
     # imported only here, because only a wrong spec needs it

@@ -37,8 +37,8 @@ KINDS = {
     "early_reasoning": ("reasoning", "reasoning before the last question"),
     "early_inline_reasoning": ("reasoning", "reasoning between <think> and </think> before the last question"),
 }
-"""Some templates do not write every kind of content (`data/structure.py`). Maps each such kind to its name in
-`data.omit`, and to its name in messages.
+"""Maps each kind of content that some templates do not write (`data/structure.py`) to a pair: its name in `data.omit`,
+and its name in messages.
 """
 ORDER = ("late_system", "two_questions", "two_answers", "answer_first")
 """Unusual orders of turns. Only some of the built-in templates refuse them."""

@@ -1,5 +1,5 @@
-"""Rules about local files of plain text: lines that are no complete documents, and texts that are cut away (XP188,
-XP197).
+"""Rules about local files of plain text: lines that should not be read as documents, and texts that are cut away
+(XP188, XP197).
 """
 
 from __future__ import annotations

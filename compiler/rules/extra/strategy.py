@@ -1,4 +1,4 @@
-"""Rules about arguments in `extra trl` that depend on the strategy (XP420 to XP423, XP477)."""
+"""Rules about those arguments in `extra trl` whose legality depends on the strategy (XP420 to XP423, XP477)."""
 
 from __future__ import annotations
 

@@ -36,8 +36,9 @@ def no_teacher(spec: Spec) -> Iterator[Finding]:
 
 
 def _fitting(spec: Spec) -> str | None:
-    """The registered model that could be the teacher: it is larger than the student and has the student's vocabulary.
-    Models of the student's own series are preferred, then instruct models for an instruct model, then small models.
+    """A registered model that could be the teacher, because it is larger than the student and has the student's
+    vocabulary. Models of the student's series are preferred, then (for an instruct student) instruct models, then small
+    models.
     """
     facts = spec.model.facts
     if facts is None:

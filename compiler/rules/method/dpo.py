@@ -1,4 +1,4 @@
-"""Rules about dpo settings for which the trainers of TRL before 1.0 compute a wrong loss (XP486, XP487)."""
+"""Rules about settings of dpo with which TRL's trainers before version 1.0 compute a wrong loss (XP486, XP487)."""
 
 from __future__ import annotations
 

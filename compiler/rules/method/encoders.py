@@ -1,4 +1,4 @@
-"""The rule about encoders, such as BERT, in methods that train a language model (XP169)."""
+"""The rule that methods which train a language model do not accept encoders, such as BERT (XP169)."""
 
 from __future__ import annotations
 

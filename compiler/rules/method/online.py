@@ -1,5 +1,5 @@
-"""Rules for grpo and rloo (XP485, XP660, XP661, XP664 to XP672). rewards.py has the rules about rewards, sampling.py
-those for every method that generates.
+"""Rules for grpo and rloo (XP485, XP660, XP661, XP664 to XP672). rewards.py has the rules about rewards, and
+sampling.py has the rules for all methods that generate.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ NAMES = {
     "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
     "vllm_importance_sampling_mode": ("sequence_mask", "sequence_truncate", "token_mask", "token_truncate"),
 }
-"""Maps arguments to the values that the trainer accepts. `GRPOConfig` of trl 1.16 accepts any text for these arguments,
-and only the trainer checks the text.
+"""Maps arguments to the values that the trainer accepts. `GRPOConfig` of trl 1.16 accepts any text for these arguments;
+only the trainer checks the values.
 """
 SUMMED = ("bnpo", "dr_grpo", "dapo", "cispo")
-"""grpo's losses that sum over tokens. If the importance ratio belongs to a complete sequence, these losses weigh each
+"""grpo's losses that sum over tokens. If a complete sequence has one importance ratio, these losses weight each
 sequence by its length.
 """
 
@@ -154,7 +154,7 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
         written = spec.written("method.level")
         location = spec.location("method.level") if written else spec.location("method.loss", "made for sequences")
         help, replace = f"write `level = {better}`", f"level = {better}" if written else None
-        # the loss is the target's default here, so the help names a loss that the user can write
+        # the spec states no loss, so the help names a loss to write
         if better == "token" and not spec.written("method.loss"):
             help = "write `loss = grpo`, the loss of GSPO's paper, or leave `level` out"
             replace = with_more(location, "loss = grpo")

@@ -15,8 +15,8 @@ WHEN = preferences
 
 DIVERGENCES = ("reverse_kl", "forward_kl", "js_divergence", "alpha_divergence")
 SORTED = ("aot", "aot_pair", "aot_unpaired")
-"""dpo's losses that sort the scores of a batch. They cannot be combined with weights of single rows, because after the
-sorting a score would get the weight of another row.
+"""dpo's losses that sort the scores of a batch. These losses cannot be combined with weights of rows: after the
+sorting, a score would get the weight of another row.
 """
 DIVIDED_BY_BETA = ("ipo", "simpo", "sppo_hard")
 

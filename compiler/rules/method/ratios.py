@@ -1,5 +1,5 @@
-"""Rules for the importance ratios of grpo, and for the scaling of rewards and losses that the papers prescribe (XP677
-to XP679, XP685, XP688, XP611).
+"""Rules for grpo's importance ratios, and for the ways of scaling rewards and losses that the methods' papers prescribe
+(XP677 to XP679, XP685, XP688, XP611).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ TWO_SIDED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")
 """grpo's losses whose importance ratio is bounded by `delta`."""
 RANGES: tuple[Path, ...] = ("method.epsilon", "method.epsilon_high", "method.delta")
 OF_TOKENS = 0.01
-"""If `epsilon` is at least this large, it is a usual value for importance ratios of tokens. For importance ratios of
-sequences, GSPO's paper uses 3e-4 and 4e-4.
+"""An `epsilon` of at least this size is usual for importance ratios of tokens. For importance ratios of sequences,
+GSPO's paper uses 3e-4 and 4e-4.
 """
 
 

@@ -88,7 +88,7 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
 
 
 def _miscalled(spec: Spec, reward: Weighted) -> Iterator[Finding]:
-    """The finding about a call of a reward function that Python would refuse, if any."""
+    """Yield a finding if Python would refuse the call of the reward function."""
     from xpc.compiler.rules.core.reward_files import signature
 
     known = signature(spec.bundled.get(reward.file or "", b""), reward.function or "")
@@ -136,7 +136,7 @@ ANSWERS = (
     "answer", "answers", "solution", "solutions", "ground_truth", "target", "targets", "label", "labels", "reference",
     "references", "gold", "expected", "test_cases", "tests",
 )  # fmt: skip
-"""Usual names of columns with reference answers. A reward compares the completions with them."""
+"""Usual names of columns with reference answers. A reward compares the completions with these answers."""
 
 
 @rule("XP198", "reward-without-its-column", "warning")
@@ -165,7 +165,8 @@ def without_its_column(spec: Spec) -> Iterator[Finding]:
         lacks = sorted(takes & optional(code, name) - stated - {*given})
         for source in spec.data:
             _, *rest = source.columns or ("prompt",)
-            # a function may accept several names for one column (`answer`, `solution`), of which the rows have one
+            # a function may accept several names for the same column (`answer`, `solution`); then the rows need only
+            # one of these columns
             if lacks and not takes & {*(rest if source.only else source.found or ())}:
                 yield Finding(
                     evolve(spec.location("method.rewards"), text=f"`{lacks[0]}` is always None"),

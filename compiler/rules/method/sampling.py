@@ -188,7 +188,9 @@ def few_prompts(spec: Spec) -> Iterator[Finding]:
 
 
 MOST_UPDATES = 64
-"""More optimizer steps than this on the same completions are reported. Published runs take 1 to 16 steps."""
+"""A run is reported if it takes more optimizer steps than this on the same completions. Published runs take 1 to 16
+steps.
+"""
 
 
 @rule("XP697", "completions-of-an-old-model", "warning")

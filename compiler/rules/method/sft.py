@@ -1,4 +1,4 @@
-"""Rules for supervised fine-tuning, about the tokens that the loss includes (XP504, XP506, XP60x)."""
+"""Rules for supervised fine-tuning. They are about the tokens that the loss includes (XP504, XP506, XP60x)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ WHEN = chosen("method", "sft")
 
 CONVERSATIONS = ("messages", "conversations", "images")
 COMPLETIONS = ("prompt_completion", "tokens")
-"""The shapes of rows for which a spec may state `completion_only`. `tokens` is one of them, but if all data is
-tokenized, the rule XP153 refuses the setting.
+"""The shapes of rows for which a spec may state `completion_only`. If all rows have the shape `tokens`, the rule XP153
+refuses the setting.
 """
 
 
@@ -204,7 +204,7 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
 
 
 def _next_power(words: int) -> int:
-    """The smallest power of two that is at least `words`. The help suggests it for `seq`."""
+    """The smallest power of two that is at least `words`. The help suggests this number for `seq`."""
     return 1 << (words - 1).bit_length()
 
 

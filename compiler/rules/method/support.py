@@ -13,8 +13,8 @@ from xpc.compiler.stacks import Stack, able
 WHEN = any_of(not_chosen("method", "sft"), has_value("method.loss"))
 
 WITHOUT_ARGUMENT = ("method.max_prompt", "method.rewards", "method.teacher", "method.lmbda")
-"""Settings that need no argument of the method's configuration class, because the runtime implements them or another
-rule checks them.
+"""Settings for which the method's configuration class needs no argument: the runtime implements the setting, or another
+rule checks it.
 """
 
 INSTEAD = {

@@ -49,8 +49,8 @@ def vllm_takes_the_gpu(spec: Spec) -> Iterator[Finding]:
 
 
 LEAST_CACHE = 1.1
-"""vLLM's share of a GPU's memory should be at least this many times the size of the weights, so that some memory is
-left for vLLM's cache.
+"""vLLM's part of a GPU's memory should be at least this many times as large as the weights, so that some memory is left
+for vLLM's cache.
 """
 
 
@@ -174,7 +174,7 @@ def tensor_parallel(spec: Spec) -> Iterator[Finding]:
 
 
 def _heads(spec: Spec) -> Iterator[Finding]:
-    """Report a `tensor_parallel` by which the model's attention heads cannot be divided."""
+    """Report `tensor_parallel` if the model's attention heads cannot be divided by it."""
     from xpc.compiler.rules.core.heads import can_share, fitting_sizes
 
     size, facts = spec.get("method.vllm.tensor_parallel"), spec.model.facts

@@ -1,5 +1,5 @@
-"""The rule about versions of libraries that are known to compute a wrong result, where no other rule refuses the spec
-(XP940).
+"""The rule about versions of libraries that are known to compute a wrong result. It reports only errors for which no
+other rule refuses the spec (XP940).
 """
 
 from __future__ import annotations

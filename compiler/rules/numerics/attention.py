@@ -15,13 +15,13 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able, every
 
 FIXED_POSITIONS = ("codegen", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "mpt", "opt")
-"""Families that look up positions in a table as long as the context, so that longer rows raise an error. The families
-are tested in tests/stacks/test_stack_families.py.
+"""Families that look up positions in a table with as many entries as the context has tokens. Longer rows raise an
+error. tests/stacks/test_stack_families.py tests these families.
 """
 
 
 def _legal(spec: Spec) -> str:
-    """The attention to suggest: one that the family supports on this target and that runs on any hardware."""
+    """The kind of attention to suggest: the family supports it on this target, and it runs on any hardware."""
     return "sdpa" if has_attention(spec, "sdpa") else "eager"
 
 
@@ -188,7 +188,9 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
 
 
 def _or_scaled(spec: Spec, times: float) -> str:
-    """The end of a help that proposes to scale the positions, if the model and the run allow it. Otherwise empty."""
+    """The end of a help text. It proposes to scale the positions if the model and the run allow this, and is otherwise
+    empty.
+    """
     from xpc.compiler.rules.numerics.rope import own_scaling
 
     scalable = spec.model.model_type in spec.stack.facts.scaled_families and own_scaling(spec) is None
@@ -198,14 +200,16 @@ def _or_scaled(spec: Spec, times: float) -> str:
 
 
 def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) -> Iterator[Finding]:
-    """Report prompts and completions that are together longer than the context. This check is for methods that limit
-    prompts and completions separately, instead of by `seq`. The help suggests to shorten the longer of the two.
+    """Report that a prompt and its completion may together be longer than the context. This check is for methods that
+    limit prompts and completions separately, and not with `seq`. The help suggests to lower the larger of the two
+    limits.
 
-    If the spec does not limit prompts, they may be short. So the finding is an error only if completions alone fill the
-    context. For shorter completions, it is a warning, and only in families with a table of positions.
+    If the spec does not limit prompts, they may be short. So the finding is an error only if a completion alone can
+    fill the context. If it cannot, the finding is a warning, and is yielded only for families with a table of
+    positions.
     """
     completion = spec.integer("method.max_completion")
-    prompt = seq - completion  # the limit for prompts: the one that the spec states, or else the default
+    prompt = seq - completion  # the limit for prompts that the spec states, or else the default limit
     if not spec.written("method.max_prompt"):
         location = spec.location("method.max_completion", context)
         if completion >= limit:

@@ -86,8 +86,8 @@ def _plural(spec: Spec) -> str:
 
 
 def _on_another_line(primary: Label, others: list[Label | None]) -> bool:
-    """Whether at least one label in `others` is on another line of the spec than the primary label. If all labels are
-    on one line, the printed line already shows them.
+    """Whether at least one label in `others` is on another line of the spec than the label `primary`. If all labels are
+    on the line of `primary`, the message prints this line anyway.
     """
     line = primary.source.position(primary.span.start)[0]
     return any(o is not None and o.source.position(o.span.start)[0] != line for o in others)
@@ -112,11 +112,11 @@ def nothing_to_train(spec: Spec) -> Iterator[Finding]:
 
 
 def total_steps(spec: Spec) -> int | None:
-    """The number of optimizer steps in the run, as stated or as computed from the number of rows. None if it is
-    unknown.
+    """The number of optimizer steps in the run. It is stated in the spec or computed from the number of rows. None if
+    it is unknown.
 
-    It is unknown for packed rows, whose number is only known after tokenization, and for online methods, which count
-    prompts instead of rows.
+    The number of steps is unknown with packing, because packed rows can be counted only after tokenization. It is also
+    unknown for online methods, because these count prompts instead of rows.
     """
     steps = spec.get("train.steps")
     if isinstance(steps, int):
@@ -225,7 +225,7 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
 
 
 def _begins_above(spec: Spec, lr: float) -> Iterator[Finding]:
-    """Report a warm-up that begins above the peak."""
+    """Report a warm-up whose first learning rate is higher than the peak."""
     first = spec.get("schedule.warmup_lr")
     if isinstance(first, Amount) and (first.value if first.unit == "absolute" else first.value * lr) > lr:
         yield Finding(
@@ -346,9 +346,7 @@ def nothing_can_move(spec: Spec) -> Iterator[Finding]:
 
 
 LARGEST_BF16_SUM = 256
-"""A sum in bf16 can contain at most this many equal gradients: bf16 has 8 significant bits, so the sum stops growing
-after 2^8 of them.
-"""
+"""A sum in bf16 stops growing after this many equal gradients, because bf16 has 8 significant bits."""
 
 
 @rule("XP209", "gradients-summed-in-bf16", "warning")

@@ -88,7 +88,7 @@ def everything_dropped(spec: Spec) -> Iterator[Finding]:
 
 
 def _rows(spec: Spec) -> int | None:
-    """The number of training rows. None if it is unknown, or if the rule XP553 reports a file without the columns that
-    are read: such a file may contain the list of rows inside of one object.
+    """The number of training rows. None if the number is unknown. None also if the rule XP553 reports that a file lacks
+    a column, because such a file may have its list of rows inside one object.
     """
     return None if any(map(lacks_columns, spec.files)) else trained(spec)

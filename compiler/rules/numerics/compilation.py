@@ -1,5 +1,5 @@
-"""Rules about the settings `compile` and `extra trl` that compile the model: what torch.compile needs, and what each
-stack can compile (XP34x, XP35x).
+"""Rules about the setting `compile` and the arguments in `extra trl` that compile the model. The rules check what
+torch.compile needs, and what each stack can compile (XP34x, XP35x).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Rules about TRL's fused losses, which call the decoder and the output head of a model directly (XP489, XP693)."""
+"""Rules about TRL's fused losses. These losses call the decoder of a model and multiply by the weight of its output
+head themselves (XP489, XP693).
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ IGNORED = ("f_divergence_type", "rpo_alpha", "use_weighting")
 
 
 def _uses_fused_loss(spec: Spec) -> bool:
-    """Whether the spec sets `use_liger_loss` and the method's trainer on this target has the argument."""
+    """Whether the spec sets `use_liger_loss`, and the method's trainer on this target has this argument."""
     return spec.extra_value("trl", FUSED) is True and FUSED in spec.fields()
 
 
 def _finding(spec: Spec, why: str, label: Label | None) -> Finding:
-    """Make the finding that the fused loss cannot be used. `why` is the reason, and `label` marks the setting that
+    """Make the finding that the fused loss cannot be used. `why` is the reason. `label` is at the setting that
     conflicts with the fused loss.
     """
     return Finding(

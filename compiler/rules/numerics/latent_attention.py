@@ -22,7 +22,9 @@ STATED: tuple[Path, ...] = (
     "lora.bits",
     "lora.modules_to_save",
 )
-"""Settings of an adapter. The edit of a finding writes `targets` after the first of them that the spec states."""
+"""Settings of an adapter. If a finding has an edit, the edit writes `targets` after the first of these settings that
+the spec states.
+"""
 INDEXED = ("indexer", "wq_b", "wk", "weights_proj")
 """Names of the indexer module and of its linear layers."""
 
@@ -57,7 +59,7 @@ def rotated(spec: Spec) -> Iterator[Finding]:
 
 
 def _with_targets(spec: Spec, fact: str, message: str, layers: str) -> Finding:
-    """A finding about the adapter's targets, whose help and edit state other ones."""
+    """A finding about the adapter's targets. Its help and its edit state other targets (`layers`)."""
     targets = f"targets = [{layers}]"
     if isinstance(spec.get("lora.targets"), tuple):
         return Finding(spec.location("lora.targets", fact), message, write(targets), (spec.model.label,))

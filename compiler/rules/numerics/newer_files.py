@@ -1,4 +1,4 @@
-"""The rule about models whose files were saved by a newer transformers than the stack has (XP568)."""
+"""The rule about models whose files were saved by a transformers newer than the stack's (XP568)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WHEN = older_transformers
 CLASS = re.compile(rb'"tokenizer_class":\s*"TokenizersBackend"')
 TOKENS = re.compile(rb'"extra_special_tokens":\s*\[')
 USUAL = {"rope_theta": 10000.0, "partial_rotary_factor": 1.0}
-"""The values that most classes of transformers 4 use for rotary positions if config.json does not state them."""
+"""If config.json does not state these settings of rotary positions, most classes of transformers 4 use these values."""
 
 
 @rule("XP568", "saved-by-newer-transformers")

@@ -1,5 +1,5 @@
-"""Rules about packed and flattened rows: whether attention separates documents, and what that costs (XP31x, XP32x,
-XP370).
+"""Rules about packed and flattened rows: whether attention separates documents, and what the separation costs (XP31x,
+XP32x, XP370).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ WHEN = enabled("batch.packing", "batch.packing.eval", "batch.padding_free")
 ISOLATE: TextPath = "batch.packing.isolate"
 UNMARKED = "this packing cuts one stream of tokens and does not record where documents end"
 DENSE_ROW = 8192
-"""If attention uses a mask, flattened rows with more tokens than this are reported. Such a mask has more than 8192 x
-8192 scores per head.
+"""If attention uses a mask, flattened rows with more tokens than this are reported, because the mask then has more than
+8192 x 8192 scores per head.
 """
 
 
@@ -53,7 +53,7 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     if not spec.flag("batch.packing") or attn in FLASH or spec.get("batch.packing.isolate") == "mask":
         return
     if spec.get("batch.packing.strategy") == "wrapped" and spec.written("batch.packing.strategy"):
-        return  # the rule XP312 already warns about `wrapped`, whose documents no attention separates
+        return  # the rule XP312 already warns about `wrapped`, because no attention separates its documents
     ways, cut = [], not rows_have_bounds(spec)
     mask = "packing(isolate=mask)" if not cut else f"packing(isolate=mask, strategy={bounded(spec)})"
     if mask_is_exact(spec) and (not cut or bounded(spec)):
@@ -72,8 +72,8 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
 
 
 def bounded(spec: Spec) -> str | None:
-    """A packing strategy of the target that records where documents end. None if the target has only `wrapped`, which
-    joins all documents to one long sequence and cuts this sequence into rows.
+    """A packing strategy of the target that records where documents end. None if `wrapped` is the target's only
+    strategy: it joins all documents to one long sequence, and cuts this sequence into rows.
     """
     return next((name for name in spec.stack.packing if name != "wrapped"), None)
 
@@ -106,7 +106,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         )
     elif mask_is_exact(spec) and not rows_have_bounds(spec):
         best = bounded(spec)
-        # `bounded` finds a strategy, because each target with an exact mask has one besides `wrapped`
+        # `bounded` finds a strategy, because each target with an exact mask has a strategy in addition to `wrapped`
         assert best is not None
         yield Finding(
             spec.location("batch.packing.strategy", UNMARKED),
@@ -134,9 +134,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
 
 
 def _why_state_leaks(spec: Spec, known: Family) -> str:
-    """The reason why packed documents are not separated in a family whose layers carry a state, as text
-    for a message.
-    """
+    """A text for a message. It says why packed documents are not separated in a family whose layers carry a state."""
     if known.packing == "kernel" and spec.stack.facts.isolate_mask is True:
         return f"{known.model_type} has short convolutions, which need causal-conv1d to keep documents apart"
     return f"{known.model_type} carries a state from one document into the next"
@@ -349,7 +347,7 @@ def padding_free_of_one(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
     if spec.flag("batch.packing") or spec.get("method") != "sft":
-        return  # the micro-batch counts preference pairs, so even one pair makes two sequences
+        return  # the micro-batch counts preference pairs, and a single pair already has two sequences
     if spec.flag("batch.padding_free") and spec.integer("batch.micro") == 1:
         yield Finding(
             spec.location("batch.padding_free"),

@@ -1,4 +1,4 @@
-"""The rule about values that are far outside of the published ones (XP586)."""
+"""The rule about values that are far outside the range of published values (XP586)."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def far_from_published(spec: Spec) -> Iterator[Finding]:
 
 
 def _number(spec: Spec, path: Path) -> float | None:
-    """The number to compare with the range. A warm-up is converted to its share of the run; None if the run's number of
-    steps is unknown, or if the warm-up is as long as the run (reported by XP203). None also for a number of rows
-    (`holdout = 2000`), because the range is a share of all rows, whose number is unknown.
+    """The number to compare with the range, or None. A warm-up is converted to its share of the run. The result is None
+    if the run's number of steps is unknown, and if the warm-up is as long as the run, which XP203 reports. It is also
+    None for a number of rows (`holdout = 2000`): the range is a share of all rows, and their number is unknown.
     """
     value = spec.get(path)
     if path == "schedule.warmup" and isinstance(value, Amount):
@@ -97,7 +97,7 @@ def _finding(spec: Spec, one: ranges.Range, value: float) -> Finding:
 
 
 def _passes(spec: Spec) -> Iterator[Finding]:
-    """Report a run whose number of steps corresponds to more than `ranges.MOST_EPOCHS` epochs."""
+    """Report a run if its steps make more than `ranges.MOST_EPOCHS` epochs."""
     steps, gbs = spec.get("train.steps"), spec.get("batch.gbs")
     if not isinstance(steps, int) or not isinstance(gbs, int) or spec.online or spec.flag("batch.packing"):
         return
@@ -128,7 +128,7 @@ def _scale(spec: Spec) -> Iterator[Finding]:
 
 
 def _betas(spec: Spec) -> Iterator[Finding]:
-    """Report betas of Adam that average over hardly any steps, or whose order is reversed."""
+    """Report betas of Adam with which averages include hardly any steps, and betas in reversed order."""
     betas = spec.get("optimizer.betas")
     if not spec.written("optimizer.betas") or spec.text("optimizer") not in ranges.ADAM or not isinstance(betas, tuple):
         return

@@ -1,4 +1,4 @@
-"""Rules about dtypes: which ones the hardware, the strategy and the method support (XP30x, XP32x, XP57x)."""
+"""Rules about the dtypes that the hardware, the strategy and the method support (XP30x, XP32x, XP57x)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PACKED_NAME = re.compile(
     r"|[2-8]-?bits?)(?=$|[-_.])",
     re.IGNORECASE,
 )
-"""Matches hub ids that end like the name of a quantized copy of a model, such as `-GGUF`, `-AWQ` or `.w4a16`, or like
-the name of a copy for another program, such as `-ONNX`.
+"""Matches hub ids with an ending that names a quantized copy of a model, such as `-GGUF`, `-AWQ` or `.w4a16`, or a copy
+for another program, such as `-ONNX`.
 """
 FOREIGN = ("ONNX", "OPENVINO", "MLC", "EXL2", "EXL3")
-"""The part of PACKED_NAME that stands for formats of other programs, which transformers does not read."""
+"""Those endings in PACKED_NAME that name a format of another program. transformers does not read such formats."""
 
 
 @rule("XP171", "quantized-by-its-name")
@@ -192,8 +192,8 @@ def fp16_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 
 def _frozen(spec: Spec) -> bool:
-    """Whether all weights of the base model are frozen. Then only adapters are trained, and these have a separate
-    dtype.
+    """Whether all weights of the base model are frozen. If so, only adapters are trained, and adapters have a dtype of
+    their own.
     """
     return spec.lora and not spec.names("lora.modules_to_save")
 
@@ -206,7 +206,9 @@ def _no_master(spec: Spec) -> bool:
 
 
 def _not_fp32(spec: Spec) -> bool:
-    """Whether the spec states `precision fp32` while the weights have a narrower dtype. The rule XP307 reports this."""
+    """Whether the weights have a narrower dtype than fp32, although the spec states `precision fp32`. The rule XP307
+    reports this.
+    """
     return spec.text("precision") == "fp32" and spec.written("precision") and spec.text("model.dtype") != "fp32"
 
 

@@ -16,7 +16,8 @@ GIB = 2**30
 
 PACKED = ("aqlm", "awq", "bitsandbytes", "eetq", "gptq", "hqq", "quanto", "vptq")
 """Quantization methods (`quant_method` in config.json) for which transformers keeps the weights packed. Such weights
-have no gradient. With any other method, transformers unpacks the weights, or cannot load the model.
+have no gradient. If a model is quantized with any other method, transformers unpacks the weights or cannot load the
+model.
 """
 
 
@@ -27,14 +28,14 @@ WITH_FP8 = (8, 9)
 it unpacks them.
 """
 UNPACKED = "mxfp4"
-"""The quantization method of gpt-oss. Its weights are unpacked to bf16 unless the package `kernels` is installed, and
-bitsandbytes cannot quantize them.
+"""The quantization method of gpt-oss. Without the package `kernels`, its weights are unpacked to bf16. bitsandbytes
+cannot quantize these weights.
 """
 
 
 def _packed(spec: Spec, *others: str) -> str | None:
-    """The quantization method that the model's config.json states. None if it states no method, or one that is neither
-    in `PACKED` nor in `others`.
+    """The quantization method that the model's config.json states, if it is in `PACKED` or in `others`;
+    otherwise None.
     """
     found = spec.model.config.get("quantization_config")
     how = found.get("quant_method") if isinstance(found, Mapping) else None
@@ -45,7 +46,7 @@ def _packed(spec: Spec, *others: str) -> str | None:
 
 
 def _stored_bits(spec: Spec) -> int | None:
-    """The number of bits of a weight, 4 or 8, in a model that bitsandbytes has stored. None for any other model."""
+    """The number of bits of a weight (4 or 8) in a model that was saved with bitsandbytes. None for any other model."""
     found = spec.model.config.get("quantization_config")
     if not isinstance(found, Mapping):
         return None
@@ -178,8 +179,9 @@ STORED = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def _stays(spec: Spec) -> str | None:
-    """The dtype in which some weights of an fp8 or MXFP4 checkpoint are loaded, whatever `dtype` the spec states. None
-    if the target converts all weights to `dtype`, if the dtype is unknown, or for any other checkpoint.
+    """Some weights of an fp8 or MXFP4 checkpoint are loaded in a dtype that does not depend on the spec's `dtype`.
+    Returns this dtype. None if it is unknown, if the target converts all weights to `dtype`, or if the checkpoint is of
+    another kind.
     """
     if spec.in_mxfp4:
         return "bf16" if spec.stack.facts.mxfp4_dtype == "bfloat16" else None
@@ -207,7 +209,7 @@ def stored_dtype(spec: Spec) -> Iterator[Finding]:
     """
     stays, dtype = _stays(spec), spec.text("model.dtype")
     widened = stays == "bf16" and "bf16" not in (dtype, spec.text("precision"))
-    # the rule XP451 already reports `bits` for a model that is stored quantized
+    # the rule XP451 already reports `bits` for a model whose stored weights are quantized
     if stays is None or stays == dtype or widened or spec.bits is not None:
         return
     what = "some weights are" if spec.in_mxfp4 else "the weights that are not in fp8 are"

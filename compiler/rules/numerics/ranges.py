@@ -1,4 +1,5 @@
-"""The table of plausible values: for each setting, the range around the values that recipes and papers publish (XP586).
+"""The table of plausible values. For each setting, it has a range that includes the values in published recipes and
+papers (XP586).
 
 The published values are those in the recipes of the alignment handbook, open-r1, FastChat, axolotl and LLaMA-Factory,
 in the documentation of TRL (`paper_index.md`, `lora_without_regret.md`, `kto_trainer.md`), in the examples of peft, and
@@ -18,14 +19,14 @@ ADAM = (
     "adamw", "adamw_torch", "adamw_fused", "adamw8bit", "paged_adamw", "paged_adamw8bit", "ademamix", "ademamix8bit",
     "paged_ademamix", "paged_ademamix8bit", "torchao_adamw4bit", "torchao_adamw8bit", "stable_adamw", "grokadamw",
 )  # fmt: skip
-"""AdamW, and optimizers whose update has about the size of AdamW's, so that the same learning rates suit them."""
+"""AdamW, and optimizers with updates of about the same size, so that the same learning rates suit them."""
 LION = ("lion", "lion8bit", "paged_lion", "paged_lion8bit")
 PROJECTED = (*PACKAGES["galore"], *PACKAGES["apollo"])
 ONLINE = ("grpo", "rloo")
 PREFERENCES = ("dpo", "orpo", "cpo", "kto")
 SUPERVISED = ("sft", "reward")
 FULL, LOW_RANK = ("",), ("lora", "qlora")
-"""Values of `Range.adapters`: no adapters, and low-rank adapters."""
+"""Values of `Range.adapters`: FULL is without adapters, and LOW_RANK is low-rank adapters."""
 LARGE = 3_000_000_000
 """A model with at least this many parameters counts as large."""
 
@@ -33,13 +34,13 @@ LARGE = 3_000_000_000
 @record
 class Range:
     """The plausible values of a setting: from `low` to `high`, both included. `published` is a text about the published
-    values, such as "5e-7 to 5e-6 for kto without adapters"; the range is wider. `typed` is the value that the help
-    suggests.
+    values, such as "5e-7 to 5e-6 for kto without adapters"; the range from `low` to `high` is wider. `typed` is the
+    setting with the value that the help suggests.
 
     The range applies to the methods in `methods`, the optimizers in `optimizers`, the losses in `losses` and the kinds
     of adapters in `adapters` (all, if empty; "" stands for a run without adapters), and to models with at least `least`
-    parameters. Other rules check values up to `handled` and values from `refused` on. A default is checked only if
-    `default_of` names another setting; the finding then stands at that setting.
+    parameters. Values up to `handled` and values from `refused` on are checked by other rules. A default is checked
+    only if `default_of` names another setting; the finding is then reported at that other setting.
     """
 
     path: Path
@@ -155,20 +156,23 @@ RANGES = (
     Range("strategy.reduce_bucket", 1e5, INFINITE, "reduce_bucket = 500000000", "50M to 1B elements"),
     Range("data.holdout", 0, 0.5, "holdout = 5%", "1 to 20 % of the rows"),
 )  # fmt: skip
-"""The legal ranges of settings; findings are reported in this order. If several ranges of a setting apply to a spec,
-the first one is used. Other rules report a `delta` below 1, a `dropout` of 1 or more, and a `min_p` of 1.
+"""The plausible ranges of settings. Findings are reported in the order of this table. If several ranges of a setting
+apply to a spec, the first of them is used. Other rules report a `delta` below 1, a `dropout` of 1 or more, and a
+`min_p` of 1.
 """
 EXTRA = (
     ("neftune_noise_alpha", 100, "neftune_noise_alpha = 5", "5 to 15"),
     ("label_smoothing_factor", 0.5, "label_smoothing_factor = 0.1", "0 to 0.2"),
     ("router_aux_loss_coef", 1, "router_aux_loss_coef = 0.001", "0.001 to 0.02"),
 )
-"""Arguments in `extra trl`: the name, the largest plausible value, a usual value for the help, and the values in
-publications.
+"""Arguments in `extra trl`. Each entry has the argument's name, the largest plausible value, a text with a usual value
+for the help, and a text about the values in publications.
 """
 LEAST_SCALE, LARGEST_SCALE = 1 / 64, 128
-"""Bounds of alpha / rank. Publications have 1/16 (rank 256, alpha 16) to 32 (rank 1, alpha 32)."""
+"""The smallest and the largest plausible value of alpha / rank. In publications, this ratio is between 1/16 (rank 256,
+alpha 16) and 32 (rank 1, alpha 32).
+"""
 LEAST_BETAS = (0.5, 0.8)
-"""The smallest plausible values of Adam's two betas. Publications have 0.9 to 0.95 for the first, and 0.95 to 0.999 for
-the second.
+"""The smallest plausible values of Adam's two betas. In publications, the first beta is between 0.9 and 0.95, and the
+second between 0.95 and 0.999.
 """

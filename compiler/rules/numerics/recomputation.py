@@ -1,5 +1,5 @@
-"""Rules about recomputed activations: selective checkpointing (XP481 to XP483), and layers that are partly frozen
-(XP572).
+"""Rules about the recomputation of activations: selective checkpointing (XP481 to XP483), and layers that are partly
+frozen (XP572).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Rules about `rope`, the scaling of rotary positions: which models support it, which programs read it, and which
-lengths suit it (XP132 to XP134, XP149, XP170).
+"""Rules about `rope`, the setting that scales rotary positions. They check that the model supports the scaling, that
+all programs of the run read it, and that the lengths of rows suit it (XP132 to XP134, XP149, XP170).
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ SCALED = (
     "deepseek-coder-", "deepseek-r1-distill-llama-", "llama-3.1-", "llama-3.2-", "llama-3.3-", "nous-llama-3.2-",
     "phi-3-mini-128k", "phi-3.5-mini", "phi-4-mini",
 )  # fmt: skip
-"""If the alias of a registered model begins with one of these, the model's published config.json already scales rotary
-positions.
-"""
+"""Beginnings of aliases of registered models whose published config.json already scales rotary positions."""
 
 
 def own_scaling(spec: Spec) -> str | None:

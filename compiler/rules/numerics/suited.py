@@ -11,11 +11,11 @@ from xpc.compiler.spec import Spec
 WHEN = any_of(chosen("precision", "fp16", "fp32"), written("lora.double_quant"))
 
 OVERFLOWING = ("gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text")
-"""Families with activations that, according to publications, exceed 65,504, the largest number in fp16."""
+"""Families with activations larger than 65,504, the largest number in fp16, according to publications."""
 AMPERE = (8, 0)
 TOKENS_PER_ROW, FLOPS, DAY, MANY_DAYS = 128, 2e12, 86400, 60
-"""Constants for a lower bound of the time on a CPU: the tokens of a row, the operations per second of a process, and
-the seconds of a day. A run is reported if its lower bound exceeds MANY_DAYS days.
+"""Constants from which a lower bound of a run's time on CPUs is computed: the tokens of a row, the operations per
+second of a process, and the seconds of a day. A run is reported if its lower bound is more than MANY_DAYS days.
 """
 
 

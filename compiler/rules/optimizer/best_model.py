@@ -1,5 +1,5 @@
-"""Rules about `extra trl` arguments for the best checkpoint, its metric, and an evaluation before the first step
-(XP51x).
+"""Rules about arguments in `extra trl` that concern the best checkpoint, its metric, or an evaluation before the first
+step (XP51x).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ METRIC = "metric_for_best_model"
 HIGHER_IS_BETTER = "greater_is_better"
 NAMES = {"epoch": "epochs", "steps": "steps"}
 SPEED = ("loss", "runtime", "samples_per_second", "steps_per_second")
-"""Metrics of speed that every evaluation reports."""
+"""The loss and the metrics of speed, which every evaluation reports."""
 NO_QUALITY = ("runtime", "samples_per_second", "steps_per_second", "num_tokens")
 """Metrics of speed and of length, which say nothing about the model's quality."""
 LOWER = ("loss", "kl", "rewards/rejected", "logps/rejected", "completions/clipped_ratio")
@@ -37,14 +37,14 @@ HIGHER = (
     "log_odds_ratio",
     "logps/chosen",
 )
-"""Names of metrics, or the last parts of names. A metric is better when it is lower if LOWER lists it, and when it is
-higher if HIGHER lists it.
+"""Names of metrics, or the last parts of names. If LOWER lists a metric, lower values are better. If HIGHER lists it,
+higher values are better.
 """
 SHOWN = 12
 """A label lists at most this many metrics."""
 FUNCTIONS = {"cosine": "cosine_scaled_reward", "length": "len_reward"}
-"""Maps rewards to their name in metrics: `cosine` is reported as `cosine_scaled_reward`. Any other reward is reported
-under its own name with the ending `_reward`.
+"""Maps the name of a reward to its name in metrics: `cosine` is reported as `cosine_scaled_reward`. For a reward that
+is not listed, the name in metrics is its own name with the ending `_reward`.
 """
 
 

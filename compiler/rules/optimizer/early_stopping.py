@@ -1,4 +1,4 @@
-"""Rules about `eval.patience`, which stops a run early if evaluations do not improve (XP793 and XP794)."""
+"""Rules about `eval.patience`, a setting that stops a run early if its evaluations do not improve (XP793 and XP794)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule about how often and on how many rows a run evaluates (XP211)."""
+"""The rule about the number of evaluations in a run, and the number of rows in an evaluation (XP211)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from xpc.compiler.spec import Spec
 
 WHEN = any_of(has_value("data.holdout"), evaluation_rows)
 FORWARD = 3
-"""A run can evaluate at least this many rows in the time in which it trains on one row: an evaluation is only a forward
-pass, and training has in addition a backward pass, which takes the time of two forward passes.
+"""A run can evaluate at least this many rows in the time that it needs to train on one row. An evaluation is only a
+forward pass. Training is a forward and a backward pass, and a backward pass takes as long as two forward passes.
 """
 SHARE = 0.1
-"""If evaluations take too long, the help suggests fewer of them, which together take at most this share of the training
+"""If evaluations take too long, the help suggests so few evaluations that they take at most this share of the training
 time.
 """
 

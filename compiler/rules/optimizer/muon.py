@@ -156,8 +156,8 @@ def not_a_matrix(spec: Spec) -> Iterator[Finding]:
 
 
 def _adamw(spec: Spec) -> str:
-    """The help that suggests AdamW instead of Muon. It also names the settings to leave out, because AdamW does not
-    have them.
+    """The help that suggests AdamW instead of Muon. It also names the settings to leave out, which AdamW does
+    not have.
     """
     own: tuple[Path, ...] = ("optimizer.adamw_lr", "optimizer.adjust_lr", "optimizer.momentum")
     return "`optimizer adamw`" + ",".join(f" without `{one.rpartition('.')[2]}`" for one in own if spec.written(one))

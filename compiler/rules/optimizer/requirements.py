@@ -34,7 +34,7 @@ MOMENTUM = ("sgd", "rmsprop", "muon")
 EMBEDDINGS = ("embed", "word_embeddings", "wte", "wpe")
 CONVOLUTIONS = ("gpt2",)
 """Families whose layers are of transformers' class Conv1D. Low-rank optimizers do not treat these layers as linear
-ones.
+layers.
 """
 
 
@@ -141,8 +141,8 @@ def _linear(spec: Spec) -> tuple[str, ...] | None:
 
 
 def _finds(target: str, linear: tuple[str, ...]) -> bool:
-    """Whether `target`, a part of a module's path, may match a linear module. If xpc knows no family with a module of
-    this name, it cannot check the target and counts it as a match.
+    """Whether `target`, a part of a module's path, may match a linear module. If no family that xpc knows has a module
+    of this name, xpc cannot check the target, and the result is true.
     """
     last = target.rpartition(".")[2]
     known = {one for names in MODULES.values() for one in names}
@@ -186,8 +186,8 @@ def steps_too_early(spec: Spec) -> Iterator[Finding]:
 
 
 def _instead(spec: Spec) -> str:
-    """The optimizer to suggest instead of a layerwise one. Under ddp, `galore_adamw` is suggested for
-    `galore_adamw_layerwise`; under other strategies, AdamW is suggested.
+    """The optimizer to suggest instead of a layerwise optimizer. Under ddp, this is `galore_adamw` instead of
+    `galore_adamw_layerwise`, for example. Under any other strategy, it is AdamW.
     """
     if spec.text("strategy") == "ddp":
         return f"write `optimizer {spec.text('optimizer').removesuffix('_layerwise')}`"
@@ -228,8 +228,8 @@ def _fails(spec: Spec, name: str) -> bool:
     if spec.zero_stage:
         if name == "stable_adamw":
             return spec.zero_stage == 3
-        # Adagrad does not fail with adapters, because they are a single group of parameters. If Adagrad is offloaded,
-        # DeepSpeed replaces it, and the rule XP406 reports this.
+        # Adagrad does not fail with adapters, because adapters are a single group of parameters. If Adagrad is
+        # offloaded, DeepSpeed uses another optimizer instead, and the rule XP406 reports this.
         adagrad = name == "adagrad" and not spec.lora and spec.text("strategy.offload") == "none"
         return adagrad or name in LOW_RANK or name in FUSED
     if spec.text("strategy") == "fsdp1" or not spec.stack.facts.fsdp2:

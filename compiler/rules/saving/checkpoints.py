@@ -211,7 +211,7 @@ def save_place(spec: Spec) -> Iterator[Finding]:
             "`save` names no folder of the training machine",
             f'write `save "out/{name}"`',
             replace=f'"out/{name}"',
-            # only a warning for a path such as `C:\runs`, because Linux allows a folder of this name
+            # for a path such as `C:\runs`, only a warning, because Linux allows a folder of this name
             severity=None if address.string[address.end()] == "/" else "warning",
         )
     elif why:

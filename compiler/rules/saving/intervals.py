@@ -1,4 +1,4 @@
-"""Rules about intervals and patience, compared with the length of the run (XP709 to XP711)."""
+"""Rules that compare intervals and `patience` with the length of the run (XP709 to XP711)."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ OF_STEPS: tuple[tuple[IntegerPath, Path, str], ...] = (
         "the gradients are always projected as in the first step",
     ),
 )
-"""Settings whose value is an interval in steps. Each row has the setting, the setting that a finding marks if the
-interval is a default, and the consequence of an interval that is longer than the run.
+"""Settings whose value is an interval in steps. Each entry has three parts: the setting; the setting that a finding
+marks if the interval is a default; and the consequence of an interval that is longer than the run.
 """
 FEW_STEPS, MANY = 10, 100
-"""A rule reports intervals below `FEW_STEPS` steps with which a run saves more than `MANY` checkpoints."""
+"""A rule reports an interval below `FEW_STEPS` steps, if the run would save more than `MANY` checkpoints with it."""
 
 
 @rule("XP709", "interval-past-the-end", "warning")

@@ -51,7 +51,7 @@ def secret(spec: Spec) -> Iterator[Finding]:
 
 
 def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
-    """For each file that a setting names: the setting and the text of the file."""
+    """Yield a pair for each file that a setting names: the setting, and the text of the file."""
     system, label = spec.get("data.system"), spec.label("data.system")
     if isinstance(system, str) and label is not None and system not in label.source.text:
         yield "data.system", system

@@ -2,7 +2,7 @@
 XP498).
 
 FSDP2 gives each rank a piece of the sequence and passes keys and values around the ranks (ring attention). Under ZeRO,
-each process computes attention for all tokens but only some heads (DeepSpeed's Ulysses).
+each process computes attention for all tokens, but only for some of the heads (DeepSpeed's Ulysses).
 """
 
 from __future__ import annotations

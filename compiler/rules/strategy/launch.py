@@ -11,8 +11,8 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import known_rows
 
 FASTEST = 2000
-"""Process 0 can render and tokenize at most about this many rows per second. One core was measured to process 550 rows
-of 620 tokens per second.
+"""Process 0 can render and tokenize at most about this many rows per second. In a measurement, one core processed 550
+rows of 620 tokens in a second.
 """
 
 
@@ -42,7 +42,7 @@ MACHINES = {
     "a100-80gb": 8, "a800-80gb": 8, "h100-80gb": 8, "h800-80gb": 8, "h200": 8, "h20": 8, "b200": 8, "gb200": 4,
     "gh200-96gb": 4,
 }  # fmt: skip
-"""Maps GPUs that are sold only on boards of 8 or fewer to the largest number of them in a machine."""
+"""Maps a GPU that is sold only on boards of up to 8 GPUs to the largest number of such GPUs in a machine."""
 
 
 @rule("XP804", "more-gpus-than-a-machine", "warning")

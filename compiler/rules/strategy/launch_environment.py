@@ -1,5 +1,5 @@
-"""Rules about the environment variables, cores, labels and mounts that `launch` sets for a run (XP910 to XP912, XP915
-and XP916).
+"""Rules about settings of `launch`: environment variables, cores, labels and mounts (XP910 to XP912, XP915 and
+XP916).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ RESERVED = (
     "PYTHON", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK",
     "GROUP_RANK", "BASH_ENV", "PATH",
 )  # fmt: skip
-"""Variables that `env` cannot set, because the launch sets or reads them. PATH is one of them: `env` would replace the
-machine's PATH, but a script in `setup` can extend it.
+"""Variables that `env` cannot set, because the programs that launch the run set or read them. PATH is one of these
+variables: `env` would replace the machine's PATH, but a script in `setup` can extend it.
 """
 RESERVED_PREFIXES = ("XPC_", "SLURM_", "PET_", "SKYPILOT_", "TORCHELASTIC_", "ACCELERATE_")
 """Prefixes of variables that `env` cannot set, because schedulers, launchers and the bundle's programs set them."""
@@ -33,7 +33,9 @@ OWNERS = {
     "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "`accum` decides it", "ACCELERATE_USE_DEEPSPEED": "`strategy` decides it",
     "ACCELERATE_USE_FSDP": "`strategy` decides it", "ACCELERATE_DYNAMO_BACKEND": "`model(compile)` decides it",
 }  # fmt: skip
-"""Maps variables that `env` cannot set to a phrase that names the setting to use instead."""
+"""Maps a variable that `env` cannot set to a phrase about the setting to use instead, such as "`precision`
+decides it".
+"""
 STAGED = "XPC_STAGED"
 """The only variable with a reserved prefix that `env` may set. Its value is a folder that `launch.sh --stage` fills;
 the run reads this folder instead of the hub.
@@ -145,7 +147,7 @@ def against_the_spec(spec: Spec) -> Iterator[Finding]:
 
 def _contradicted(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
     """Describe how an environment variable contradicts the spec. Returns a pair: a phrase about the contradiction, and
-    the setting to write if the variable is right. None if the two agree.
+    the setting to write if the variable has the intended value. None if the variable agrees with the spec.
     """
     return _of_the_gpus(spec, name, value) or _of_the_hub(spec, name, value) or _of_the_tracker(spec, name, value)
 
@@ -159,7 +161,7 @@ def _is_on(value: str) -> bool:
 
 
 def _of_the_gpus(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
-    """Contradictions about GPUs, their kernels and their network."""
+    """Like `_contradicted`, for variables about GPUs, their kernels and their network."""
     if name == "CUDA_VISIBLE_DEVICES" and spec.hardware.gpu is not None:
         visible = len([one for one in value.split(",") if one.strip() and one.strip() != "-1"])
         if visible < spec.hardware.processes:
@@ -183,7 +185,7 @@ def _of_the_gpus(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
 
 
 TOGGLES = (0, 22)
-"""The first version of vLLM that itself switches off expandable segments for the memory that its sleep mode frees."""
+"""From this version on, vLLM itself switches off expandable segments for the memory that its sleep mode frees."""
 
 
 def _asleep(spec: Spec) -> bool:
@@ -199,7 +201,7 @@ def _asleep(spec: Spec) -> bool:
 
 
 def _of_the_hub(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
-    """Contradictions between the spec and a variable that cuts the run off from the hub, such as HF_HUB_OFFLINE."""
+    """Like `_contradicted`, for variables that cut the run off from the hub, such as HF_HUB_OFFLINE."""
     if name in OFFLINE and _is_on(value) and spec.flag("save.hub"):
         return "the run pushes to the hub", "leave `hub` out"
     read = any(source.path is None for source in spec.sources)
@@ -209,7 +211,7 @@ def _of_the_hub(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
 
 
 def _of_the_tracker(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
-    """Contradictions between the spec and a variable that a tracker reads, such as WANDB_MODE."""
+    """Like `_contradicted`, for variables that a tracker reads, such as WANDB_MODE."""
     off = {
         "wandb": (name == "WANDB_DISABLED" and _is_on(value)) or (name == "WANDB_MODE" and value == "disabled"),
         "mlflow": name == "DISABLE_MLFLOW_INTEGRATION" and value.upper() == "TRUE",

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from xpc.compiler.plan.memory import Memory
 
 MOMENTS = {"adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "lion": 1}
-"""Maps optimizers to the number of states per parameter that they keep on the GPU. Optimizers that are not listed count
-as 0, because they keep smaller states, or page them to host memory.
+"""Maps an optimizer to the number of states that it keeps on the GPU for each parameter. An optimizer that is not
+listed counts as 0, because its states are smaller, or are paged to host memory.
 """
 OFFLOADS = {"none": 0, "optimizer": 1, "cpu": 2}
 REFERENCES: tuple[Path, ...] = ("method.beta", "method.precompute", "method.reference_free")
@@ -32,10 +32,11 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     """A lower bound of the memory, in bytes per process, for weights, gradients and optimizer states. Activations are
     not counted.
 
-    The bytes per parameter follow Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3), written here as weights
-    + gradients + optimizer states. In half precision under DeepSpeed they are 2 + 2 + 12. Runs in fp32, runs under
-    FSDP, and runs with autocast keep fp32 weights: 4 + 4 + 8. If the loaded weights are in half precision and no fp32
-    copy is kept, they are 2 + 2 + 4. For a reference model and a teacher, which are frozen, only weights are counted.
+    The bytes per parameter follow Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3). They are written here as
+    a sum: weights + gradients + optimizer states. In half precision under DeepSpeed, the sum is 2 + 2 + 12. Runs in
+    fp32, runs under FSDP, and runs with autocast keep fp32 weights: 4 + 4 + 8. If the loaded weights are in half
+    precision and no fp32 copy is kept, the sum is 2 + 2 + 4. For a reference model and a teacher, which are frozen,
+    only weights are counted.
     """
     stage, world = SPREADS.get(strategy, 0), max(1, spec.hardware.world)
     spread = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
@@ -66,7 +67,7 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
 
 
 def oversized_states(spec: Spec) -> float:
-    """The bytes of model states in each process, if they exceed the memory of its GPU; otherwise 0."""
+    """The bytes of the model states in each process, if they need more memory than its GPU has; otherwise 0."""
     facts, gpu = spec.model.facts, spec.hardware.gpu
     if facts is None or gpu is None or ("quantization_config" in spec.model.config and not spec.in_mxfp4):
         return 0.0
@@ -143,9 +144,9 @@ def tight_memory(spec: Spec) -> Iterator[Finding]:
 
 
 def _predicted(spec: Spec) -> tuple[Memory, str] | None:
-    """Return a pair: the memory that one GPU is predicted to need, and the plan's verdict whether its memory is enough.
-    None if the memory is unknown, or if the rule XP480 already reports the run. The result for the last spec is cached,
-    because two rules need it.
+    """Return a pair: the memory that the run is predicted to need on one GPU, and the plan's verdict on it, such as
+    TIGHT. None if the prediction is unknown, or if the rule XP480 already reports the run. The result for the last spec
+    is cached, because two rules need it.
     """
     global _latest
     if _latest is None or _latest[0] is not spec:
@@ -202,7 +203,9 @@ def _finding(spec: Spec, held: Memory, needs: str, severity: str | None = None) 
 
 
 def _fitting_changes(spec: Spec) -> list[Change]:
-    """Changes that make the run fit, each checked by planning the changed run; empty if none is known."""
+    """Changes that make the run fit. For each change, the plan of the changed run was computed. Empty if no such change
+    is known.
+    """
     from xpc.compiler.plan.changes import fitting  # imported here, because only a run that does not fit needs them
     from xpc.compiler.rules.core.legality import error_codes
 
@@ -210,7 +213,7 @@ def _fitting_changes(spec: Spec) -> list[Change]:
 
 
 def _smaller_bases(spec: Spec) -> list[Change]:
-    """The changes of a frozen base (to bf16, or to 4 bits) that make a run with adapters fit in memory."""
+    """Those of two changes that make a run with adapters fit in memory: the frozen base in bf16, or in 4 bits."""
     if not spec.lora or spec.bits or spec.on_cpu or spec.text("precision") != "bf16":
         return []
     from xpc.compiler.plan import FITS

@@ -333,8 +333,8 @@ def adapter_lost_on_resume(spec: Spec) -> Iterator[Finding]:
 
 
 def _adapter_lost(spec: Spec) -> str:
-    """The kind of checkpoints, `fsdp1` or `fsdp2_full`, from which this run's adapter could not be restored. Empty if
-    its checkpoints restore the adapter, or if the run never loads a checkpoint.
+    """If the run's adapter could not be restored from its checkpoints, the kind of these checkpoints: `fsdp1` or
+    `fsdp2_full`. Empty if they restore the adapter, or if the run never loads a checkpoint.
     """
     loads = spec.text("save.resume") == "auto" and spec.flag("save.full_state")
     loads = loads or spec.extra_value("trl", "load_best_model_at_end") is True
