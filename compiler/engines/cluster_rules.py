@@ -27,8 +27,8 @@ WHEN = any_of(names_an_engine, has_value("launch.retries"))
 def another_launcher(spec: Spec) -> Iterator[Finding]:
     """A setting of `launch` needs a launcher that reads it, such as `launch slurm` for `partition`. For example, only
     Slurm has partitions, only containers have images, and a run on this machine has no time limit. `requeue = false` is
-    always allowed. A spec that extends another one may choose another launcher; this rule then ignores the inherited
-    settings of the base's launcher.
+    always allowed. A spec that extends a base may choose another launcher than the base; this rule then ignores the
+    inherited settings of the base's launcher.
 
     Why it is bad: the spec states something that does not happen.
 

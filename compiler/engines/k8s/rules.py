@@ -17,7 +17,7 @@ WHEN = chosen("launch", "k8s")
 @rule("XP860", "pods-without-an-image")
 def no_image(spec: Spec) -> Iterator[Finding]:
     """Pods need an `image`: a pod runs in a container, and xpc cannot choose an image, because it does not know which
-    one has bash and the packages of requirements.txt.
+    images have bash and the packages of requirements.txt.
 
     Why it is bad: the job cannot be created.
 

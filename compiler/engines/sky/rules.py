@@ -61,7 +61,8 @@ def bucket(spec: Spec) -> Iterator[Finding]:
     later.
 
     Without this rule: when all nodes have written their files of a checkpoint, one node renames the checkpoint's
-    folder. On a bucket, this node may not see the other nodes' files yet, so the renamed folder may lack some.
+    folder. On a bucket, this node may not see the other nodes' files yet, so the renamed folder may lack some of these
+    files.
 
     Source: skypilot 0.14.1, storage mode MOUNT_CACHED (rclone); read, not run.
     """

@@ -30,7 +30,7 @@ may send the signal up to one minute earlier.
 
 @rule("XP850", "not-a-slurm-name")
 def names(spec: Spec) -> Iterator[Finding]:
-    """Names of partitions, accounts, QOS and constraints cannot contain spaces, quotes and other characters with a
+    """Names of partitions, accounts, QOS and constraints cannot contain spaces, quotes and other characters that have a
     meaning in an `#SBATCH` line, because each name is written into such a line.
 
     Why it is bad: in an `#SBATCH` line a space ends the option, `#` begins a comment, and a quote makes the words after
@@ -60,9 +60,9 @@ def names(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP851", "time-before-a-checkpoint", "warning")
 def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
-    """`time` should be at least twice the time that is reserved for the last checkpoint (five minutes, or more for a
-    large model). When only this reserve is left, Slurm sends a signal, and the job saves a checkpoint and ends. A
-    `time` below two minutes is an error, because it leaves no time to train.
+    """`time` should be at least twice the reserve for the last checkpoint (five minutes, or more for a large model).
+    When only this reserve is left of `time`, Slurm sends a signal, and the job saves a checkpoint and ends. A `time`
+    below two minutes is an error, because it leaves no time to train.
 
     Why it is bad: a requeued job may start again and again without progress.
 

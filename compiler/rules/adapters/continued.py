@@ -82,8 +82,8 @@ def _shown(found: object) -> str:
 @rule("XP932", "continued-adapter-of-another-base")
 def another_base(spec: Spec) -> Iterator[Finding]:
     """Training of an adapter must continue on the base model that the adapter's adapter_config.json names. If
-    adapter_config.json names a folder, only the last part of its path is compared, and a difference is a warning
-    instead of an error.
+    adapter_config.json names a folder, only the last part of the folder's path is compared, and a difference is a
+    warning instead of an error.
 
     Why it is bad: an adapter holds changes to the weights of its base. Added to other weights, these changes are noise.
 
@@ -123,8 +123,8 @@ def another_base(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP933", "continued-over-other-bits", "warning", reads=("lora.bits",))
 def other_bits(spec: Spec) -> Iterator[Finding]:
-    """An adapter should continue on a base quantized to the same number of bits as before. xpc knows this number for
-    adapters that a bundle trained, because their folder records it.
+    """The base of a continued adapter should be quantized to the same number of bits as in the earlier run. xpc knows
+    this number if a bundle trained the adapter, because the adapter's folder then records it.
 
     Why it is bad: an adapter on a quantized base has learned to compensate for the base's rounding errors. An
     unquantized base does not have these errors.

@@ -24,7 +24,7 @@ adapters.
 def parts_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     """In a mixture of experts, layers such as `gate_proj` exist in up to three parts: the experts, the shared expert
     and the dense layers. `targets` should reach all three. This note lists the parts that get an adapter and the parts
-    that do not. If the experts get none, the note becomes a warning.
+    that do not. If the experts get no adapter, the note becomes a warning.
 
     Why it is bad: the experts are most of the model. In Qwen1.5 MoE on trl-1.16, `targets = [gate_proj]` adapts only
     the shared expert, because transformers 5 stacks the other experts in one parameter. In DeepSeek V3, it adapts the

@@ -94,11 +94,11 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
 def no_weight(spec: Spec) -> Iterator[Finding]:
     """`freeze` must name modules and weights that the model has. `layer_modules` cannot name a module that only layers
     of other families have. `except_modules` cannot name a module that the model lacks: a reward model, for example, has
-    a score head instead of `lm_head`. Each name is that of one module: `experts`, and not `mlp.experts`. A pattern in
-    `except_parameters` matches from the beginning of a parameter's full name, so it begins like `model.layers.27` and
-    not like `layers.27`.
+    a score head instead of `lm_head`. Each name is the name of a single module: `experts`, and not `mlp.experts`. A
+    pattern in `except_parameters` matches from the beginning of a parameter's full name, so it begins like
+    `model.layers.27` and not like `layers.27`.
 
-    Why it is bad: such a name matches nothing, so the weights that it should keep trainable are frozen.
+    Why it is bad: a name that the model lacks matches nothing, so the weights that should stay trainable are frozen.
 
     Without this rule: the run ends once the model is loaded.
 

@@ -24,7 +24,7 @@ def of_another(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the setting does nothing.
 
     Without this rule: other initializations silently ignore `init_iterations` and `init_rows`. With `from`, peft would
-    first initialize an adapter as `init` states, and then replace its weights by the saved ones. PiSSA would also
+    first initialize an adapter as `init` states, and then replace its weights by the saved weights. PiSSA would also
     change the weights of the base, so the saved adapter would no longer fit the base.
 
     Source: peft 0.21 and 0.17 `tuners/lora/layer.py`; confirmed by running it.

@@ -196,7 +196,7 @@ def no_effect(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run trains nothing.
 
-    Without this rule: nothing is reported. The saved adapter is the initial one, which has no effect on the model.
+    Without this rule: nothing is reported. The saved adapter is the initial adapter, which has no effect on the model.
 
     Source: peft 0.21 `tuners/lora/layer.py`; confirmed by running it.
     """

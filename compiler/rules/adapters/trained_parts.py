@@ -182,7 +182,7 @@ def blocks_divide(spec: Spec) -> Iterator[Finding]:
 @rule("XP466", "whole-module-that-is-none")
 def no_such_module(spec: Spec) -> Iterator[Finding]:
     """`modules_to_save`, `within` and `freeze` must name modules and layers that the model has. xpc knows the modules
-    of every registered family on each stack. Of a mixture of experts, XP574 checks the names in `freeze`.
+    of every registered family on each stack. For a mixture of experts, the rule XP574 checks the names in `freeze`.
 
     Why it is bad: a module that the model lacks cannot be trained.
 

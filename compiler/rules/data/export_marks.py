@@ -227,12 +227,12 @@ def not_answered(spec: Spec) -> Iterator[Finding]:
 @rule("XP185", "answer-joined-to-its-prompt", "warning")
 def joined(spec: Spec) -> Iterator[Finding]:
     """If prompts and answers are plain text, there should be a space or a line break between them: the prompt `Answer:`
-    and the answer ` Paris`. This rule reports a file if at least 90 % of its rows lack it, and if the file has at least
-    eight different rows. For a chat model, the rule XP186 warns instead.
+    and the answer ` Paris`. This rule reports a file if at least 90 % of its rows lack such a space or line break, and
+    if the file has at least eight different rows. For a chat model, the rule XP186 warns instead.
 
     Why it is bad: the two texts are joined as they are, `Answer:Paris`. In use, a prompt is usually followed by a
-    space, which the model has never seen in training, and the first token of its answer is different (` Paris` instead
-    of `Paris`).
+    space. The model has never seen this space in training, and with it, the first token of the answer is a different
+    one (` Paris` instead of `Paris`).
 
     Without this rule: nothing is reported.
 
@@ -326,11 +326,11 @@ CALLS = {
 @rule("XP189", "calls-and-tools-differ", "warning")
 def calls_and_tools(spec: Spec) -> Iterator[Finding]:
     """A turn should not contain the same tool call twice, and a call should come before its result. If calls have ids,
-    the calls of a turn should have different ones, and a result should name the id of a call before it. In rows with a
+    the calls of a turn should have different ids, and a result should name the id of an earlier call. In rows with a
     column `tools`, a call should name one of these tools. With `data(omit=[tool_calls])`, calls are not checked.
 
     Why it is bad: the model learns to call functions that it was not given, to write each call twice, or to get results
-    of calls that it has not made. A result with a wrong id stands after another call than the one that it answers.
+    of calls that it has not made. If a result has a wrong id, it seems to be the result of another call.
 
     Without this rule: nothing is reported.
 

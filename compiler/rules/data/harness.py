@@ -65,8 +65,8 @@ def nothing_executed(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP522", "math-hard-left-out", "note")
 def leaderboard(spec: Spec) -> Iterator[Finding]:
-    """`leaderboard` runs the groups of the Open LLM Leaderboard except `leaderboard_math_hard`, whose data, a part of
-    MATH, was withdrawn from the hub.
+    """`leaderboard` runs all groups of the Open LLM Leaderboard except `leaderboard_math_hard`. The data of this group,
+    a part of MATH, was withdrawn from the hub.
 
     Why it is bad: the result is not the complete leaderboard.
 
@@ -86,7 +86,7 @@ def leaderboard(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP523", "data-withdrawn", "warning")
 def withdrawn(spec: Spec) -> Iterator[Finding]:
-    """The data of `leaderboard_math_hard` was withdrawn by its host; the task reads a copy of it.
+    """The data of `leaderboard_math_hard` was withdrawn by its host, so the task reads a copy of the data.
 
     Why it is bad: a copy of withdrawn data may differ from the original, or disappear.
 

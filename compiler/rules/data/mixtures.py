@@ -128,7 +128,7 @@ al. 2023 (arXiv:2305.16264) measured that more than about 40 repetitions of a ro
 @rule("XP541", "rows-of-a-mixture", "note")
 def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     """This note states how many rows of each source one epoch uses. xpc computes these numbers from the shares of the
-    mixture. It is a warning if an epoch uses the rows of a source at least fifty times.
+    mixture. The note becomes a warning if an epoch uses the rows of a source at least fifty times.
 
     Why it is bad: `exhausted = stop` leaves rows of the larger sources unused, and `exhausted = repeat` trains several
     times on each row of the smaller ones.

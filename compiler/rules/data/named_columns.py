@@ -32,7 +32,7 @@ def columns_swapped(spec: Spec) -> Iterator[Finding]:
     then the answer, or first the chosen answer and then the rejected one. If the names suggest the opposite order, such
     as `columns = [answer, question]`, they are probably swapped. `prompt`, the column with the prompt, should not be a
     column of answers, such as `solution`, and none of the columns should number the rows, such as `id`. With sft, the
-    answers should not be the `rejected` ones of pairs. A column that is named twice is an error.
+    answers should not be the `rejected` answers of preference pairs. A column that is named twice is an error.
 
     Why it is bad: the model would learn the question from the answer, or to prefer the worse answer. If the prompt is
     the solution, the model only has to copy it to be rewarded.

@@ -197,12 +197,12 @@ def column_not_read(spec: Spec) -> Iterator[Finding]:
     """The rows should not have a column or a key that says how a row is to be learned, but that no trainer reads.
     Examples are a row's `weight`, a turn's weight of 0.5, a turn's key `loss_weight`, a `label` of false in rows for
     sft, `documents` in a row with a conversation, and `history` in a row with a prompt (as in LLaMA-Factory's alpaca
-    rows). A separate column with the reasoning is another example. In preference pairs, the rule reports scores, such
-    as `score_chosen`, that are higher for the rejected answer, and answers without a prompt that do not begin with a
-    common question. If all preference pairs of a file lack `prompt` and have their question in another column, such as
-    `instruction`, this is an error. Any other key of a turn that the chat template does not read is a note, or a
-    warning if its name suggests reasoning, such as `thought`. Reward functions can read every column of a row, so for
-    grpo and rloo, `history` and `documents` are only notes.
+    rows). A separate column with the reasoning is another example. In preference pairs, the rule also reports two other
+    faults: scores, such as `score_chosen`, that are higher for the rejected answer; and pairs without a prompt whose
+    two answers do not begin with the same question. If all preference pairs of a file lack `prompt` and have their
+    question in another column, such as `instruction`, this is an error. Any other key of a turn that the chat template
+    does not read is a note, or a warning if its name suggests reasoning, such as `thought`. Reward functions can read
+    every column of a row, so for grpo and rloo, `history` and `documents` are only notes.
 
     Why it is bad: without the column, the model learns answers that are marked as bad, gives every row the same weight,
     or learns an answer without the earlier turns to which the answer refers.

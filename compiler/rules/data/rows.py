@@ -208,8 +208,8 @@ MEDIA = ("image", "images", "video", "videos", "audio", "audios")
 def images_not_read(spec: Spec) -> Iterator[Finding]:
     """A model that reads only text cannot be trained on a file with a column of images, videos or sound, unless
     `columns` states which text columns to train on. A model that reads images (Qwen2.5-VL) may have the column
-    `images`, but no column of videos or sound. A text with `<image>`, `<video>` or `<audio>` is a warning if no such
-    column exists. Another rule (XP554) reports images inside messages.
+    `images`, but no column of videos or sound. A text with `<image>`, `<video>` or `<audio>` is a warning if the file
+    has no column of images, videos or sound. Another rule (XP554) reports images inside messages.
 
     Why it is bad: the model would be trained without the images or sounds.
 

@@ -114,8 +114,8 @@ def split_as_configuration(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP505", "no-chat-template")
 def no_chat_template(spec: Spec) -> Iterator[Finding]:
-    """Conversations need a chat template, so they cannot be trained on with a base model that has none. For a local
-    model, this rule reads the tokenizer's own files.
+    """Conversations need a chat template, so a base model without a chat template cannot be trained on them. For a
+    local model, this rule reads the tokenizer's own files.
 
     Why it is bad: the rows cannot be rendered.
 

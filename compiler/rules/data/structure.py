@@ -166,8 +166,9 @@ def _count(one: Tally, found: Survey) -> str:
 
 @rule("XP538", "template-not-compared", "note")
 def not_compared(spec: Spec) -> Iterator[Finding]:
-    """`xpc check` could not check whether the chat template writes the tool calls, tools and reasoning of the rows. It
-    knows this for xpc's built-in templates only. The run compares rows with their rendered text before its first step.
+    """`xpc check` could not check whether the chat template writes the tool calls, tools and reasoning of the rows. xpc
+    knows what a template writes only for its built-in templates. The run compares rows with their rendered text before
+    its first step.
 
     Why it is bad: content that the template leaves out is found only when the run starts.
 
@@ -201,7 +202,7 @@ def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
     """Rows in which a turn is marked as not to be learned need `method sft(assistant_only)`. The marks are a `weight`
     of 0, a `train`, `train_turn`, `training` or `loss` of false, or a `mask` or `masked` of true. With
     `assistant_only`, marked answers of a conversation are left out of the loss, but not all answers of a conversation
-    can be marked. Without it, the marks are not read, and no single turn can be left out.
+    can be marked. Without `assistant_only`, the marks are not read, and no single turn can be left out.
 
     Why it is bad: a wrong answer would be learned, although its row says that it must not be.
 

@@ -136,7 +136,7 @@ def role_of_another_format(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP533", "nothing-to-learn", "warning")
 def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
-    """Each row should have an answer or a text to learn from; if no row has one, this is an error.
+    """Each row should have an answer or a text to learn from. If no row of a file has one of the two, this is an error.
 
     Why it is bad: a row without an answer teaches the model to write nothing, or does not count in the loss.
 

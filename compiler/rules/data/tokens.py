@@ -34,10 +34,11 @@ BEGINS = re.compile(r"start|begin")
 
 @rule("XP513", "end-token-never-seen", "warning")
 def end_token(spec: Spec) -> Iterator[Finding]:
-    """The chat template should end a turn with the tokenizer's end token; otherwise no row of a conversation contains
-    that token there. For a local model, this rule reads the end token from tokenizer_config.json. For a registered base
-    model, xpc knows the end token, and the rule applies if a local file has conversations. If only a dataset of the hub
-    has them, whose rows are not read, it prints a note about a template that the spec states.
+    """The chat template should end a turn with the tokenizer's end token; otherwise, no conversation has this token at
+    the end of a turn. For a local model, this rule reads the end token from tokenizer_config.json. For a registered
+    base model, xpc knows the end token, and the rule applies if a local file has conversations. xpc does not read the
+    rows of a dataset of the hub. If only such a dataset has conversations, the finding is a note, and the rule checks
+    only a template that the spec states.
 
     Why it is bad: the model never learns to write the token at which a server ends the answer.
 

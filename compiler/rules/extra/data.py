@@ -188,7 +188,7 @@ def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
 @rule("XP608", "smoothing-without-the-loss")
 def smoothing(spec: Spec) -> Iterator[Finding]:
     """Label smoothing cannot be combined with `dft` or the balancing loss of experts, because trl computes smoothed
-    labels in a separate loss, which includes neither. Label smoothing itself is deprecated in trl 1.16.
+    labels in a separate loss, which includes neither of the two. Label smoothing itself is deprecated in trl 1.16.
 
     Why it is bad: label smoothing or the other loss term is lost.
 

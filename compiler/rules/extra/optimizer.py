@@ -135,7 +135,7 @@ def batch_that_shrinks(spec: Spec) -> Iterator[Finding]:
 @rule("XP272", "noise-below-zero")
 def noise_below_zero(spec: Spec) -> Iterator[Finding]:
     """`neftune_noise_alpha`, the strength of NEFTune's noise, cannot be negative: each number of the noise is drawn
-    from the range between minus and plus the strength. A strength of 0 adds no noise and is legal.
+    from a range that goes from the negative to the positive strength. A strength of 0 adds no noise and is legal.
 
     Why it is bad: the run ends in its first step.
 

@@ -22,7 +22,7 @@ IN_EVERY_BATCH = ("labels", "input_ids")
 @rule("XP274", "traced-evaluation")
 def traced_evaluation(spec: Spec) -> Iterator[Finding]:
     """sft cannot evaluate a model that `jit_mode_eval` traces: a traced model returns a plain dict, and sft's loss
-    reads `logits` from the output. The argument exists only before transformers 5. transformers 4.57 cannot trace the
+    reads `logits` from the output. transformers 5 no longer has the argument. transformers 4.57 cannot trace the
     attention mask, so it warns and evaluates the model without tracing.
 
     Why it is bad: the run fails at its first evaluation.

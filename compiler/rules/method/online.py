@@ -137,7 +137,7 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
     """The loss must fit the level of the importance ratio, `token` or `sequence`: luspo is made for ratios of complete
     sequences, and vespo for ratios of single tokens.
 
-    Why it is bad: a loss that sums over tokens weighs sequence-level ratios by the length of the sequence.
+    Why it is bad: a loss that sums over tokens weights the ratio of a sequence by the sequence's length.
 
     Without this rule: trl only writes a warning to the log.
 
@@ -194,7 +194,8 @@ def correction(spec: Spec) -> Iterator[Finding]:
 @rule("XP670", "vespo-with-whole-sequences")
 def vespo(spec: Spec) -> Iterator[Finding]:
     """`vespo` with vLLM needs `vllm_importance_sampling_mode = token_mask` or `token_truncate`. These modes compute one
-    correction of vLLM's probabilities for each token. The default, `sequence_mask`, computes one for each sequence.
+    correction of vLLM's probabilities for each token. The default, `sequence_mask`, computes one correction for each
+    sequence.
 
     Why it is bad: vespo itself multiplies the corrections of a sequence's tokens into one weight, so it needs a
     correction for each token.
@@ -265,7 +266,7 @@ def dapo_of_a_round(spec: Spec) -> Iterator[Finding]:
     the complete round of generation, which has `steps_per_generation` micro-batches. trl 1.16 corrects this.
 
     Without this rule: nothing is reported. If a round has twice as many micro-batches as a step, every gradient is half
-    as large as it should be; if it has half as many, twice as large.
+    as large as it should be. If a round has half as many micro-batches as a step, every gradient is twice as large.
 
     Source: trl 0.24 `grpo_trainer.py` (`num_items_in_batch`, summed over the round); confirmed by running it.
     """

@@ -127,8 +127,8 @@ def smoothing_range(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP634", "smoothing-not-read")
 def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
-    """`label_smoothing` needs a dpo loss that reads it. Most losses do not; `sigmoid` reads it in trl 0.18 but not in
-    trl 1.16.
+    """`label_smoothing` needs a dpo loss that reads it. Most losses do not read it; `sigmoid` reads it in trl 0.18, but
+    not in trl 1.16.
 
     Why it is bad: the loss treats the preferences as certain, although the spec assumes that some are wrong.
 

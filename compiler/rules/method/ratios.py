@@ -91,7 +91,8 @@ def weights_below_one(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP679", "clipping-of-another-level", "warning")
 def clipping_of_another_level(spec: Spec) -> Iterator[Finding]:
-    """`level = sequence` needs a much smaller `epsilon` than `level = token`. The default, 0.2, is made for tokens.
+    """`level = sequence` needs a much smaller `epsilon` than `level = token`. The default of `epsilon`, 0.2, is made
+    for `level = token`.
 
     Why it is bad: the ratio of a sequence is a mean over its tokens and stays near 1, so a range of 0.2 clips nothing.
 
@@ -114,8 +115,8 @@ def scaled_against_the_loss(spec: Spec) -> Iterator[Finding]:
     """`loss = dr_grpo` needs `scale_rewards = none`, as in the paper: by default, trl divides by the standard deviation
     of a group's rewards.
 
-    Why it is bad: the paper leaves out two divisions: the one by the length of a completion, and the one by the
-    standard deviation of its group's rewards. trl's `dr_grpo` leaves out only the division by the length.
+    Why it is bad: the paper leaves out two divisions: by the length of a completion, and by the standard deviation of
+    the rewards of its group. trl's `dr_grpo` leaves out only the division by the length.
 
     Without this rule: nothing is reported; very easy and very hard prompts weigh more than others.
 
@@ -185,8 +186,9 @@ def always_one(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP628", "dropout-in-ratios", "warning")
 def dropout_in_ratios(spec: Spec) -> Iterator[Finding]:
-    """Adapters with dropout should not be trained with importance ratios. A run compares probabilities if it takes
-    several optimizer steps on the same completions, or if vLLM generates them. The default for grpo and rloo is 0.
+    """Adapters with dropout should not be trained with importance ratios. A run computes importance ratios if it takes
+    several optimizer steps on the same completions, or if vLLM generates the completions. For grpo and rloo, the
+    default of `dropout` is 0.
 
     Why it is bad: the old and the new probabilities are computed with different neurons dropped, so ratios differ from
     1 before the model has changed, and tokens are clipped at random.

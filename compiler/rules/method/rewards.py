@@ -202,8 +202,8 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 def counted_twice(spec: Spec) -> Iterator[Finding]:
     """A list of rewards should not contain the same function twice with the same arguments.
 
-    Why it is bad: the rewards are summed, so the function has the sum of both weights. Usually one of the two should
-    have been another function.
+    Why it is bad: the rewards are summed, so the function has the sum of both weights. Usually, another function was
+    meant in one of the two places.
 
     Without this rule: nothing is reported.
 

@@ -72,7 +72,7 @@ def without_a_cache(spec: Spec) -> Iterator[Finding]:
     Why it is bad: in each step of generation, the model gets only the newest token, and its layers should read the
     earlier tokens from the cache. In layers that ignore the cache, the newest token attends only to itself.
 
-    Without this rule: nothing is reported, and completions have nothing to do with their prompts. Two families raise
+    Without this rule: nothing is reported, and completions do not depend on their prompts. Two families raise
     RuntimeError at the first completion: gpt_bigcode, and opt with `attn = eager`. Later versions of trl switch
     checkpointing off while they generate.
 

@@ -28,8 +28,8 @@ def undescribed(spec: Spec) -> Iterator[Finding]:
     `Args:` section describes each argument. A tool must not be a generator (`yield`). xpc reads the file without
     executing it, so a decorated or imported function is checked only at the launch.
 
-    Why it is bad: transformers writes the tool's description into the prompt from its docstring and types. The model
-    reads the result as a text, and the text of a generator is its address in memory.
+    Why it is bad: transformers describes the tool in the prompt, and takes this description from the tool's docstring
+    and types. The model reads the result as a text, and the text of a generator is its address in memory.
 
     Without this rule: the first generation raises DocstringParsingException or TypeHintParsingException, after the
     model is loaded. With a generator, nothing is reported.
@@ -94,7 +94,8 @@ def same_name(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model calls a tool by its name, so it could call only one of two tools with the same name.
 
-    Without this rule: nothing is reported; the prompt describes both functions, and every call goes to the last one.
+    Without this rule: nothing is reported; the prompt describes both functions, and every call goes to the function
+    that is listed last.
 
     Source: trl 1.16 `grpo_trainer.py` (`_sync_tool_dicts`); confirmed by running it.
     """

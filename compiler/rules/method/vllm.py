@@ -250,8 +250,9 @@ def too_short(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP684", "settings-of-another-vllm", "warning")
 def another_mode(spec: Spec) -> Iterator[Finding]:
-    """Each setting of vLLM should be used only in the mode that reads it. A colocated vLLM has no port and no timeout.
-    The memory and the parallelism of a server are set by the command that starts the server.
+    """Each setting of vLLM should be used only in the mode (`colocate` or `server`) that reads the setting. A colocated
+    vLLM has no port and no timeout. The memory and the parallelism of a server are set by the command that starts the
+    server.
 
     Why it is bad: the setting has no effect.
 

@@ -149,7 +149,8 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
     """Sequences should not be longer than the model's context, even after padding by `pad_to_multiple_of`. This rule
     warns; for families that look up positions in a table (gpt2, opt, gptj, mpt and others), it reports an error.
 
-    Why it is bad: the model has never seen the positions beyond its context, and a table has no entries for them.
+    Why it is bad: the model has never seen positions beyond its context, and a table of positions has no entries for
+    them.
 
     Without this rule: nothing is reported and the run trains on such positions; families with a table raise IndexError
     at the first longer row.

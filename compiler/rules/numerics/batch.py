@@ -139,8 +139,8 @@ def warmup_past_the_end(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the peak learning rate is never reached.
 
     Without this rule: nothing is reported (in one run with a peak of 2e-5, the highest rate was 6e-7). The polynomial
-    schedule divides by the number of steps after the warm-up, so it raises ZeroDivisionError at the last step if there
-    are none.
+    schedule divides by the number of steps after the warm-up. If this number is 0, it raises ZeroDivisionError at the
+    last step.
 
     Source: transformers 5.23 and 4.52 `get_scheduler`, `get_warmup_steps`; confirmed by running it.
     """
@@ -241,7 +241,7 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
     """The schedule `wsd` needs a `decay`, and other schedules cannot have one. `decay` may be a share of the run only
     if the spec states the run's length in steps, because the library needs a number of steps.
 
-    Why it is bad: `wsd` cannot be built without the length of its decay.
+    Why it is bad: transformers cannot build the schedule `wsd` without the length of the decay.
 
     Without this rule: TypeError inside `train()`.
 

@@ -75,11 +75,11 @@ def _with_targets(spec: Spec, fact: str, message: str, layers: str) -> Finding:
 @rule("XP347", "indexer-without-gradient")
 def indexer(spec: Spec) -> Iterator[Finding]:
     """The loss must reach every weight that the spec trains. In some families, such as deepseek_v32 and hy_v4, a layer
-    has an indexer that selects the tokens to which attention attends. A selection has no gradient. Adapters on other
-    layers, and `freeze` with the parts to train, are accepted.
+    has an indexer that selects the tokens to which attention attends. A selection has no gradient. The rule accepts
+    adapters on other layers, and a spec with `freeze`.
 
-    Why it is bad: the indexer stays as it was loaded, while the layers that it selects tokens for change. Adapters on
-    it stay zero.
+    Why it is bad: the indexer stays as it was loaded, while the layers for which it selects tokens change. Adapters on
+    the indexer stay zero.
 
     Without this rule: nothing is reported; under DDP, some runs end with "Expected to have finished reduction".
 

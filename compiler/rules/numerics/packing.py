@@ -84,8 +84,8 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
     documents apart.
 
     Why it is bad: packed documents influence each other. In families that ignore position ids or carry a state from
-    token to token, a mask does not separate them. `wrapped` cuts all tokens into rows without recording where documents
-    end, so a mask cannot be built.
+    token to token, a mask does not separate them. With `packing(strategy=wrapped)`, a mask cannot be built, because
+    this strategy does not record where documents end.
 
     Without this rule: nothing is reported, and the logits of all documents after the first are completely wrong
     (gpt_oss, opt, falcon, bloom, mpt, afmoe, mamba, jamba). Hybrids with short convolutions raise ValueError at the
@@ -177,8 +177,8 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP370", "flash-without-ends")
 def flash_without_ends(spec: Spec) -> Iterator[Finding]:
-    """`packing(isolate=flash)` needs a packing strategy that records where documents end. `wrapped` does not record it,
-    and neither does any strategy of trl-0.18. For `wrapped` without `isolate`, the rule XP312 only warns.
+    """`packing(isolate=flash)` needs a packing strategy that records where documents end. `wrapped` does not record
+    these ends, and neither does any strategy of trl-0.18. For `wrapped` without `isolate`, the rule XP312 only warns.
 
     Why it is bad: without the documents' ends, the kernel treats the row as one document, so every document attends to
     the documents before it.

@@ -214,8 +214,8 @@ def _not_fp32(spec: Spec) -> bool:
 
 @rule("XP304", "fp16-weights")
 def fp16_weights(spec: Spec) -> Iterator[Finding]:
-    """fp16 weights can be trained only if the run also keeps an fp32 master copy of them. DeepSpeed keeps one, and so
-    does FSDP with mixed precision.
+    """fp16 weights can be trained only if the run also keeps an fp32 master copy of them. DeepSpeed keeps such a copy,
+    and so does FSDP with mixed precision.
 
     Why it is bad: the gradient scaler refuses fp16 gradients, and Adam's epsilon (1e-8) is rounded to zero in fp16.
 
@@ -240,9 +240,9 @@ def mixed_halves(spec: Spec) -> Iterator[Finding]:
     adapters are not LoRA. ZeRO and FSDP do not have this problem, because they cast the weights to the dtype of the
     run.
 
-    Why it is bad: the output of a 4-bit layer, or of a layer with adapters other than LoRA, has the dtype of its input,
-    fp16. Under bf16 autocast, torch refuses an operation on several fp16 tensors, for example the addition of two.
-    Queries and keys are rotated by their positions with such operations.
+    Why it is bad: the output of a 4-bit layer, or of a layer with adapters other than LoRA, has the dtype of the
+    layer's input, which is fp16. Under bf16 autocast, torch refuses an operation on several fp16 tensors, for example
+    the addition of two. Queries and keys are rotated by their positions with such operations.
 
     Without this rule: RuntimeError in the first step ("Unexpected floating ScalarType in at::autocast::prioritize").
 

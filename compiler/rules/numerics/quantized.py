@@ -229,7 +229,7 @@ def _unpacked_from_fp8(spec: Spec) -> bool:
 
 @rule("XP624", "unpacked-when-loaded", "note")
 def unpacked(spec: Spec) -> Iterator[Finding]:
-    """Weights in MXFP4, as gpt-oss is published, are unpacked when they are loaded: to the model's `dtype`, or to bf16
+    """Weights in MXFP4, such as those of gpt-oss, are unpacked when they are loaded: to the model's `dtype`, or to bf16
     on trl-0.24. In bf16, the model needs three to four times the memory that its files take on disk. Weights in fp8 are
     unpacked to `dtype` on a CPU, and on a GPU with a compute capability below 8.9.
 

@@ -87,9 +87,9 @@ def partly_frozen_recomputed(spec: Spec) -> Iterator[Finding]:
     is partly frozen if it has adapters, or if `freeze` trains only some of its modules. With such a `freeze`, the
     reward trainer of trl 0.18 cannot use checkpointing at all, because it runs the model twice in each step.
 
-    Why it is bad: non-reentrant checkpointing compares recomputed tensors with saved ones, and raises an error if their
-    shapes differ. The shapes differ for partly frozen layers, because ZeRO-3 gathers the weights of such a layer either
-    in the forward pass or in the recomputation, but not in both.
+    Why it is bad: non-reentrant checkpointing compares recomputed tensors with the saved tensors, and raises an error
+    if their shapes differ. The shapes differ for partly frozen layers, because ZeRO-3 gathers the weights of such a
+    layer either in the forward pass or in the recomputation, but not in both.
 
     Without this rule: CheckpointError in the first step.
 

@@ -144,9 +144,10 @@ def original_beyond_the_context(spec: Spec) -> Iterator[Finding]:
     """`original`, the length of the context before the scaling, must not be longer than the model's own context. It is
     shorter only for a model that was trained on a shorter context than its config.json states.
 
-    Why it is bad: yarn and llama3 scale only those frequencies that turn too slowly for `original` tokens. With the
-    scaled length in place of the original one they scale others, and the model's positions differ from those that it
-    was trained on. A longer `original` also lets the run read rows for which the positions are not scaled enough.
+    Why it is bad: yarn and llama3 scale only those frequencies that turn too slowly for `original` tokens. If
+    `original` is the scaled length instead of the original length, they scale other frequencies, and the model's
+    positions differ from those that it was trained on. A longer `original` also lets the run read rows for which the
+    positions are not scaled enough.
 
     Without this rule: nothing is reported; transformers only compares the two lengths with the factor in a log message.
 

@@ -127,8 +127,8 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
 @rule("XP511", "best-between-evaluations")
 def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
     """With `load_best_model_at_end`, the interval of `save` must be a multiple of the interval of `eval`. If one
-    interval is a share of the run, the other must be one, too. trl-0.18 refuses even some exact multiples, such as 30 %
-    and 10 %, because it divides them as floating-point numbers.
+    interval is a share of the run, the other must be a share, too. trl-0.18 refuses even some exact multiples, such as
+    30 % and 10 %, because it divides them as floating-point numbers.
 
     Why it is bad: every checkpoint that may be the best needs an evaluation at its own step.
 
@@ -289,7 +289,8 @@ def best_on_one_machine(spec: Spec) -> Iterator[Finding]:
     """With `load_best_model_at_end` under ddp on several machines, all machines must share the folder of the
     checkpoints. xpc cannot check this, so it reports such a run.
 
-    Why it is bad: the first machine writes the checkpoints, and every machine looks for the best one in its own folder.
+    Why it is bad: the first machine writes the checkpoints, and every machine looks for the best checkpoint in its own
+    folder.
 
     Without this rule: machines that do not share the folder report that they cannot find the best model, and keep their
     last weights. The first machine has the best checkpoint and saves the final model, so the saved model is correct.

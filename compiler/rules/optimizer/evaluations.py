@@ -27,7 +27,7 @@ def evaluations_longer_than_training(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the GPUs are busy with evaluations, often for many times the duration of the training.
 
-    Without this rule: nothing is reported; the run is slow. Each evaluation reads all of its rows.
+    Without this rule: nothing is reported; the run is slow, because each evaluation reads all evaluation rows.
 
     Source: transformers 5.23 `trainer_callback.py` (`DefaultFlowCallback`), `trainer.py` (`evaluation_loop`); confirmed
     by running it.

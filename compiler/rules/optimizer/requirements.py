@@ -40,7 +40,7 @@ layers.
 
 @rule("XP220", "optimizer-not-in-the-target")
 def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """The transformers of the chosen stack (`target`) must have the optimizer, and must be able to train with it.
+    """The transformers of the chosen stack (`target`) must know the optimizer, and must be able to train with it.
 
     Why it is bad: the run ends with an error.
 
@@ -311,9 +311,9 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
 def average_lost(spec: Spec) -> Iterator[Finding]:
     """Schedule-free optimizers cannot be used under ZeRO.
 
-    Why it is bad: schedule-free optimizers train one set of weights, and the result of the training is the average of
-    these weights over the steps. Before an evaluation or a save, such an optimizer puts the average into the parameters
-    that it trains. Under ZeRO, these parameters are ZeRO's fp32 copies, so the model itself never gets the average.
+    Why it is bad: schedule-free optimizers train weights whose average over the steps is the result of the training.
+    Before an evaluation or a save, such an optimizer puts the average into the parameters that it trains. Under ZeRO,
+    these parameters are ZeRO's fp32 copies, so the model itself never gets the average.
 
     Without this rule: nothing is reported; evaluations and saved models use the weights without averaging. For a tiny
     model after six steps, the weights saved under ZeRO and under ddp differ by 0.0047; with AdamW, they differ by only

@@ -46,9 +46,9 @@ def past_the_end(spec: Spec) -> Iterator[Finding]:
     "out/run" every=500` saves no checkpoint before its end. The intervals at which the reference model
     (`sync_reference`) and GaLore's projection (`update_proj_gap`) are updated must not be longer than the run either.
 
-    Why it is bad: without a checkpoint, a run that is stopped starts again from the beginning. If `track` or `eval` has
-    too long an interval, there is no curve of the loss or of the evaluations. A reference model that is never updated
-    stays the initial model.
+    Why it is bad: without a checkpoint, a run that is stopped starts again from the beginning. If the interval of
+    `track` is too long, there is no curve of the loss; if that of `eval` is too long, there is no curve of the
+    evaluations. A reference model that is never updated stays the initial model.
 
     Without this rule: nothing is reported. At the end of the run, transformers saves a checkpoint; transformers 5.23
     also evaluates, and 4.52 does not.
@@ -109,7 +109,7 @@ def every_few_steps(spec: Spec) -> Iterator[Finding]:
 @rule("XP711", "patience-longer-than-the-run", "warning")
 def patience_past_the_end(spec: Spec) -> Iterator[Finding]:
     """`eval.patience`, which ends a run early, must be smaller than the number of evaluations in the run. The patience
-    of `schedule reduce_lr_on_plateau`, which is 10 by default, must be smaller than this number minus 1.
+    of `schedule reduce_lr_on_plateau` (10 by default) must be smaller than the number of evaluations minus 1.
 
     Why it is bad: patience counts evaluations without an improvement, and the first evaluation always counts as an
     improvement. So a run with 5 evaluations counts at most 4. It never ends early with a patience of 5, and its

@@ -71,8 +71,9 @@ def like_a_key(spec: Spec) -> Iterator[Finding]:
     """The name and the project of a run should not be 40 hexadecimal digits. The revision of a model or a dataset may
     be 40 digits.
 
-    Why it is bad: older keys of Weights & Biases have 40 hexadecimal digits. A commit has as many, but a name of this
-    form is more likely a key that was entered by mistake. Everybody who can see the run can read its name.
+    Why it is bad: older keys of Weights & Biases have 40 hexadecimal digits. The hash of a commit has 40 hexadecimal
+    digits, too, but a name of this form is more likely a key that was entered by mistake. Everybody who can see the run
+    can read its name.
 
     Without this rule: nothing is reported.
 

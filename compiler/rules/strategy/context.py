@@ -31,8 +31,9 @@ all tokens.
 def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
     """`context_parallel` needs FSDP2 or ZeRO, and a target that supports it.
 
-    Why it is bad: the ranks that share a sequence form a group. Such a group is either a part of FSDP2's device mesh,
-    which accelerate 1.4 lacks, or a sequence group of DeepSpeed, which accelerate supports from version 1.12 on.
+    Why it is bad: the ranks that share a sequence form a group. Under FSDP2, the group is a part of the device mesh,
+    which accelerate 1.4 lacks. Under ZeRO, it is a sequence group of DeepSpeed, which accelerate supports from version
+    1.12 on.
 
     Without this rule: with another strategy `accelerate launch` starts all processes, and each raises ValueError.
 
@@ -150,9 +151,9 @@ def packing(spec: Spec) -> Iterator[Finding]:
     cuts every tensor of a batch along the sequence, but the tensor with the documents' lengths has no such dimension.
     `packing(strategy=wrapped)` makes rows with neither a mask nor lengths, so it can be used under ZeRO.
 
-    Without this rule: under FSDP2, TRL refuses `packing` when the trainer is built, after the model is loaded, but not
-    `padding_free`, whose rows silently attend to each other. Under ZeRO, DeepSpeed's loader raises IndexError at the
-    first batch.
+    Without this rule: under FSDP2, TRL refuses `packing` when the trainer is built, after the model is loaded. It does
+    not refuse `padding_free`, with which rows silently attend to each other. Under ZeRO, DeepSpeed's loader raises
+    IndexError at the first batch.
 
     Source: trl 1.16 `sft_trainer.py` (`cp_enabled`, `cu_seq_lens_q`); accelerate 1.15 `big_modeling.py`; deepspeed
     0.19.8 `ulysses_sp.py` (`UlyssesSPDataLoaderAdapter.refill`); confirmed by running it.
@@ -181,7 +182,7 @@ def window(spec: Spec) -> Iterator[Finding]:
     window, attention in chunks, or state-space layers are refused.
 
     Why it is bad: context parallelism drops the attention mask, which layers with a sliding window or with chunks need.
-    A state-space layer needs the state of the tokens before, which is not passed from rank to rank.
+    A state-space layer needs the state of the earlier tokens, and this state is not passed from rank to rank.
 
     Without this rule: under FSDP2, accelerate refuses the model inside `train()`, after it is loaded and the data
     tokenized. Under ZeRO, nothing is reported, and with sdpa every layer attends to all earlier tokens.

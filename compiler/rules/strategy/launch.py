@@ -50,7 +50,7 @@ def more_than_a_machine(spec: Spec) -> Iterator[Finding]:
     """`hardware` should state the number of GPUs of one node, not of all nodes. So `hardware 64 x h100-80gb` needs a
     machine with 64 GPUs; eight machines with eight GPUs each are `hardware 8 x h100-80gb` and `nodes 8`.
 
-    Why it is bad: no machine has so many GPUs, so the number was probably meant as the number of all GPUs.
+    Why it is bad: no machine has so many GPUs, so the number is probably that of all GPUs of all nodes.
 
     Without this rule: "CUDA error: invalid device ordinal" on a machine with fewer GPUs. A scheduler refuses the job,
     or the job waits forever.
@@ -78,7 +78,8 @@ def more_than_a_machine(spec: Spec) -> Iterator[Finding]:
 def torchrun_without_yaml(spec: Spec) -> Iterator[Finding]:
     """A run with FSDP, or with context parallelism, must be started by `accelerate launch` and not by torchrun.
 
-    Why it is bad: both are configured in accelerate.yaml, which torchrun does not read, so the run would use plain DDP.
+    Why it is bad: FSDP and context parallelism are configured in accelerate.yaml. torchrun does not read this file, so
+    the run would use plain DDP.
 
     Without this rule: the runtime stops the run, after every process has loaded torch.
 

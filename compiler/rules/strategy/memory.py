@@ -132,7 +132,7 @@ def tight_memory(spec: Spec) -> Iterator[Finding]:
     Why it is bad: if the lengths of batches vary, memory becomes fragmented, and the allocator reserves more than the
     tensors need. Of 40 public runs that ran out of memory, all were predicted to need more than 80 %.
 
-    Without this rule: a run that barely fits may run out of memory after hours, when the longest rows come together.
+    Without this rule: a run that barely fits may run out of memory after hours, when one batch gets the longest rows.
 
     Source: docs/plan-accuracy.md, `xpc plan`.
     """

@@ -182,7 +182,7 @@ def sharded_8bit(spec: Spec) -> Iterator[Finding]:
 def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
     """hsdp needs at least two groups of equal size, each of more than one process.
 
-    Why it is bad: hsdp shards over the processes of a group and keeps a copy of the model in each group.
+    Why it is bad: each group keeps a copy of the model, and hsdp shards this copy over the processes of the group.
 
     Without this rule: if the processes cannot be divided into equal groups, the device mesh cannot be built. A single
     group is the same as fsdp, and groups of one process shard nothing.
@@ -368,9 +368,9 @@ def checkpointing_family(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP570", "reference-of-routed-experts", reads=("method.beta", "method.precompute", "method.reference_free"))
 def reference_of_experts(spec: Spec) -> Iterator[Finding]:
-    """Under ZeRO-3, a run with a reference model cannot train a mixture of experts in which a process computes only
-    those experts that its tokens are routed to. Runs with adapters have no separate reference model, so they are not
-    affected.
+    """Under ZeRO-3, a run with a reference model cannot train some mixtures of experts: those in which a process
+    computes only the experts to which its tokens are routed. Runs with adapters have no separate reference model, so
+    they are not affected.
 
     Why it is bad: processes whose tokens go to different experts gather different weights and wait for each other.
     DeepSpeed can be configured to gather all experts of a layer together, and the bundle does so for the trained model
