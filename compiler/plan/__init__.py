@@ -1,9 +1,9 @@
-"""A quick estimate of the memory of one process. If the spec states no micro-batch, it is chosen with this estimate.
+"""A quick estimate of the memory of one process. If the spec states no micro-batch, one is chosen with this estimate.
 
-The micro-batch is the largest divisor of gbs / world size for which weights, gradients, optimizer states, saved
-activations and logits stay within 80 % of the GPU's memory. If the model's family was measured, `choice.py` uses the
-plan's estimate instead of this one. The bytes are computed by closed formulas. The formulas for model states follow
-Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3). The formulas for activations count the tensors that
+The micro-batch is the largest divisor of gbs / world size with which weights, gradients, optimizer states, saved
+activations and logits together need at most 80 % of the GPU's memory. If the model's family was measured, `choice.py`
+uses the plan's estimate instead of this one. The bytes are computed by closed formulas. The formulas for model states
+follow Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3). The formulas for activations count the tensors that
 autograd saves for a Llama block.
 """
 
@@ -62,9 +62,9 @@ class MemoryInputs:
 
     `stage` says what is sharded: 0 nothing, 1 optimizer states, 2 also gradients, 3 also weights. `rank` is the rank of
     adapters on every linear layer, or 0 if all weights are trained. `modules` is the number of parameters in modules
-    that are trained in full besides the adapters. `weight` is the size of one frozen weight in bytes. `references`
-    counts frozen copies of the model, `teacher` is the bytes of another frozen model, and `sequences` is the number of
-    sequences in one sample (two for a preference).
+    that are trained in full, in addition to the adapters. `weight` is the size of one frozen weight in bytes.
+    `references` counts frozen copies of the model. `teacher` is the bytes of another frozen model. `sequences` is the
+    number of sequences in one row (two for a preference pair).
     """
 
     facts: ModelFacts | None

@@ -171,8 +171,8 @@ def _written_micros(spec: Spec, most: int | None = None) -> Sequence[int]:
 
 
 def _with(spec: Spec, strategy: str, micro: int, toggles: Settings) -> Settings:
-    """The settings that give a spec this strategy and micro-batch. A setting that already has its value in the spec is
-    left out.
+    """The settings that give a spec this strategy and micro-batch. Settings that already have these values in the spec
+    are left out.
     """
     other: Settings = {} if strategy == spec.text("strategy") else {"strategy": strategy}
     return {**other, **micro_settings(spec, micro), **toggles}

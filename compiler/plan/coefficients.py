@@ -1,8 +1,8 @@
 """Read how many bytes autograd keeps per token and layer. Each stack has a file coefficients.json with these numbers
 for each model family. `make coefficients` writes the files.
 
-The bytes are a sum of a layer's sizes, such as `hidden`, each multiplied by a whole number: its coefficient. The
-measuring program (tests/plan/oracle.py) counts them on real models, with the libraries of each stack.
+The bytes are a sum over a layer's sizes, such as `hidden`. Each size is multiplied by a whole number, its coefficient.
+tests/plan/oracle.py counts the bytes on real models, with the libraries of each stack.
 """
 
 from __future__ import annotations

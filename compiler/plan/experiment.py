@@ -56,7 +56,8 @@ class Plan:
     """The prediction for a run: its memory, steps and hours. An unknown value is None, and `unknown` maps the value's
     name to the reason.
 
-    `hours` includes training and its `evaluations`; `evaluating` is the share of the hours that evaluations take.
+    `hours` is the time of training and of all evaluations. `evaluations` is the number of evaluations, and `evaluating`
+    the share of the hours that they take.
     """
 
     spec: Spec

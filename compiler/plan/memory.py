@@ -375,7 +375,7 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
 
 
 def _at_embedding(load: Load, held: States) -> dict[str, float]:
-    """The memory at the embedding, where the backward pass ends: all gradients of the layers exist by then."""
+    """The memory at the embedding, where the backward pass ends. All gradients of the layers then exist."""
     activations = float(2 * load.tokens * load.facts.hidden * load.element)
     return {"gradients": held.gradients, "gradients of tied tables": _tied(load), "activations": activations}
 

@@ -17,8 +17,8 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.package_data import read_sections
 
 SHORTEST = 60
-"""The stop signal comes at least this many seconds before the time limit. It is one minute, because Slurm counts in
-whole minutes.
+"""The stop signal comes at least this many seconds before the time limit: one minute, because Slurm counts in whole
+minutes.
 """
 
 

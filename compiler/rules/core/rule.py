@@ -26,9 +26,7 @@ class write(str):  # noqa: N801
     more: str
 
     def __new__(cls, typed: str, more: str = "") -> write:
-        """Make the help text from its parts: `write("seq = 512", ", or leave it out")` is "write `seq = 512`, or leave
-        it out".
-        """
+        """Make the help text from two parts: `typed`, the text to write, and `more`, the rest of the sentence."""
         self = super().__new__(cls, f"write `{typed}`{more}")
         self.typed, self.more = typed, more
         return self

@@ -85,8 +85,8 @@ def two_kinds(spec: Spec) -> Iterator[Finding]:
 @rule("XP579", "file-with-more-columns")
 def more_columns(spec: Spec) -> Iterator[Finding]:
     """The first Parquet file of a split decides the columns, and the keys inside of columns, such as the keys of
-    messages. Another file of the split must not have further columns or keys. It may lack some, which are then null,
-    and may have them in another order. xpc compares the first 256 files of a folder.
+    messages. Another file of the split must not have further columns or keys. It may lack columns or keys, which are
+    then null, and may have them in another order. xpc compares the first 256 files of a folder.
 
     Why it is bad: the run ends when it reads the later file.
 

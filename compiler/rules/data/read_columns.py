@@ -116,9 +116,9 @@ def _turn_keys(spec: Spec, found: Survey | None) -> dict[str, tuple[str, str]]:
 
 @rule("XP546", "system-column-not-read", "warning")
 def system_not_read(spec: Spec) -> Iterator[Finding]:
-    """A column `system` needs conversations, because it is read as their system prompt. In rows of plain text, the
-    column is not read. A column of another name, such as `system_prompt`, is not read either. If a conversation begins
-    with a system message, this message is kept, and the row's column `system` is not read.
+    """A column `system` needs conversations, because it is read as the system prompt of the row's conversation. In rows
+    of plain text, the column is not read. A column of another name, such as `system_prompt`, is not read either. If a
+    conversation begins with a system message, this message is kept, and the row's column `system` is not read.
 
     Why it is bad: the model would not learn to follow the row's system prompt.
 

@@ -14,7 +14,7 @@ from xpc.compiler.spec import Spec
 
 WHEN = written("data.user_roles", "data.assistant_roles", "data.system_roles", "data.tool_roles")
 PATHS: tuple[NamesPath, ...] = ("data.user_roles", "data.assistant_roles", "data.system_roles", "data.tool_roles")
-"""One setting for each role, in the order of ROLES. The setting lists the names of the role's speakers."""
+"""The settings that list the names of speakers: one setting for each role, in the order of ROLES."""
 
 ANSWERING, ASKING = ("assistant", "gpt", "chatgpt", "model", "bot", "bard", "bing", "ai"), ("user", "human")
 """Names of speakers: those in ANSWERING always mean the assistant, those in ASKING always mean the user."""

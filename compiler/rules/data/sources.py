@@ -162,7 +162,7 @@ def training_on_test(spec: Spec) -> Iterator[Finding]:
 def mixed_shapes(spec: Spec) -> Iterator[Finding]:
     """All sources of a mixture must have the same row shape, such as `text` or `messages`. Only sft can mix shapes,
     because its rows are tokenized before they are joined. `messages` and from/value conversations count as one shape,
-    because the runtime converts from/value.
+    because the runtime converts from/value conversations to `messages`.
 
     Why it is bad: the rows of all sources are concatenated. A row of one shape lacks the columns of another shape: for
     example, a row with `messages` has no column `text`.
@@ -288,8 +288,8 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
 
 
 def _shared_rows(spec: Spec, label: Label, source: DataSource) -> Iterator[Finding]:
-    """A finding if an evaluation file shares rows with a training file. A file is not compared if the run reads only a
-    part of it.
+    """Yield a finding if an evaluation file shares rows with a training file. A file is not compared if the run reads
+    only a part of it.
     """
     # imported only here, because most specs have no evaluation data
     from xpc.compiler.data import rows

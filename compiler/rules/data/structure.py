@@ -242,7 +242,7 @@ ODD_CALLS = {
     "odd_arguments": ("has arguments that are not a JSON object", 'write an object, such as `{"city": "Paris"}`'),
 }
 """Faults of tool calls, such as a missing function name, with which every template writes a wrong call. Maps each fault
-to the words for messages and the help.
+to a pair: the words for messages, and the help.
 """
 
 

@@ -272,7 +272,7 @@ DAMAGED = {
         "make the file again as UTF-8, or remove the character, for example with Python's `text.replace('\\0', '')`",
     ),
 }
-"""Maps each kind of damage to a text, such as mojibake, to the words for messages and the help."""
+"""Maps each kind of damage in a text, such as mojibake, to a pair: the words for messages, and the help."""
 FEW_DAMAGED = 0.01
 """If a smaller share of the rows than this seems damaged, the finding is only a note, because correct texts about
 encodings quote damaged texts.

@@ -100,7 +100,7 @@ def vllm_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 BLACKWELL, FOR_BLACKWELL = (10, 0), (2, 8)
 """BLACKWELL is the compute capability of the first Blackwell GPU, and FOR_BLACKWELL the first version of torch whose
-default wheels have kernels for it.
+default wheels have kernels for Blackwell.
 """
 
 

@@ -24,8 +24,8 @@ model.
 FP8 = ("fp8", "fbgemm_fp8")
 """Quantization methods that store weights in eight-bit floating point."""
 WITH_FP8 = (8, 9)
-"""The lowest compute capability of a GPU on which transformers keeps fp8 weights packed. On other GPUs
-it unpacks them.
+"""The lowest compute capability of a GPU on which transformers keeps fp8 weights packed. On older GPUs, transformers
+unpacks the weights.
 """
 UNPACKED = "mxfp4"
 """The quantization method of gpt-oss. Without the package `kernels`, its weights are unpacked to bf16. bitsandbytes

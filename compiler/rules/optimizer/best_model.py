@@ -92,7 +92,7 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
     """With `load_best_model_at_end`, the run must evaluate and save checkpoints in the same unit: both in epochs, or
     both in steps.
 
-    Why it is bad: the best checkpoint is chosen among those that were evaluated when they were saved.
+    Why it is bad: the best checkpoint is chosen among the checkpoints that were evaluated when they were saved.
 
     Without this rule: building the arguments raises ValueError. If the run has neither evaluations nor checkpoints,
     nothing is reported, and the last weights are kept.
