@@ -45,8 +45,9 @@ CODES = ("XP101", "XP102")
 
 @record
 class Block:
-    """A block as the user wrote it: its name, its settings with their values as text, whether it stands in the `train`
-    line, after `with`, whether it is a Python call such as `args = SFTConfig(packing=True)`, and the spec's method.
+    """A block as the user wrote it. `settings` are its settings, each with its value as text. `header` is true if the
+    block stands after `with` in the `train` line. `python` is true for a Python call such as `args =
+    SFTConfig(packing=True)`. `method` is the spec's training method.
     """
 
     name: str
@@ -187,7 +188,7 @@ COLON = re.compile(r"^([ \t]*\w+):(?= [A-Za-z_][\w.]*\([^()\n]*\)[ \t]*$)", re.M
 
 
 def _of_python(source: Source) -> Source:
-    """The source with calls of Python written as settings, with each character at its place."""
+    """The source, with Python calls written as settings. Each character stays at its position."""
     text = RESULTS.sub(lambda found: found["first"] + " " * len(found["rest"]), source.text)
     text = COLON.sub(r"\1=", text)
     return source if text == source.text else Source(source.name, text)
@@ -237,7 +238,9 @@ def _argument(call: Call, source: Source) -> Iterator[Block]:
 
 
 def _function(name: str, span: Span, source: Source) -> Block | None:
-    """The block for a function whose name says what is set, as `train_on_responses_only`. None for any other."""
+    """The block for a function whose name says what it sets, such as `train_on_responses_only`. None for any other
+    function.
+    """
     known = meaning(name, exact=True)
     if known is None and advice(name, "") is None:
         return None

@@ -80,7 +80,7 @@ def of_evaluation(name: str) -> bool:
 
 def by_last_part(unknown: UnknownName) -> UnknownName | None:
     """Drop the first parts of a dotted name until the rest is a known name: `trainer.nnodes` becomes `nnodes`. None if
-    no end of the name is known.
+    no rest is known.
     """
     component = _by_class(unknown)
     if component is not None:

@@ -25,8 +25,8 @@ NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 UNITS = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?")
 RATIO = ("ratio", "frac", "fraction", "rate", "proportion", "pct", "percent", "percentage", "portion", "factor", "f")
 ABOVE, BELOW = ("lora.alpha", "lora.lr_ratio", "optimizer.lr", "train.epochs"), ("lora.dropout",)
-"""Settings for which one bound of the range is itself illegal, because a run with this value would train nothing: the
-lower bound for ABOVE, so `lora.alpha` must be greater than 0, and the upper bound for BELOW.
+"""Settings for which one bound of the range is itself illegal, because a run with this value would train nothing. For
+ABOVE, it is the lower bound: `lora.alpha` must be greater than 0. For BELOW, it is the upper bound.
 """
 TEXTS = re.compile(r"[\w./~-]+\.(?:jinja2?|j2|txt|tmpl|template)")
 ROWS = re.compile(r"[\w./~-]+\.(?:jsonl?|csv|parquet|arrow|txt)(?:\.gz)?")
@@ -244,8 +244,8 @@ def _quoted(text: str) -> str | None:
 
 
 def _is_known(row: Setting, node: Value) -> bool:
-    """Whether every name in a value is known. In `method.rewards`, built-in rewards and functions in files are known;
-    in a setting of losses, the losses of all methods.
+    """Whether every name in a value is known. For `method.rewards`, built-in rewards and functions in files are known.
+    For a setting that lists losses, the losses of all methods are known.
     """
     known = {*REWARDS, "file"}
     if row.path != "method.rewards":

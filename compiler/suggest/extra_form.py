@@ -127,9 +127,7 @@ def _of_file(library: str, name: str) -> str | None:
 
 @cache
 def names() -> tuple[str, ...]:
-    """The names of all arguments that `extra` can pass to a library. Of a dotted name, only the last part is
-    returned.
-    """
+    """The names of all arguments that `extra` can pass to a library. For a dotted name, only its last part."""
     stack = stacks.default()
     found = {one for method in METHODS if stack.refused(method) is None
              for one in legal_names(stack, "trl", method)}  # fmt: skip

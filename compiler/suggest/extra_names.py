@@ -124,8 +124,8 @@ def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | No
 
 
 def _renamed(stack: Stack, name: str, new: str, item: Item, method: str) -> Diagnostic:
-    """The finding for a renamed argument. If a boolean argument has become one choice of the new argument, as
-    `group_by_length` of `train_sampling_strategy`, the help shows this choice.
+    """The finding for a renamed argument. A boolean argument may have become one choice of a new argument, as
+    `group_by_length` became a choice of `train_sampling_strategy`. Then the help shows this choice.
     """
     start = item.label.span.start
     if extras.wrong_value(stack, "trl", new, plain_value(item.node), method) is None:
@@ -182,11 +182,11 @@ def _mapping_help(library: str, head: str, last: str, item: Item) -> str:
 
 
 def _near(name: str, known: frozenset[str]) -> str | None:
-    """The known name that is most similar to a name. A known name that ends with the name, such as
-    `fsdp_offload_params` for `offload_params`, is preferred to one with a similar spelling.
+    """The known name that is most similar to a name. A known name that ends with `name`, as `fsdp_offload_params` ends
+    with `offload_params`, is preferred to a name with a similar spelling.
 
-    Each part of a dotted name must be similar: `wandb.enabled` and `bf16.enabled` are not, because their first parts
-    differ.
+    Each part of a dotted name must be similar: `wandb.enabled` is not similar to `bf16.enabled`, because their first
+    parts differ.
     """
     parts = name.split(".")
     known = frozenset(one for one in known if not name.startswith(one + "."))

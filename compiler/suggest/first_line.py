@@ -191,9 +191,9 @@ def parsed(line: str) -> Parts | None:
 
 
 def _without_options(words: list[str], first: bool = True) -> tuple[list[str], str]:
-    """Return a pair: the words before the choices and settings, and the text of the choices and settings. If a model or
-    a dataset follows a `with`, this `with` does not begin the choices. If `first` is true, the choices may also stand
-    before the data: `train M with lora on D`.
+    """Return a pair: the words before the settings, and the text of the settings. Usually, the settings follow the word
+    `with`. A `with` before a model or a dataset does not count. If `first` is true, the settings may also stand before
+    the data: `train M with lora on D`.
     """
     for at, word in enumerate(words):
         after = words[at + 1] if at + 1 < len(words) else ""

@@ -1,5 +1,5 @@
-"""Suggest a setting for a value in place of a block: `vllm = colocate` becomes `vllm(mode=colocate)`. Imported only for
-a wrong spec.
+"""Suggest a setting for a value that is written where a block belongs: `vllm = colocate` becomes `vllm(mode=colocate)`.
+Imported only for a wrong spec.
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ def _is_item(row: Setting, word: str, inside: bool) -> bool:
 
 def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace the findings about the further words of a value, as in `targets = q_proj, v_proj`, by one finding about
-    the complete value. If the conversion of values will report the complete value anyway, the findings are dropped
-    without a new one.
+    the complete value. The findings are dropped without a new one if the conversion of values reports the complete
+    value anyway.
     """
     out: list[Diagnostic] = []
     shown: set[tuple[str, int]] = set()

@@ -54,7 +54,9 @@ def known() -> tuple[KnownName, ...]:
 
 
 def _names_of_settings() -> Iterator[tuple[str, str, str]]:
-    """The names that other tools have for settings. Each has the path of the setting, and the value that it implies."""
+    """The names that other tools have for settings. Yields a name, the path of the setting, and the value that the name
+    implies.
+    """
     for typed, phrases in tables.other_names().items():
         path, _, value = typed.partition("=")
         if path in (*schema.BY_PATH, "train", "data.take", "data.share", "data.columns"):
@@ -62,8 +64,8 @@ def _names_of_settings() -> Iterator[tuple[str, str, str]]:
 
 
 def _names_of_choices() -> Iterator[tuple[str, str, str]]:
-    """Other spellings of choices that a spec may state without their setting, such as `bf16` for `precision bf16`. Each
-    has the path of the setting and the choice.
+    """Other tools' spellings of choices, but only of those choices that a spec may write alone: `bf16` is short for
+    `precision bf16`. Yields a spelling, the path of the setting, and the choice.
     """
     for path, choices in tables.choices().items():
         if schema.BY_PATH[path].bare and path != "track":
@@ -81,8 +83,8 @@ def _distinct(phrase: str) -> bool:
 
 
 def _target_names() -> Iterator[tuple[str, str, str]]:
-    """The names of trainer arguments in other versions, and the keys of accelerate and DeepSpeed. Each has the path of
-    the setting that decides it.
+    """The names of trainer arguments in other versions, and the keys of accelerate and DeepSpeed. Yields a name, the
+    path of the setting that decides it, and "", because the name implies no value.
     """
     from xpc.compiler.language.extras import OWNED, owner
 

@@ -45,8 +45,8 @@ UNSET = {
         "leave `chat_template` out: rows are rendered by the tokenizer's own template",
     ),
 }
-"""Maps a setting to the values of other tools with which xpc's setting should be left out, and to the advice for such a
-value. The value "/" stands for any path.
+"""For some values of other tools, xpc's setting should be left out. This table maps such a setting to a pair: these
+values, and the advice. The value "/" stands for any path.
 """
 ALREADY = {
     ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
@@ -329,7 +329,7 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
 
 
 def _from_number(row: Setting, typed: str) -> str | None:
-    """Convert a number that stands for a flag, for a choice (`precision = 16`), or for a number that lost its sign."""
+    """Convert a number that stands for a flag or for a choice (`precision = 16`), or whose sign was lost."""
     if row.kind.name == "flag":
         return {"0": "false", "1": "true"}.get(typed)
     if row.kind.name == "choice":

@@ -31,7 +31,7 @@ def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = 
     """The `data` clause with which a method can read these columns: `data(format=preference, columns=[a, b])`. None if
     the columns fit no format.
 
-    `turns` maps each column with turns of a chat to the format of these turns.
+    If a column contains the turns of a chat, `turns` maps the column to the format of these turns.
     """
     known_turns = [(name, shape) for name, shape in (turns or {}).items() if shape in METHODS[method].shapes]
     if len(known_turns) == 1 and known_turns[0][0].isidentifier():
@@ -97,8 +97,8 @@ def _registered_example(method: str) -> str:
 
 
 def unknown_columns(source: DataSource, columns: Sequence[str], method: str, several: bool, head: bytes) -> str:
-    """The help for a source whose columns fit no format: what they are, and what a row of the method has. `head` is the
-    beginning of a local file.
+    """The help for a source whose columns fit no format. It says which columns the source has, and which columns a row
+    for the method needs. `head` is the beginning of a local file.
     """
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "the file is UTF-16, and data files are UTF-8"
@@ -116,7 +116,7 @@ def unknown_columns(source: DataSource, columns: Sequence[str], method: str, sev
 
 
 def rows_within(path: str, columns: Sequence[str], head: bytes) -> str:
-    """The help for a JSON file that is a single object with the rows in a list: `{"data": [...]}`. "" for another file.
+    """The help for a JSON file that is one object with the rows in a list: `{"data": [...]}`. "" for any other file.
     `columns` are the names in the object, and `head` is the beginning of the file.
     """
     text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")

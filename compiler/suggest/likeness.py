@@ -21,11 +21,11 @@ LETTERS = 0.8
 
 @record
 class KnownName:
-    """One name of a setting: its letters without separators, the bit mask of these letters (`alphabet_of`), and its
-    words.
+    """One name of a setting. `letters` are its letters without separators, `alphabet` is the bit mask of these letters
+    (`alphabet_of`), and `words` are its words.
 
-    `own` is true if xpc itself uses this name for the setting. `penalty` is subtracted from the similarity, because
-    settings that only one method has, and nested settings, are less likely to be meant.
+    `own` is true if xpc itself uses this name for the setting. `penalty` is subtracted from the similarity. It makes
+    nested settings, and settings that only one method has, less likely.
     """
 
     letters: str
@@ -41,7 +41,7 @@ class KnownName:
 
 @cache
 def words(name: str) -> tuple[str, ...]:
-    """The words of a name, from left to right, each once. Synonyms are replaced, so that they count as equal."""
+    """The words of a name, from left to right, without repetitions. Synonyms are replaced, so that they count as equal."""
     same = tables.synonyms()
     typed = " ".join(same.get(one, one) for one in parts(name))
     return tuple(dict.fromkeys(typed.split()))
@@ -124,12 +124,12 @@ def may_be_near(typed: str, alphabet: int, one: KnownName) -> bool:
 
 
 def has_another_word(one: tuple[str, ...], other: tuple[str, ...], more: bool = True) -> bool:
-    """Whether two similar names have different words, as `valid_data` and `train_data` have. Neither is then a
-    misspelling of the other.
+    """Whether two similar names differ by a word, as `valid_data` and `train_data` do. If so, neither is a misspelling
+    of the other.
 
-    If one name has all words of the other and further words, the further words decide. If `more` is true, only contrary
-    words make a difference, as in `min_response_length` for `response_length`. If `more` is false, any word does, as in
-    `eval_accumulation_steps` for `accumulation_steps`.
+    One name may have all words of the other, and further words. Then the further words decide. If `more` is true, only
+    a contrary word such as `min` counts as a difference: `min_response_length` differs from `response_length`. If
+    `more` is false, any further word does: `eval_accumulation_steps` differs from `accumulation_steps`.
     """
     first, second = ([part for part in a if part not in b] for a, b in ((one, other), (other, one)))
     if first and second:
@@ -184,11 +184,11 @@ JOINED = {
 
 
 def likely_modules(target: str, legal: Iterable[str]) -> tuple[str, ...]:
-    """The names of the modules that a wrong target of an adapter probably means. The names are the last parts of legal
-    paths. Empty if the target is unclear.
+    """The modules that a wrong target of an adapter probably stands for. `legal` are the paths of all modules, and the
+    result has only the last part of each path. It is empty if the target is unclear.
 
-    `Q_PROJ` stands for q_proj, `q_proj|k_proj` for both, and a part of the model such as `self_attn` for every module
-    in it.
+    For example, `Q_PROJ` stands for `q_proj`, `q_proj|k_proj` for both modules, and `self_attn` for every module in
+    this part of the model.
     """
     legal = tuple(legal)
     last = tuple(dict.fromkeys(path.rpartition(".")[2] for path in legal))

@@ -44,8 +44,8 @@ a name from another tool.
 
 @record
 class Meaning:
-    """A setting that a name may stand for: its path, the value that the name implies, and how similar the names are
-    (`likeness`). The path `train` stands for the first line of a spec.
+    """A setting that a name may stand for. `path` is the path of the setting, or `train` for the first line of a spec.
+    `value` is the value that the name implies. `likeness` says how similar the names are.
 
     `own` is true if xpc itself or a trainer argument has exactly this name.
     """
@@ -89,9 +89,10 @@ def _typos_of(word: str) -> frozenset[str]:
 def meaning(name: str, clause: str | None = None, exact: bool = False, valued: bool = False) -> Meaning | None:
     """The setting that a name most likely stands for, or None.
 
-    In a clause, a setting of the clause is preferred if two are equally similar. The name is also tried with the name
-    of the clause before it: `interval` in `save` is tried as `save_interval`. If `exact` is true, only names with the
-    same words or the same letters count. If `valued` is true, clauses do not count.
+    If the name is in a clause, and two settings are equally similar to it, the setting of the clause is preferred. The
+    name is also tried together with the clause's name: `interval` in `save` is tried as `save_interval`. If `exact` is
+    true, a setting must have the same words or the same letters as the name. If `valued` is true, the name has a value,
+    so it does not stand for a clause.
     """
     # words that are joined without separators, as in `enableligerkernel`
     name = re.sub("^(enable|use)(?=[a-z]{6,}$)", "", name[:80])
@@ -108,8 +109,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             if valued and one.own and one.path not in schema.BY_PATH:
                 continue
             if number and (not inside or name_words.isdisjoint(one.words)):
-                # `save_limit`, made from `limit` in `save`, may only stand for a setting of `save` whose names contain
-                # `limit`
+                # `save_limit`, which is made of `limit` and the clause `save`, may stand only for a setting of `save`
+                # with `limit` in one of its names
                 continue
             like = 1.0 if typed == one.letters else 0.99 * word_likeness(own, one.words)
             if like < SAME and not exact:
@@ -187,11 +188,11 @@ def _with_all_words(name: str) -> str | None:
 
 
 def is_known(name: str, loosely: bool = True) -> bool:
-    """Whether xpc can say something about a name: it stands for a setting, there is advice for it, or it is known to
-    have no equivalent.
+    """Whether xpc can say something about a name: the name stands for a setting, or there is advice for it, or it is
+    known to have no equivalent.
 
-    With `loosely`, two more kinds of names count as known to have no equivalent: those with a known beginning
-    (`ema_...`), and those with the words of such a name in another order.
+    If `loosely` is true, two more kinds of names count as known to have no equivalent: names with a listed beginning
+    such as `ema_`, and names that have the words of a listed name in another order.
     """
     reason = loose_reason(name) if loosely else own_reason(name)
     return reason is not None or meaning(name, exact=True) is not None or advice(name, "") is not None
@@ -235,9 +236,9 @@ def mistyped(name: str) -> str | None:
 
 
 def _with_a_known_word(name: str) -> list[str]:
-    """Correct a name with exactly one unknown word, if one typing mistake explains this word: `lerning_rate` gives
-    `learning_rate`. Returns all corrected names that are known names. If none is known, returns the corrected name if
-    there is exactly one.
+    """Correct a name if exactly one of its words is unknown, and one typing mistake explains this word: `lerning_rate`
+    becomes `learning_rate`. Returns the corrected names that xpc knows. If xpc knows none of them, returns the
+    corrected name if there is only one.
     """
     typed, known_words = parts(name), _words()
     strange = [
@@ -263,8 +264,9 @@ def _words() -> frozenset[str]:
 
 
 def outcome(name: str) -> str:
-    """A text that is equal for two names if they get the same answer. It is the reason why xpc has no such setting, the
-    advice for the name, the path of the setting that it stands for, or else the name itself.
+    """A text that is equal for two names if both get the same answer. The text is the reason why xpc has no such
+    setting, or else the advice for the name, or else the path of the setting that the name stands for, or else the name
+    itself.
     """
     guess = meaning(name, exact=True)
     return own_reason(name) or advice(name, "") or (guess.path if guess is not None else loose_reason(name) or name)
@@ -337,7 +339,7 @@ def choice(row: schema.Setting, text: str) -> str | None:
         if len(typed) > 2 - any(map(str.isdigit, typed)) and letters(name).startswith(typed)
     ]
     if len(begun) == 1:
-        return begun[0]  # the name may abbreviate a reward, as `acc` does for `accuracy`
+        return begun[0]  # the name may abbreviate a reward, as `acc` abbreviates `accuracy`
     if len(near := [name for name in row.choices if one_letter(text, name)]) == 1:
         return near[0]
     best, rank = None, 0.0

@@ -1,9 +1,9 @@
-"""Names of other tools that have no equivalent in xpc, with the reason (no_equivalent.txt). Imported only for an
-unknown name.
+"""Names of other tools that have no equivalent in xpc, and the reason for each (no_equivalent.txt). Imported only for
+an unknown name.
 
-The file lists names of four kinds. Names of the kind `none` have no equivalent. For names of the kind `instead`, there
-is advice on what to write instead. Names of the kind `left` are dropped by `xpc import`. The kind `family` lists
-beginnings of names that have no equivalent.
+The file lists names of four kinds. A name of the kind `none` has no equivalent. For a name of the kind `instead`, the
+file says what to write instead. A name of the kind `left` is dropped by `xpc import`. An entry of the kind `family` is
+the beginning of names that have no equivalent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ NO_EQUIVALENT = "leave it out: it has no equivalent, because "
 
 @cache
 def _table(kind: str) -> dict[str, str]:
-    """The names of one kind in no_equivalent.txt, as lower-case letters without separators, each with its text."""
+    """The names of one kind in no_equivalent.txt, each with its text. A name is written as lower-case letters without
+    separators.
+    """
     out: dict[str, str] = {}
     for phrase, text in _phrases(kind):
         out.setdefault(_letters(phrase), text)
@@ -44,7 +46,9 @@ def _phrases(kind: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def _by_words(kind: str) -> dict[tuple[str, ...], str]:
-    """The names of one kind in no_equivalent.txt, as words in alphabetical order, each with its text."""
+    """The names of one kind in no_equivalent.txt, each with its text. A name is written as a tuple of its words in
+    alphabetical order.
+    """
     out: dict[tuple[str, ...], str] = {}
     for phrase, text in _phrases(kind):
         out.setdefault(tuple(sorted(words(phrase))), text)
@@ -52,8 +56,8 @@ def _by_words(kind: str) -> dict[tuple[str, ...], str]:
 
 
 def _with_words(kind: str, name: str) -> str | None:
-    """The text of the line in no_equivalent.txt whose name has the same words as the given name, in any order. Words of
-    the given name such as `use` and `enable` may be missing in the line. None if there is no such line.
+    """Find the line of no_equivalent.txt that has the same words as a name, in any order, and return its text. The line
+    may lack words such as `use` and `enable`. None if there is no such line.
     """
     typed, rows = words(name[:80]), _by_words(kind)
     return next(
@@ -114,8 +118,9 @@ def _letters(name: str) -> str:
 
 @cache
 def reasons() -> dict[str, str]:
-    """The names without an equivalent, as lower-case letters without separators, each with the reason. They come from
-    no_equivalent.txt, from the arguments that the stack has removed, and from the importers.
+    """The names without an equivalent, each with the reason. A name is written as lower-case letters without
+    separators. The names come from no_equivalent.txt, from the arguments that the newest stack has removed, and from
+    the importers.
     """
     out = dict(_table("none"))
     for name, known in _of_stacks().items():
@@ -176,8 +181,8 @@ def reason(name: str) -> str | None:
 
 
 def without_equivalent(message: str, name: str, loosely: bool = True) -> Suggestion | None:
-    """The suggestion to leave out a name that has no equivalent in xpc; None for other names. With `loosely`, the words
-    of the name may be in another order than in the list, and a beginning from the list (`ema_...`) suffices.
+    """The suggestion to leave out a name that has no equivalent in xpc. None for any other name. If `loosely` is true,
+    the name may have the words of a listed name in another order, or a listed beginning such as `ema_`.
     """
     why = loose_reason(name) if loosely else own_reason(name)
     return None if why is None else Suggestion("XP101", message, help=NO_EQUIVALENT + why)

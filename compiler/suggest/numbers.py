@@ -49,7 +49,9 @@ NOUNS = {
     "steps_or_share": ("step", "of the run"),
     "every": ("step", "of the run"),
 }
-"""Maps kinds of settings to words for messages: the unit of a count, and the whole of which a share is stated."""
+"""Maps a kind of setting to two words for messages: the unit of a count (`row`), and the thing that a share is a part
+of (`of the rows`).
+"""
 
 
 def rewrite_number(found: Diagnostic) -> Diagnostic:

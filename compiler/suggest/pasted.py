@@ -370,8 +370,8 @@ def _mapping(option: Option, before: str) -> Rewritten:
 
 
 def of_members(head: str, inside: Sequence[tuple[str, str]], before: str) -> Rewritten:
-    """Rewrite the members of a mapping that has the name `head`. A later member is read next to the settings of those
-    before it, because `offload` is legal only in some strategies.
+    """Rewrite the members of a mapping that has the name `head`. Each member is read next to the settings of the
+    members before it. This matters for settings such as `offload`, which are legal only in some strategies.
     """
     header = before.startswith(HEADER)
     forms: list[str] = []
@@ -391,8 +391,8 @@ def of_members(head: str, inside: Sequence[tuple[str, str]], before: str) -> Rew
 
 
 def _names(dotted: str) -> list[str]:
-    """The names to try for a nested name, without blocks that hold settings of every kind: `offload_param_device` for
-    `zero_optimization.offload_param.device`.
+    """The names to try for a nested name: `offload_param_device` for `zero_optimization.offload_param.device`. The
+    names do not contain the names of general blocks such as `zero_optimization`.
     """
     parts = dotted.split(".")
     parts = [one for one in parts[:-1] if letters(one) not in (*EVERYTHING, "kwargs", "")] + parts[-1:]

@@ -45,11 +45,13 @@ UNKNOWN = ("XP101", "XP102", "XP106")
 
 @record
 class PastedBlock:
-    """A block of another notation that was pasted into a spec. `head` is its first line in xpc's notation without the
-    brace (`launch slurm`), or "" if xpc has no such block, so that its settings are written without a block
-    (`training:`). `first` is the text that `head` replaces, and `end` is the end of the block's last line. `closed` is
-    true if no closing brace must be added there. `items` are the items of a YAML list, and `brace` is the line of the
-    closing brace of a block with braces.
+    """A pasted block that is written in another notation. `head` is the block's first line in xpc's notation, without
+    the brace: `launch slurm`. `head` is "" for a block such as `training:`, which xpc does not have: its settings are
+    then written without a block.
+
+    `first` is the place of the old first line, and `end` is the position after the block's last line. `closed` is true
+    if the edits need not add a closing brace. `items` are the items of a YAML list. `brace` is the line with the
+    closing brace of a block in braces. `inside` has the name and the value of each setting in nested blocks.
     """
 
     head: str
@@ -78,8 +80,8 @@ def block_at(text: str, at: int, nested: bool = False) -> PastedBlock | None:
 
 
 def heads(text: str, at: int) -> str:
-    """The first lines of all blocks around the position `at`, such as `lora {`, in xpc's notation. "" outside of
-    blocks, and inside a block that xpc does not have.
+    """The first lines of all blocks around the position `at`, such as `lora {`, in xpc's notation. "" if no block is
+    around the position, or if xpc does not have one of these blocks.
     """
     around = [one.head for one in pasted_blocks(text) if one.head and not one.closed and one.first.end < at <= one.end]
     found = around or [one for one in _in_braces(text, at) if letters(one) not in UNWRAPPED]
@@ -162,7 +164,9 @@ def _with_braces(text: str) -> Iterator[PastedBlock]:
 
 
 def _members(match: re.Match[str], brace: Span | None) -> tuple[tuple[str, str], ...]:
-    """The settings in a block with braces that is not one of xpc, and has blocks in it. Empty for any other block."""
+    """The settings in a block with braces that contains further blocks, if xpc has no such block. Empty for any other
+    block.
+    """
     if brace is None or match["more"] or match["name"] in schema.CLAUSES:
         return ()
     text = match.string[match.start("open") : brace.end].rstrip(", \t")

@@ -96,7 +96,7 @@ def model(name: str) -> Guess:
         # leave out models of the other kind: do not suggest `qwen3-4b-base` for `qwen3-4b-instruct`
         return Guess(tuple([*(without or same), *longer][:MOST]))
     more = [one for one in names if _has_all_parts(known[one], parsed)]
-    # the unknown name has a version that the registered name lacks, as `deepseek-r1-distill-llama3-8b` has
+    # the unknown name may have a version number that the registered name lacks: `deepseek-r1-distill-llama3-8b`
     if not more:
         more = [
             one for one in names

@@ -17,7 +17,7 @@ from xpc.compiler.suggest.meaning import Meaning
 from xpc.compiler.suggest.typed_form import value_of
 
 MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "model_id", "base_model", "checkpoint")
-"""Keys with which other tools name the model, in a block about the model."""
+"""Keys of other tools for the name of the model, in a block about the model."""
 
 
 OUTPUT_ROOTS = frozenset(("out", "output", "outputs", "runs", "results", "checkpoints", "ckpt", "ckpts", "saves"))

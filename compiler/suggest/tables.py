@@ -89,7 +89,7 @@ def examples() -> dict[str, str]:
 
 
 def extra_aliases() -> dict[str, list[str]]:
-    """The names that other tools have for arguments of TRL and transformers, by the argument."""
+    """Maps an argument of TRL or transformers to the names that other tools have for it."""
     return read_table(__file__, "extra_aliases.toml")
 
 

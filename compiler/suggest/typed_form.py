@@ -40,10 +40,12 @@ def near_settings(unknown: UnknownName, clause: str | None) -> list[Meaning]:
 
 
 def by_word_or_value(unknown: UnknownName, clause: str) -> Meaning | None:
-    """The setting of a clause to which the unknown name and its value point. First, look for a setting whose name
-    contains the unknown name as a word, and that accepts the value: `gpu_memory` for `gpu=50%` in `vllm`. Otherwise, if
-    xpc does not know the name, look for a setting that has the value as a choice: `strategy` for `packing(mode=bfd)`.
-    None if no setting or several are found, or if a setting elsewhere has exactly this name and accepts the value.
+    """Find the setting of a clause by a word of the unknown name, or by its value.
+
+    First, look for a setting whose name contains the unknown name as a word, and that accepts the value: `gpu_memory`
+    for `gpu=50%` in `vllm`. Otherwise, if xpc does not know the name, look for a setting that has the value as a
+    choice: `strategy` for `packing(mode=bfd)`. None if no setting or several are found, or if a setting of another
+    clause has exactly this name and accepts the value.
     """
     name, value = unknown.name.lower(), unknown.typed or ""
     elsewhere = [row for row in schema.TABLE if row.name == name]
@@ -121,7 +123,7 @@ def _machines(node: Value, text: str) -> str | None:
 
 
 def written(row: Setting, unknown: UnknownName) -> str:
-    """A setting as it can be written outside of its clause, with the user's value or an example: `gbs=528`."""
+    """A setting with the user's value or an example, in the form that is legal outside of its clause: `gbs=528`."""
     return typed(row, None if unknown.node is None and row.kind is FLAG else value_of(row, unknown))
 
 
@@ -134,7 +136,7 @@ def clause_line(name: str, unknown: UnknownName) -> str:
 
 
 def typed(row: Setting, value: str | None) -> str:
-    """Write a setting with its value so that it is legal outside of its clause: `gbs=528`, `save(every=100)`."""
+    """Write a setting and its value in the form that is legal outside of its clause: `gbs=528`, `save(every=100)`."""
     if row.kind is BLOCK:
         return f"{row.name} {{"
     form = row.name if row.kind is FLAG and value in (None, "true") else f"{row.name}={value or example(row)}"

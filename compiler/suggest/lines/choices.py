@@ -58,9 +58,7 @@ def setting_span(found: Diagnostic) -> Span | None:
 
 
 def _opened(problems: Sequence[Diagnostic], found: Diagnostic, clause: str) -> Diagnostic | None:
-    """The finding that rewrites the first line of the block that contains the setting. None if there is no such
-    finding.
-    """
+    """The finding that rewrites the first line of the block around a setting. None if there is no such finding."""
     assert found.primary is not None
     at, source = found.primary.span.start, found.primary.source
     before = [
@@ -74,8 +72,8 @@ def _opened(problems: Sequence[Diagnostic], found: Diagnostic, clause: str) -> D
 
 
 def _head(found: Diagnostic, clause: str) -> int | None:
-    """The end of the clause's name in the first line of the block that contains a setting. None if the block belongs to
-    another clause, or already has a choice.
+    """Find the first line of the block that contains a setting, and return the position after the clause's name in this
+    line. None if the block belongs to another clause, or already has a choice.
     """
     assert found.primary is not None
     text, at = found.primary.source.text, found.primary.span.start

@@ -55,7 +55,9 @@ def _sentence(line: str, rewrite: tuple[int, int, str]) -> str:
 
 
 def _has_a_choice(found: Diagnostic) -> bool:
-    """Whether a word may belong to two clauses, so that the user must choose: `micro=8` after `eval split=test`."""
+    """Whether a word may belong to two clauses, so that the user must choose: `micro=8` after `eval split=test` may
+    belong to `eval` or to `batch`.
+    """
     return found.code == "XP104" and "`, or `" in (found.help or "")
 
 

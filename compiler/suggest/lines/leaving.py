@@ -1,5 +1,5 @@
-"""Remove lines that say what a run does without them: `eval_strategy: steps` next to `eval_steps: 100`, and
-`resume_from_checkpoint: null`. Imported only for a wrong spec.
+"""Remove lines that have no effect, because the run does the same without them: `eval_strategy: steps` next to
+`eval_steps: 100`, and `resume_from_checkpoint: null`. Imported only for a wrong spec.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Rewrite lists that other notations put elsewhere: `data mix = [alpaca, capybara]`, and the values of a sweep under a
-key, `lr: { values: [1e-5, 2e-5] }`. Imported only for a wrong spec.
+"""Rewrite lists that other notations write in another form: `data mix = [alpaca, capybara]`, and the values of a sweep
+as in `lr: { values: [1e-5, 2e-5] }`. Imported only for a wrong spec.
 """
 
 from __future__ import annotations

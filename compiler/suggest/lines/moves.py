@@ -59,8 +59,9 @@ def move_length(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 @record
 class Body:
-    """The items of a block, a call or a clause's line. `whole` is the place of the block or the call's brackets, which
-    goes if all items go; None for a line. `before` is where the text before the first item ends.
+    """The items of a block, of a call, or of a clause on one line. `whole` is the place of the complete block, or of
+    the call's brackets: if all items move, this text is removed. For a clause on one line, `whole` is None. `before` is
+    the end of the text before the first item.
     """
 
     items: tuple[Node, ...]
@@ -70,8 +71,9 @@ class Body:
 
 @record
 class Move:
-    """An item of a body that is written elsewhere, as `form`: its index in the body, its statement, whether this is an
-    option of the first line, and the number of the finding.
+    """A move of an item to another place. `body` contains the item, and `index` is the item's index in it. `statement`
+    is the statement around the body, and `header` is true if this statement is an option of the first line. `form` is
+    the text to write at the new place. `number` is the index of the finding.
     """
 
     body: Body
@@ -101,8 +103,9 @@ def move_out(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _edits(text: str, moves: Sequence[Move]) -> list[tuple[Edit, ...]]:
-    """The edits of each finding about the items of a body. They are legal alone and together: if all items go, each of
-    the findings moves them all.
+    """The edits for each finding about an item of a body. An editor may apply the edits of one finding, or of all
+    findings: both give a legal spec. If all items of the body move, each finding gets the same edit, which moves all of
+    them.
     """
     first = moves[0]
     body, statement = first.body, first.statement
@@ -130,8 +133,8 @@ def _move(found: Diagnostic, number: int) -> Move | None:
 
 
 def _form(item: Node, form: str, text: str) -> str | None:
-    """What to write for an item elsewhere: the form that the help suggests, or a whole clause as it stands. None if the
-    form has a value that is only an example, because the item has none.
+    """The text to write for an item at its new place: the form that the help suggests, or a complete clause, unchanged.
+    None if the item has no value, so that the value in the form is only an example.
     """
     if isinstance(item, Clause | Call) and text.startswith(form) and not text[len(form) :][:1].isalnum():
         return re.sub(r"\n[ \t]{0,2}", "\n", text)
@@ -140,8 +143,8 @@ def _form(item: Node, form: str, text: str) -> str | None:
 
 
 def _is_bare(statement: Node) -> bool:
-    """Whether a statement is nothing but a clause's name and its block, and says nothing without it: `memory { zero3
-    }`, but not `lora { zero3 }`.
+    """Whether a statement without the items of its block would set nothing, so that it can be removed: true for `memory
+    { zero3 }`, but not for `lora { zero3 }`, because `lora` alone is a setting.
     """
     head = statement.head if isinstance(statement, Clause) and not statement.operands else None
     row = BY_PATH.get(head.name) if isinstance(head, Ref) else None
@@ -149,7 +152,7 @@ def _is_bare(statement: Node) -> bool:
 
 
 def _mends(source: Source, edits: Iterable[Edit], count: int) -> bool:
-    """Whether edits lower the number of errors about syntax and names as they should."""
+    """Whether edits remove at least `count` errors about syntax and names."""
 
     def errors(text: str) -> int:
         file, found = parse(Source(source.name, text))
@@ -159,8 +162,9 @@ def _mends(source: Source, edits: Iterable[Edit], count: int) -> bool:
 
 
 def _place(source: Source, span: Span) -> tuple[Node, Body, int, bool] | None:
-    """Where an item begins at a position: its statement, the body that has it, its index there, and whether the
-    statement is an option of the first line. None if it is the statement itself.
+    """Find the item that begins at a position. Returns four things: its statement, the body that contains the item, the
+    item's index in this body, and whether the statement is an option of the first line. None if no item inside a
+    statement begins there.
     """
     file = parse(source)[0]
     options = () if file.train is None else file.train.options

@@ -63,8 +63,8 @@ COUNTS = ("step", "token", "row", "sample", "example", "sequence", "checkpoint",
 REFUSED = frozenset(path.rpartition(".")[2] for path in NEVER_LEGAL)
 """The last parts of the paths in NEVER_LEGAL: names that are in the language only so that a rule can refuse them."""
 NO_NAMES = frozenset((*schema.bare_choices(), *REFUSED)) - {*schema.CLAUSES, *schema.outer_names()} | {"hardware"}
-"""Words that do not count as a name followed by a value: choices such as `cosine`, and `hardware`, whose GPUs other
-functions read.
+"""Words that are never read as a name before a value: choices such as `cosine`, and the word `hardware`. Other
+functions read the GPUs after `hardware`.
 """
 WORDS = ("name", "text", "path", "repository", "model", "names", "targets")
 """Kinds of settings whose value can be any word."""
@@ -81,14 +81,16 @@ LENGTHS = ("context", "sequence", "sequences", "length", "window", "limit")
 
 @record
 class Phrases:
-    """The settings that a text states: the text to write for each, and the length of the run if the text states it."""
+    """The settings that a text states: `forms` is the text to write for each of them, and `length` is the length of the
+    run, if the text states it.
+    """
 
     forms: tuple[str, ...]
     length: str = ""
 
 
 def phrases(text: str, header: bool, method: str = "") -> Phrases | None:
-    """The settings of a text. None if a part of it is not understood, and for a text without settings. `method` is the
+    """The settings of a text. None if the text has no settings, or if a part of it is not understood. `method` is the
     training method of the spec.
     """
     text = BITS.sub(r"\1-bit", TUPLE.sub(r"[\1]", text))
@@ -238,7 +240,7 @@ def _after_its_value(reader: Reader) -> str:
 
 
 OFF = ("schedule.warmup", "optimizer.weight_decay", "optimizer.clip")
-"""Numbers whose 0 turns something off."""
+"""Settings that are switched off by the number 0."""
 
 
 def _off(reader: Reader) -> str:

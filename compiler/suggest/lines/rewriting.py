@@ -68,9 +68,9 @@ def _without_method(before: str) -> str:
 
 
 def _apply_advice(text: str, start: int, rest: int) -> tuple[str | None, str]:
-    """Apply the suggested edits to a part of a text until it is legal; the part begins at `start`, and `rest` letters
-    follow it. Returns a pair: the legal text, or None if the edits do not make it legal; and the help of the first
-    finding.
+    """Apply the suggested edits to a part of a text until the part is legal. The part begins at the position `start`
+    and ends `rest` characters before the end of the text. Returns a pair: the legal text, or None if the edits do not
+    make it legal; and the help of the first finding.
     """
     first = ""
     for _ in range(ROUNDS):

@@ -118,7 +118,9 @@ def _shown(form: str) -> str:
 
 
 def _after_data(line: str) -> int:
-    """The position after the data of a first line, where its first `on` ends; the end of the line if it has no `on`."""
+    """The position after the data of a first line. This is the end of the line's first part that begins with `on`, or
+    the end of the line if no part does.
+    """
     return min(len(line), (line + " on ").find(" on ") + 4)
 
 

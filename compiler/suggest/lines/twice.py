@@ -56,7 +56,9 @@ def _text(found: Diagnostic) -> str:
 
 
 def _whole_line(found: Diagnostic) -> str:
-    """The clause of a finding's only edit, if this edit replaces a line outside of blocks. "" for any other finding."""
+    """The clause that a finding's edit writes, if this is the finding's only edit, and it replaces a complete line
+    outside of blocks. "" for any other finding.
+    """
     if len(found.edits) != 1 or found.primary is None or found.code[:3] not in ("XP0", "XP1"):
         return ""
     edit, text = found.edits[0], _text(found)

@@ -82,8 +82,8 @@ def is_in(path: str, clause: str) -> bool:
 
 
 def settings_of(clause: str) -> str:
-    """A phrase with the first twelve settings of a clause. If the clause has none, or outside of clauses, it says where
-    the settings are listed.
+    """A phrase with the first twelve settings of a clause. If the clause has no settings, or if `clause` is empty, the
+    phrase says where the settings are listed.
     """
     names = [row.name for row in schema.children(clause)] if clause else []
     return f"`{clause}` has {', '.join(names[:12])}" if names else REFERENCE

@@ -60,9 +60,11 @@ def described(unknown: UnknownName, clause: str) -> Described | None:
 
 def _score(row: Setting, typed: list[str], rows: list[Setting]) -> float:
     """How well a setting fits the words of a name, from 0 to the number of words. A word that only one setting of the
-    clause has counts more than a word that several settings have. The result is 0 if the setting lacks one of the
-    words. There is one exception: a setting that alone has the last word of the name in its own name, as `factor` for
-    `reduction_factor`.
+    clause has counts more than a word that several settings have.
+
+    If the setting lacks a word of the name, the result is 0, with one exception: the last word of the name occurs in
+    the setting's own name, and no other setting of the clause has it. So the name `reduction_factor` finds the setting
+    `factor`.
     """
     found = [word for word in typed if _has(_names(row.path) | _description(row.path), word)]
     if len(found) < len(typed):
@@ -116,7 +118,7 @@ def _is_inflected(one: str, other: str) -> bool:
 
 @cache
 def _names(path: str) -> frozenset[str]:
-    """The words of all names that a setting has in xpc and in other tools, without the names of its clause."""
+    """The words of all names that a setting has in xpc and in other tools. The words of its clause's name are left out."""
     clause = {*words(path.partition(".")[0])}
     return frozenset(
         word for one in known() if one.path == path for word in one.words if weight(word) == 1.0 and word not in clause

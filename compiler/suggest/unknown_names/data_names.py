@@ -16,8 +16,8 @@ PARTS = {
     "rejected": ("prompt", "chosen", "rejected"), "messages": ("messages",), "conversations": ("conversations",),
     "text": ("text",), "label": ("prompt", "completion", "label"),
 }  # fmt: skip
-"""Maps a key with which other tools name one column, such as `chosen`, to the columns that xpc's `columns` lists for
-such rows, in their order.
+"""Maps a key that other tools use for one column, such as `chosen`, to the columns of such a row, in the order of xpc's
+setting `columns`.
 """
 SOURCES = ("path", "paths", "file", "files", "data_files", "dataset", "datasets", "source", "sources")
 """Keys of other tools whose value is a data source."""

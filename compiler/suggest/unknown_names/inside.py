@@ -68,8 +68,8 @@ class Inside(Case):
 
     @cached_property
     def joined(self) -> Meaning | None:
-        """The setting that is found if the clause's name is put before the unknown name. For example, `limit` in `save`
-        becomes `save_limit`, and so it does not mean the `limit` of a data source.
+        """The setting for the unknown name together with the clause's name. For example, `limit` in `save` becomes
+        `save_limit`, and so it does not mean the `limit` of a data source.
         """
         return meaning(f"{self.block} {self.name}", exact=True)
 
@@ -80,8 +80,9 @@ class Inside(Case):
 
 
 def _is_vague(case: Inside, found: Suggestion) -> bool:
-    """Whether another step may replace the suggestion: the suggestion only lists the settings of the clause, or it
-    names a setting of another clause that cannot have the value or is only guessed.
+    """Whether another step may replace a suggestion. This is so if the suggestion only lists the settings of the
+    clause. It is also so if it names a setting of another clause, and this setting cannot have the value, or is only a
+    guess.
     """
     if _only_lists(case, found) or (found.refusing and not is_in(found.refusing, case.clause)):
         return True
@@ -95,9 +96,9 @@ def _only_lists(case: Inside, found: Suggestion) -> bool:
 
 
 def _by_its_words(case: Inside, found: Suggestion) -> Suggestion | None:
-    """Suggest the setting of the clause that the name describes: `tolerations` for `taints` in `launch k8s`. This
-    suggestion replaces the answer `found` about another clause only if all words of the name occur in names of the
-    setting.
+    """Suggest the setting of the clause that the name describes: `tolerations` for `taints` in `launch k8s`. If another
+    step suggested a setting of another clause (`found`), it is replaced only if each word of the unknown name occurs in
+    a name of the new setting.
     """
     by_words = described(case.unknown, case.clause)
     if by_words is None or not (by_words.named or _only_lists(case, found)):
@@ -112,7 +113,7 @@ def _by_its_words(case: Inside, found: Suggestion) -> Suggestion | None:
 
 
 def _first_line_in_a_clause(case: Inside) -> Suggestion | None:
-    """Handle `train` in a block, although `train` can only begin the first line: `data { train }`."""
+    """Handle `train` in a block: `data { train }`. The word is legal only at the beginning of the first line."""
     return case.says(HEADER, code="XP102") if case.name == "train" else None
 
 
@@ -129,7 +130,7 @@ def _name_of_the_model(case: Inside) -> Suggestion | None:
 
 
 def _with_capital_letters(case: Inside) -> Suggestion | None:
-    """Handle a setting of the clause with capital letters: `LR` in `optimizer` is `lr`."""
+    """Handle a setting of the clause that is written with capital letters: `LR` in `optimizer` is `lr`."""
     path = f"{case.clause}.{case.name.lower()}"
     known = path in schema.BY_PATH and path not in NEVER_LEGAL
     return of_guess(case.unknown, Meaning(path, own=True)) if known else None
@@ -206,8 +207,8 @@ def _setting_of_a_source(case: Inside) -> Suggestion | None:
 
 
 def _known_only_with_the_clause(case: Inside) -> Suggestion | None:
-    """Handle a name that is known only with the clause before it: `size` in `eval` is `eval_size`, and `delay` in
-    `eval` is the argument `eval_delay`.
+    """Handle a name that xpc knows only together with the name of the clause: `size` in `eval` is `eval_size`, and
+    `delay` in `eval` is the argument `eval_delay`.
     """
     if case.rows:
         return None
@@ -234,7 +235,7 @@ def _too_general(case: Inside) -> Suggestion | None:
 
 
 def _singular(case: Inside) -> Suggestion | None:
-    """Handle the singular of a plural setting of the clause: `beta = [0.9, 0.95]` in `optimizer` is `betas`."""
+    """Handle the singular of a setting whose name is a plural: `beta = [0.9, 0.95]` in `optimizer` is `betas`."""
     path = f"{case.clause}.{case.name}"
     plural = case.node is not None and f"{path}s" in schema.BY_PATH and path not in schema.BY_PATH
     return of_guess(case.unknown, Meaning(f"{path}s", own=True)) if plural else None
@@ -247,7 +248,9 @@ def _legal_nowhere(case: Inside) -> Suggestion | None:
 
 
 def _own_by_another_name(case: Inside) -> Suggestion | None:
-    """Handle another tool's name, or the singular, of a setting of this clause: `block_size` in `batch`."""
+    """Handle a setting of this clause that is written with another tool's name, or in the singular: `block_size` in
+    `batch`.
+    """
     guess = meaning(case.name, case.clause)
     if guess is None or not is_in(guess.path, case.clause):
         return None

@@ -1,5 +1,6 @@
-"""Suggest what to write for an unknown name if the steps of inside.py and outside.py gave no answer: a setting that the
-name probably stands for, an argument for `extra`, or to leave out a name that has no equivalent.
+"""Suggest what to write for an unknown name if the steps of inside.py and outside.py gave no answer. The suggestion is
+the setting that the name probably stands for, or an argument for `extra`. If the name has no equivalent, the suggestion
+is to leave it out.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from xpc.compiler.suggest.unknown_names.setting import NAMED_THERE, of_guess
 from xpc.grammar.record import evolve
 
 NOUNS = ("model.attn", "optimizer", "schedule", "strategy", "precision", "track", "model.dtype", "method")
-"""Settings whose choice may stand before a word for the setting: `use_sdpa_attention` means the choice `sdpa` of
+"""Settings whose choice may stand before the name of the setting: `use_sdpa_attention` means the choice `sdpa` of
 `attn`.
 """
 NEGATIONS = ("no", "disable", "without", "skip", "not")
@@ -66,7 +67,7 @@ def _target(case: Case) -> Suggestion | None:
 
 
 def _capital_letters(case: Case) -> Suggestion | None:
-    """Handle a legal name with capital letters: `BF16` is `bf16`."""
+    """Handle a legal name that is written with capital letters: `BF16` is `bf16`."""
     lower = case.name.lower()
     legal = [*(one for one in schema.CLAUSES if one != "train"), *schema.outer_names(), *schema.bare_choices()]
     if case.clause or lower == case.name or lower not in legal:
@@ -165,8 +166,8 @@ def _similar_last_word(unknown: UnknownName) -> UnknownName | None:
 
 
 def _model_or_data(case: Case) -> Suggestion | None:
-    """Handle a name whose value is a model or a dataset, such as `policy_checkpoint = "me/model"`, which belongs to the
-    first line; or the folder of outputs: `checkpoint "out/x"`.
+    """Handle a name whose value is a model or a dataset, which belong in the first line: `policy_checkpoint =
+    "me/model"`. Also handle a name whose value is the folder of outputs: `checkpoint "out/x"`.
     """
     folder = output_folder(case.unknown)
     if folder is not None:
@@ -184,8 +185,8 @@ def _without_general_guess(case: Case) -> Case:
 
 
 def _misspelt_other_name(case: Case) -> Suggestion | None:
-    """The suggestion for a misspelt argument of another tool, such as `ddp_timout` for `ddp_timeout`, if the correct
-    argument belongs into `extra` or has no equivalent.
+    """The suggestion for a misspelt name of another tool, such as `ddp_timout` for `ddp_timeout`, if the correct name
+    is an argument for `extra`, or has no equivalent.
     """
     guess = case.guess
     other, likeness = (None, 0.0) if case.exact else nearest_other_name(case.name)
@@ -214,8 +215,8 @@ def _guessed_setting(case: Case) -> Suggestion | None:
 
 
 def _choice_with_noun(case: Case) -> Suggestion | None:
-    """Handle a switch that is called like a choice with the name of its setting: `use_lion_optimizer = true` is
-    `optimizer lion`.
+    """Handle a switch whose name joins a choice and the name of its setting: `use_lion_optimizer = true` is `optimizer
+    lion`.
     """
     written = [word for word in parts(case.name[:80]) if word not in switch_words()]
     is_on = case.typed.strip('"').lower() in ("", *YES)

@@ -99,7 +99,7 @@ class Guessed(Case):
 
     @property
     def betas(self) -> str | None:
-        """Both betas in one list, if the name is one of them and the spec also states the other one."""
+        """The list of both betas, if the unknown name is one of them and the spec also states the other one."""
         return both_betas(self.unknown) if self.row.path == "optimizer.betas" else None
 
     @property
@@ -136,14 +136,14 @@ def _at_a_source(clause: str) -> str:
 
 
 def _named_repository(case: Guessed) -> Meaning | None:
-    """The setting for a repository as the value of a flag: `push_to_hub = "me/model"` means `hub.name`."""
+    """The setting for a repository that is written as the value of a flag: `push_to_hub = "me/model"` means `hub.name`."""
     path = f"{case.row.path}.name"
     return Meaning(path, own=True) if case.row.kind is FLAG and "/" in case.typed and path in schema.BY_PATH else None
 
 
 def _hub_switch(case: Guessed) -> Meaning | None:
-    """The setting for a switch in the place of a repository: `push = true` means the setting `hub`, and not a
-    repository called "true".
+    """The setting for a switch that is written where a repository belongs: `push = true` means the setting `hub`, and
+    not a repository called "true".
     """
     switch = case.row.path == "save.hub.name" and case.text in ("true", "false")
     return Meaning("save.hub", case.text, own=True) if switch else None
@@ -155,25 +155,29 @@ def _four_bits(case: Guessed) -> Meaning | None:
 
 
 def _saved_adapter(case: Guessed) -> Meaning | None:
-    """The setting for a folder in the place of a type of adapter: `adapter = "out/first"` means `lora(from=...)`."""
+    """The setting for a folder that is written where a type of adapter belongs: `adapter = "out/first"` means
+    `lora(from=...)`.
+    """
     folder = isinstance(case.node, String) and "/" in case.node.value
     return Meaning("lora.from", own=True) if folder and case.row.path in schema.ADAPTERS else None
 
 
 def _share_of_rows(case: Guessed) -> Meaning | None:
-    """The setting for a number in the place of a split: `dev_split = 0.05` means `holdout`."""
+    """The setting for a number that is written where the name of a split belongs: `dev_split = 0.05` means `holdout`."""
     share = case.row.path == "eval.split" and isinstance(case.node, Number)
     return Meaning("data.holdout", own=True) if share else None
 
 
 def _split(case: Guessed) -> Meaning | None:
-    """The setting for a name in the place of a number of rows: `validation_split = "test"` means `eval(split=test)`."""
+    """The setting for the name of a split that is written where a number of rows belongs: `validation_split = "test"`
+    means `eval(split=test)`.
+    """
     named = case.row.path == "data.holdout" and "split" in words(case.name) and re.fullmatch(r"[a-z]\w*", case.text)
     return Meaning("eval.split", own=True) if named else None
 
 
 def _length_in_tokens(case: Guessed) -> Meaning | None:
-    """The setting for a number in the place of a column: `ctx = 4096` means `seq`."""
+    """The setting for a number that is written where the name of a column belongs: `ctx = 4096` means `seq`."""
     length = case.row.path == "data.context" and isinstance(case.node, Number)
     return Meaning("batch.seq", own=True) if length else None
 
@@ -189,14 +193,14 @@ def _loss_of_a_method(case: Guessed) -> Suggestion | None:
 
 
 def _switched_off(case: Guessed) -> Suggestion | None:
-    """Handle a switch that is off, whose name states the value of a setting: `load_in_8bit = false`."""
+    """Handle a switch that is off, and whose name contains the value of a setting: `load_in_8bit = false`."""
     stated = case.guess.value not in ("", "!", "true", "false") and case.row.kind is not FLAG
     off = stated and case.value in (None, case.guess.value) and case.text.lower() in ("false", "no", "off", "0")
     return case.says(f"leave `{case.name[:60]}` out: it is off") if off and case.name != case.row.name else None
 
 
 def _number_of_gpus(case: Guessed) -> Suggestion | None:
-    """Handle a number of GPUs without the name of the GPU: `n_gpus = 8` is `hardware 8 x GPU`."""
+    """Handle a number of GPUs if the spec does not name the GPU: `n_gpus = 8` is `hardware 8 x GPU`."""
     node = case.node
     if case.row.path != "hardware" or case.guess.value == "cpu" or not (node is None or isinstance(node, Number)):
         return None
@@ -206,8 +210,8 @@ def _number_of_gpus(case: Guessed) -> Suggestion | None:
 
 
 def _flag_with_a_flag(case: Guessed) -> Suggestion | None:
-    """Handle another name of a flag whose value is a setting of this flag. In `activation_checkpointing = selective`,
-    the name means the flag `checkpointing`, which has the setting `selective`.
+    """Handle another tool's name for a flag, if the value is the name of a setting in the flag's block. For example,
+    `activation_checkpointing = selective` names the flag `checkpointing`, which has a setting `selective`.
     """
     row, node = case.row, case.node
     inner = isinstance(node, Ref) and row.kind is FLAG and f"{row.path}.{node.name}" in schema.BY_PATH
@@ -258,7 +262,7 @@ def _impossible_value(case: Guessed) -> Suggestion | None:
 
 
 def _first_line(case: Case) -> Suggestion | None:
-    """Handle a name whose value is a model or a dataset: `base = "me/model"` belongs to the first line."""
+    """Handle a name whose value is a model or a dataset, which belong in the first line: `base = "me/model"`."""
     folder = output_folder(case.unknown)
     if folder is not None:
         return case.says(f"write `{folder}`")
@@ -267,7 +271,7 @@ def _first_line(case: Case) -> Suggestion | None:
 
 
 def _no_column(case: Guessed) -> Suggestion | None:
-    """Handle a dataset in the place of a column: `prompt_data = org/name`."""
+    """Handle a dataset that is written where the name of a column belongs: `prompt_data = org/name`."""
     return _first_line(case) if "/" in case.text and case.row.kind.name == "name" else None
 
 
@@ -337,8 +341,8 @@ def _with_its_value(case: Guessed) -> Suggestion:
 
 
 def both_betas(unknown: UnknownName) -> str | None:
-    """The list of both betas if a spec also states the other one: `beta1 = 0.9` next to `beta2 = 0.95`. Otherwise
-    None.
+    """If the unknown name is one of the two betas, and the spec also states the other one, the list of both: `beta1 =
+    0.9` next to `beta2 = 0.95` gives `[0.9, 0.95]`. Otherwise None.
     """
     text, first = unknown.label.source.text, "1" in unknown.name
     other = re.search(rf"\b(?:adam\w?_?)?b(?:eta)?s?_?{2 if first else 1}\s*=\s*(0?\.\d+)", text)
