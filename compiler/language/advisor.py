@@ -88,14 +88,14 @@ class Advisor:
         return "write `for 3 epochs` or `for 1000 steps`", None
 
     def joined_value(self, clause: str, parts: Sequence[str]) -> str | None:
-        """The single value that several words were probably meant to be: `4 x rtx-4090` for `4 x RTX 4090`. None if
-        there is no such value.
+        """The single value that several words probably stand for: `4 x rtx-4090` for `4 x RTX 4090`. None if there is
+        no such value.
         """
         return None
 
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
-        """The value of `take` that has the effect of another tool's setting, such as `fraction` or `ratio`. `name` and
-        `value` are those of the other setting. None if its effect is unclear.
+        """The value of `take` that has the same effect as a setting of another tool, such as `fraction` or `ratio`.
+        `name` and `value` are the name and the value of the other tool's setting. None if its effect is unclear.
         """
         return None
 

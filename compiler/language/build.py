@@ -22,8 +22,9 @@ GETTERS = {
     "Weighted": ("functions", "weighted"),
     "Other": ("block", "file", "model", "rope", "sources", "template", "text_or_file"),
 }
-"""Maps the beginning of a generated type's name to the kinds of settings that belong to the type: `Flag`, as in
-`FlagPath`, to `flag`. The getter `spec.flag` accepts only paths of this type.
+"""Maps the beginning of a generated type's name to the kinds of settings that belong to the type. For example, the type
+`FlagPath` begins with `Flag`, and contains the paths of the settings of kind `flag`. The getter `spec.flag` accepts
+only these paths.
 """
 HEAD = '''"""For each getter of `Spec`, the type of the paths that it can read.
 

@@ -80,7 +80,9 @@ def _function_name(row: Setting, item: Item, node: Value | None) -> str:
 
 
 def _require_quotes(row: Setting, item: Item, node: Value | None) -> None:
-    """Report the function of a file that is written without quotes, `rewards.py:right`, which is a reference."""
+    """Report the function of a file if it is written without quotes: `rewards.py:right`. Without quotes, the parser
+    reads it as a reference to a model or a dataset.
+    """
     if isinstance(node, Ref) and node.name.endswith(".py") and node.config is not None:
         message, help = (
             "a file and its function are written in quotes",

@@ -64,15 +64,17 @@ refuses every argument that a row of the table of settings lists (`args`).
 SHARED = (
     "zero_optimization", "zero_optimization.offload_optimizer", "zero_optimization.offload_param", "bf16", "fp16",
 )  # fmt: skip
-"""Blocks of deepspeed.json of which settings decide only some keys. `extra` may set the other keys of these blocks."""
+"""Blocks of deepspeed.json in which settings of xpc decide some of the keys. `extra` may set the other keys of these
+blocks.
+"""
 
 
 MAPPING = "a mapping, which `extra` cannot write"
 
 
 def owner(library: str, name: str, method: str = "sft") -> str | None:
-    """The path of the setting that decides a name in an `extra` block. None if no setting decides it, so that the block
-    may set the name. `library` is the library of the block: trl, accelerate or deepspeed. Only settings that the spec's
+    """The path of the setting that decides a name in an `extra` block. None if no setting decides the name, so that the
+    block may set it. `library` is the library of the block: trl, accelerate or deepspeed. Only settings that the spec's
     method reads are considered.
     """
     if library == "trl":

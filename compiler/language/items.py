@@ -63,8 +63,9 @@ class EvaluationBlock:
 
 @mutable
 class ParsedFile:
-    """The contents of one file. `data_name` is the location of the title of the training data's block. `blocks` maps
-    titles to the `data` blocks for evaluation. `intended` are the settings that were probably meant by unknown names.
+    """The contents of one file. `data_name` is the location of the title of the block with the training data. `blocks`
+    maps titles to the `data` blocks for evaluation. `intended` are the settings that the file's unknown names probably
+    stand for.
     """
 
     source: Source

@@ -58,8 +58,8 @@ class MergedSpec:
 
 
 def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) -> MergedSpec:
-    """Parse and merge a spec and its bases. Each setting of the spec replaces the same setting of a base. A list, or
-    the data sources, of the spec replace those of the base completely; they are not merged.
+    """Parse and merge a spec and its bases. A setting of the spec replaces the same setting of a base. If the spec has
+    a list, or data sources, they replace those of the base completely; the two are not merged.
     """
     file, problems = parse(source)
     out = MergedSpec(file, problems=Problems(problems), broken=bool(problems), advisor=advisor)
@@ -98,8 +98,8 @@ def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) ->
 
 
 def _evaluated(chain: list[File]) -> frozenset[str]:
-    """The titles of the evaluation sets: the `data` blocks that `eval { data = ... }` names in a spec and its bases. If
-    `eval` names the training data, this title is left out.
+    """The titles of the evaluation sets. These are the `data` blocks that `eval { data = ... }` names in a spec and its
+    bases. The title of the block with the training data is left out.
     """
     names: set[str] = set()
     for file in chain:

@@ -41,8 +41,9 @@ LOW_RANK = (*PACKAGES["galore"], *PACKAGES["apollo"])
 CPU_OPTIMIZERS = ("adamw", "adamw_torch", "adamw_fused", "lion")
 """Optimizers that accelerate replaces by DeepSpeed's CPU version if the optimizer states are offloaded."""
 MADE_BY_RUNTIME = ("muon",)
-"""Optimizers that transformers does not have. The bundle's runtime creates them; the argument `optim` names the stack's
-AdamW instead. This AdamW trains the weights that are not hidden matrices, which Muon cannot train.
+"""Optimizers that transformers does not have, and that the bundle's runtime creates. For such a run, the argument
+`optim` names the stack's AdamW. This AdamW trains the weights that Muon cannot train: all weights that are not hidden
+matrices.
 """
 FUSED = ("adalomo", "lomo")
 """Optimizers that update weights during the backward pass, so that the gradients of all weights never exist at the same
@@ -96,7 +97,7 @@ def reads(name: str) -> tuple[str, ...]:
 
 
 def package(name: str) -> str | None:
-    """The extra requirements of the stack that an optimizer needs, by their name, such as "galore". None if torch or
+    """The name of the stack's extra requirements, such as "galore", that an optimizer needs. None if torch or
     transformers contains the optimizer.
     """
     return next((extra for extra, names in PACKAGES.items() if name in names), None)

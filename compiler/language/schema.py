@@ -38,8 +38,8 @@ two have different kinds of adapters.
 OF_KIND: Final[Mapping[str, tuple[str, ...]]] = {
     "oft": ("rank", "block_size"), "vera": ("rank",), "loha": ("rank", "alpha"), "miss": ("rank",),
 }  # fmt: skip
-"""Maps a kind of adapter to those settings in `OF_ONE_KIND` that it has. The kinds `lora` and `qlora`, which are not in
-this table, have all of them except `block_size`.
+"""Maps a kind of adapter to the settings in `OF_ONE_KIND` that it has. The kinds `lora` and `qlora` are not in this
+table: they have all of these settings except `block_size`.
 """
 MAX_PROCESSES = 1024
 """The largest number of nodes of a spec, and also the largest number of processes on a node."""
@@ -344,7 +344,7 @@ TABLE: tuple[Setting, ...] = (
 CHOICE_REFUSED = {
     ("lora.init", "corda"): "write eva: CorDA needs a program that passes over the data before the run",
 }
-"""Maps a setting's choice that the libraries have and the language refuses to a help text that gives the reason."""
+"""Maps a choice that the libraries have and the language refuses to a help text with the reason."""
 
 BY_PATH: Mapping[str, Setting] = {row.path: row for row in TABLE}
 CLAUSES = (*dict.fromkeys(row.path.partition(".")[0] for row in TABLE), "extra")

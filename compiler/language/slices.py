@@ -14,8 +14,8 @@ _PART = re.compile(r"([0-9][0-9_]{0,15})(%|[kMB]|Ki|Mi)?")
 
 
 def part(node: Ref, label: Label) -> tuple[str | None, list[Diagnostic]]:
-    """Read the part of a split. Return a pair: the part, such as `20%`, or `1000` for `[train:1k]`; and an empty list.
-    For an illegal part, the pair is None and a list with a finding.
+    """Read the part of a split: `20%`, or `1000` for `[train:1k]`. Returns a pair: the part, and the findings. If the
+    part is illegal, it is None, and there is one finding; otherwise there are none.
     """
     match = None if node.slice is None else _PART.fullmatch(node.slice)
     unit = "" if match is None else match[2] or ""

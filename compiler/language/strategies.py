@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from xpc.compiler.language.setting import Path
 
 SPREADS = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3, "hsdp": 3}
-"""Maps each strategy to the amount of sharding. 0 means that nothing is sharded; 1 means that the optimizer states are,
-2 the gradients as well, and 3 also the weights.
+"""Maps each strategy to a number that says what it shards. 0: nothing. 1: the optimizer states. 2: the optimizer states
+and the gradients. 3: the optimizer states, the gradients and the weights.
 """
 FSDP = ("fsdp", "fsdp1", "hsdp")
 """The strategies that use PyTorch's FSDP."""

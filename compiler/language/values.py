@@ -107,7 +107,7 @@ def _number(row: Setting, item: Item, node: Value | None) -> float | int:
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit:
-        # the value that `lr = 2k` was meant to be is unknown, so none is suggested
+        # suggest no value, because it is unclear which number `lr = 2k` stands for
         if node.unit in (*COUNT_UNITS, *TIME_UNITS, *BYTE_UNITS, "K"):
             raise _wrong_unit(row, item, node, None)
         intended = node.value / 100 if node.unit == "%" else node.value

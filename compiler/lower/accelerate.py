@@ -97,8 +97,8 @@ def _fp8(spec: Spec) -> dict[str, Json]:
 
 
 def _mesh(spec: Spec) -> dict[str, Json] | None:
-    """The device mesh of FSDP2. None if no mesh is needed: all ranks shard one model together, and each has its own
-    sequences.
+    """The device mesh of FSDP2. None if the run needs no mesh, because all ranks together shard one model, and each
+    rank has its own sequences.
 
     accelerate shards the model over `dp_shard` times `cp` ranks. xpc's `strategy.shard` is this product. Source:
     accelerate 1.15 `parallelism_config.py` (`dp_shard_cp`).

@@ -41,8 +41,8 @@ def arguments(spec: Spec) -> dict[str, Json]:
 
 
 def _extra(spec: Spec) -> dict[str, Json]:
-    """The arguments in `extra trl`. An `optim_args` of the spec is joined with the `optim_args` that the optimizer's
-    settings give. Strings of JSON are parsed.
+    """The arguments in `extra trl`. If the spec states `optim_args` there, its text is joined with the `optim_args`
+    that the optimizer's settings give. Strings of JSON are parsed.
 
     If the type of an argument is float, a whole number becomes a float: transformers 5 checks the types of values that
     it passes on to the model's configuration.
@@ -72,7 +72,7 @@ def _extra(spec: Spec) -> dict[str, Json]:
 
 
 def _compiled(out: dict[str, Json]) -> dict[str, Json]:
-    """Return the arguments with the ones for torch.compile as transformers would change them: a mode or a backend turns
+    """The arguments for torch.compile, which transformers would otherwise complete itself: a mode or a backend turns
     compilation on, and the default backend is inductor.
     """
     if out.get("torch_compile") is False:

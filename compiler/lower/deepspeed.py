@@ -57,10 +57,10 @@ def deepspeed_optimizer(spec: Spec) -> bool:
     """Whether deepspeed.json names the optimizer. If it does, DeepSpeed creates the optimizer; otherwise, transformers
     does.
 
-    If DeepSpeed creates the optimizer, it also steps the schedule, and calls `step` with the batch size where the
-    metric belongs (runtime/engine.py, _take_model_step; checked by running it). Therefore a run whose schedule needs a
-    metric uses transformers' AdamW. A run with LoRA+ also uses transformers' AdamW, because LoRA+ has two learning
-    rates and DeepSpeed's optimizer only one.
+    If DeepSpeed creates the optimizer, it also steps the schedule. It then passes the batch size to the schedule's
+    `step` instead of the metric (runtime/engine.py, _take_model_step; checked by running it). Therefore a run whose
+    schedule needs a metric uses transformers' AdamW. A run with LoRA+ also uses transformers' AdamW, because LoRA+ has
+    two learning rates, and DeepSpeed's optimizer only one.
     """
     return spec.owns_optimizer and spec.text("schedule") not in METRIC_SCHEDULES
 

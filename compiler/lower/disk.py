@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 UNKNOWN_SAVES = 2
-"""The number of checkpoints that is assumed for a run that deletes none and whose number of rows, and so of saves, is
-unknown.
+"""The number of checkpoints that is assumed for a run that deletes no checkpoint, if the number of its rows is unknown.
+Without it, the number of saves is unknown, too.
 """
 
 

@@ -28,9 +28,9 @@ def division(
     method: Method, arguments: Mapping[str, Json], distributed_type: str, fsdp1: bool, context_parallel: int,
     extra: Iterable[str] = (),
 ) -> Division:  # fmt: skip
-    """The section `division` of trainer_args.json. Its keys are `step`, `processes` and `micro`. The value is the
-    reason why this part of the division must stay the same, or None if this part may change. `extra` are the keys in
-    `extra deepspeed`.
+    """The section `division` of trainer_args.json. It says in which ways a resumed run may divide its batch
+    differently. Each of the keys `step`, `processes` and `micro` stands for one way. Its value is None if the way is
+    possible, and otherwise the reason why it is not. `extra` are the keys in `extra deepspeed`.
     """
     ulysses = distributed_type == "DEEPSPEED" and context_parallel > 1
     if distributed_type == "DEEPSPEED" and not ulysses:
@@ -62,8 +62,8 @@ def _step_obstacle(method: Method, arguments: Mapping[str, Json]) -> str | None:
 
 
 def _shard_obstacle(arguments: Mapping[str, Json], extra: Iterable[str]) -> str | None:
-    """The reason why ZeRO's shards cannot be resharded for another number of processes, or None. (DeepSpeed does not
-    reshard them; the runtime does.)
+    """The reason why the runtime cannot reshard ZeRO's shards for another number of processes, or None. (DeepSpeed
+    itself does not reshard them.)
     """
     if arguments.get("optim") not in ELEMENTWISE:
         return f"{arguments.get('optim')} keeps states per shard, which cannot be divided among other processes"

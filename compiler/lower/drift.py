@@ -54,8 +54,8 @@ def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) ->
 def _renamed(
     stack: Stack, config: str, other: Stack, theirs: str, written: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """The arguments that another stack has and this stack has renamed or removed. Each comes with its new name, or with
-    a text that says what replaces it.
+    """The arguments of another stack that this stack has renamed or removed. Returns pairs: an argument's name in the
+    other stack, and its name in this stack, or a text that says what replaces it.
     """
     here, there = stack.fields(config), other.fields(theirs)
     omitted = stack.omitted(config)

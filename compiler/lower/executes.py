@@ -14,8 +14,8 @@ PROGRAMS = (".sh", ".py", ".yaml", ".yml", ".jinja", ".jinja2", ".j2")
 
 
 def executes(spec: Spec, cell: Callable[[str], str]) -> list[str]:
-    """A line for each program of others that the run executes, such as the model's own code or a reward function. If
-    there is none, a sentence that says so. `cell` escapes a text for Markdown.
+    """Lines for README.md: one for each program of somebody else that the run executes, such as the model's own code or
+    a reward function. If there is no such program, a sentence says so. `cell` escapes a text for Markdown.
     """
     lines: list[str] = []
     model = cell(spec.model.location)

@@ -174,7 +174,7 @@ def _torchrun(spec: Spec, multi: bool) -> str:
 
 
 def _rendezvous_timeout(spec: Spec) -> str:
-    """Options for how long the nodes wait for each other at the start. torch's defaults are 15 minutes
+    """Options that limit how long a node waits for the other nodes at the start. torch's default is 15 minutes
     (launcher/api.py), or ten minutes with c10d.
 
     `is_host` tells c10d whether this node hosts c10d's store. Without `is_host`, c10d looks up the address of the

@@ -27,9 +27,9 @@ class Identity:
     """The identity of a bundle: its name, the version of xpc, the stack, and its spec. `spec` is the name of the spec's
     file, without its folder.
 
-    `spec_digest` is the digest of the spec's text. In a sweep, only sweep.toml has this digest. A changed comment then
-    changes one line of one file, and not a line of every member. `allow_oom` is true if the run was compiled although
-    the plan predicts that it does not fit in its GPUs.
+    `spec_digest` is the digest of the spec's text. In a sweep, only sweep.toml has this digest. So if a comment of the
+    spec changes, one line of one file changes, and not a line of every member. `allow_oom` is true if the run was
+    compiled although the plan predicts that it does not fit in its GPUs.
     """
 
     format: int

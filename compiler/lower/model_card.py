@@ -16,8 +16,8 @@ FILE, MERGED = "model_card.md", "model_card_merged.md"
 
 
 def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> str:
-    """The model card of the trained weights. For a run with adapters, `merged` asks for the card of the merged weights.
-    `files` has the digests of the bundle's files.
+    """The model card of the trained weights. For a run with adapters, the result is the card of the adapters or, if
+    `merged` is true, the card of the merged weights. `files` has the digests of the bundle's files.
 
     If the base model is a local folder, only the text of the card contains its name. In the metadata, the hub accepts
     as `base_model` only the id of a repository.

@@ -174,8 +174,8 @@ def maximized(spec: Spec) -> bool:
 
 
 def peak_unknown(spec: Spec) -> bool:
-    """Whether the schedule cannot read its peak learning rate, because DeepSpeed wraps the optimizer in an object that
-    lacks the attribute `defaults`.
+    """Whether the schedule cannot read its peak learning rate. This is so if DeepSpeed wraps the optimizer in an object
+    without the attribute `defaults`.
 
     The wrapper of deepspeed 0.19.8 lacks this attribute, and the wrapper of 0.16.8 has it; checked by running them.
     """

@@ -26,8 +26,8 @@ OF_BLOCK = 1 + 4 / 256
 parameters has.
 """
 OF_SMALL_BLOCK = 0.5 + 4 / 256
-"""Bytes of one 4-bit state for each parameter: half a byte, and a share of the scale of a block. transformers uses
-blocks of 256 for torchao's optimizers, too.
+"""Bytes of one 4-bit state for each parameter: half a byte, and a share of the scale of a block. As for bitsandbytes'
+optimizers, transformers uses blocks of 256 parameters for torchao's.
 """
 
 SMALL = 4096
@@ -75,8 +75,8 @@ def _unquantized(spec: Spec, facts: ModelFacts) -> int:
 
 
 def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> float:
-    """The bytes of GaLore's projection matrices and states. A projection matrix has all singular vectors if the
-    gradient is float32, and otherwise only `rank` of them.
+    """The bytes of GaLore's projection matrices and states. If the gradient is float32, a projection matrix has all
+    singular vectors of the gradient. Otherwise it has only `rank` of them.
     """
     name, wanted, targets = spec.text("optimizer"), spec.integer("optimizer.rank"), spec.get("optimizer.targets")
     apollo, factored = name in PACKAGES["apollo"], algorithm(name) == "adafactor"
@@ -98,8 +98,8 @@ def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> floa
 
 
 def _matrices(spec: Spec, facts: ModelFacts) -> Iterator[Linear]:
-    """The linear modules of a layer, and the output head (its `site` is ""). For a run with adapters, the adapters'
-    matrices instead.
+    """The linear modules of a layer, and the output head, whose `site` is "". For a run with adapters, the matrices of
+    the adapters are returned instead.
     """
     if not spec.lora:
         yield from linear_layers(facts)

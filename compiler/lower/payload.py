@@ -34,7 +34,7 @@ def payload(spec: Spec) -> Payload:
     """The content of `trainer_args.json`. Its key `format` is the version of the file's layout."""
     method, stated, groups = method_section(spec), arguments(spec), muon(spec)
     extra = spec.extra.get("deepspeed", {})
-    # for a run with Muon, `optim` is the AdamW that trains the weights that Muon does not train
+    # In a run with Muon, the argument `optim` names only the AdamW for the other weights.
     divisible = {**stated, "optim": "muon"} if groups is not None else stated
     divided = division(method, divisible, distributed_type(spec), spec.by_fsdp1, spec.context_parallel, extra)
     plan: Payload = {
@@ -193,9 +193,9 @@ def _data(spec: Spec) -> Data:
 
 
 def _words(spec: Spec) -> Words:
-    """The optional keys of the section `data`, each written only if the spec uses its setting: the prompt template, the
-    column of system prompts, the speakers' roles, what happens when a source of a weighted mixture has no more rows,
-    what the chat template may omit, and the options of a stream.
+    """The optional keys of the section `data`, each written only if the spec uses its setting. They are about the
+    prompt template, the column of system prompts, the speakers' roles, sources of a mixture that run out of rows,
+    omissions of the chat template, and the options of a stream.
     """
     out: Words = {}
     if spec.get("data.long") == "chunk":

@@ -193,8 +193,8 @@ def _start_weights(spec: Spec) -> list[str]:
 
 
 def _not_included(spec: Spec) -> list[str]:
-    """Lines that name the local folders and files that the run reads and that are not in the bundle, because somebody
-    who takes the bundle to another machine must take them, too.
+    """Lines about the local folders and files that the run reads, but that the bundle does not contain. Somebody who
+    takes the bundle to another machine must also take these folders and files.
     """
     files = [one for one in spec.sources if one.path]
     rows = [str(one.path) for one in files if not all(part.bundled for part in one.parts or (one,))]

@@ -76,7 +76,7 @@ def _clauses() -> dict[str, list[Setting]]:
 
 
 def _clause_of(spec: Spec, location: Label | None) -> str:
-    """A comment that silences a finding stands above a line of spec.xp; return the first word of this line. It is the
+    """The first word of the line in spec.xp above which a comment must stand to silence a finding. The word is the
     clause of the setting at the finding's location, or `train ` if no setting is there.
     """
     if location is None:
@@ -98,8 +98,8 @@ def _clause_of(spec: Spec, location: Label | None) -> str:
 
 
 def _excluded(spec: Spec) -> tuple[str, ...]:
-    """The settings that the written spec does not repeat: those of the `train` line, and a `batch.seq` without effect,
-    which a rule would refuse.
+    """The settings that the written spec does not repeat. These are the settings of the `train` line, and a `batch.seq`
+    without effect, which a rule would refuse.
     """
     if spec.online:
         return (*STRUCTURAL, "batch.seq")

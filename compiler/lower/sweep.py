@@ -155,8 +155,8 @@ def _readme(first: Spec, members: Sequence[Member]) -> str:
 
 
 def _findings(members: Sequence[Member]) -> list[str]:
-    """The findings of all members as items of a list, each finding once. If only some members have a finding, its item
-    names these members.
+    """The findings of all members as items of a list. A finding that several members have is listed once. If only some
+    members have it, the item names these members.
     """
     names: dict[str, list[str]] = {}
     for member in members:

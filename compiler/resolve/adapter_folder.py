@@ -26,7 +26,8 @@ NOT_WRITTEN = (
 would silently continue without the option.
 """
 CHANGES_THE_BASE = ("corda", "loftq", "olora", "pissa")
-"""Beginnings of values of `init_lora_weights` that also change the base weights, such as `pissa`."""
+"""A value of `init_lora_weights` that begins with one of these texts, such as `pissa`, also changes the base weights.
+"""
 
 
 def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> AdapterFolder | None:

@@ -49,9 +49,9 @@ class Derivation(OpenSpec):
     """Derives the values that a spec does not state. The class changes `values` in place, and collects notes on assumed
     values. `run` calls the other methods such that a value is set before the values that depend on it.
 
-    If the spec does not state the strategy, recomputation or the micro-batch, the plan chooses them. First, `run` gives
-    these settings usual values, so that every setting has a value. Then it calls `choose` with the names of those that
-    the spec does not state.
+    If the spec does not state the strategy, recomputation or the micro-batch, the plan chooses them. For this, `run`
+    first gives these settings usual values, so that every setting has a value. Then it calls `choose` with the names of
+    the settings to choose.
     """
 
     data: tuple[DataSource, ...] = ()
@@ -150,7 +150,7 @@ class Derivation(OpenSpec):
         return True
 
     def _is_noted(self) -> bool:
-        """Whether a default that only affects speed gets a note: only if the plan chose the strategy or the
+        """Whether a default that only affects speed gets a note. True only if the plan chose the strategy or the
         micro-batch.
         """
         return self.choice is not None and (self.choice.micro is not None or "strategy" in self.choice.values)

@@ -34,8 +34,8 @@ EVA_ROWS = 256
 EMBEDDING_LR = 1e-6
 """LoRA+'s default learning rate for adapters of embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
 ROOM_AFTER_PROMPT = ("cpo", "kto", "orpo")
-"""Methods whose trainers before TRL 1 keep only `seq - max_prompt` tokens of the answers in a long row. A rule reports
-a `max_prompt` that leaves too little room for answers.
+"""Methods whose trainers shorten rows in their own way before TRL 1: in a row that is too long, they keep only `seq -
+max_prompt` tokens of the answers. A rule reports a `max_prompt` that leaves too little room for answers.
 """
 TOOL_TIMEOUT = 60
 """Default time limit in seconds of one tool call."""
@@ -46,8 +46,8 @@ limit.
 
 
 OURS, WHY = "on every stack", {"method.teacher_dtype": "as the model", "method.tool_timeout": "on every stack"}
-"""The reason that a note gives for a default that differs from the default of the target's class: the reason in `WHY`
-for the settings listed there, otherwise `OURS`.
+"""A note gives a reason if a default differs from the default of the target's class. `WHY` has the reasons for some
+settings. For all other settings, the reason is `OURS`.
 """
 
 
@@ -90,8 +90,9 @@ def note_frozen_dtype(of: OpenSpec) -> None:
     """Add a note if a frozen base is loaded in fp32 because the spec states no dtype. The note suggests bf16.
 
     bf16 is not the default, because it changes the result: the outputs of layers are then added in bf16. In a test with
-    sft on each stack, the weights of a tiny adapter changed by 5 % of their norm after four steps. For comparison: with
-    bf16, another size of the micro-batch changed them by 25 % (tests/proof/training/test_frozen_base_dtype.py).
+    sft on each stack, bf16 changed the weights of a tiny adapter by 5 % of their norm after four steps. For comparison:
+    in bf16, another size of the micro-batch changed these weights by 25 %
+    (tests/proof/training/test_frozen_base_dtype.py).
     """
     fp32 = "model.dtype" not in of.values or of.values["model.dtype"].origin.kind == DEFAULT
     rounds = of.get("strategy") == "zero3"  # under ZeRO-3, DeepSpeed loads weights in the run's precision
@@ -204,8 +205,8 @@ def _rank(of: OpenSpec, inputs: MemoryInputs) -> int:
     """The rank at which LoRA has at least as many parameters as the spec's adapters. The memory estimate treats every
     kind of adapter as LoRA of this rank.
 
-    A rotation of OFT has n(n-1)/2 parameters for a block of n inputs. LoHa has two pairs of matrices. VeRA's vectors
-    and shared matrices together have fewer parameters than LoRA of rank 2 on every layer.
+    In OFT, a block of n inputs has a rotation with n(n-1)/2 parameters. LoHa has two pairs of matrices, so its rank
+    counts twice. VeRA's vectors and shared matrices together have fewer parameters than LoRA of rank 2 on every layer.
     """
     rank = of.integer("lora.rank") or 0
     if of.get("vera") is True:

@@ -94,8 +94,8 @@ class Sets:
         return value
 
     def _alone(self) -> Reading:
-        """The settings for reading a single file or dataset, as in `eval { data = "test.jsonl" }`: those of the
-        training data.
+        """The settings for reading a single file or dataset, as in `eval { data = "test.jsonl" }`. They are the same as
+        the settings of the training data.
         """
         turns = self.values.get("data.chat")
         method, chat = text_of(self.values, "method") or "sft", turns is not None and turns.value is True
@@ -103,8 +103,8 @@ class Sets:
         return Reading(self.workspace, method, roles=roles_of(self.values), chat=chat, documents=documents)
 
     def _source(self, row: Row, block: Reading) -> DataSource:
-        """Find one source of an evaluation set. Its format is the first of these that is known: the one that the spec
-        states, the registry's, the format of the first row, and the format of the training data.
+        """Find one source of an evaluation set. Its format is the first of these formats that is known: the spec's, the
+        registry's, the format of the first row, and the format of the training data.
         """
         known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
         if block.prompt is None and not known and not row.items:

@@ -30,8 +30,8 @@ from xpc.grammar.record import evolve
 
 ENDING = ".images.jsonl"
 LARGEST = 64 * 2**20
-"""An image file that a run reads may have at most this many bytes (runtime/features/rows/images.py), and so may a list
-of images.
+"""The largest number of bytes of an image file that a run reads (runtime/features/rows/images.py). A list of images has
+the same limit.
 """
 MANY = 20_000
 """Progress is printed after each multiple of this number of images."""

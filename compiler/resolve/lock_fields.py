@@ -84,7 +84,7 @@ def _names(table: Mapping[str, Any]) -> list[str]:
 
 
 def texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """the number stands after the name, as in `h100-80gb:8`"""
+    """The value of a key, which must be a list of printable strings. A missing key gives an empty tuple."""
     value = table.get(key, [])
     if not isinstance(value, list) or not all(isinstance(one, str) and one.isprintable() for one in value):
         raise ValueError(f"has `{key}` that is not a list of texts of one line")

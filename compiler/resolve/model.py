@@ -58,8 +58,8 @@ def find_model(
 
 @mutable
 class _Search:
-    """The state of the search for a model: the findings so far, the architecture, and the name of the file from which
-    the architecture is known.
+    """The state of the search for a model. It has the findings so far, the architecture, and the name of the file that
+    states the architecture.
     """
 
     label: Label
@@ -122,8 +122,8 @@ class _Search:
         return Model(self.label, id, None, revision, self.facts or entry, known, chat, config=self.config)
 
     def _check_parts(self, node: Ref) -> None:
-        """Report parts of the model's name that only a dataset's name can have, as in `qwen2.5-3b[train]`, and a second
-        revision.
+        """Report parts of the model's name that only a dataset's name can have, as in `qwen2.5-3b[train]`. Also report
+        a revision in the name that differs from the revision in `model { revision = ... }`.
         """
         if node.config is not None or node.split is not None:
             help = f"write `{node.name}`, or `{node.name}@REVISION`"
@@ -189,8 +189,8 @@ def _is_elsewhere(path: str, workspace: Workspace) -> bool:
 
 
 def _of_run(folder: str, label: Label, workspace: Workspace, problems: Problems) -> bool:
-    """Whether a folder is the output folder of a run, or a checkpoint. If a checkpoint has only sharded weights, this
-    is reported, because a model cannot be loaded from these.
+    """Whether a folder is the output folder of a run, or a checkpoint. A checkpoint with only sharded weights is
+    reported, because a model cannot be loaded from sharded weights.
     """
     if not any(workspace.kind(f"{folder}/{name}") for name in ("trainer_state.json", "xpc_run.json")):
         return False
@@ -235,8 +235,9 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
 
 
 def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | None, str | None, int | None]:
-    """Read the tokenizer in a model's folder. Returns whether it has a chat template (None if this is unknown), the
-    text of the template if there is exactly one, the end token, and the largest id of an added token.
+    """Read the tokenizer in a model's folder. Returns four values: whether the tokenizer has a chat template (None if
+    this is unknown), the text of the template (if there is exactly one), the end token, and the largest id of an added
+    token.
     """
     location = folder.rstrip("/") + "/"
     read = (

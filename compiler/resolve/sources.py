@@ -57,8 +57,8 @@ class Reading:
 
 
 def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]:
-    """Return a data source with everything that is known about it, and findings. Online methods read only the prompt of
-    a row, so a prompt column is enough to know the format of their rows.
+    """Return a pair: a data source with everything that is known about it, and the findings. Online methods read only
+    the prompt of a row. For such a method, a prompt column is enough to know the format of the rows.
     """
     workspace, method, prompt = block.workspace, block.method, block.prompt
     problems = Problems()
@@ -308,7 +308,7 @@ def _shaped(
 
 
 def _of_one_column(source: DataSource, named: Sequence[str], head: bytes) -> str | None:
-    """The format of a local file if the spec names its only column: the turns of a chat, or text. None if neither."""
+    """The format of a file with one named column: turns of a chat, or text. None for any other file."""
     if len(named) != 1 or not head:
         return None
     # imported only here, because most data has columns with well-known names
@@ -355,8 +355,8 @@ MANY = 256
 
 
 def _keys(path: str, number: int, workspace: Workspace) -> tuple[str, ...] | None:
-    """The columns of a folder's file number `number` (from 0), with their nested keys. None if the file is not compared
-    with the others, because it is not a Parquet file or `number` is `MANY` or more, and None if it cannot be read.
+    """The columns of a file in a folder, with their nested keys. `number` is the file's number, from 0. None if the
+    file is unreadable, is not a Parquet file, or is not one of the first `MANY` files.
     """
     if not path.lower().endswith(".parquet") or number >= MANY:
         return None

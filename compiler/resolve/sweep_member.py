@@ -14,10 +14,10 @@ APART = ("save", "track.name", "save.hub.revision")
 
 @record
 class Member:
-    """One run of a sweep. `name` is the same in every compilation; `number` counts from 0; `values` has the text of the
-    member's value for each swept setting.
+    """One run of a sweep. `name` is the same in every compilation, and `index` counts the members from 0. `settings`
+    has a pair for each swept setting: its path, and the text of the member's value.
 
-    After an error, `spec` is None. `problems` and `silences` are those of this member only.
+    If the member has an error, `spec` is None.
     """
 
     name: str
@@ -38,8 +38,8 @@ def own_folder(save: Value, member: str) -> Value:
 
 
 def keep_apart(values: dict[Path, Value], member: str) -> None:
-    """Give a member of a sweep its own output folder, run name and branch, by changing `values` in place. Without a run
-    name in the spec, the run is called like its bundle, whose name contains the member's name.
+    """Give a member of a sweep its own output folder, run name and branch, by changing `values` in place. If the spec
+    states no run name, the run has the name of its bundle, which contains the member's name.
     """
     name, hub = values.get("track.name"), values.get("save.hub")
     values["save"] = own_folder(values["save"], member)

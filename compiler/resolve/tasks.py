@@ -53,8 +53,8 @@ def resolve_tasks(
     bundled: MutableMapping[str, bytes],
     problems: Problems,
 ) -> None:
-    """Check every task. In the result, a task file is replaced by the name of its copy in the bundle. `kind` says where
-    the tasks are stated: in the spec itself, or in a spec that it extends.
+    """Check every task in `eval { tasks = [...] }`. If a task is a file, the file's name is replaced by the name of its
+    copy in the bundle. `kind` says where the tasks are stated: in the spec itself, or in a spec that it extends.
     """
     value = values[PATH]
     nodes = item.node.items if isinstance(item.node, List) else ()

@@ -50,9 +50,9 @@ def find_data(
 
 
 def _rows(loaded: MergedSpec, data: Ref | String, label: Label, problems: Problems) -> tuple[list[Row], bool]:
-    """Return a pair. The first part is the list of sources. If the `train` line names a `data` block, they are the
-    sources of this block; otherwise, the only source is the dataset in the `train` line. The second part is true if the
-    name in the `train` line is unknown and a finding already explains why.
+    """Return a pair. The first item is the list of sources. If the `train` line names a `data` block, the list has the
+    sources of this block; otherwise, it has only the dataset in the `train` line. The second item is true if the name
+    in the `train` line is unknown, and another finding already explains why.
     """
     rows, explained = [Row(data, label)], False
     block, header = loaded.data_name, label.source

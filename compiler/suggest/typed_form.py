@@ -79,7 +79,9 @@ def value_of(row: Setting, unknown: UnknownName) -> str:
 
 
 def intended_value(row: Setting, unknown: UnknownName) -> str | None:
-    """the value may list several trackers, as in `report_to = ["wandb", "tensorboard"]`"""
+    """The value that the user probably intends for a setting, in xpc's notation: `2048` for `seq = [2048]`. None if the
+    user wrote no value, or if the setting cannot have the value.
+    """
     from xpc.compiler.suggest.converted_values import converted
 
     node, text = unknown.node, (unknown.typed or "").strip('"')
@@ -96,7 +98,7 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
     found = convert(row, Item(row.path, node, unknown.label))
     if not isinstance(found, InvalidValue):
         return unknown.typed
-    # a number such as 2 may state a choice only together with the name, as in `zero_stage=2`
+    # the value may list several choices, as in `report_to = ["wandb", "tensorboard"]`
     if row.choices and isinstance(node, List):
         names = [choice(row, one.value if isinstance(one, String) else "") for one in node.items]
         one_each = row.kind.name == "choices" and all(names) and len(set(names)) == len(names)

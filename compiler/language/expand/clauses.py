@@ -121,8 +121,8 @@ class Clauses(Collector):
             self.problem("XP104", message, node.span, help=help, edit=form or None)
 
     def implied_setting(self, clause: str, node: Value) -> str:
-        """The setting that a single value after a clause's name sets, as a pair of name and value: `epoch` in `eval
-        epoch` sets `every = epoch`. Empty if the value sets nothing.
+        """The setting that a single value after a clause's name stands for: `epoch` in `eval epoch` stands for `every =
+        epoch`. Empty if the value stands for no setting.
         """
         # imported here, because only a wrong spec needs it
         from xpc.compiler.language.expand.missing_equals import implied_setting
@@ -302,8 +302,8 @@ class Clauses(Collector):
         self, row: schema.Setting, heads: list[Value], rest: list[Operand | Clause]
     ) -> list[Operand | Clause]:
         """Read a clause's own value, such as `"out"` in `save "out" keep=2`. `heads` are the items after the clause's
-        name that could be its value, and `rest` the items after them. Return the clause's settings: those items of
-        `heads` that turn out to be settings, and then `rest`.
+        name that may be its value, and `rest` the items after them. Returns the settings of the clause: the items in
+        `heads` that turn out to be settings, and then the items in `rest`.
         """
         if row.path == "track" and len(heads) > 1 and isinstance(heads[-1], String):
             typed = self.typed(heads[-1].span)

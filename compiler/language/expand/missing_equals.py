@@ -104,8 +104,8 @@ NUMBERED = {
     "eval": "every", "save": "every", "track": "every", "lora": "rank", "qlora": "rank", "vera": "rank",
     "loha": "rank", "miss": "rank", "batch": "gbs",
 }  # fmt: skip
-"""Maps a clause to the setting that is meant if the clause is followed by a number only: `lora`, as in `lora 16`, to
-`rank`.
+"""Maps a clause to the setting that a single number after the clause's name stands for: `lora 16` means `rank = 16`, so
+`lora` is mapped to `rank`.
 """
 
 

@@ -80,8 +80,7 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
 
 
 def _is_alone(kept: list[Operand]) -> bool:
-    """Whether the last item does not belong to the name before it. False for the value of a name, such as `7` in
-    `seed 7`.
+    """Whether the last item stands for itself. False if it is the value of the name before it, as `7` is in `seed 7`.
     """
     before = kept[-2] if len(kept) > 1 else None
     return bool(kept) and not (isinstance(before, Ref) and before.is_name)
@@ -171,8 +170,8 @@ def _is_before_adapter(clauses: Clauses, word: Ref, value: Number, adapter: Oper
 
 
 def _is_phrase(clauses: Clauses, words: list[Ref], after: tuple[Operand, ...]) -> bool:
-    """Whether several words together are a setting, as `batch size` is. At least one of them has no meaning alone, or
-    lacks its value (`micro batch 4`, `cosine decay`). `after` are the items that follow.
+    """Whether several words together name a setting, as `batch size` does. At least one of the words must have no
+    meaning alone, or lack its value (`micro batch 4`, `cosine decay`). `after` are the items that follow.
     """
     first, second, *_ = (one.name for one in words)
     clause = "lora" if first in schema.ADAPTERS else first

@@ -1,1 +1,1 @@
-"""the name contains the choice: `sdpa attention` becomes `attn=sdpa`"""
+"""Suggest what to write for an unknown name in a spec. This package is imported only for such a name."""
