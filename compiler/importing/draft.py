@@ -337,9 +337,9 @@ class Draft:
 
     def _settle(self, entry: Entry, known: tuple[str, ...], refused: Mapping[str, str],
                 begun: set[tuple[str, str]]) -> None:  # fmt: skip
-        """Report a key that no importer has handled as unknown, refused or without effect. If an importer has handled
-        some of the keys in the key's mapping, only the other keys are reported. `begun` are the keys, each with its
-        file, whose mapping an importer has begun to handle.
+        """If no importer has handled a key, report it: as unknown, as refused, or as having no effect. If the key is a
+        mapping, and an importer has handled some of the keys in it, report only the other keys in it. `begun` has the
+        (file, key) pairs of the mappings that an importer has begun to handle.
         """
         if self.handled(entry):
             return

@@ -181,8 +181,9 @@ def _kto_micro_batch(draft: Draft, tool: str) -> None:
 
 
 def _offloaded_optimizer(draft: Draft) -> None:
-    """If ZeRO offloads the optimizer, set the optimizer to `adamw`, DeepSpeed's Adam. In this case, accelerate replaces
-    most other optimizers by DeepSpeed's Adam, both in the imported tool and in a bundle.
+    """If ZeRO offloads the optimizer, set the optimizer to `adamw`, which is DeepSpeed's Adam here. With such
+    offloading, accelerate replaces most other optimizers by DeepSpeed's Adam, both in the imported tool and in a
+    bundle.
     """
     written, strategy, where = (draft.settings.get(path) for path in ("optimizer", "strategy", "strategy.offload"))
     if written is None or strategy is None or where is None or where.text == "none":

@@ -81,8 +81,8 @@ def _alias(folder: str) -> str | None:
 
 
 def model_called(name: str) -> str | None:
-    """The registered model whose name occurs in `name`: `qwen3-8b` for `Qwen3-8B-sft`. If several names occur, it is
-    the longest one. None if no name occurs.
+    """The registered model whose name occurs in `name`: `qwen3-8b` for `Qwen3-8B-sft`. If several of their names occur,
+    the model with the longest name. None if no name occurs.
     """
     words = re.findall("[a-z]+|[0-9]+", name.lower())
     runs = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}

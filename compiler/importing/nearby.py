@@ -61,9 +61,9 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
 
 
 def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each Python file near a source, or of each file with other `endings`. The function
-    looks into the source's folder, into the folders above it up to the root of the repository, and into the subfolders
-    PARTS of each of these folders.
+    """Yield the name and the text of each Python file near a source. With `endings`, yield the files that have these
+    endings instead. The function searches the source's folder, the folders above it up to the root of the repository,
+    and the subfolders PARTS of each of these folders.
     """
     count = 0
     for here in _upwards(os.path.abspath(folder)):

@@ -37,9 +37,9 @@ class KeyOutcome:
 class Message:
     """A warning or an error. `location` is the file and line of the key that the message is about.
 
-    An error also has the key itself (`entry`) and the reason (`why`). `own` is true if the key is unknown to every
-    supported tool, so that only the repository's own script can read it. `similar` is true if the key may be a
-    misspelling of a known key.
+    For an error, `entry` is the key itself, and `why` is the reason. `own` is true if no supported tool knows the key,
+    so that only the repository's own script can read it. `similar` is true if the key may be a misspelling of a known
+    key.
     """
 
     severity: str

@@ -169,7 +169,7 @@ def _comment(message: Message, why: str) -> str:
 
 
 def _own(messages: list[Message], known: dict[str, ScriptKey], overrides: Overrides) -> Decision:
-    """The decision about keys that the repository's own scripts define. The help text names the scripts of these that
+    """The decision about keys that the repository's own scripts define. Its help text names those of the scripts that
     create a trainer.
     """
     names = [f"`{one.entry.key}`" for one in messages if one.entry is not None]

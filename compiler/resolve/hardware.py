@@ -40,7 +40,7 @@ def find_hardware(loaded: MergedSpec, values: dict[Path, Value], model: Model, p
     if not (isinstance(name, Ref) and name.is_name):
         many = name.text if isinstance(name, Number) and isinstance(name.value, int) and name.value > 0 else "N"
         help = f"write `hardware {many} x GPU`, with the name of your GPU (`xpc list gpus` prints the names), or `cpu`"
-        if isinstance(name, Ref) and (name.config or "").isdecimal():  # the number stands after the name, as in `h100-80gb:8`
+        if isinstance(name, Ref) and (name.config or "").isdecimal():  # the number follows the GPU: `h100-80gb:8`
             known = registry.find_gpu(name.name)
             help = f"write `hardware {name.config} x {known.name if known is not None else name.name}`"
         problems.report("XP104", "`hardware` takes a count and a GPU, or cpu", label, help=help)

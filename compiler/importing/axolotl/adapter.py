@@ -57,8 +57,8 @@ def adapter(draft: Draft, named: Entries) -> None:
 
 
 def _no_adapter(draft: Draft, named: Entries, word: str) -> None:
-    """Report that no adapter is trained. If `adapter` names a kind of adapter that xpc does not have, `word` is this
-    name.
+    """Report that no adapter is trained. `word` is the value of `adapter`, if it is a kind of adapter that xpc does not
+    have.
     """
     inside = [named[key] for key in ("adapter", *READ, *ADAPTER_OPTIONS) if key in named]
     if word:

@@ -57,8 +57,9 @@ def types() -> dict[str, Words]:
 
 
 def words(draft: Draft, word: str, location: Entry) -> Words | None:
-    """The prompt for a dataset's `type`. `location` is this key of the file. If its value is a mapping, the mapping
-    defines a custom type. Otherwise its value is `word`, such as `alpaca`; None if axolotl has no type of this name.
+    """The prompt for a dataset's `type`. If the value of `type` is a word such as `alpaca` (`word`), this is axolotl's
+    prompt of this name, or None if axolotl has no such prompt. If the value is a mapping, it defines its own prompt.
+    `location` is the key `type` of the file.
     """
     if not location.mapping:
         return types().get(word)

@@ -51,8 +51,8 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
 
 def _prepared(draft: Draft, entry: Entry | None) -> None:
     """Import `skip_prepare_dataset`. In preference tuning and RL, axolotl then does not drop long rows. In sft and for
-    reward models, the rows must then be prepared already (images or tokens); such rows are not imported, so the key is
-    an error.
+    reward models, the key is an error: the rows must already be prepared (images or tokens), and such rows are not
+    imported.
     """
     if draft.on(entry) is None:
         return

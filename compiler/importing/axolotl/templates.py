@@ -1,5 +1,5 @@
-"""Write axolotl's chat templates with axolotl's loss mask, in which the text of an answer and its end-of-turn token are
-trained on.
+"""Write axolotl's chat templates with axolotl's loss mask. The text of an answer and its end-of-turn token are trained
+on.
 
 To find the position of a turn in the rendered text, axolotl renders the conversation twice, the second time with
 another text in this turn. The turn is the part in which the two results differ (`find_turn`). The end-of-turn token is

@@ -31,13 +31,12 @@ CUT = ("text follows the backslash at the end of this line, so the command ends 
 
 @record
 class Line:
-    """A parsed command: the launcher and its options, the program and its arguments, and the positional words
-    (`rest`).
+    """A parsed command: the launcher and its options, the program and its arguments, and the positional words (`rest`).
 
-    If an argument occurs twice, `again` has its first value, which argparse ignores. `dropped` has words such as
-    `$EXTRA_ARGS` that consist of a variable which is not set: the shell would remove such a word. `file` is the shell
-    script that contains the command. `environment` are the assignments of variables in this script, such as `X=1`.
-    `at` is the line of the command.
+    If an argument occurs twice, `again` has its first value, which argparse ignores. `dropped` has the words that the
+    shell would remove. An example is `$EXTRA_ARGS`, if the variable is not set. `file` is the shell script that
+    contains the command. `environment` are the assignments of variables in this script, such as `X=1`. `at` is the line
+    of the command.
     """
 
     launcher: str

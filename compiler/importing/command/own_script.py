@@ -147,8 +147,9 @@ NOT_GIVEN = re.compile(
 
 
 def _report_variables(draft: Draft, line: Line) -> set[str]:
-    """Find required arguments whose value in the command is a variable that is not set, as in `--model $1`. Each error
-    about such an argument is changed, so that it names the variable as the reason. Returns the keys of these arguments.
+    """Find required arguments whose value in the command is a variable that is not set, as in `--model $1`. If there is
+    an error about such an argument, its reason is replaced: it then names the variable. Returns the keys of these
+    arguments.
     """
     unset = {key: one.unset for key, one in line.arguments.items() if one.unset}
     found: set[str] = set()
@@ -211,9 +212,9 @@ def report_unread(draft: Draft, script: Script, line: Line) -> None:
 
 
 def _own_trainer(text: str, program: str) -> Entry | None:
-    """The first trainer that a script creates, if its class is not a class of TRL or transformers: the script itself or
-    another module of the repository defines the class. A class of the script that extends another trainer counts only
-    if it has its own loss.
+    """The first trainer that a script creates, if its class is the script's own class, or a class of another module in
+    the repository. None if its class is one of TRL or transformers. A class of the script that extends another trainer
+    counts only if it has its own loss.
     """
     extends = r"\([^)\n]{0,200}\)" if "def compute_loss(" in text else r"\(\s*(?:object)?\s*\)"
     own = set(re.findall(rf"^class\s+(\w*Trainer)\s*(?:{extends})?\s*:", text, re.M))

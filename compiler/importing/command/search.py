@@ -44,8 +44,9 @@ MOST_WRAPPED = 200
 
 
 def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) -> tuple[int, Call]:
-    """Return a pair: the index of a training command and the command. It is the one that `--pick` selects or, without
-    `--pick`, the only one. Raises Unreadable if there is none, or if there are several and no `--pick`.
+    """Return a pair: the index of the training command to import, and the command itself. If `--pick` states an index,
+    it is the command with this index; otherwise, it is the only training command. Raises Unreadable if there is no
+    training command, or if there are several and no `--pick`.
     """
     training = training_commands(text_, overrides, loops)
     # a script often trains and then evaluates, so leave out commands whose names are about evaluation

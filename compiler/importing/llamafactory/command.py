@@ -88,8 +88,8 @@ def _counted(line: Line) -> Entry | None:
 
 
 def _machines(options: Entries, counted: Entry | None) -> tuple[int | None, int | None]:
-    """Return a pair: the number of processes on each node, and the number of nodes. A number is None if the options do
-    not state it, nor does the variable `counted`.
+    """Return a pair: the number of processes on each node, and the number of nodes. A number is None if neither the
+    options nor the variable `counted` state it.
     """
     count, nodes = (
         next((integer(options[key]) for key in keys if key in options), None) for keys in (PROCESSES, NODES)

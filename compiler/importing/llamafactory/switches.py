@@ -21,8 +21,8 @@ FAMILIES = ("ernie4_5_moe", "granitemoe", "jamba", "llama4", "mixtral", "olmoe",
 
 
 def switches(draft: Draft, named: Entries, stage: str) -> None:
-    """Import keys of which a spec can express only one value, and the weight of the router's load-balancing loss. If a
-    key needs another key and the file lacks that key, report that the key has no effect.
+    """Import the weight of the router's load-balancing loss, and keys of which a spec can express only one value. If a
+    key has an effect only with another key, and the file lacks the other key, report that the first key has no effect.
     """
     KEYS.apply_usual(draft, named)
     KEYS.note_unneeded(draft, named)

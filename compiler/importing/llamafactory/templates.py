@@ -171,9 +171,9 @@ def _report_last_answer(draft: Draft, only: Entry, last: bool, word: str, body: 
 
 
 def _report_template(draft: Draft, thinking: Entry | None, word: str, body: str | None, stage: str) -> None:
-    """Report how LLaMA-Factory's tokenization and loss mask of conversations differ from those of the spec, and what
-    `enable_thinking` does. `word` is the name of LLaMA-Factory's template, and `body` the same template as the import
-    writes it in Jinja.
+    """Report how the spec differs from LLaMA-Factory in the tokenization of conversations and in the loss mask, and
+    what `enable_thinking` does. `word` is the name of LLaMA-Factory's template. `body` is this template in Jinja, as
+    the importer writes it.
     """
     if stage != "pt" and body is not None:
         draft.differs(

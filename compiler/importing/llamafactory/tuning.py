@@ -158,9 +158,9 @@ def _targets(draft: Draft, target: Entry | None) -> None:
 
 
 def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
-    """Set which weights are trained if `finetuning_type` is freeze. These are the last N layers (for a negative N, the
-    first layers), or only some modules of these layers. Further modules outside of the layers are trained if the file
-    names them.
+    """Set which weights are trained if `finetuning_type` is freeze. For a number N, the last N layers are trained; for
+    a number -N, the first N layers. The file may restrict this to some modules of the layers, and may name further
+    modules outside of the layers that are trained, too.
     """
     draft.put("freeze", True, kind)
     layers, inside = table.get("freeze_trainable_layers"), table.get("freeze_trainable_modules")

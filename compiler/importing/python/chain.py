@@ -189,8 +189,9 @@ def _of_several_files(value: object) -> list[object]:
 
 
 def _prepared(value: Object) -> object:
-    """If `value` is a result of `accelerator.prepare`, return the object that was passed to it. `prepare(dataset)`
-    returns the prepared object, and `prepare(model, dataset)` a list of them. None for any other value.
+    """If `value` is a result of `accelerator.prepare`, return the object that was passed to `prepare`. The call
+    `prepare(dataset)` returns one prepared object, and `prepare(model, dataset)` a list of objects. None for any other
+    value.
     """
     if value.last == "prepare" and len(value.positional) == 1:
         return value.positional[0].value

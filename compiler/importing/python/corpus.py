@@ -51,8 +51,8 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
     """Set the data sources, the row format, the held-out rows and the evaluation data. `prompt` is the column that
     `--prompt` names.
 
-    Returns the interpreted operations on the data; if there are several data sources, those on the last one. None if
-    the trainer has no data, or if `--data` replaces them.
+    Returns the interpreted operations on the data. If there are several data sources, these are the operations on the
+    last source. None if the trainer has no data, or if `--data` replaces the trainer's data.
     """
     masked, unread = _masked(draft, machine, trainer)
     given = program.argument(trainer, "train_dataset")
@@ -214,8 +214,9 @@ COLLATOR = ("the script makes batches with its own collator, which is not import
 
 
 def _unread(draft: Draft, found: Entry | None, reason: tuple[str, str]) -> None:
-    """Report the script's own collator (`found`) as an error. `reason` is the reason and the help text. Rows that
-    cannot be read are reported with the same `reason`, so that `--partial` makes one decision of both errors.
+    """Report the script's own collator (`found`) as an error. `reason` is the reason and the help text of the error. If
+    the rows cannot be read either, that error has the same `reason`, so that `--partial` makes one decision of both
+    errors.
     """
     draft.error(found, *reason)
 

@@ -107,8 +107,9 @@ def _added(out: Data, step: Object) -> dict[str, object] | None:
 
 
 def _own_tokens(out: Data, chain: Chain) -> None:
-    """Handle a column `input_ids` that the script builds itself, in a loop or in a table: replace it by the texts that
-    were tokenized. If these texts cannot be found, or the labels differ from the tokens, add a problem.
+    """Handle a column `input_ids` that the script builds itself, in a loop or in a table. The column is replaced by the
+    texts that were tokenized. A problem is added if these texts cannot be found, or if the labels differ from the
+    tokens.
     """
     if "input_ids" not in chain.columns:
         return
@@ -256,8 +257,8 @@ def _first(out: Data, step: Object, count: Argument | None) -> None:
 
 
 def _excluded(value: object) -> Argument | None:
-    """How much of a dataset a range leaves out: for the end `len(rows) - 50`, 50 rows. The result is a number or a
-    share of the rows. None for any other end.
+    """How many rows of a dataset a range leaves out: 50 rows if the range ends at `len(rows) - 50`. The result is a
+    number or a share of the rows. None for any other end.
     """
     part = value.hidden if isinstance(value, Unknown) else None
     return part.positional[0] if isinstance(part, Object) and part.path == LESS else None

@@ -33,10 +33,10 @@ other arguments are written in lowercase.
 class Entries:
     """The arguments of a run.
 
-    `values` are the arguments that could be read, under TRL's names, and `problems` those that could not be read, each
+    `values` are the arguments whose values could be read, under TRL's names. `problems` are the other arguments, each
     with the reason. `unset` are arguments whose values are environment variables that are not set. `others` are
-    arguments of other calls, and `own` are fields of the script's own classes. `old` is true if the trainer takes
-    arguments of older TRL versions, and `command_line` if the arguments come from the command line.
+    arguments of other calls than the trainer's. `own` are fields of the script's own classes. `old` is true if the
+    trainer takes arguments of older TRL versions. `command_line` is true if the arguments come from the command line.
     """
 
     values: dict[str, Entry] = field(factory=dict)

@@ -208,8 +208,8 @@ DTYPES = {"half": "float16", "bfloat16": "bfloat16", "float": "float32"}
 
 
 def _other_step(out: Model, value: Object, first: object) -> object:
-    """Record a call to which the model is passed and which returns it, if it changes the model's dtype or is unknown to
-    xpc. Returns the model that is passed to the call.
+    """Record a call that gets the model and returns it, such as `prepare(model)`. It is recorded if it changes the
+    model's dtype, or if xpc does not know it. Returns the model that the call gets.
     """
     if value.path.endswith("[]"):
         return value.receiver

@@ -333,8 +333,8 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
 
 
 def _settle(draft: Draft, entries: Entries) -> None:
-    """Report arguments whose values are unknown. Then report each argument that the importer of TRL's keys does not
-    read as one without effect, or as an error.
+    """Report arguments whose values are unknown. Then report the arguments that the importer of TRL's keys does not
+    read: each of them becomes a comment of the spec, an error, or a key without effect.
     """
     for one, why in entries.problems:
         if one.key.rpartition(".")[2] in UNREAD:

@@ -188,10 +188,10 @@ END_TOKENS = (
 
 
 def divided(value: object) -> tuple[Prompt, str, bool | str] | None:
-    """Split a string that ends with a column, such as a prompt followed by the answer. Returns three values: the
-    prompt, the name of the last column, and the end of the string. The end is True for the tokenizer's eos token, a
-    string for a token or white space that the script writes literally, and False if nothing follows the column. None if
-    the string does not end with a column.
+    """Split a string whose last part is a column, perhaps followed by an end marker. An example is a prompt followed by
+    the answer and the eos token. Returns three values: the prompt, the name of the column, and the end marker. The
+    marker is True for the tokenizer's eos token, a string for a token or white space that the script writes literally,
+    and False if nothing follows the column. None for any other string.
     """
     if isinstance(value, Choice):
         full, empty = divided(value.full), divided(value.empty)

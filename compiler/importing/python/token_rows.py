@@ -70,7 +70,7 @@ def _uncut(value: object) -> object:
 
 def _slice(value: object) -> Object | None:
     """The slice by which the script truncates the tokens of rows, such as `tokens[:512]`. It may truncate every row, or
-    only long rows. None if it truncates none.
+    only long rows. None if the script truncates no rows.
     """
     for _ in range(8):
         if isinstance(value, Object):
@@ -224,9 +224,10 @@ def _answered_turns(call: Object, text: object, question: object, labels: Object
 
 
 def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool) -> MappedColumns:
-    """The columns of a row for which the script returns `input_ids`. They are the tokenized text, as a column `text`,
-    or, if the script joins the tokens of a question and an answer, these two. If the labels are other tokens, or the
-    text is unknown, the result contains the reason (`why`).
+    """The columns of a row for which the script returns `input_ids`. Usually this is the column `text` with the
+    tokenized text. If the script joins the tokens of a question and an answer, these are the columns `prompt` and
+    `completion`. If the labels are not copies of these tokens, or if the text is unknown, the result contains the
+    reason (`why`).
     """
     ids, labels = bare(value["input_ids"]), bare(value.get("labels"))
     row = None if batched else token_row(ids, labels)

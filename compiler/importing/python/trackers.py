@@ -36,8 +36,8 @@ OPEN = (None, "all")
 def gather(entries: Entries, machine: Machine) -> None:
     """Add `report_to` for the tracker that the script starts, with the project and the name of the run.
 
-    If a script does not set `report_to`, transformers 4 reports to all installed trackers, so also to the one that the
-    script starts.
+    If a script does not set `report_to`, transformers 4 reports to all trackers that are installed. The tracker that
+    the script starts is one of them.
     """
     starts = [one for one in machine.calls if one.path in STARTED]
     tracker = starts[0].path.partition(".")[0] if starts else ""

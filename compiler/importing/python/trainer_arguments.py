@@ -136,13 +136,13 @@ def gather(entries: Entries, trainer: Object) -> None:
 
 
 def dating_entries(entries: Entries, own: set[str], model: program.Model, trainer: Object) -> dict[str, Entry]:
-    """The arguments by which the importer recognizes the script's version of TRL: arguments with these names exist only
+    """The arguments by which the importer recognizes the script's version of TRL. Arguments with these names exist only
     in some versions.
 
-    Arguments of the model and the adapter are not among them, because the importer has already replaced their names by
-    TRL's. Four further names are: the trainer's `tokenizer`, `processing_class` and `max_seq_length`, and `dtype` of
-    `from_pretrained`, which was `torch_dtype` earlier. They are left out if Unsloth loads the model, because Unsloth
-    accepts the arguments of all versions.
+    The arguments of the model and the adapter are left out, because the importer has already replaced their names by
+    TRL's. Four other names are added: the trainer's `tokenizer`, `processing_class` and `max_seq_length`, and `dtype`
+    of `from_pretrained`, which was `torch_dtype` earlier. They are not added if Unsloth loads the model, because
+    Unsloth accepts the arguments of all versions.
     """
     out = {name: one for name, one in entries.values.items() if name in own}
     loaded = model.loaded

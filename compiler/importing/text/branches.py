@@ -32,11 +32,13 @@ class Block:
     - `settled`: whether an earlier branch certainly ran; `doubtful`: whether one may have run
     - `before`: the variables before the first branch; `states`: those after each branch that may have run
     - `ended`: whether `exit` or `return` ended the current branch
-    - `value`: the word that a `case` compares, or the operator after which a condition continues
+    - `value`: the word that a `case` compares or, for a condition with several parts, the operator (`&&`, `||`) before
+      the next part
     - `unset`: whether the condition is `[ -z "$X" ]` for a variable that the script never sets
     - `armed`: whether a pattern of a `case` was read, so that commands follow
-    - `cause`: the unset variable that all conditions of an `if` or a `case` compare, such as `$1`; None if there are
-      others. `compared` has the values with which they compare it
+    - `cause`: the unset variable that all conditions of an `if` or a `case` compare, such as `$1`; None if one of the
+      conditions compares anything else
+    - `compared`: the values with which the conditions compare this variable
     """
 
     kind: str
@@ -76,8 +78,8 @@ class Branches:
     state: Variables = field(factory=Variables)
     blocks: list[Block] = field(factory=list)
     unset: str = ""
-    """The last operator, `&&` or `||`, if the command after it runs because the script never sets a variable: `&&` in
-    `[ -z "$X" ] && X=5`. Otherwise "".
+    """If the command after `&&` or `||` runs because the script never sets a variable, this operator: `&&` in `[ -z
+    "$X" ] && X=5`. Otherwise "".
     """
     ended: bool = False
     """Whether the script has ended by `exit`."""

@@ -128,8 +128,9 @@ class Variables:
 
 
 def joined(branches: list[Variables], before: Variables, cause: str = "") -> Variables:
-    """The variables after a condition with an unknown outcome. A variable keeps its value if it is the same after all
-    branches; otherwise it is unknown. `cause` is the variable that the condition compares (`Block.decided`).
+    """The variables after a condition with an unknown outcome. A variable keeps its value if the value is the same
+    after all branches; otherwise the value is unknown. `cause` is the variable that the condition compares
+    (`Block.decided`).
     """
     if not branches:
         return before

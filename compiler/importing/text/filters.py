@@ -141,8 +141,9 @@ Found = tuple[int, int, str]
 
 
 def _finder(pattern: str, extended: bool) -> Callable[[str, int], Found | None] | None:
-    """Return a function that searches a line for a pattern of sed, from a given position on. It returns the beginning
-    and the end of the match, and the text of the group `\1`. None for a pattern that the import does not understand.
+    """Return a function that searches a line for a pattern of sed, from a given position on. The function returns three
+    things: the beginning of the match, its end, and the text of the pattern's group. If the importer does not
+    understand the pattern, the result is None instead of a function.
     """
     if len(pattern) > LONGEST or (not extended and re.search(r"(?<!\\)[(+?{|]", pattern)):
         return None

@@ -55,8 +55,8 @@ def calls(
     written: dict[str, str] | None = None,
     changed: dict[str, str] | None = None,
 ) -> list[Call]:
-    """All commands of a shell script that a run of the script may execute. Assignments and `export` set variables; a
-    variable in `sets` keeps the value that `sets` gives it.
+    """All commands of a shell script that a run of the script may execute. Assignments and `export` set variables,
+    except the variables in `sets`, which keep the value that `sets` gives them.
 
     Commands of a branch with a false condition are skipped. After a condition of unknown outcome, a variable keeps its
     value only if all branches agree. `loops` receives the values of each `for NAME in ...`, and the loop's body is read

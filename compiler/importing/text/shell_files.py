@@ -35,8 +35,8 @@ command.
 
 @mutable
 class Files:
-    """The files that a script writes. `written` maps a file to its text, and `changed` maps a file whose text is
-    unknown to the program that wrote it. `read` reads a file of the repository, and `printed` is the output of the last
+    """The files that a script writes. `written` maps a file to its text. If the text is unknown, `changed` maps the
+    file to the program that wrote it. `read` reads a file of the repository. `printed` is the output of the last
     command.
     """
 

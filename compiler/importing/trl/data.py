@@ -80,11 +80,11 @@ def everything(draft: Draft, entry: Entry, why: str) -> None:
 
 def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None, columns: Entry | None = None,
            weight: Entry | None = None, named: Entry | None = None) -> Source | None:  # fmt: skip
-    """Build a data source such as `org/name:config[split]` from the values of its keys. If a spec cannot express it, an
-    error is reported, and the result is None.
+    """Build a data source such as `org/name:config[split]` from the values of its keys. If a spec cannot state such a
+    source, an error is reported, and the result is None.
 
-    `weight` is the share of the rows to use. `named` is the mapping from splits to files in which the file is named, as
-    in `data_files: {train: rows.jsonl}`; None if there is no such mapping.
+    `weight` is the share of the rows to use. `named` is the mapping of splits to files that contains the file's name,
+    such as `data_files: {train: rows.jsonl}`. It is None if the file is not named in such a mapping.
     """
     ref = reference(draft, entry, "dataset")
     if ref is None:

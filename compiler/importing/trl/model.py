@@ -62,8 +62,8 @@ FOLDERS = (
 
 
 def reference(draft: Draft, entry: Entry, what: str) -> str | None:
-    """The name of a model or tokenizer, as a spec writes it. A name on the hub is unchanged, a folder in the hub's
-    cache becomes the name on the hub with the commit, and a local path gets quotes. For an empty name, or one with a
+    """The name of a model or tokenizer, as a spec writes it. A name on the hub is unchanged. A folder in the hub's
+    cache becomes the name on the hub, with the commit. A local path gets quotes. If the name is empty or contains a
     `$`, an error is reported, and the result is None.
     """
     name = text(entry)

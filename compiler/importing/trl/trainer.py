@@ -52,8 +52,8 @@ def canonical(entries: Entries) -> dict[str, Entry]:
 
 
 def arguments(draft: Draft, entries: Entries) -> None:
-    """Import every key of the trainer. Keys whose meaning depends on other keys are imported first, together with
-    these; then each remaining key is imported by itself.
+    """Import every key of the trainer. Some keys depend on each other, such as the keys about the schedule. These are
+    imported first, in groups; then each remaining key is imported by itself.
     """
     for old, new in RENAMES.items():
         if old in entries and new in entries and entries[old].value == entries[new].value:

@@ -125,9 +125,10 @@ def _member(machine: Machine, value: Instance, name: str, node: ast.AST) -> obje
 
 
 def _part(machine: Machine, value: Object, name: str, node: ast.AST) -> object:
-    """Evaluate `object.name` for an object of a library. The value is the one that the script has set, or the argument
-    of this name with which the object was created, such as the `model_max_length` of a tokenizer. If there is neither,
-    it is a new object of the library. A loaded model's `name_or_path` is the name by which the script loaded it.
+    """Evaluate `object.name` for an object of a library. If the script has set the attribute, the result is this value.
+    Otherwise, the result may be an argument with which the object was created, such as the `model_max_length` of a
+    tokenizer. If there is neither, the result is a new object of the library. A loaded model's `name_or_path` is the
+    name by which the script loaded it.
     """
     if name == "__dict__" and functions.is_settings(value):
         return Members(value)

@@ -145,8 +145,8 @@ def finds_linear_layers(node: ast.AST) -> bool:
 
 
 def is_settings(value: Object) -> bool:
-    """Whether an object is a configuration or a trainer. For no other object does an attribute have the same meaning as
-    the argument of its name.
+    """Whether an object is a configuration or a trainer. Only for such an object, the attribute `x` has the same
+    meaning as the argument `x` with which the object was created.
     """
     return value.last.endswith(CONFIGS) or value.last in TRAINERS
 

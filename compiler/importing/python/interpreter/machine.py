@@ -242,8 +242,8 @@ class Machine:
         return Unknown(why, self.location(node), hidden)
 
     def inherited(self, node: ast.AST, why: str, value: object) -> Unknown:
-        """Make an unknown value that was computed from `value`. Its reason is `why`; but if `value` is itself unknown,
-        it is the reason of `value`.
+        """Make an unknown value that was computed from `value`. If `value` is unknown, the new value has the same
+        reason. Otherwise its reason is `why`.
         """
         return (
             Unknown(value.why, value.location, value) if isinstance(value, Unknown) else self.unknown(node, why, value)

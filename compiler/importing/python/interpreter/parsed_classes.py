@@ -87,9 +87,9 @@ def quantization(machine: Machine, positional: list[Argument], keywords: dict[st
 
 def _helper(machine: Machine, positional: list[Argument], switch: str, path: str, names: Mapping[str, str],
             node: ast.AST) -> object:  # fmt: skip
-    """Compute TRL's `get_peft_config` or `get_quantization_config`. The result is an object of the class `path` whose
-    arguments come from a ModelConfig, or None if the argument `switch` is off. NotImplemented if the ModelConfig does
-    not come from the command.
+    """Compute TRL's `get_peft_config` or `get_quantization_config`. The result is an object of the class `path`, with
+    the arguments of a ModelConfig. It is None if the argument `switch` of the ModelConfig is off, and NotImplemented if
+    the ModelConfig does not come from the command.
     """
     model = positional[0].value if positional else None
     if not isinstance(model, Object) or "<command>" not in model.attributes:

@@ -69,7 +69,7 @@ def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
 
 def _check_encoding(text: str) -> None:
     """Raise Unreadable if a comment states an encoding other than UTF-8. Python would then read another text than this
-    importer: in UTF-7, for example, `+AAo-` in a comment is a newline, and the text after it is code.
+    importer does. In UTF-7, for example, `+AAo-` in a comment is a newline, so Python reads the text after it as code.
     """
     for number, line in enumerate(text.split("\n", 2)[:2]):
         found = ENCODING.match(line)
