@@ -37,7 +37,7 @@ def nowhere(name: str) -> list[str]:
 class Launch:
     """A command that starts a Python script.
 
-    - `arguments`: the command's arguments; `used` receives the names of those that the script reads
+    - `arguments`: the command's arguments; `used` receives the names of the arguments that the script reads
     - `options`: a function that imports the launcher's options and returns the keys of accelerate's YAML
     - `declared`: receives the defaults that the script's own classes give to arguments of TRL
     """
@@ -55,13 +55,13 @@ class Overrides:
     - `rewards`: the file of the reward functions; `prompt`: the column of the prompts
     - `trl`: the version of TRL that the source was written for, such as `0.22`
     - `sets`: the variables of a script by name; `pick`: the number of the training command, from 1
-    - `partial`: whether guesses are allowed that a person confirms
+    - `partial`: whether the importer may guess; a person then confirms each guess
     - `place`: the path of the source in its repository, such as `recipes/x/dpo/config.yaml`
     - `read`: returns the bytes of a file that a source names, relative to the source
     - `scripts`: yields the Python files near the source, each with its name and text; `launches`: the shell scripts
     - `find`: returns the paths of the repository's Python files with a given name
     - `launch`: the command that starts a Python script; `environment`: the environment variables of the script
-    - `module`: the module that makes the trainer, if the script that calls the module is imported instead of it
+    - `module`: the module that makes the trainer, if a script that calls the module is imported in its place
     - `accelerate`, `deepspeed`: the keys of accelerate's file and of DeepSpeed's file
     """
 

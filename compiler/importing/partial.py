@@ -112,8 +112,8 @@ def _cause(why: str) -> str:
 
 
 def _missing(draft: Draft, errors: list[Message]) -> list[Message]:
-    """Add the decisions about a missing model and missing data. Returns the errors that explain why one of them is
-    missing; these errors need no decisions of their own.
+    """Add the decisions about a missing model and missing data. Returns the errors that explain why the model or the
+    data are missing; these errors need no decisions of their own.
 
     If the cause is a variable of a shell script that is not set, such as `$1`, there is a single decision for
     everything that depends on this variable.

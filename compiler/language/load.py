@@ -134,8 +134,8 @@ def _replace_adapter(out: MergedSpec, written: ParsedFile) -> None:
 
 
 def overlay(out: MergedSpec, written: ParsedFile, kind: str) -> None:
-    """Merge the contents of a file into `out`, which has the contents of the file's bases. The file's settings replace
-    those of the bases.
+    """Merge the contents of a file into `out`, which has the contents of the file's bases. A setting of the file
+    replaces the same setting of a base.
     """
     out.problems += written.problems
     out.intended |= written.intended

@@ -120,8 +120,8 @@ def _mesh(spec: Spec) -> dict[str, Json] | None:
 
 
 def _ulysses(spec: Spec) -> dict[str, Json]:
-    """The settings of Ulysses, with which groups of processes share a sequence in a DeepSpeed run. ZeRO still shards
-    the model over all processes, and not within a group.
+    """The settings of Ulysses for a DeepSpeed run, in which the processes of a group share each sequence. ZeRO still
+    shards the model over all processes, and not within a group.
 
     Source: accelerate 1.15 `parallelism_config.py`, `utils/dataclasses.py` (`DeepSpeedSequenceParallelConfig`).
     """

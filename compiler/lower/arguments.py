@@ -230,8 +230,8 @@ def _machine(spec: Spec) -> dict[str, Json]:
         out["deepspeed"] = "deepspeed.json"
     if spec.text("strategy") == "ddp" and spec.hardware.world > 1:
         # Without this argument, the trainer makes DDP search for unused parameters in every step, except with gradient
-        # checkpointing. Only models with experts have unused parameters: those of an expert that gets no token of the
-        # batch.
+        # checkpointing. Only models with experts have unused parameters: the parameters of each expert that gets no
+        # token of the batch.
         facts = spec.model.facts
         sparse = facts is None or facts.experts > 0
         out["ddp_find_unused_parameters"] = sparse and not spec.flag("memory.checkpointing")

@@ -24,8 +24,8 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
     if not spec.zero_stage:
         raise ValueError(f"{spec.text('strategy')} does not use DeepSpeed")
     out: dict[str, Json] = {
-        # With context parallelism, several processes share a row. transformers expects the batch size as if they did
-        # not, and accelerate corrects the number later.
+        # With context parallelism, several processes share a row. transformers expects the batch size as if each
+        # process had rows of its own, and accelerate corrects the number later.
         "train_batch_size": spec.integer("batch.gbs") * spec.context_parallel,
         "train_micro_batch_size_per_gpu": spec.integer("batch.micro"),
         "gradient_accumulation_steps": spec.integer("batch.accum"),

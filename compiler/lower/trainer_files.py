@@ -1,7 +1,7 @@
-"""Select the files of a bundle's trainer: those files of runtime/ that the run needs, unchanged.
+"""Select the files of a bundle's trainer: the files of runtime/ that the run needs, unchanged.
 
-Two files are shortened: in enabled.py, the lines of features that the run does not use are removed, and in README.md's
-table, the rows about modules that the bundle does not contain.
+Two files are shortened. In enabled.py, the lines of features that the run does not use are removed. In the table of
+README.md, the rows about modules that the bundle does not contain are removed.
 
 `runtime/core/conditions.py` decides which features a run uses. Modules that a selected module imports are also
 selected. The programs `main.py` and `launcher.py` are in every bundle.

@@ -48,8 +48,8 @@ def words(name: str) -> tuple[str, ...]:
 
 
 def canonical(name: str) -> str:
-    """The letters of a name in which synonyms are replaced, so that similar names become equal: `moe_aux_loss_coef` and
-    `moe aux loss coefficient`.
+    """Replace the synonyms in a name, and return its letters, so that similar names become equal: `moe_aux_loss_coef`
+    and `moe aux loss coefficient`.
     """
     return letters(" ".join(words(name[:80])))
 
@@ -75,8 +75,8 @@ def weight(word: str) -> float:
 
 
 def typo_of(name: str, names: Iterable[str]) -> str | None:
-    """The name in `names` of which `name` is probably a misspelling. None if no name is similar enough, or if two names
-    are equally similar.
+    """The name in `names` that `name` probably misspells. None if no name is similar enough, or if two names are
+    equally similar.
     """
     ranked = sorted(((letter_likeness(letters(name[:80]), letters(one)), one) for one in set(names)), reverse=True)
     near = [one for like, one in ranked if like >= 0.8 and like == ranked[0][0]]

@@ -65,9 +65,9 @@ def axolotl_template(
 ) -> str | None:
     """The template that axolotl calls `name`, with `{% generation %}` marks around the turns of `roles`.
 
-    With `every_end`, the end-of-turn tokens of all other turns are marked, too. With `stripped`, nothing follows the
-    end-of-turn token of the last answer, because axolotl strips the answers of preference pairs. None if there is no
-    template of this name, or if it cannot be marked in this way.
+    If `every_end` is true, the end-of-turn tokens of all other turns are marked, too. If `stripped` is true, nothing
+    follows the end-of-turn token of the last answer, because axolotl strips the answers of preference pairs. None if
+    there is no template of this name, or if it cannot be marked in this way.
     """
     if name in TURNS:
         return _turns(TURNS[name], roles, every_end, stripped)

@@ -33,9 +33,10 @@ COMMENT = re.compile(r"#[^\n]*")
 
 
 def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides) -> bool:
-    """Whether a program is one of FastChat's scripts or a copy of one. This holds for every program whose path contains
-    `fastchat`. It also holds for a program that meets two conditions: the command has an argument that only FastChat
-    has (except `data_path`, which many scripts have), and the program's source uses FastChat or cannot be read.
+    """Whether a program is a script of FastChat, or a copy of such a script. This holds for every program whose path
+    contains `fastchat`. It also holds for a program that meets two conditions: the command has an argument that only
+    FastChat has (`data_path` does not count, because many scripts have it), and the program's source uses FastChat or
+    cannot be read.
     """
     text = programs.found(program, overrides)[1]
     return "fastchat" in program or (

@@ -12,8 +12,9 @@ from xpc.compiler.importing.text.entries import Entries, Entry, text
 
 
 def launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) -> Entries | None:
-    """Import the options of the launcher. Returns the keys of accelerate's YAML, or None if there are none: those in
-    `launch`, overridden by options of `accelerate launch`. The numbers of processes and nodes are stored in `found`.
+    """Import the options of the launcher. Returns the keys of accelerate's YAML: the keys in `launch`, with the changes
+    by options of `accelerate launch`. None if there are no such keys. The numbers of processes and nodes are stored in
+    `found`.
     """
     _launch_file(draft, line.options.get("config_file"), launch)
     table = dict(launch or {})

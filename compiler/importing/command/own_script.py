@@ -357,8 +357,8 @@ def _without_dot(name: str) -> str:
 
 
 def _rank(one: Draft) -> tuple[int, int]:
-    """A key by which drafts are sorted, so that the most complete one is the first. It is a pair: 0, 1 or 2 for how
-    many of model and data are missing, and the number of errors and decisions.
+    """A key for sorting drafts so that the most complete draft is the first. It is a pair of numbers: how many of the
+    two, model and data, are missing (0, 1 or 2), and how many errors and decisions there are.
     """
     errors = sum(each.severity == "error" for each in one.messages)
     return (not one.model) + (not one.sources), errors + len(one.decisions)

@@ -297,9 +297,9 @@ OWN_NAMES = {
 
 
 def _abbreviated(entries: Mapping[str, Entry], script_text: str) -> dict[str, str]:
-    """Map names of arguments to TRL's names. These are the names in OWN_NAMES, and abbreviations with which exactly one
-    of TRL's names begins: `--learning_r` stands for `--learning_rate`. A name that the script itself declares is not an
-    abbreviation.
+    """Map names of arguments to TRL's names. The mapping has the names in OWN_NAMES, and abbreviations of TRL's names:
+    `--learning_r` stands for `--learning_rate`, because no other name begins like this. A name that the script itself
+    declares is not an abbreviation.
     """
     from xpc.compiler.importing.python.interpreter.parsed_classes import argument_names
 

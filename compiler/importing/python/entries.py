@@ -34,9 +34,10 @@ class Entries:
     """The arguments of a run.
 
     `values` are the arguments whose values could be read, under TRL's names. `problems` are the other arguments, each
-    with the reason. `unset` are arguments whose values are environment variables that are not set. `others` are
-    arguments of other calls than the trainer's. `own` are fields of the script's own classes. `old` is true if the
-    trainer takes arguments of older TRL versions. `command_line` is true if the arguments come from the command line.
+    with the reason. `unset` are arguments whose values are environment variables that are not set. `others` are further
+    arguments of the trainer, the model and the tokenizer, which TRL does not have; their names say where they stand,
+    such as `tokenizer.pad_token`. `own` are fields of the script's own classes. `old` is true if the trainer takes
+    arguments of older TRL versions. `command_line` is true if the arguments come from the command line.
     """
 
     values: dict[str, Entry] = field(factory=dict)

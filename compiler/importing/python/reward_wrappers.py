@@ -147,8 +147,8 @@ def name_of(value: object, taken: list[str]) -> str:
 
 
 def parameters(value: object) -> ast.arguments:
-    """The parameters of a reward function, without annotations, to which a trainer passes values. `self` is not among
-    them, nor are parameters whose values `functools.partial` sets.
+    """The parameters of a reward function that get their values from a trainer, without annotations. `self` is not
+    among them, nor are parameters whose values `functools.partial` sets.
     """
     inner = called(value)
     assert inner is not None
@@ -171,9 +171,9 @@ def parameters(value: object) -> ast.arguments:
 
 
 def factory(value: object, statements: list[tuple[str, ast.stmt]]) -> ast.FunctionDef | None:
-    """The top-level function, such as `make_reward`, that defines this reward function and returns it. None if the
-    reward function was made in another way. The file of the reward functions calls the top-level function, so it must
-    do nothing else, such as training.
+    """The top-level function of the script that defines this reward function and returns it, such as `make_reward`.
+    None if the reward function was made in another way. The file of the reward functions calls the top-level function.
+    Therefore the top-level function must do nothing else, such as training.
     """
     if not isinstance(value, Function) or len(value.scopes) != 2 or isinstance(value.node, ast.Lambda):
         return None

@@ -28,9 +28,9 @@ IN_THE_SCRIPT = "`--rewards FILE` writes the functions to a file next to the spe
 class Rewards:
     """The reward functions of a script.
 
-    - `functions`: those that the script defines at the top level
-    - `made`: those that a call in the script returns, such as `make_reward(0.5)`, with their names
-    - `weighted`: all of them as they are written in the spec
+    - `functions`: the functions that the script defines at the top level
+    - `made`: the functions that a call in the script returns, such as `make_reward(0.5)`, with their names
+    - `weighted`: all reward functions, as they are written in the spec
     """
 
     functions: list[Function] = field(factory=list)

@@ -1,5 +1,5 @@
-"""Find the training runs of a script. A run is a call of a trainer's `train`; the settings are those of the trainer at
-this call.
+"""Find the training runs of a script. A run is a call of a trainer's `train`. Its settings are the settings that the
+trainer has at this call.
 """
 
 from __future__ import annotations

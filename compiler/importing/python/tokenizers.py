@@ -101,8 +101,8 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
 
 
 def write(draft: Draft, model: Model, trainer: Object) -> None:
-    """Set the chat template and the added tokens. Also report a padding because of which the model does not learn the
-    eos token.
+    """Set the chat template and the added tokens. Also report padding that prevents the model from learning the eos
+    token.
     """
     _formatted(draft, model)
     _padding(draft, trainer)

@@ -29,8 +29,8 @@ class Block:
     """An open `if`, `case`, loop, function or `{ ... }` while the script is read.
 
     - `truth`: whether the current branch runs; None if unknown
-    - `settled`: whether an earlier branch certainly ran; `doubtful`: whether one may have run
-    - `before`: the variables before the first branch; `states`: those after each branch that may have run
+    - `settled`: whether an earlier branch certainly ran; `doubtful`: whether an earlier branch may have run
+    - `before`: the variables before the first branch; `states`: the variables after each branch that may have run
     - `ended`: whether `exit` or `return` ended the current branch
     - `value`: the word that a `case` compares or, for a condition with several parts, the operator (`&&`, `||`) before
       the next part

@@ -61,8 +61,8 @@ def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: En
 
 
 def _words(file: str, overrides: Overrides) -> list[str]:
-    """The words of the file's path, from the last to the first: first those of the path in the command, then those of
-    its folders in the repository.
+    """The words of the file's path, from the last to the first. The words of the path in the command come before the
+    words of the folders around it in the repository.
     """
     return WORDS.split(f"{overrides.place}/{file}".lower())[::-1]
 
@@ -244,7 +244,7 @@ LOADING = {
 
 
 def loading(draft: Draft, entries: Entries) -> Entries:
-    """The entries, in which the arguments of `model_init_kwargs` are replaced by TRL's own keys: `{dtype: bfloat16}`
+    """Replace the arguments in `model_init_kwargs` by TRL's own keys, and return the entries: `{dtype: bfloat16}`
     becomes `torch_dtype`.
     """
     inside = entries.get("model_init_kwargs")

@@ -106,8 +106,8 @@ def since(method: str) -> list[str]:
 
 
 def possible(method: str, entries: Mapping[str, Entry]) -> tuple[str, ...]:
-    """The versions of TRL for which the file may be written: those that have the method and the largest number of the
-    file's key names.
+    """The versions of TRL for which the file may be written. Of all versions that have the method, these have the
+    largest number of the file's key names.
     """
     versions = since(method)
     score = dict.fromkeys(versions, 0)

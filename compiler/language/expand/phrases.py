@@ -1,6 +1,6 @@
 """Find settings in the header that are written as several words: `with gradient checkpointing, batch size 64`.
 
-This module is imported only for a header in which a word is unknown, lacks its value, or belongs to the next one.
+This module is imported only for a header in which a word is unknown, lacks its value, or belongs to the next word.
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ def _apply_advice(text: str, start: int, rest: int) -> tuple[str | None, str]:
 
 
 def findings_of(text: str) -> list[Diagnostic]:
-    """The errors of a spec, but only those of one kind: syntax errors if there are any, otherwise errors about names,
-    otherwise errors about values.
+    """The errors of one kind in a spec. These are its syntax errors; if it has none, its errors about names; if it has
+    none of these either, its errors about values.
     """
     file, found = parse(Source("pasted.xp", text))
     if found:

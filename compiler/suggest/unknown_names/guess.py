@@ -18,8 +18,8 @@ NEAR = SAME - 0.01
 
 
 def best_guess(unknown: UnknownName) -> Meaning | None:
-    """The setting that a name most likely stands for. The functions below are called one after another, and each may
-    replace the guess of those before it.
+    """The setting that a name most likely stands for. The functions below are called one after another, and each
+    function may replace the guess of the functions before it.
     """
     guess = meaning(unknown.name, unknown.clause, valued=unknown.node is not None)
     if unknown.clause is None:

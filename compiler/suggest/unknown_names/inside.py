@@ -59,7 +59,7 @@ def inside(unknown: UnknownName) -> Suggestion:
 
 @record
 class Inside(Case):
-    """An unknown name in a clause, and the settings that it may stand for, in this clause and in others."""
+    """An unknown name in a clause, and the settings that it may stand for, in this clause and in other clauses."""
 
     @property
     def block(self) -> str:

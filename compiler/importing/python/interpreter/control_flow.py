@@ -110,8 +110,8 @@ def _either(
 ) -> str:
     """Interpret both branches of a condition with an unknown outcome, and merge their changes.
 
-    If the condition tests whether a column of a row is empty, `column` is this column; otherwise it is "". In each
-    value that becomes unknown, `hidden` is stored as the value from which it was computed.
+    If the condition tests whether a column of a row is empty, `column` is this column; otherwise it is "". `hidden` is
+    a known value, such as the object over which a loop goes. Each value that becomes unknown gets it as its `hidden`.
     """
     before = len(machine.returned[-1]) if machine.returned else 0
     with machine.journal.branch() as first:

@@ -116,8 +116,8 @@ def _converted(machine: Machine, call: Object, kind: Argument | None, text: str)
 def _calls_below(value: Object, machine: Machine, depth: int = 0) -> list[Object]:
     """All method calls on a parser, and on the argument groups and subparsers that these calls return.
 
-    If the command names a subcommand, the parsers of other subcommands are skipped. If it names none, but only one
-    subcommand has a name such as `train`, all others are skipped.
+    If the command names a subcommand, the parsers of other subcommands are skipped. The command may name no subcommand.
+    Then, if exactly one subcommand has a name such as `train`, the parsers of the others are skipped.
     """
     out: list[Object] = []
     stated = {str(number): machine.given[str(number)] for number in range(1, 9) if str(number) in machine.given}
