@@ -1,5 +1,5 @@
-"""The codes of diagnostics about names and values in a spec, and of the diagnostics of `xpc preview`. Codes of rules
-are not among them. Their explanations are in `codes.toml`.
+"""The codes of diagnostics about names and values in a spec, and of the diagnostics of `xpc preview`. The explanations
+of these codes are in `codes.toml`. The codes of rules are not here.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ value must satisfy.
 
 
 def _out_of_bounds(record: Mapping[str, Json], value: object) -> str | None:
-    """If the number is outside of a key's bounds, the bounds as text. Otherwise None."""
+    """The bounds of a key as text, if a number is outside of these bounds. Otherwise None."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     fits = all(holds(value, bound) for _, holds, bound in _limits(record))

@@ -32,7 +32,7 @@ class Item:
 
 @record
 class Row:
-    """A data source in a `data` block, with the settings that the spec writes next to it, such as `columns` and
+    """A data source in a `data` block, with the settings that the spec writes for this source, such as `columns` and
     `take`.
     """
 

@@ -57,7 +57,7 @@ def _extra(spec: Spec) -> dict[str, Json]:
             out[name] = plain
     config = out.get("accelerator_config")
     # Each process reads the stream itself. With `dispatch_batches`, one process would read for all, and accelerate
-    # would join batches whose rows differ in length. trl 1.16 also turns it off.
+    # would join batches whose rows differ in length. trl 1.16 also turns `dispatch_batches` off.
     streamed = {"dispatch_batches": False} if spec.flag("data.streaming") else {}
     if isinstance(config, str) or streamed:
         import json  # imported here, because few specs need it

@@ -91,7 +91,7 @@ def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
 
 
 def adapters(spec: Spec, facts: ModelFacts) -> int:
-    """The number of trained parameters in a run with adapters: those of the adapters, and those of the modules in
+    """The number of trained parameters in a run with adapters: the parameters of the adapters, and of the modules in
     `modules_to_save`. 0 if the number is unknown.
     """
     if not spec.low_rank and facts.experts:
@@ -123,8 +123,8 @@ def _initial(spec: Spec, facts: ModelFacts, weight: int) -> int:
 
 
 def _checkpoints(spec: Spec) -> int:
-    """The largest number of checkpoints that exist at the same time: those that the run keeps, the best one, and the
-    one that is being written.
+    """The largest number of checkpoints that exist at the same time: the checkpoints that the run keeps, the best
+    checkpoint, and the one that is being written.
     """
     every, keep, steps = spec.amount("save.every"), spec.get("save.keep"), spec.get("train.steps")
     if every.unit == "never":

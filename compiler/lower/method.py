@@ -145,9 +145,9 @@ def max_prompt(spec: Spec) -> int | None:
 def lora_section(spec: Spec) -> Adapter | None:
     """The values for the adapters' PEFT configuration and for BitsAndBytesConfig; None if the run has no adapter.
 
-    The storage dtype of 4-bit weights is that of the other weights under FSDP and ZeRO-3, because these strategies
-    cannot shard weights of different dtypes together (accelerate 1.15, utils/fsdp_utils.py). With other strategies it
-    is a byte, the default of bitsandbytes.
+    Under FSDP and ZeRO-3, the storage dtype of 4-bit weights is the dtype of the other weights, because these
+    strategies cannot shard weights of different dtypes together (accelerate 1.15, utils/fsdp_utils.py). With other
+    strategies it is a byte, the default of bitsandbytes.
     """
     if not spec.lora:
         return None

@@ -41,8 +41,8 @@ def optimizer(spec: Spec) -> dict[str, Json]:
 
 
 def muon(spec: Spec) -> Muon | None:
-    """For a run with Muon, the hyperparameters of its two groups of weights: those that Muon trains and those that
-    AdamW trains. The runtime passes them to the optimizer. None for other optimizers.
+    """For a run with Muon, the hyperparameters of its two groups of weights: the weights that Muon trains, and the
+    weights that AdamW trains. The runtime passes them to the optimizer. None for other optimizers.
     """
     if spec.text("optimizer") != "muon":
         return None
@@ -166,8 +166,8 @@ def _metric(spec: Spec) -> dict[str, Json]:
 
 
 def maximized(spec: Spec) -> bool:
-    """Whether a higher value of the metric is better, both for checkpoints and for schedules. The rule is that of
-    transformers.
+    """Whether a higher value of the metric is better, both for checkpoints and for schedules. As in transformers,
+    `greater_is_better` states this. If the spec does not set it, the name of the metric decides.
     """
     higher, metric = spec.extra_value("trl", "greater_is_better"), spec.extra_value("trl", "metric_for_best_model")
     return higher if isinstance(higher, bool) else isinstance(metric, str) and not metric.endswith("loss")

@@ -220,8 +220,8 @@ def _words(spec: Spec) -> Words:
 
 
 def _evaluation(spec: Spec) -> Evaluation | None:
-    """The evaluation sets that have their own data. None if there are none. With `named`, the metrics of each set are
-    reported under the set's name.
+    """The evaluation sets that have their own data. None if the spec names no such set. If the entry `named` is true,
+    the metrics of each set are reported under the set's name.
     """
     if not spec.evaluated:
         return None

@@ -146,8 +146,9 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
             out.append(f"  {row.name}({inside}){note}")
         else:
             out.append(f"  {row.name} = {show(row, value.value)}{note}")
-        # A flag's setting gets its own line if its origin is not the flag's. If the flag is off, only settings that the
-        # user wrote get a line, because such a setting may have an effect without the flag (`packing.eval`).
+        # A setting of a flag gets its own line if its origin differs from the flag's origin. If the flag is off, only
+        # settings that the user wrote get a line, because such a setting may have an effect without the flag
+        # (`packing.eval`).
         for one in parts:
             if one not in alike and (on or spec.written(one.path)):
                 found = spec.values[one.path]

@@ -1,5 +1,5 @@
 """Defaults of special optimizers, and of schedules that change the learning rate when a metric stops improving. This
-module is imported only for specs with one of these.
+module is imported only for specs with such an optimizer or schedule.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def resolve(loaded: MergedSpec, workspace: Workspace, checker: Checker) -> tuple[Spec | None, list[Diagnostic]]:
-    """Resolve a loaded spec. Returns a pair: the typed experiment, or None if too much is missing, and all findings.
+    """Resolve a loaded spec. Returns a pair: the typed experiment (None if too much is missing), and all findings.
 
     `checker` is a function that returns the error codes of a spec. The plan calls it to find out whether a rule refuses
     a strategy.

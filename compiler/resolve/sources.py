@@ -271,8 +271,8 @@ def _shaped(
     named: tuple[str, ...] | None = None,
     head: bytes = b"",
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """Return the source with its format and its columns, and findings. If the spec does not state the format, the
-    columns decide it.
+    """Return a pair: the source with its format and its columns, and the findings. If the spec does not state the
+    format, the columns decide it.
 
     `columns` are the columns of the first row. `shape` and `named` are the format and the columns that the spec states.
     `head` is the beginning of a local file of JSON or CSV, with its first row.
@@ -324,8 +324,8 @@ def _folder(
     block: Reading,
     named: tuple[str, ...] | None,
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """Return the data source for a folder, with a part for each file, and findings. All files have the format of the
-    first row in the first training file.
+    """Return a pair: the data source for a folder, with a part for each file; and the findings. All files have the
+    format of the first row in the first training file.
     """
     from xpc.compiler.spec import folders
     from xpc.runtime.features.rows.split_files import IGNORED

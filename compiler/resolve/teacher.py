@@ -38,8 +38,8 @@ def find_teacher(values: dict[Path, Value], stack: Stack, workspace: Workspace, 
 
 
 def _help(one: Diagnostic) -> str | None:
-    """The help for an unknown teacher: the help for an unknown model without `model { config = ... }`, because a
-    teacher has no such setting.
+    """The help for an unknown teacher. It is the help for an unknown model, but without `model { config = ... }`,
+    because a teacher has no such setting.
     """
     if one.code == "XP109":
         return UNKNOWN

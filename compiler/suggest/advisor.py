@@ -64,8 +64,8 @@ class Suggestions(Advisor):
         return edits[0].text if len(edits) == 1 and edits[0].span == item.label.span else None
 
     def length(self, amount: str, word: str) -> tuple[str, str | None]:
-        """Advise on the length of a run with an unknown unit, such as `for 500 iters`. Returns the help, and the
-        unit to write instead, or None.
+        """Advise on the length of a run with an unknown unit, such as `for 500 iters`. Returns a pair: the help, and
+        the unit to write instead (None if it is unclear).
         """
         from xpc.compiler.suggest.first_line import length_help
 

@@ -61,7 +61,7 @@ class Block:
 
 def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
     """Add a help to each finding about another tool's notation: what to write in xpc's notation. Returns a pair: the
-    findings, and the paths of the settings that are meant by blocks of other tools.
+    findings, and the paths of the settings that blocks of other tools stand for.
     """
     found = [
         one if one.message == SHELL else rewrite_first_line(rewrite_number(one))
@@ -117,8 +117,8 @@ def _paths(found: Diagnostic, block: Block) -> set[str]:
 
 
 def _is_foreign(block: Block) -> bool:
-    """Whether a block is written for another tool: xpc has no block of this name, and the name does not misspell one of
-    xpc's. `seed { ... }` also counts, because `seed` takes a single value in xpc.
+    """Whether a block is written for another tool: xpc has no block of this name, and the name does not misspell the
+    name of a block of xpc. `seed { ... }` also counts, because `seed` takes a single value in xpc.
     """
     if block.name in schema.CLAUSES:
         return not any(schema.children(block.name)) and block.name not in ("sweep", "extra", "data", *schema.ADAPTERS)

@@ -105,8 +105,8 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
 
 
 def expected(row: Setting, name: str, text: str) -> str:
-    """The legal values of a setting, as text: "a number of at least 1". If the user wrote how many times an epoch
-    something is done, the text states the equivalent shares of the run.
+    """The legal values of a setting, as text: "a number of at least 1". If the user's value is a number of times per
+    epoch, the text states the equivalent shares of the run.
     """
     if row.kind.name == "every" and _per_epoch(name) and text.isdecimal() and int(text):
         each, once = 100 / int(text), 100 / int(text) / 3

@@ -107,8 +107,8 @@ def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Maps other tools' names of trainer arguments to TRL's names. The names are keys in two forms: only their letters,
-    and as `canonical` writes them.
+    """Maps other tools' names of trainer arguments to TRL's names. Each name is a key in two forms: only its letters,
+    and as `canonical` writes it.
     """
     rows = [(phrase, name) for name, phrases in extra_aliases().items() for phrase in phrases]
     return {form(phrase): name for form in (canonical, letters) for phrase, name in rows}

@@ -41,7 +41,7 @@ LONGEST = 160
 
 
 def length_help(amount: str, word: str) -> tuple[str, str | None]:
-    """The help for a length with an unknown unit, and the unit to write instead. The unit is None if it is unclear."""
+    """Return a pair for a length with an unknown unit: the help, and the unit to write instead (None if it is unclear)."""
     unit = unit_of(word)
     if unit is not None:
         unit = unit.removesuffix("s") if amount == "1" else unit
@@ -126,8 +126,8 @@ def rewrite_first_line(found: Diagnostic) -> Diagnostic:
 
 
 def sentence_of(line: str) -> str | None:
-    """Rewrite a first line in the order `train MODEL on DATA for LENGTH with OPTIONS`. None if it is not clear which
-    part of the line is which.
+    """Rewrite a first line in the order `train MODEL on DATA for LENGTH with OPTIONS`. None if the parts of the line
+    are unclear.
     """
     parts = parsed(line)
     if parts is None:

@@ -131,8 +131,8 @@ def _settings() -> dict[str, list[Setting]]:
 
 
 def _value_at(text: str, at: int) -> tuple[Setting, JoinedValue] | None:
-    """Returns a pair: the setting to whose value the word at offset `at` belongs, and the complete value. None if there
-    is no such setting.
+    """Find the value that contains the word at offset `at`. Returns a pair: the setting, and the complete value. None
+    if no value contains the word.
     """
     start, _ = line_bounds(text, at, at)
     for found in VALUED.finditer(text, max(start, at - NEAR), at):
@@ -156,8 +156,8 @@ def _of_words(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _is_inside(found: Diagnostic, locations: list[tuple[str, Span]]) -> bool:
-    """Whether a finding is about a word after the first one in one of the values at `locations`. False for a finding
-    about the complete value.
+    """Whether a finding is about a later word of a value, and not about its first word. `locations` are the places of
+    the values. False for a finding about a complete value.
     """
     label = found.primary
     return label is not None and not found.message.startswith("a value is one word") and any(

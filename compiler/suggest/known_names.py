@@ -109,7 +109,7 @@ def vocabulary() -> tuple[KnownName, ...]:
 @cache
 def index() -> tuple[tuple[KnownName, ...], dict[str, list[int]], dict[int, list[int]]]:
     """Return three things: the known names; a mapping from each word to the indices of the names that contain it; and a
-    mapping from each number of letters to the indices of the names of this length.
+    mapping from each length to the indices of the names with this many letters.
     """
     with_word: dict[str, list[int]] = {}
     of_length: dict[int, list[int]] = {}

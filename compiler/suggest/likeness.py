@@ -187,8 +187,8 @@ def likely_modules(target: str, legal: Iterable[str]) -> tuple[str, ...]:
     """The modules that a wrong target of an adapter probably stands for. `legal` are the paths of all modules, and the
     result has only the last part of each path. It is empty if the target is unclear.
 
-    For example, `Q_PROJ` stands for `q_proj`, `q_proj|k_proj` for both modules, and `self_attn` for every module in
-    this part of the model.
+    For example, `Q_PROJ` stands for `q_proj`, `q_proj|k_proj` for `q_proj` and `k_proj`, and `self_attn` for every
+    module in this part of the model.
     """
     legal = tuple(legal)
     last = tuple(dict.fromkeys(path.rpartition(".")[2] for path in legal))

@@ -136,8 +136,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
 
 
 def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[KnownName]:
-    """The known names that are worth comparing with a name, in the order of the table: those with the same letters,
-    with mostly the same letters, or with a common word.
+    """The known names that are worth comparing with a name, in the order of the table. These are names with the same
+    letters, with mostly the same letters, or with a common word.
     """
     names, with_word, of_length = index()
     alphabet = alphabet_of(typed)
@@ -165,8 +165,8 @@ def one_letter(one: str, other: str) -> bool:
 
 
 def name_of_four(name: str, names: Iterable[str]) -> str | None:
-    """The only known name of four letters that differs from `name` in one letter: `beta` for `bata`. None if there is
-    none, or if there are several.
+    """The only known name of four letters that differs from `name` in one letter: `beta` for `bata`. None if no known
+    name does, or if several do.
     """
     found = [one for one in names if one_letter(name, one)]
     return found[0] if len(found) == 1 else None
@@ -256,7 +256,7 @@ def _with_a_known_word(name: str) -> list[str]:
 
 @cache
 def _words() -> frozenset[str]:
-    """Every word that occurs in a known name, in a synonym of one, or in a name without an equivalent."""
+    """Every word that occurs in a known name, in a synonym of a known name, or in a name without an equivalent."""
     from xpc.compiler.suggest.no_equivalent import families
 
     names = (*_by_letters().values(), *families())

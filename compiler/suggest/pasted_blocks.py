@@ -1,6 +1,6 @@
-"""Find blocks of YAML, JSON and TOML that were pasted into a spec, and write them as blocks of xpc: `lora:` with
-indented lines below it becomes `lora {`, these lines, and `}`. Also join the settings of a clause that a block of
-another tool becomes. Imported only for such a mistake.
+"""Find blocks of YAML, JSON and TOML that were pasted into a spec, and write them as blocks of xpc. For example,
+`lora:` with indented lines below it becomes `lora {`, these lines, and `}`. If a block becomes a clause on one line,
+its settings are joined. Imported only for such a mistake.
 """
 
 from __future__ import annotations

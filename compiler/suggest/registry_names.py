@@ -28,8 +28,8 @@ TYPO = 0.8
 
 @record
 class Guess:
-    """The registered names that an unknown name may stand for, the most likely first. `certain` is true if only one is
-    possible.
+    """The registered names that an unknown name may stand for, the most likely first. `certain` is true if the unknown
+    name can stand for only one of them.
     """
 
     names: tuple[str, ...]
@@ -234,7 +234,9 @@ def gpu(name: str) -> tuple[Guess, str]:
 
 
 def gpus_named(name: str) -> Guess:
-    """The registered GPUs whose name is, or begins with, a name that may be a plural: `H100s` has two memory sizes."""
+    """The registered GPUs whose names begin with a name, which may be a plural: `H100s` stands for two GPUs with
+    different memory sizes.
+    """
     name = name.lower()
     known = registry.find_gpu(name) or registry.find_gpu(name.removesuffix("s"))
     if known is not None:
@@ -280,8 +282,8 @@ def unknown_model(node: Ref, label: Label) -> Diagnostic:
 
 
 def _owner(name: str) -> str:
-    """The owner on the hub of most registered models that begin with the same word as `name`: `Qwen` for `qwen4-8b`.
-    `org` if there is no such model.
+    """The owner on the hub for an unknown name. It is the owner of most registered models that begin with the same
+    word: `Qwen` for `qwen4-8b`. `org` if there is no such model.
     """
     first = _parsed(name).parts[:1]
     ids = [registry.find_model(one) for one in registry.model_names() if _parsed(one).parts[:1] == first]
@@ -290,8 +292,8 @@ def _owner(name: str) -> str:
 
 
 def copied(id: str) -> str | None:
-    """The registered model that a hub id with another owner copies: `qwen3-4b` for `unsloth/Qwen3-4B`. None if there is
-    none.
+    """If a hub id names a copy of a registered model by another owner, return the registered model: `qwen3-4b` for
+    `unsloth/Qwen3-4B`. None for any other id.
     """
     parsed = _parsed(id[:120].rpartition("/")[2])
     for alias in registry.model_names():
@@ -346,8 +348,8 @@ def _swapped(name: str, line: str, local: str) -> str | None:
 
 
 def _data_setting(node: Ref, label: Label) -> Diagnostic | None:
-    """The finding for another tool's name of a `data` setting, such as `deduplicate`, that is written on a line of its
-    own like a data source. None for any other name.
+    """The finding for a line that looks like a data source, but is another tool's name for a setting of `data`, such as
+    `deduplicate`. None for any other line.
     """
     from xpc.compiler.language.kinds import FLAG
     from xpc.compiler.language.schema import BY_PATH

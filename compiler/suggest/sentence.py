@@ -31,7 +31,7 @@ METHOD_KEYS = ("method", "stage", "rlhf_type", "rl", "trainer")
 @lru_cache(maxsize=4)
 def method_of(text: str) -> str:
     """The training method that a text names, in its sentence or in a line such as `method dpo` or `stage: dpo`. "" if
-    it names none.
+    it names no method.
     """
     for line in text.splitlines():
         first, *rest = re.split(r"[\s=]+", line.strip()[:300])

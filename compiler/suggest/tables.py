@@ -94,7 +94,7 @@ def extra_aliases() -> dict[str, list[str]]:
 
 
 def usual_columns() -> dict[str, list[str]]:
-    """For each part of a row, such as the prompt or the answer: the usual names of its column, the most likely ones
-    first.
+    """Maps each part of a row, such as the prompt or the answer, to the usual names of its column. The most likely name
+    is the first.
     """
     return read_table(__file__, "columns.toml")

@@ -291,8 +291,8 @@ def _appended(call: Object) -> bool:
 
 
 def _is_padded(call: Object) -> bool:
-    """Whether a call of a tokenizer pads a single text. With any other value of `padding`, it pads each text of a batch
-    to the longest one.
+    """Whether a call of a tokenizer pads every text to a fixed length (`padding="max_length"`). With any other value of
+    `padding`, a single text is not padded: the texts of a batch are padded to the longest one.
     """
     given = call.keywords.get("padding")
     return given is not None and given.value == "max_length"

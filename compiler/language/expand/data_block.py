@@ -199,7 +199,7 @@ class _DataBlock:
 
 
 def _weight(node: Operand | Clause) -> float | None:
-    """The weight of a source in the mixture if the spec gives it by a name from another tool, such as `weight=0.3`.
+    """The weight of a source in the mixture, if the spec states it under another tool's name, such as `weight=0.3`.
     Otherwise None.
     """
     body = node.body if isinstance(node, Clause) else ()
@@ -222,7 +222,9 @@ def _is_setting(part: Operand | Clause) -> bool:
 
 
 def _flag(part: Operand | Clause) -> str | None:
-    """The name of the flag if an item of a `data` block is only a source's flag, such as `chat`. Otherwise None."""
+    """The name of a source's flag, such as `chat`, if an item of a `data` block consists only of this flag. Otherwise
+    None.
+    """
     node = part.head if isinstance(part, Clause) and not part.body else part
     name = node.name if isinstance(node, Ref) and node.is_name else ""
     row = schema.SOURCE_SETTINGS.get(name)

@@ -110,8 +110,8 @@ def _length(clause: str, options: tuple[Operand, ...]) -> int:
 
 
 def _is_unmarked(row: schema.Setting | None, value: Value) -> bool:
-    """Whether an item is the value of the setting before it, with the `=` missing: `1e-5` in `lr 1e-5`, `bf16` in
-    `dtype bf16`.
+    """Whether an item is the value of the setting before it, although the `=` is missing: `1e-5` in `lr 1e-5`, `bf16`
+    in `dtype bf16`.
     """
     if row is None or row.head or row.kind in (FLAG, BLOCK):
         return False

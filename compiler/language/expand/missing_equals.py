@@ -57,8 +57,8 @@ def can_be_value(row: schema.Setting, value: Operand | None) -> bool:
 
 @record
 class ExtraWord:
-    """An unnecessary word after a number or a flag, such as `steps` in `every=10 steps`: location, message, help and
-    correct text for a finding.
+    """An unnecessary word after a number or a flag, such as `steps` in `every=10 steps`. The fields are the parts of a
+    finding about this word: location, message, help and correct text.
     """
 
     span: Span

@@ -159,8 +159,8 @@ def _value_after(items: tuple[Operand, ...]) -> tuple[Operand | None, int]:
 
 
 def _is_before_adapter(clauses: Clauses, word: Ref, value: Number, adapter: Operand | None) -> bool:
-    """Report a setting of an adapter that stands before it: `rank 16 lora` is `lora(rank=16)`. False for any other
-    items.
+    """Report a setting of an adapter, if it stands before the adapter's name: `rank 16 lora` is `lora(rank=16)`. False
+    for any other items.
     """
     if not isinstance(adapter, Ref) or adapter.name not in schema.ADAPTERS or f"lora.{word.name}" not in schema.BY_PATH:
         return False

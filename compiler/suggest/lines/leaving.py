@@ -18,8 +18,8 @@ instead, or that xpc lacks something.
 
 
 def leave_out(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Add an edit that removes the setting to each finding whose help says to leave it out, because the run does the
-    same without it.
+    """If the help of a finding says to leave a setting out, because the run does the same without it, add an edit that
+    removes the setting.
     """
     out: list[Diagnostic] = []
     for one in problems:

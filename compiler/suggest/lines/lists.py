@@ -46,7 +46,7 @@ MESSAGES = {
 
 
 def rewrite_lists(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Replace all findings about a list that one of these patterns matches by one finding with an edit."""
+    """If a pattern of this module matches a list, replace all findings about the list by one finding with an edit."""
     out = list(problems)
     sources = {one.primary.source.name: one.primary.source for one in problems if one.primary is not None}
     for source in sources.values():

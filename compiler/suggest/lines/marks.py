@@ -104,8 +104,8 @@ def _of_prose(inside: Sequence[Diagnostic], source: Source, start: int, end: int
 
 
 def _lines(problems: Sequence[Diagnostic]) -> Iterator[tuple[Source, int, int]]:
-    """Each line after the first line of the spec that has an error about syntax or names, except an error about a
-    setting that is written twice (XP103). Yields the source, and the positions where the line begins and ends.
+    """Each line with an error about syntax or names, except the first line of the spec. An error about a setting that
+    is written twice (XP103) does not count. Yields the source, and the positions where the line begins and ends.
     """
     seen: set[tuple[str, int]] = set()
     for one in problems:

@@ -70,7 +70,9 @@ class Rewrite:
 
 
 def rewrite_sentences(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Replace all findings about a first line that one of these forms recognizes by one finding about the line."""
+    """If a first line has one of the forms that this module knows, replace all findings about it by one finding about
+    the complete line.
+    """
     out = list(problems)
     for source, start, end in _lines(problems):
         rewrite = next((found for form in FORMS if (found := form(source, start, end)) is not None), None)

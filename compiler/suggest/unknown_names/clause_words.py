@@ -41,8 +41,8 @@ class Described:
 
 
 def described(unknown: UnknownName, clause: str) -> Described | None:
-    """The setting of a clause that an unknown name describes. None if no setting has the words of the name, or if
-    several have as many, or if the setting cannot have the user's value.
+    """The setting of a clause that an unknown name describes. None if no setting has the words of the name, if several
+    settings fit equally well, or if the setting cannot have the user's value.
     """
     block = {*words(clause), *words(head_word(unknown, clause))}
     typed = [word for word in words(unknown.name[:80]) if weight(word) == 1.0 and word not in block | fillers()]

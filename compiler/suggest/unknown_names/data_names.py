@@ -65,8 +65,8 @@ def _block_columns(unknown: UnknownName) -> dict[str, str]:
 
 
 def _rows(typed: str) -> str:
-    """Convert a number of rows, or a share of them, to a value for `take`: 1000 stays, and 0.6 becomes `60%`. A number
-    that is neither gives the example `10%`.
+    """Convert a number of rows, or a share of them, to a value for `take`: 1000 stays, and 0.6 becomes `60%`. For any
+    other number, the result is the example `10%`.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(%|k|M|Ki|Mi)?", typed.replace("_", ""))
     number = 0.0 if found is None else float(found[1])

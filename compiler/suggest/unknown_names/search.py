@@ -35,8 +35,8 @@ FILES = ("fsdp_", "zero_", "stage3_")
 
 
 def search(unknown: UnknownName) -> Suggestion:
-    """The suggestion for an unknown name. The steps are tried one after another until one returns a suggestion. Those
-    in `before_the_guess` use only the name and its value; later ones also use the guessed setting.
+    """The suggestion for an unknown name. The steps are tried one after another until one returns a suggestion. The
+    steps in `before_the_guess` use only the name and its value; later steps also use the guessed setting.
     """
     before_the_guess = (_target, _capital_letters, _base_file, _with_advice, _choice_with_noun, _refused_value)
     found = first_answer(Case(unknown), before_the_guess)
