@@ -1,5 +1,5 @@
-"""Import a bundle. The result is the spec from which the bundle was compiled, without the values that the compiler
-added, and the data and other files that it names.
+"""Import a bundle. The result has the spec from which the bundle was compiled, without the values that the compiler
+added. It also has the data and the other files that this spec names.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
 
 
 def _is_complete(draft: Draft) -> bool:
-    """Whether a spec can be checked. It cannot without a model or data: it is then a base for `extends`, or a person
+    """Whether a spec can be checked. A spec without a model or data cannot: it is a base for `extends`, or a person
     must complete it.
     """
     return bool(draft.text or (draft.model and draft.sources))

@@ -125,8 +125,8 @@ def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
 
 
 def _unused(draft: Draft, table: Entries, name: str) -> None:
-    """Report that blocks of the file have no effect if accelerate does not read them for its `distributed_type`
-    (`name`), as `fsdp_config` in a DeepSpeed run.
+    """Report that a block of the file has no effect, if accelerate does not read it for the file's `distributed_type`
+    (`name`). An example is `fsdp_config` in a DeepSpeed run.
     """
     for key in ("deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config", "dynamo_config",
                 "mpirun_config", "ipex_config"):  # fmt: skip

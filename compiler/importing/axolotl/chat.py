@@ -61,8 +61,8 @@ def learned(draft: Draft, named: Entries) -> TrainedTurns:
 
 
 def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedTurns) -> bool:
-    """Set the chat template. `marks` are the turns that axolotl trains on. If they include other turns than the
-    assistant's, the template must mark these turns; the function returns True if the template does.
+    """Set the chat template. `marks` are the turns that axolotl trains on. If it trains on other turns than the
+    assistant's, the template must mark these turns. The function returns True if the template does so.
     """
     entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
     word = "" if entry is None or entry.empty else str(text(entry))

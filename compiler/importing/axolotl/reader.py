@@ -206,8 +206,8 @@ def _implied(config: Entry) -> KeyOutcome:
 
 
 def _muon(draft: Draft, named: Entries) -> None:
-    """If the optimizer is axolotl's Muon, write its defaults to the spec. It scales its updates like torch's Muon with
-    `match_rms_adamw`.
+    """If the optimizer is axolotl's Muon, write its defaults to the spec. axolotl's Muon scales its updates like
+    torch's Muon with `match_rms_adamw`.
 
     Source: axolotl-contribs-mit 0.0.6, muon/muon.py.
     """

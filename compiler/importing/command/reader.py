@@ -118,8 +118,8 @@ LIBRARIES = frozenset(("verl", "openrlhf", "swift", "trlx", "nemo_rl", "skyrl_tr
 
 
 def _draft(line: Line, overrides: Overrides) -> Draft:
-    """Convert a parsed command. The program decides which names its arguments have: those of LLaMA-Factory, those that
-    the started Python script declares, or those of TRL.
+    """Convert a parsed command. The program decides which names its arguments have: the names of LLaMA-Factory, the
+    names that the started Python script declares, or the names of TRL.
     """
     if llamafactory_command.is_llamafactory(line.program, line.arguments):
         return _factory(line, overrides)
@@ -183,9 +183,9 @@ def _given(line: Line, overrides: Overrides) -> Given:
 
 
 def _present(entry: Entry, overrides: Overrides) -> Entry:
-    """Return an argument. If its value contains a variable that is not set, but nevertheless names a file that can be
-    read, it is returned without the mark for such variables. The file is found in the repository by the end of its path
-    (`/home/$USER/repo/sft.json`), or the script itself writes it (`$(mktemp)`).
+    """Return an argument. Its value may contain a variable that is not set, and the importer may nevertheless find the
+    file that the value names. The argument is then returned without the mark for such a variable. The file is found in
+    the repository by the end of its path (`/home/$USER/repo/sft.json`), or the script itself writes it (`$(mktemp)`).
     """
     name = text(entry) or ""
     unknown = entry.unset and (name.endswith((".yaml", ".yml", ".json")) or name.startswith("$("))

@@ -95,9 +95,9 @@ def _makes_trainer(call: Call, overrides: Overrides) -> bool:
 
 
 def _without_preparation(training: list[Call], overrides: Overrides) -> list[Call]:
-    """Remove commands that only prepare data, such as `python prepare_pairs.py`. If some commands start a file of this
-    repository that creates a trainer, a command that starts another file of the repository is removed, unless the
-    file's name suggests training.
+    """Remove commands that only prepare data, such as `python prepare_pairs.py`. If a command starts a file of this
+    repository that creates a trainer, commands that start other files of the repository are removed. They stay if the
+    name of their file suggests training.
     """
     if len(training) > MOST_PROGRAMS:
         return training

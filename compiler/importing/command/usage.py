@@ -27,9 +27,9 @@ def unset(draft: Draft) -> set[str]:
 
 
 def stated(numbers: set[str], text: str, file: str, overrides: Overrides) -> dict[str, Entry]:
-    """The values of the shell script's arguments, such as `$1`, in the first documented command that states all of
-    them; empty if there is none. Such commands are searched in the script's comments, in shell scripts near it, and in
-    the repository's README.
+    """The values of the shell script's arguments, such as `$1`, from the first documented command that states all of
+    them. Documented commands are searched in the script's comments, in shell scripts near it, and in the repository's
+    README. If there is no such command, the result is empty.
     """
     name = posixpath.basename(file)
     for words, location, line in _launches(text, name, file, overrides):

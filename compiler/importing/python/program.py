@@ -74,10 +74,11 @@ class Model:
 
 
 def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, partial: bool = False) -> Object:
-    """Choose the trainer to import: the trainer with the number `pick`, if it is given; otherwise the only trainer, or
-    with `partial` the first one.
+    """Choose the trainer to import. If `pick` is given, it is the trainer with this number. Otherwise, it is the only
+    trainer or, if `partial` is true, the first one.
 
-    Raises Unreadable if the script has no trainer, several of them, or a kind of training that xpc does not have.
+    Raises Unreadable if the script has no trainer, or several trainers of which none is chosen, or a kind of training
+    that xpc does not have.
     """
     if len(found) > 1:
         if pick is not None and 0 < pick <= len(found):

@@ -220,8 +220,8 @@ def _constant(value: object) -> bool:
 
 def forwarding(name: str, value: Function, made: str, columns: bool) -> str:
     """The source of a function that calls a reward function of the script. A call in the script, such as
-    `make_reward(0.5)`, has returned this reward function. The new function has the same parameters, and passes them on.
-    If `columns` is true, it also passes on the columns that the script computes.
+    `make_reward(0.5)`, has returned this reward function. The new function has the same parameters, and passes their
+    values on. If `columns` is true, it also passes on the columns that the script computes.
     """
     given = parameters(value)
     passed = [f"{one.arg}={one.arg}" for one in [*given.args, *given.kwonlyargs]]

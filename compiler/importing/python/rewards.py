@@ -205,7 +205,7 @@ def _copy(
     called: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Write the source of reward functions to a file, with the imports, constants and functions that they use. `called`
-    are further objects to copy, the tools and environments, each with its file (`label`) and name.
+    has a (file, name) pair for each tool and environment that must be copied, too.
     """
     labels = list(dict.fromkeys([*(one.label for one in functions), *(label for label, _ in called)]))
     by = {key: one.label for key, one in (data.functions if data is not None else {}).items()}

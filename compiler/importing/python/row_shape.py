@@ -63,8 +63,8 @@ class Shape:
         return f"trl {older[0]}" + (f" to {older[-1]}" if len(older) > 1 else "") if older else ""
 
     def end(self, key: str, ended: bool) -> None:
-        """Report a difference if the script adds no eos token to its texts: a run of the spec adds one to each text and
-        trains on it.
+        """Report a difference if the script adds no eos token to its texts. A run of the spec adds an eos token to each
+        text, and trains on it.
         """
         old = self.before(ENDED)
         if ended or self.data.ended or not (self.plain or old):

@@ -52,9 +52,9 @@ def source_of(draft: Draft, chain: Chain, data: Data) -> Source | None:
 
 
 def _with_held_rows(draft: Draft, data: Data, given: Argument) -> int:
-    """The number of rows that a source needs so that the run trains on `given` of them. A spec first takes rows
-    (`take`) and then holds some of them out (`holdout`). If the script holds rows out first and takes rows afterwards,
-    the spec must take more rows.
+    """The number of rows that a spec must take from a source so that the run trains on `given` rows. A spec first takes
+    rows (`take`), and then holds some of these rows out (`holdout`). If the script first holds rows out and then takes
+    rows, the spec must take more rows than the script.
     """
     count = given.value
     assert isinstance(count, int)

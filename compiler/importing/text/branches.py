@@ -192,8 +192,8 @@ class Branches:
             )
 
     def end(self, how: str, failed: bool = False) -> None:
-        """Interpret `exit` and `return`. All later commands of the innermost branch with an unknown condition are
-        skipped or, if there is no such branch, all later commands of the script.
+        """Interpret `exit` and `return`. If a branch with an unknown condition is open, all later commands of the
+        innermost such branch are skipped. Otherwise, all later commands of the script are skipped.
 
         If the script would exit with an error inside a condition, or a sourced file would return an error, the
         condition is assumed to be false: a script that was used for training did not fail.

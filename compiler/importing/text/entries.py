@@ -69,9 +69,9 @@ class Entry:
     """A key of a configuration with its value, file and line. `value` is None, a bool, int, float or str, or a list or
     dict of entries.
 
-    `typed` is the text in the file if it is not the same as the value, such as `no`, which YAML 1.1 reads as false. If
-    the file states the key twice with different values, YAML readers use the last value, and `earlier` is the line of
-    the first. `unset` is a variable in the value, such as `$LR`, that the script does not set.
+    `typed` is the text in the file, if it differs from the value: YAML 1.1 reads the text `no` as false. If the file
+    states the key twice with different values, YAML readers use the second value, and `earlier` is the line of the
+    first. `unset` is a variable in the value, such as `$LR`, that the script does not set.
     """
 
     key: str

@@ -27,11 +27,11 @@ row.
 
 @record
 class Rows:
-    """A dataset component of torchtune. `shape` is its row format, `source` its default repository, and the columns
+    """A dataset component of torchtune. `shape` is its row format, and `source` is its default repository. The columns
     have torchtune's names.
 
-    `train_on_input` is true if the loss includes prompts. `goes_on` is true if packing continues a text that does not
-    fit in a sequence in the next sequence.
+    `train_on_input` is true if the loss includes prompts. If a text does not fit in a packed sequence, `goes_on` says
+    whether the next sequence continues it.
     """
 
     shape: str

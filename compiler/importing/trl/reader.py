@@ -38,9 +38,9 @@ first of these methods is chosen.
 
 
 def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: Entries) -> str:
-    """The training method. `--method` states it or, if it is missing, a word of the file's path
-    (`recipes/x/dpo/config.yaml`) or, if there is none, an argument that only one method has. Without all of these, it
-    is sft.
+    """The training method. If `--method` states one, it is this method. Otherwise, it is the method that a word of the
+    file's path names (`recipes/x/dpo/config.yaml`). Otherwise, if the file has an argument that only one method has, it
+    is this method. Otherwise, it is sft.
 
     "distill" in a path counts only if the file names a teacher, because many models have "distill" in their name.
     """

@@ -1,5 +1,5 @@
-"""TRL's own reward functions (`trl.rewards`), such as `think_format_reward`: the built-in function of a spec that
-computes the same, or a file next to the spec that takes the function from TRL.
+"""TRL's own reward functions (`trl.rewards`), such as `think_format_reward`. A spec names the built-in function of xpc
+that computes the same. If there is none, a file next to the spec takes the function from TRL.
 """
 
 from __future__ import annotations

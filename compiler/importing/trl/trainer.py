@@ -1,5 +1,5 @@
 """Import keys of transformers' TrainingArguments and of TRL's configuration classes. The importers of other tools use
-it for the keys that they share.
+this module for the keys that their tools share with TRL.
 
 The field `args` in the table of settings lists the arguments that control each setting.
 """

@@ -179,8 +179,8 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
 
 
 def moved(method: str, among: Collection[str], names: Collection[str], on: Collection[str]) -> dict[str, list[str]]:
-    """Find arguments that affect training and that the file does not state, although their defaults differ between the
-    versions in `among`. Maps each of them to its defaults as texts, such as `0.04 (trl 0.14 to 0.18)`.
+    """Find arguments that affect training, that the file does not state, and whose defaults differ between the versions
+    in `among`. Maps each of these arguments to its defaults as texts, such as `0.04 (trl 0.14 to 0.18)`.
 
     `names` are the keys of the file, as the table of settings writes them. `on` are the file's flags that are true,
     such as `packing`.

@@ -90,7 +90,7 @@ def _range(machine: Machine, positional: Arguments, keywords: Keywords, node: as
 
 def _files(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     """Compute a function that lists the files in a folder, such as the checkpoints of an earlier run. The list is
-    assumed to be empty: before a run, its files do not exist.
+    assumed to be empty, because the files that a run writes do not exist before the run.
     """
     return Unset("it depends on the files in a folder of the training machine", machine.location(node))
 

@@ -233,7 +233,8 @@ def _try(machine: Machine, node: ast.Try | ast.TryStar) -> str:
 
 
 def _taken(machine: Machine, node: ast.Try | ast.TryStar, failed: Callable[[], str]) -> str:
-    """Interpret the body of a `try`. It is assumed to succeed, unless the script itself raises an exception in it.
+    """Interpret the body of a `try`. The body is assumed to succeed, unless the script itself raises an exception in
+    it.
 
     If the script would also continue after an exception, but with other values, the line of the `try` is recorded for a
     warning.

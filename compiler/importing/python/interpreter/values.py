@@ -240,8 +240,8 @@ class Class:
         return [self, *(one for one in self._above() if isinstance(one, Class))]
 
     def _above(self) -> Iterator[object]:
-        """Yield the base classes, each followed by its own base classes. A class of the script is yielded only once,
-        even if several classes inherit from it, and at most MAX_BASES classes of the script are yielded.
+        """Yield the base classes, and after each of them its own base classes. A class of the script is yielded only
+        once, even if several classes inherit from it. At most MAX_BASES classes of the script are yielded.
         """
         seen, left = {id(self)}, self.bases[::-1]
         while left:
