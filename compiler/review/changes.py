@@ -29,8 +29,8 @@ COMMENT = re.compile(r"  # .*$", re.M)
 
 @record
 class Group:
-    """Members of a sweep with the same difference between the two arguments of `xpc diff`. For a single run, `members`
-    is empty.
+    """A group of members of a sweep: all of them have the same `difference` between the two arguments of `xpc diff`.
+    For a single run, `members` is empty.
     """
 
     members: tuple[str, ...]
@@ -42,11 +42,12 @@ class Comparison:
     """The result of `xpc diff`. The members in `new` exist only in the second argument, and the members in `gone` only
     in the first. The members in `same` are equal in both.
 
-    `renamed` are pairs of names of two members that differ only in their names. `swept` are the swept settings, if one
-    argument is a sweep and the other a single run. `axes` are the swept settings of each argument with their numbers of
-    values, if these are not the same in both. `launchers` are changes in the files that start a sweep. `counts` are the
-    numbers of runs, and `totals` are the changes in GPU-hours, disk space and cost, summed over all members that
-    differ. `allowed` are the permissions that only the second argument gives.
+    `renamed` has a pair of names (old, new) for each member whose name is the only thing that changed. If one argument
+    is a sweep and the other a single run, `swept` are the settings that the sweep varies. `axes` describes the swept
+    settings of each argument, with the number of values of each setting; both texts are empty if the two sweeps agree.
+    `launchers` are changes in the files that start a sweep. `counts` are the numbers of runs of both arguments.
+    `totals` are the changes in GPU-hours, disk space and cost, summed over all members that differ. `allowed` are the
+    permissions that only the second argument gives.
     """
 
     before: str
@@ -65,7 +66,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """The most severe of the members' verdicts (one of VERDICTS)."""
+        """The most severe of the verdicts on the groups of members (one of VERDICTS)."""
         if self.new or self.gone or self.renamed or self.swept:
             return DIFFERS
         found = [one.difference.verdict for one in self.groups]
@@ -94,9 +95,10 @@ def compare_operands(one: Operand, other: Operand, prices: Mapping[str, float] |
 
 
 def allowed(one: Operand, other: Operand, groups: Sequence[Group] = ()) -> tuple[Allowed, ...]:
-    """The silenced warnings and other permissions that only the second argument of `xpc diff` has.
+    """The permissions, such as silenced warnings, that the second argument of `xpc diff` gives and the first does not.
 
-    Of a compiled sweep, only the first member of each of the `groups` counts, because it takes too long to check all.
+    If an argument is a compiled sweep, only the first member of each group in `groups` is checked, because checking all
+    members takes too long.
     """
     first = {group.members[0] for group in groups if group.members}
     before, after = (
@@ -137,8 +139,8 @@ def _sweeps(one: Operand, other: Operand, prices: Mapping[str, float] | None) ->
 
 
 def _value_key(one: Run, other: Run) -> Iterator[object]:
-    """The settings in which the old and the new version of a compiled member differ. Empty if they are equal. Members
-    with the same key form a group.
+    """Yield the settings in which the old and the new version of a compiled member differ, or nothing if they are
+    equal. Members with the same key form a group.
     """
     for found in changes(one.spec, other.spec):
         yield from without_name(found, one.name)
@@ -167,7 +169,9 @@ def _file_key(one: Run, other: Run) -> Iterator[object]:
 
 
 def _without_equal_lines(one: bytes, other: bytes) -> tuple[bytes, bytes]:
-    """Two texts without the lines that are equal and have the same number in both, which is most of the two texts."""
+    """Return two texts without the lines that they share. A line is shared if the other text has the same line at the
+    same line number. Most lines are shared.
+    """
     lines = one.split(b"\n"), other.split(b"\n")
     length = min(map(len, lines))
     different = [at for at in range(length) if lines[0][at] != lines[1][at]]
@@ -176,8 +180,8 @@ def _without_equal_lines(one: bytes, other: bytes) -> tuple[bytes, bytes]:
 
 
 def _lines(run: Run, data: bytes) -> list[bytes]:
-    """The lines of a member's file, with placeholders for the member's name and the digests of its files. Both are
-    different in any two members, so they say nothing about a change.
+    """The lines of a member's file. The member's name and the digests of its files are replaced by placeholders: any
+    two members differ in these, so they say nothing about a change.
     """
     text = data.replace(run.name.encode(), MEMBER.encode())
     if DIGEST.search(text) is not None:
@@ -195,8 +199,8 @@ def _launchers(one: Operand, other: Operand) -> Iterator[FileChange]:
 
 
 def _renamed(removed: Sequence[Run], new: Sequence[Run]) -> list[tuple[str, str]]:
-    """Pairs of members with equal values and different names. They exist if an axis was added to the sweep, because
-    this renames all members.
+    """Pairs (old name, new name) of members with equal values. Such pairs exist if an axis was added to the sweep,
+    because this renames all members.
     """
     if not removed or not new:
         return []
@@ -222,8 +226,8 @@ def _same_values(one: Run, other: Run) -> bool:
 
 
 def _axes(one: Operand, other: Operand) -> tuple[str, str]:
-    """The swept settings of two sweeps, each with its number of values: `optimizer.lr (3), seed (2)`. If the numbers
-    are equal, the values instead: `optimizer.lr (1e-06, 2e-06)`.
+    """Describe the swept settings of each of two sweeps by their numbers of values: `optimizer.lr (3), seed (2)`. If
+    the numbers are equal in both sweeps, list the values instead: `optimizer.lr (1e-06, 2e-06)`.
     """
     for counted in (True, False):
         before, after = (
@@ -236,8 +240,8 @@ def _axes(one: Operand, other: Operand) -> tuple[str, str]:
 
 
 def _run_and_sweep(one: Operand, other: Operand, prices: Mapping[str, float] | None) -> Comparison:
-    """Compare a run with a sweep. The result lists the swept settings, and the differences from the run that are the
-    same in all members.
+    """Compare a run with a sweep. The result lists the settings that the sweep varies, and the differences from the run
+    that all members have in common.
     """
     counts = len(one.runs), len(other.runs)
     run, members = (one.runs[0], other.runs) if other.sweep else (other.runs[0], one.runs)
@@ -264,7 +268,9 @@ def _swept(name: str, members: Sequence[Mapping[str, Change]]) -> Change | None:
 
 
 def _typed(change: Change, side: int) -> tuple[str, Scalar]:
-    """The old value (`side` 0) or the new value (1) of a change: as a text, and for JSON."""
+    """One of the two values of a change (`side` 0: the old value, 1: the new value), in two forms: as text, and for
+    JSON.
+    """
     texts = change.before, change.after
     return texts[side], (change.values or texts)[side]
 

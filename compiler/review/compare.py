@@ -58,14 +58,16 @@ class Difference:
     are the changed values that neither spec states: derived values and defaults.
 
     `arguments` are the changed keys of the emitted JSON and YAML files, and `same_arguments` is the number of unchanged
-    keys. `stacks` are the names of both stacks. If the stacks differ, `renamed` are the arguments with the same value
-    under another name. If the stack is the same, `facts` are the changed facts that the trainer's code reads.
+    keys. `stacks` are the names of both stacks. If the stacks differ, `renamed` are the arguments whose value is the
+    same, but whose name differs between the stacks. If the stack is the same, `facts` are the changed facts that the
+    trainer's code reads.
 
-    `new` and `missing` are the findings that only the new or only the old run has. `runs_now` and `ran_before` are the
-    programs besides the trainer that only the new or only the old run starts. `contents` are lines about rows and texts
-    that differ, `images` are lines about images that rows name by path, and `models` are the files of local models that
-    differ. `checkpoints` is a sentence that says whether the new run can resume from the old run's checkpoints. `fixed`
-    are bugs of the old stack's libraries that the new stack does not have.
+    `new` are the findings that only the new run has, and `missing` the findings that only the old run has. `runs_now`
+    are the programs, besides the trainer, that only the new run starts, and `ran_before` the programs that only the old
+    run starts. `contents` are lines about rows and texts that differ. `images` are lines about images that differ; rows
+    name them by path. `models` are the files of local models that differ. `checkpoints` is a sentence that says whether
+    the new run can resume from the old run's checkpoints. `fixed` are bugs of the old stack's libraries that the new
+    stack does not have.
     """
 
     settings: tuple[Change, ...]
@@ -140,7 +142,7 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
         )
     missing, new = _only_in_either(_findings(one.spec.problems), _findings(other.spec.problems))
     silenced = _findings(each.finding for each in other.spec.silenced)
-    missing = tuple((Counter(missing) - silenced).elements())  # a finding that a comment hides is not resolved
+    missing = tuple((Counter(missing) - silenced).elements())  # a silenced finding still exists
     removed, added = _only_in_either(_executes(one.spec), _executes(other.spec, moved))
     found = Difference(
         settings, (*derived, *follows(before, after)), without_name(arguments, member), renamed,
@@ -190,8 +192,8 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
         texts = _shown(path, before), _shown(path, after)
         change = Change(path, *texts, why, (_scalar(before, texts[0]), _scalar(after, texts[1])))
         (settings if stated else follows).append(change)
-    # `read` has the changes in how sources are read. If a setting in READING has changed, these changes follow from it;
-    # otherwise, the spec states them at the sources
+    # `read` has the changes in how sources are read. If a setting in READING has changed, these changes follow from
+    # that setting; otherwise, the spec states them at the sources
     if READING.isdisjoint(each.name for each in settings):
         return [*settings, *read], follows
     return settings, [*read, *follows]

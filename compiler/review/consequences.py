@@ -29,7 +29,7 @@ WAS = {**IS, "no": "too large"}
 @record
 class Quantity:
     """One number about a run, such as its hours: as text for people, and as a value for programs. `why` is the
-    calculation of the number.
+    calculation that gave the number.
     """
 
     text: str
@@ -97,8 +97,8 @@ quantity, for example the cost on a GPU without a price.
 
 
 def verdict_change(before: Plan, after: Plan) -> str:
-    """The end of a comparison's first line if the plan's verdicts on the two runs differ: `memory 24.1 -> 31.0 GiB:
-    tight, was fits`.
+    """Compare the plan's verdicts on two runs. If they differ, return the end of a comparison's first line: `memory
+    24.1 -> 31.0 GiB: tight, was fits`.
     """
     one = _memory(before, after)
     return f"memory {one.before} -> {one.after}: {one.why}" if one is not None and ", was " in one.why else ""

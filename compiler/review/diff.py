@@ -57,8 +57,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             broken = [operand for operand in (before, after) if not operand.runs]
             if not broken:
                 # Both specs are checked under the same file name, so that their file names are not reported as a
-                # difference. If one of the specs extends the other, this must be the name of the extending spec,
-                # because no spec can extend itself.
+                # difference. If one of the specs extends the other, both get the name of the extending spec: with the
+                # other name, the spec would seem to extend itself, which is an error.
                 break
         if broken:
             return _broken(broken, options)

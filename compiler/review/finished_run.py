@@ -48,8 +48,8 @@ def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
 
 
 def _malformed(summary: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[str]:
-    """The names of those values in summary.json that are missing, or have another type than a run writes. For a method
-    that generates, `data` (counts of rows) may be missing.
+    """The names of values in summary.json that are missing, or whose type is not the type that a run writes. For a
+    method that generates, `data` (counts of rows) may be missing.
     """
     counts = ("steps", "sequences", "world")
     yield from (name for name in counts if type(summary.get(name)) is not int)
@@ -143,8 +143,8 @@ def contents(folder: str, name: str) -> bytes | None:
 
 
 def decisive_digest(data: Callable[[str], bytes | None]) -> str:
-    """The digest of a bundle, as a run records it in summary.json. `data` is a function that returns the contents of a
-    file by its name, or None if the file is missing.
+    """The digest of a bundle, as a run records it in summary.json. `data` takes the name of a file and returns its
+    contents, or None if the file is missing.
     """
     total = sha256()
     for name in DECISIVE:

@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def formatted(data: bytes, name: str, folder: str) -> tuple[str | None, tuple[Diagnostic, ...]]:
-    """The canonical text of a spec in `folder`, or None and its syntax errors.
+    """Format a spec in `folder`. Returns its canonical text and no errors, or None and its syntax errors.
 
     Raises UsageError if the formatted text has another meaning, which would be a bug of the formatter.
     """

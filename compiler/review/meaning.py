@@ -1,5 +1,5 @@
-"""The meaning of a spec: what it says, without the positions in its text. Two texts that say the same have equal
-meanings.
+"""Reduce a spec to its meaning, which leaves out the positions in its text. Two texts that state the same experiment
+have equal meanings.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ LEAVES = (str, int, float, bytes, type(None))
 
 
 def plain(node: object, known: dict[int, object] | None = None) -> object:
-    """A value without positions in the text. A record becomes a tuple of its class name and its fields, and a mapping
-    becomes a dict.
+    """Convert a value such that positions in the text are dropped. A record becomes a tuple of its class name and its
+    fields, and a mapping becomes a dict.
 
     For a syntax tree, comments are dropped, and `optimizer adamw lr=1e-5` becomes equal to the same setting in a block.
 
-    `known` maps the identities of records to their results. With it, a record that many values share, such as the stack
-    of all members of a sweep, is converted once. The records must exist as long as `known`.
+    `known` maps the identity (`id`) of a record to its converted value. With it, a record that many values share, such
+    as the stack of all members of a sweep, is converted only once. The caller must keep these records alive as long as
+    it uses `known`.
     """
     if isinstance(node, LEAVES):
         return node

@@ -56,8 +56,9 @@ class Run:
         self, name: str, checked: CheckedSpec | None, tree: BundleTree | None = None, unchanged: Collection[str] = (),
         model_paths: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """`unchanged` are the files of the bundle that nobody has edited. Their contents are compiled again instead of
-        being read from disk: the comparison may use another file name for the spec, and some files contain this name.
+        """`unchanged` are the files of the bundle that nobody has edited. Their contents come from compiling the spec
+        again, and not from the disk: the comparison may use another file name for the spec, and some files contain this
+        name.
 
         For a run that is not on disk, `model_paths` maps the files of local models to their paths.
         """
@@ -86,11 +87,11 @@ class Run:
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """The digest of each file that a run may read. For a run on disk, the files are read. For other runs, digests
-        are computed from the texts that compiling the spec gives.
+        """The digest of each file that a run may read. If the run is on disk, the files are read. If not, the digests
+        are computed from the files that compiling the spec gives.
 
-        Bytecode is included, except where Python is started such that it ignores bytecode. Folders that the compiler
-        did not write are listed, but their files are not read.
+        Files with bytecode are included, unless the bundle's program makes Python ignore them. Folders that the
+        compiler did not write are listed, but their files are not read.
         """
         if self.tree is None:
             return _digests(self.emitted)
@@ -136,8 +137,9 @@ def _digests(files: Mapping[str, bytes]) -> dict[str, str]:
 
 @record
 class Operand:
-    """One argument of `xpc diff`. If there are `errors`, `runs` is empty. `axes` are the swept settings with their
-    values. `launchers` has the digests of the files next to a sweep's members; None if these files are not on disk.
+    """One argument of `xpc diff`. If there are `errors`, `runs` is empty. `axes` are the swept settings, each with its
+    values. `launchers` has the digests of the files next to a sweep's members; it is None if these files are not on
+    disk.
     """
 
     title: str
@@ -148,8 +150,8 @@ class Operand:
     launchers: Mapping[str, str] | None = None
 
     def starters(self) -> Mapping[str, str]:
-        """The digests of the files that start a sweep. If these files are not on disk, digests of the texts that
-        compiling the spec gives.
+        """The digests of the files that start a sweep. If these files are not on disk, the digests are computed from
+        the files that compiling the spec gives.
         """
         from xpc.compiler.lower.sweep import starters
 
@@ -276,7 +278,7 @@ def _members(folder: str) -> Operand:
         raise UsageError(f"{folder} is a sweep without members")
     others = [f"members/{name}" for name in {*os.listdir(os.path.join(folder, "members"))} - {*names}]
     others += [name for name in os.listdir(folder) if name != "members"]
-    # if a file and an entry of the manifest have the same name, the file counts
+    # a name may be both a file on disk and an entry of the manifest; then the file's digest counts
     launchers = dict.fromkeys(others, f"{UNLISTED} {folder}") | files_at_top(folder)
     return Operand(folder, tuple(runs), sweep=True, axes=_axes_on_disk(folder), launchers=launchers)
 

@@ -125,7 +125,7 @@ class Repository:
         return "" if inside == "." else f"{inside}/"
 
     def from_here(self, path: str) -> str:
-        """The path relative to the working directory, for a path relative to the top folder."""
+        """Convert a path relative to the top folder into a path relative to the working directory."""
         return os.path.relpath(os.path.join(self.top, path))
 
     def link(self, path: str) -> str | None:
@@ -144,8 +144,8 @@ class Repository:
 
 
 def _answer(command: list[str], given: bytes, most: int, folder: str, environment: dict[str, str]) -> tuple[bytes, int]:
-    """Run a program, and return the first `most` + 1 bytes of its output, and its exit status. A program with a longer
-    output is killed. Raises UsageError if the program cannot be started, or takes longer than SECONDS.
+    """Run a program. Returns the first `most` + 1 bytes of its output, and its exit status. If the output is longer,
+    the program is killed. Raises UsageError if the program cannot be started, or takes longer than SECONDS.
     """
     import subprocess
     from contextlib import ExitStack
@@ -225,7 +225,9 @@ class Commit:
         return cls(repository, hash, files, modules=modules)
 
     def module(self, path: str) -> str | None:
-        """The submodule that contains a path, or None, also for a path that is too long for any file."""
+        """The submodule that contains a path; None if no submodule does. Also None for a path that is longer than any
+        file's path can be.
+        """
         if not self.modules or len(path) > LONGEST_PATH:
             return None
         parts = path.split("/")
@@ -289,8 +291,8 @@ class Commit:
     def data(self, path: str) -> bytes | None:
         """The contents of a file; None if the commit has no such file.
 
-        Raises UsageError if the file is too large, or if a partial clone lacks its contents, which git must not fetch
-        here.
+        Raises UsageError if the file is too large. Also raises UsageError if a partial clone lacks the contents,
+        because git must not fetch them here.
         """
         if path not in self.files:
             return None
@@ -311,8 +313,8 @@ class Commit:
 
 
 def stored_file(repository: Repository, path: str, digest: str, size: int) -> str | None:
-    """The path of the file that a Git LFS pointer stands for. If the file in the working tree has the pointer's digest,
-    its path; otherwise the path of the copy in LFS's cache. None if there is no such file.
+    """Find the file for which a Git LFS pointer stands, and return its path: the file in the working tree if its digest
+    is the pointer's digest, otherwise the copy in LFS's cache. None if neither file exists.
     """
     from xpc.compiler.files.file_digests import file_digest
 
@@ -343,8 +345,8 @@ def _entries(listed: bytes, name: str) -> Iterator[tuple[str, str]]:
 
 
 def find(folder: str) -> Repository | None:
-    """Find the repository that contains a folder. git is not asked, because it would accept a folder that only looks
-    like a repository.
+    """Find the repository that contains a folder. This function does not call git, because git would accept a folder
+    that only looks like a repository.
 
     Raises UsageError if a `.git` file does not name a repository.
     """

@@ -23,8 +23,8 @@ STOPPED = (
         "checkpoints have only weights",
     ),
 )  # fmt: skip
-"""Values of the previous run with which it writes few checkpoints: the key, the value, and the end of the sentence that
-reports it.
+"""Values of the previous run for which it wrote few checkpoints. Each row has the key, the value, and a text that is
+added to the sentence about resuming.
 """
 DIVISION = f"{HEAD}run.division."
 FILES = ("accelerate.yaml", "deepspeed.json")
@@ -52,8 +52,8 @@ def resumes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
 
 
 def _by_key(table: dict[str, object], other: Mapping[str, object]) -> dict[str, object]:
-    """If both runs have the same number of records in a list, such as the data sources, turn these records into single
-    settings such as `data[0].path`.
+    """If both runs have a list with the same number of records, such as the data sources, turn the values of these
+    records into single settings such as `data[0].path`.
     """
     out: dict[str, object] = {}
     for name, value in table.items():

@@ -1,8 +1,8 @@
-"""Read `REV:file`, a spec as it was in a commit. The specs that it extends, the templates and the data also come from
+"""Read `REV:file`, a spec as it was in a commit. The specs that it extends, its templates and its data also come from
 that commit.
 
-When a file of the spec is read, it is first copied from git into a temporary folder. A file that git does not have,
-such as large data, is read from the working tree.
+When a file of the spec is read, it is first copied from git into a temporary folder. A file that is not in git, such as
+large data, is read from the working tree.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class RevisionWorkspace(Workspace):
         """Copy a file or folder of a commit to `path`, and return `path`. If the commit has no such file or folder,
         return its path in the working tree.
 
-        `place` is a pair: the commit, and the folder for copies of its files. By default, they are the commit of the
-        spec and `mirror`. For a path in a submodule, they are the commit and the folder of the submodule.
+        `place` is a pair: a commit, and the folder that gets the copies of the commit's files. The default is the
+        commit of the spec, and `mirror`. For a path in a submodule, it is the commit and the folder of the submodule.
         """
         commit, root = place or (self.commit, self.mirror)
         repository = commit.repository
@@ -115,9 +115,9 @@ class RevisionWorkspace(Workspace):
         return path
 
     def _put_files(self, folder: str, path: str, names: Sequence[str], place: tuple[Commit, str]) -> None:
-        """Copy the files of a folder. A symbolic link to a folder becomes a link to the copy of that folder. If the
-        files behind links were copied again, a link to a folder above itself would never end. For a file that
-        `_put` does not copy, create a link to the path that it returns.
+        """Copy the files of a folder. A symbolic link to a folder becomes a link to the copy of that folder: if its
+        files were copied again, a link to a folder above itself would never end. If `_put` returns another path because
+        it does not copy a file, create a link to this path.
         """
         place[0].read(*names)
         for one in names:

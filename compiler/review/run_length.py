@@ -1,5 +1,5 @@
-"""The length of a run, as far as it is known: its steps, samples, tokens and warm-up. Also describes the difference
-between the lengths of two runs.
+"""The length of a run, as far as it is known: its steps, samples, tokens and warm-up. The module also describes how the
+lengths of two runs differ.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ SHOWN = 3
 
 @record
 class RunLength:
-    """The length of one run. `samples` is the number of sequences that the whole run trains on, and `rows` the number
-    of rows in one epoch. `epochs` is the number of epochs that the spec states.
+    """The length of one run. `samples` is the number of sequences that the whole run trains on. `rows` is the number of
+    rows in one epoch. `epochs` is the number of epochs that the spec states.
 
-    An unknown quantity is None, such as the rows of most datasets, or the number of sequences after packing. `group` is
-    the number of completions per prompt. `each` is `group` times the number of iterations over a completion.
+    An unknown quantity is None, such as the number of rows of most datasets, or the number of sequences after packing.
+    `group` is the number of completions per prompt. `each` is `group` times the number of training iterations over each
+    completion.
     """
 
     steps: int | None
@@ -48,7 +49,9 @@ class RunLength:
 
     @property
     def warm(self) -> tuple[int, float] | None:
-        """The warm-up in steps, and as a share of the run. None if the number of steps or the share is unknown."""
+        """The warm-up in two forms: in steps, and as a share of the run. None if the number of steps or the share is
+        unknown.
+        """
         if self.warmup is None or not self.steps:
             return None
         count = self.warmup.steps(self.steps)
@@ -111,14 +114,14 @@ class RunLength:
         yield "same tokens" if ratio == 1 else f"{_times(ratio)} the tokens"
 
     def _comparable(self, other: RunLength) -> bool:
-        """Whether the ratio between the numbers of steps of both runs is known, even if the numbers
+        """Whether the ratio between the two runs' numbers of steps is known. It may be known although the numbers
         themselves are not.
         """
         return bool(self.epochs and other.epochs and self.data == other.data)
 
     def _pace(self) -> float:
-        """The number of optimizer steps per row or, with packing, per token. If two runs train on the same rows, the
-        ratio of their numbers of steps is the ratio of these numbers.
+        """The number of optimizer steps per row or, with packing, per token. If two runs train on the same rows, this
+        quantity has the same ratio between the runs as the number of steps.
         """
         return (self.epochs or 0) * self.each / self.gbs / (self.seq if self.packed else 1)
 
@@ -158,8 +161,8 @@ def _short(path: str) -> str:
 
 
 def _short_change(name: str, found: Sequence[Change]) -> str:
-    """A changed setting, as text for a comparison's first line. If several data sources have changed, their number is
-    given instead of their names.
+    """A changed setting, as text for a comparison's first line. If several data sources have changed, the text has
+    their number instead of their names.
     """
     if len(found) > 1:
         return f"{name} ({len(found)} sources change)"

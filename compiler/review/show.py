@@ -19,14 +19,14 @@ FORMAT = 1
 NAMED = 6
 """Maximum number of members that a section names."""
 FOLDED = 3
-"""If a file belongs to only one of two runs and has more keys than this, a comparison shows the number of its keys
-instead of the keys.
+"""A file that only one of two runs has is shown as the number of its keys, if it has more keys than this; otherwise its
+keys are shown.
 """
 
 
 def headline(found: Comparison) -> str:
-    """The first line of a comparison. If sweeps are compared, the plans of all members count, and not only the plan of
-    the first member, whose numbers the text shows.
+    """The first line of a comparison. For sweeps, it takes account of the plans of all members. The text below it shows
+    only the first member's numbers.
     """
     of_runs = f"of {_runs(found.counts[1])} do not fit their GPUs"
     misfits = [f"{each.after} {of_runs}, was {each.before}" for each in found.totals if each.name == MISFITS]
@@ -129,8 +129,8 @@ def _difference_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
 
 
 def _argument_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
-    """Yield the sections about changed arguments: `Only on trl-0.18` for arguments that only one of the two stacks has,
-    and `Emitted arguments` for all other arguments.
+    """Yield the sections about changed arguments. Arguments that only one of the two stacks has are in sections such as
+    `Only on trl-0.18`, and all other arguments are in `Emitted arguments`.
     """
     single = [each for each in one.arguments if one.across and ABSENT in (each.before, each.after)]
     for stack, side in zip(one.stacks, ("before", "after"), strict=True) if one.across else ():
@@ -148,7 +148,7 @@ def _changes(found: Sequence[Change]) -> list[str]:
 
 
 def _folded(found: Sequence[Change]) -> list[str]:
-    """Lines about the changed arguments. A file that only one run has gets a single line with the number of its
+    """Lines about the changed arguments. If only one run has a file, a single line states the number of the file's
     keys.
     """
     by_file: dict[tuple[str, str], list[Change]] = {}

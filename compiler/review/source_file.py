@@ -34,7 +34,7 @@ def is_source(name: str) -> bool:
 
 
 def compare(name: str, spec: CheckedSpec, title: str) -> tuple[str, bool]:
-    """Return two things: the lines of the other tool's file, each with its setting in the spec; and whether a new
+    """Return two values: the lines of the other tool's file, each next to its setting in the spec; and whether a new
     import of the file would give other values than the spec has. Raises UsageError for a file that cannot be imported.
     """
     draft = _draft(name, spec)
@@ -65,8 +65,8 @@ def compare(name: str, spec: CheckedSpec, title: str) -> tuple[str, bool]:
 
 
 HEADER = ("method", "train.steps", "train.epochs", "target")
-"""Settings that an import writes into the `train` sentence, or as a statement, such as `method sft`, but not as a
-setting of a clause.
+"""Settings that an import does not write as settings of a clause. It writes them into the `train` sentence, or as
+statements such as `method sft`.
 """
 
 
@@ -104,9 +104,9 @@ def _compared(path: str, imported: str, has: str | None) -> str:
 
 
 def _value(spec: Spec, path: str, draft: Draft) -> str | None:
-    """The value of a setting, written as in a spec, or None if the spec has no value. If the value names a copy of a
-    file in the bundle (`files/...`), and the imported draft has a file with the same contents, the draft's name for the
-    file is returned.
+    """The value of a setting, written as in a spec; None if the spec has no value. If the value is the name of a
+    bundle's copy of a file (`files/...`), and `draft` has a file with the same contents, return the name of the draft's
+    file instead.
     """
     value = spec.get(path_of(path))
     if value is None:

@@ -10,8 +10,8 @@ from xpc.compiler.review.differences.change import Change
 from xpc.compiler.spec.resources import DataSource
 
 WORK = 2 * 10**6
-"""The value of `blocks`' argument `work` for two lists of data sources. It suffices to compare about a thousand
-different sources, and is small because each member of a sweep is compared.
+"""The argument `work` of `blocks` for comparing two lists of data sources. It suffices to compare about a thousand
+different sources. It is small, because it applies to each member of a sweep.
 """
 UNSET = "unset"
 NONE = "none"

@@ -1,9 +1,10 @@
 """The specs of a repository: the tracked `.xp` files that describe a run, each with the files that it extends (its
 bases).
 
-A file describes a run if it or one of its bases has a `train` line. Two kinds of files also count, because their errors
-must be reported: a file with a missing or cyclic base, and a file with a syntax error that no other file extends. The
-`spec.xp` of a bundle does not count. Symbolic links do not count either, because they may lead out of the repository.
+A file describes a run if it or one of its bases has a `train` line. Two more kinds of files count, because their errors
+must be reported: a file with a missing or cyclic base, and a file that has a syntax error and that no other file
+extends. The `spec.xp` of a bundle does not count. Symbolic links do not count either, because they may lead out of the
+repository.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class Specs:
     copies: tuple[str, ...] = ()
 
     def reading(self, changed: Iterable[str]) -> list[str]:
-        """The specs that a change affects through their texts: the spec itself, its lock, one of its bases, or a
-        submodule with a base has changed.
+        """The specs that a change affects through their texts. Such a spec has changed itself, or one of these has: its
+        lock, one of its bases, a submodule that contains a base.
         """
         found = set(changed)
         return [
@@ -49,7 +50,9 @@ class Specs:
 
 
 def parents(path: str) -> list[str]:
-    """The folders above a path: `a` and `a/b` for the path `a/b/c`. None for a path that is too long for any file."""
+    """The folders above a path: `a` and `a/b` for the path `a/b/c`. An empty list if the path is longer than any file's
+    path can be.
+    """
     return [] if len(path) > LONGEST_PATH else [path[:at] for at, letter in enumerate(path) if letter == "/" and at]
 
 

@@ -1,8 +1,8 @@
 """Find the permissions that a spec newly gives: comments that silence warnings, and settings that turn off a check of
 the run or let foreign code run.
 
-A reviewer must see these permissions, even if nothing else of the run changes: `# xpc: allow XP410 the reason` only
-removes a warning.
+A reviewer must see these permissions, even if the run itself does not change: the comment `# xpc: allow XP410 the
+reason` only removes a warning.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ SETTINGS: tuple[tuple[Path, object, str, str], ...] = (
     ("model.pickle", True, "pickled weights", "weights are read with torch's unpickler"),
     ("eval.allow_code_execution", True, "programs of the model", "the evaluation runs programs that the model writes"),
 )  # fmt: skip
-"""Settings that give a permission. Each row has the setting, the value or the list item that gives the permission, the
-permission in a few words for the first line of a comparison, and the same as a sentence.
+"""Settings that give a permission. A row has four parts: the setting; its value, or the item of its list, that gives
+the permission; a short phrase about the permission, for the first line of a comparison; and a complete sentence about
+the permission.
 """
 
 
@@ -60,8 +61,9 @@ def first_line(found: Iterable[Allowed]) -> str:
 
 
 def _counts(specs: Iterable[CheckedSpec]) -> dict[str, tuple[int, Allowed]]:
-    """Map each code or setting to the largest number of times that one spec allows it. The messages of findings are not
-    compared, because they contain numbers that change with other settings.
+    """Map each code or setting to a pair: the number of times that a spec allows it (the largest number in any of the
+    specs), and the permission. The messages of findings are not compared, because they contain numbers that change with
+    other settings.
     """
     found: dict[str, tuple[int, Allowed]] = {}
     for spec in specs:

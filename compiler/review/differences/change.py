@@ -1,5 +1,5 @@
-"""The class `Change` of a changed value, and functions that shorten or replace its texts for the output of a
-comparison.
+"""The class `Change`, which is a changed value, and functions that shorten its texts, or replace parts of them, for the
+output of a comparison.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ AROUND = 16
 
 @record
 class Change:
-    """A changed value. `why` is the calculation of the new value or, if the spec does not state this value, its origin.
+    """A changed value. `why` is the calculation of the new value. If the spec does not state the new value, `why` may
+    be its origin instead.
 
     If both values are numbers, flags, strings or lists of these, `values` has the old and the new value for the JSON
     output.
@@ -46,9 +47,9 @@ class Change:
 
 
 def scalar(value: object, text: str = "") -> Scalar:
-    """Convert a value for JSON: numbers and counts stay numbers, and a value of xpc's own types, such as a share or a
-    chat template, becomes `text`, which has it as a spec does: `10%`. JSON has no infinite numbers and no NaN, which an
-    edited bundle may have, so these become texts, too.
+    """Convert a value for JSON. Numbers and counts stay numbers. A value of one of xpc's own types, such as a share or
+    a chat template, becomes `text`, which is the value as a spec writes it: `10%`. Infinite numbers and NaN, which an
+    edited bundle may have, also become texts, because JSON does not have them.
     """
     if isinstance(value, float) and not isfinite(value):
         return json.dumps(value)

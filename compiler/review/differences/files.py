@@ -60,7 +60,7 @@ def decides(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes], 
     `#`: such a file contains scripts, in which a `#` need not begin a comment.
     """
     if installs(name):
-        # the digest in the name of a lock's copy changes with each of its lines
+        # the name of a lock's copy contains a digest, which changes with each line of the lock
         return name.endswith(".txt") and (name in before) != (name in after)
     if name in tables or name not in before or name not in after:
         return True

@@ -38,8 +38,8 @@ def model_changes(one: Run, other: Run) -> tuple[Change, ...]:
 
 
 def without_digests(one: Run, other: Run) -> str:
-    """The path of a local model's file that cannot be compared, because one run is a bundle on disk whose manifest has
-    no digests of the model. "" if all files can be compared.
+    """The path of a file of a local model that cannot be compared. This is the case if one run is a bundle on disk, and
+    its manifest has no digests of the model. "" if all files can be compared.
     """
     for was, now in _shared(one, other):
         if (one.tree is not None and now and not was) or (other.tree is not None and was and not now):
@@ -48,8 +48,8 @@ def without_digests(one: Run, other: Run) -> str:
 
 
 def unused_digest(one: Run, other: Run) -> str:
-    """The first file with different digests in the two manifests that belongs to none of the run's local models, or "".
-    The launch does not check the digest of such a file.
+    """The first file that has different digests in the two manifests, although it belongs to none of the run's local
+    models. The launch does not check the digest of such a file. "" if there is no such file.
     """
     was, now = (
         {name: stated for name, stated in run.models.items() if not name.startswith(_folders(run))}
@@ -63,8 +63,8 @@ def _folders(run: Run) -> tuple[str, ...]:
 
 
 def _shared(one: Run, other: Run) -> Iterator[tuple[Mapping[str, str], Mapping[str, str]]]:
-    """Yield a pair of mappings for each local model that both runs use: the first for `one`, the second for `other`. A
-    mapping has, for each file of the model, its digest in bundle.toml (`sha256:...`) or its path.
+    """For each local model that both runs use, yield a mapping for `one` and a mapping for `other`. A mapping has the
+    files of the model as keys. Its values are the digests in bundle.toml (`sha256:...`), or the files' paths.
     """
     for folder in local_models(one.spec):
         if folder in local_models(other.spec):

@@ -45,8 +45,9 @@ def package_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> 
 
 
 def _entries(file: str, data: bytes | None) -> dict[str, str]:
-    """The packages in a file with their versions. A line that is not `NAME==VERSION` becomes an entry. Its value is its
-    number among such lines, because their order may count: the last `--index-url` applies.
+    """The packages in a file with their versions. Any other line, such as `--index-url URL`, becomes an entry, too. Its
+    value numbers these lines (`option 2`), because their order may count: of several lines `--index-url`, the last one
+    applies.
     """
     if data is None:
         return {}
@@ -88,8 +89,8 @@ def _locked(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _in(name: str, environment: str) -> str:
-    """The name of a package. For a package of another environment than the training environment, ` for FILE` follows
-    the name.
+    """The name of a package, for messages. If the package belongs to another environment than the training environment,
+    ` for FILE` is appended.
     """
     return name if environment == "requirements.txt" else f"{name} for {environment}"
 

@@ -1,4 +1,4 @@
-"""Files of rows and chat templates that have another name in the second run, and the same content."""
+"""Find files of rows and chat templates that were renamed between two runs, but have the same content."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SOURCES, TEMPLATE = (f"{HEAD}{name}" for name in (same_files.SOURCES, same_files
 
 
 def with_names_of(one: Spec, other: Spec) -> Spec:
-    """The second spec, in which renamed files have their names in the first spec. The trainer compares the files of two
-    runs in the same way (runtime/features/launch/renamed_files.py).
+    """Return the second spec with its renamed files: each has the name that it has in the first spec. The trainer
+    compares the files of two runs in the same way (runtime/features/launch/renamed_files.py).
     """
     out = evolve(other, data=with_paths_of(one.data, other.data)) if one.data != other.data else other
     before, after = one.template, other.template
@@ -39,7 +39,9 @@ def with_names_of(one: Spec, other: Spec) -> Spec:
 
 
 def with_paths_of(before: Sequence[DataSource], after: Sequence[DataSource]) -> tuple[DataSource, ...]:
-    """The second run's sources, in which renamed files have their paths in the first run."""
+    """Return the second run's sources. A source whose file was renamed gets the path that the file has in the first
+    run.
+    """
     if len(before) != len(after):
         return tuple(after)
     return tuple(
@@ -55,9 +57,9 @@ def _facts(source: DataSource) -> dict[str, object]:
 
 
 def with_table_names_of(again: Spec, other: Spec, table: Mapping[str, object]) -> dict[str, object]:
-    """The values of the second run's trainer_args.json that name renamed files, with the names in the first run. A name
-    that differs from the second spec stays, because somebody edited it. `again` is the second spec from
-    `with_names_of`.
+    """Return those values of the second run's trainer_args.json that name renamed files, with the files' names in the
+    first run. If somebody edited a value, so that it differs from the second spec, it is not changed. `again` is the
+    result of `with_names_of`: the second spec with the first spec's names.
     """
     sources, out = table.get(SOURCES), dict[str, object]()
     if isinstance(sources, list) and len(sources) == len(other.data):
@@ -74,8 +76,8 @@ def with_table_names_of(again: Spec, other: Spec, table: Mapping[str, object]) -
 
 
 def renamed_files(one: Run, other: Run, again: Spec) -> dict[str, str]:
-    """Map the names of renamed files in the second run's bundle to their names in the first one's. `again` is the
-    second spec from `with_names_of`.
+    """Map the names of renamed files in the second run's bundle to their names in the first run's bundle. `again` is
+    the result of `with_names_of`: the second spec with the first spec's names.
     """
     pairs = [(new.bundled, old.bundled) for new, old in zip(other.spec.data, again.data, strict=True)]
     pairs += [(each.file, renamed.file) for each, renamed in _templates(other.spec, again)]
@@ -86,7 +88,7 @@ def renamed_files(one: Run, other: Run, again: Spec) -> dict[str, str]:
 
 def renaming_lines(again: Spec, other: Spec) -> list[str]:
     """A line for each renamed file or folder: `rows.jsonl -> train.jsonl: renamed, with the same content`. `again` is
-    the second spec from `with_names_of`.
+    the result of `with_names_of`: the second spec with the first spec's names.
     """
     pairs = [(old.path, new.path) for old, new in zip(again.data, other.data, strict=True)]
     pairs += [(renamed.file, each.file) for each, renamed in _templates(other, again)]

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 SECONDS = 5
 """The limit of CPU seconds for rendering a row."""
 ELAPSED = 60
-"""The limit of elapsed seconds for rendering a row. It is larger than SECONDS, because on a busy machine a process
-waits.
+"""The limit of elapsed seconds for rendering a row. It is larger than SECONDS, because a process may have to wait for a
+busy machine.
 """
 MEMORY = 512 * 2**20
 """The memory in bytes that rendering may allocate, in addition to the memory that the process already uses."""
@@ -83,8 +83,8 @@ def _turn(turn: dict[str, Any]) -> dict[str, Any]:
 
 
 def rendered(template: str, row: Mapping[str, Any], eos: str | None) -> tuple[str | None, str]:
-    """Render a row with a template. Returns the text and "". If the row cannot be rendered, returns None and the
-    reason.
+    """Render a row with a template. Returns two values: the text and "", or, if the row cannot be rendered, None and
+    the reason.
     """
     from importlib.util import find_spec
 

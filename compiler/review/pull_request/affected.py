@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) -> list[str]:
     """The specs that changed files affect: new and deleted specs, and specs that read a changed file. A spec reads its
-    own text, the specs that it extends, its lock, templates and rows.
+    own text, the specs that it extends, its lock, its templates and its rows.
     """
     found = {*was.reading(changed), *now.reading(changed), *(was.runs.keys() ^ now.runs.keys())}
     others = {path for path in changed if not path.endswith((".xp", ".lock"))}

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Cause:
     """The changed lines that explain a change: `base/house.xp:16 optimizer.weight_decay 0 -> 0.1`.
 
-    `lines` is empty if something else has changed, too. `members` is the number of members of a sweep that change; 0
-    for a single run.
+    `lines` is empty if the change has another cause, too, such as an edited template. `members` is the number of a
+    sweep's members that change; 0 for a single run.
     """
 
     lines: tuple[str, ...] = ()
@@ -42,8 +42,8 @@ UNKNOWN = Cause()
 def cause(path: str, was: Operand, now: Operand) -> Cause:
     """The lines that explain why the spec `path` has changed.
 
-    Members of a sweep that do not change are not counted, for example because the sweep overrides the changed setting.
-    If the other members change for different reasons, the cause is unknown.
+    Some members of a sweep may not change, for example because the sweep overrides the changed setting. They are not
+    counted. If the other members change for different reasons, the cause is unknown.
     """
     before = {run.name: run for run in was.runs}
     if was.axes != now.axes or before.keys() != {run.name for run in now.runs}:
@@ -62,8 +62,9 @@ def cause(path: str, was: Operand, now: Operand) -> Cause:
 
 
 def _lines(path: str, was: Run, now: Run) -> tuple[str, ...] | None:
-    """Each changed setting of a run, with the file and the line that states it. Empty if nothing has changed. None if a
-    file, a package or a derived value has changed, because no line of a spec states these.
+    """A text for each changed setting of a run (the file and the line that states the setting, and both values) and for
+    each new permission. Empty if nothing has changed. None if a file, a package or a derived value has changed, because
+    no line of a spec states these.
     """
     one, other = was.spec, now.spec
     files, lists = zip(*(_bundled(spec) for spec in (one, other)), strict=True)
@@ -98,8 +99,9 @@ def _bundled(spec: Spec) -> tuple[dict[str, bytes], dict[str, bytes]]:
 
 
 def _labels(spec: Spec) -> dict[str, Label]:
-    """Map the name of each value, as a change names it, to the place that states it. Defaults and derived values are
-    left out. For a source, the key is also the set's name with the source's description (`data` and `rows.jsonl, ...`).
+    """Map the name of each value, as a `Change` has it, to the place that states the value. Defaults and derived values
+    have no entry. A data source has several entries: under the name of its set (`data`), and under this name followed
+    by the source's reference or description (`data rows.jsonl`).
     """
     found = {str(path): value.origin.label for path, value in spec.values.items()}
     for library, table in spec.extra.items():
@@ -113,12 +115,14 @@ def _labels(spec: Spec) -> dict[str, Label]:
 
 
 def _label(change: Change, labels: Mapping[str, Label], text: str) -> Label | None:
-    """The place that states one side of a change, whose value on this side is `text`; None if no line states it."""
+    """The place in a spec that states the value of a changed setting; None if no line states it. `text` is the value in
+    this spec, and `labels` are the places of this spec's values.
+    """
     return labels.get(f"{change.name} {text}") or labels.get(change.name)
 
 
 def _location(path: str, label: Label, spec: Spec) -> str:
-    """The file and the line of a place: `base/house.xp:16`."""
+    """The file and the line of a place, as text: `base/house.xp:16`."""
     source = label.source
     if source.name != spec.source.name:
         path = os.path.normpath(os.path.join(os.path.dirname(path), source.name)).replace(os.sep, "/")

@@ -52,8 +52,8 @@ def comment(found: Sequence[Entry], most: int = MOST) -> str:
 
 
 def _headline(found: Sequence[Entry], groups: Sequence[Sequence[Entry]]) -> str:
-    """The first line: `3 changed, 1 new, 1 gone, 1 renamed; +14.2 GPU-hours, +80 GiB`. If all changes are one group,
-    the line of this group.
+    """The first line: `3 changed, 1 new, 1 gone, 1 renamed; +14.2 GPU-hours, +80 GiB`. If all changes form one group,
+    the first line is the summary line of this group.
     """
     if not found:
         return "No run changes."
@@ -66,8 +66,8 @@ def _headline(found: Sequence[Entry], groups: Sequence[Sequence[Entry]]) -> str:
 
 
 def _totals(found: Sequence[Entry]) -> Iterator[str]:
-    """The changes in GPU-hours, disk space and cost, summed over all specs whose old and new values are known. If the
-    GPU-hours of some specs are unknown, their number follows: `+14.2 GPU-hours (2 specs unknown)`.
+    """The changes in GPU-hours, disk space and cost, each summed over the specs for which it is known. The number of
+    specs with unknown GPU-hours follows in parentheses: `+14.2 GPU-hours (2 specs unknown)`.
     """
     hours = sum(one.hours for one in found if one.hours is not None)
     unknown = sum(one.hours is None and not one.broken for one in found)

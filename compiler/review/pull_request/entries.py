@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 BROKEN, CHANGED, NEW, GONE, RENAMED, COPIES = "broken", "changed", "new", "gone", "renamed", "copies"
 SILENCED = "silenced"
-"""The kinds of entries of the comment on a pull request. `COPIES` is the entry for the changed copies of specs in
-bundles, which are not compared. A spec of kind `SILENCED` has the same run as before, but a new comment in it silences
-a warning.
+"""The kinds of entries of the comment on a pull request. The entry of kind `COPIES` is about the copies of specs in
+bundles: some have changed, but they are not compared. A spec of kind `SILENCED` has the same run as before, but a new
+comment in it silences a warning.
 """
 GIB = 2**30
 SIMILAR = 0.7
-"""If a deleted and a new spec have texts at least as similar as this (from 0 to 1), they count as one spec that was
+"""If the similarity of a deleted and a new spec (from 0 to 1) is at least this, they count as one spec that was
 renamed.
 """
 PAIRED = 40
@@ -163,7 +163,7 @@ def changed_files(before: Commit, after: Commit) -> set[str]:
 
 
 def _renamed(before: Commit, after: Commit, was: Specs, now: Specs) -> Iterator[tuple[str, str]]:
-    """Pairs of a deleted spec and a new spec with the same or a similar text."""
+    """Pairs of a deleted and a new spec (their paths) whose texts are equal or similar."""
     gone = [path for path in was.runs if path not in after.files][:PAIRED]
     new = [path for path in now.runs if path not in before.files][:PAIRED]
     after.read(*new, most=MAX_SPEC)
@@ -324,7 +324,7 @@ def _row(was: Operand, now: Operand, before: list[Forecast] | None, after: list[
 
 
 def _warnings(operand: Operand) -> Counter[str]:
-    """The codes of the warnings. For a sweep, each code has the largest number of warnings that one member has."""
+    """Map each code to its number of warnings. For a sweep, this is the largest number that any single member has."""
     found: Counter[str] = Counter()
     for run in operand.runs:
         found |= Counter(one.code for one in run.spec.problems if one.severity == WARNING)

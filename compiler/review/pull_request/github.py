@@ -50,11 +50,12 @@ def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
 
 
 def _own_comment(environment: Mapping[str, str], path: str) -> dict[str, str] | None:
-    """The comment of an earlier run of this program, recognized by the marker in its first line, or None.
+    """Find the comment that an earlier run of this program wrote, by the marker in its first line. None if there is no
+    such comment.
 
     Only comments by bots and by people with rights in the repository count (the author of a workflow's own comment is a
-    bot). If any author counted, a stranger could write a comment with the marker, and edit it after this program has
-    written its text into it.
+    bot). If comments by any author counted, a stranger could write a comment with the marker, wait until this program
+    has written its text into it, and then edit it.
     """
     page = 1
     while True:

@@ -15,9 +15,7 @@ LARGEST = 4 * 2**20
 
 
 def preview_changes(before: Commit, after: Commit, start: str) -> Iterator[tuple[str, str, str]]:
-    """For each golden preview below the folder `start` that has changed, yield its path, a one-line summary and a
-    diff.
-    """
+    """For each changed golden preview below the folder `start`, yield its path, a one-line summary and a diff."""
     was, now = (
         {path: hash for path, (_, hash) in side.files.items() if path.startswith(start) and path.endswith(ENDING)}
         for side in (before, after)
@@ -39,7 +37,7 @@ def preview_changes(before: Commit, after: Commit, start: str) -> Iterator[tuple
 
 
 def _compared(before: Commit, after: Commit, path: str) -> tuple[str, str]:
-    """A one-line summary of a golden preview that both commits have, and a diff."""
+    """Compare the versions of a golden preview in two commits. Returns a one-line summary, and a diff."""
     try:
         old, new = (side.small(path, LARGEST) for side in (before, after))
     except UsageError as error:  # the content is not in this clone

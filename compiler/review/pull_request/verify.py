@@ -1,9 +1,9 @@
 """Verify the bundles, locks and finished runs of a repository, like `xpc verify --all`, for the GitHub Action and the
 pre-commit hooks.
 
-The Action verifies everything in its folders, with `--strict`. A hook verifies only what changed files concern: a
-bundle, sweep or run that contains a changed file, and the lock and the bundle of a spec that reads one, for example
-because the spec extends it.
+The Action verifies everything in its folders, with `--strict`. A hook verifies only what changed files concern: each
+bundle, sweep or run that contains a changed file; and, for each spec that reads a changed file (for example, because it
+extends this file), the lock and the bundle of the spec.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def _below(found: FolderContents, folders: Sequence[str]) -> FolderContents:
 
 
 def _touched(repository: Repository, specs: Specs, found: FolderContents, changed: set[str]) -> FolderContents:
-    """The specs that read a changed file, and the bundles of these specs; in addition, the bundles and the runs that
-    contain a changed file.
+    """Select what changed files concern: the specs that read a changed file, the bundles of these specs, and the
+    bundles and runs that contain a changed file.
     """
     folders = {folder for path in changed for folder in _above(path)}
     touched = affected(repository, specs, specs, changed)
