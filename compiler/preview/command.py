@@ -108,8 +108,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _status(found: dict[str, Any], denied: bool) -> int:
-    """The exit status: 1 if there is an error, otherwise 0. With `--deny warnings`, also 1 if there is a warning, or if
-    counted rows are dropped or longer than `seq`.
+    """The exit status: 1 if there is an error, otherwise 0. With `--deny warnings`, the status is also 1 if there is a
+    warning, or if some of the counted rows are dropped or longer than `seq`.
     """
     wrong, counted = {"error", "warning"} if denied else {"error"}, found["counts"]
     lost = denied and counted is not None and (counted["dropped"] or counted["cut"])

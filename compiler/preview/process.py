@@ -116,8 +116,8 @@ def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
 
 
 def chosen_run(checked: Checked, path: str, name: str | None, verb: str) -> CheckedSpec:
-    """The run of a checked spec. For a sweep, this is the member with the name or number `member`, or the first member
-    if `member` is None. `verb` is the verb for messages, such as `preview`.
+    """The run of a checked spec. For a sweep, this is the member whose name or number is `name`, or the first member if
+    `name` is None. `verb` is the verb for messages, such as `preview`.
 
     Raises UsageError for an unknown member. If the spec does not compile, prints its errors and raises SpecError.
     """
@@ -157,7 +157,7 @@ def progress(sentence: str) -> None:
 
 
 def _other_stack(trl: str | None) -> str:
-    """How to move a spec to the stack whose version of TRL is installed; "" if there is no such stack."""
+    """A sentence on how to move a spec to the stack whose version of TRL is installed; "" if there is no such stack."""
     for name in stacks.names():
         stack = stacks.load(name)
         if stack is not None and stack.pins["trl"] == trl:

@@ -186,7 +186,7 @@ def _verdicts(verdicts: Sequence[Mapping[str, str]], paint: Paint) -> Iterator[s
 
 
 def surveyed(found: Mapping[str, Any]) -> str:
-    """A title for the findings about rows that only the preview has read, and not `xpc check`."""
+    """A title for findings about rows that `xpc check` does not read, but the preview has read."""
     return f"in the {sum(found['written'].values()):,} rows that `xpc check` does not read:"
 
 
@@ -234,8 +234,8 @@ def common_tokens(sequences: Sequence[Mapping[str, Any]]) -> int:
 
 
 def stretches(one: Mapping[str, Any]) -> Iterator[tuple[int, bool, list[Token]]]:
-    """Split a sequence into stretches. A stretch ends where the turn changes, or where tokens begin or cease to count
-    in the loss. Yields (index of the turn, whether the stretch counts in the loss, tokens).
+    """Split a sequence into stretches. A new stretch begins where the turn changes, or where tokens begin or cease to
+    count in the loss. Yields triples: the index of the turn, whether the stretch counts in the loss, and its tokens.
     """
     current: list[Token] = []
     for token in one["tokens"]:

@@ -1,5 +1,5 @@
-"""Run the rules about rows on the rows that `xpc check` does not read: the rows of Parquet files, of large files and of
-datasets on the hub. The worker of a preview, which reads these rows anyway, writes them to a file of JSON lines.
+"""Apply the rules about rows to rows that `xpc check` does not read: the rows of Parquet files, of large files and of
+datasets on the hub. The worker of a preview reads these rows anyway, and writes them to a file of JSON lines.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ ABOUT_ROWS = frozenset(
         *(f"rules.method.{name}" for name in ("sft", "kto", "prompt_rows")),
     )
 )  # fmt: skip
-"""The modules of rules about single rows and their counts. Rules that compare sources, or that need the number of all
-rows, are in other modules: a preview may read only the first rows.
+"""The modules of rules about single rows, and about counts of rows. Rules that compare sources, or that need the number
+of all rows, are in other modules. They are not applied, because a preview may read only the first rows.
 """
 STORED = "stored.jsonl"
 SURVEYED = "0" * 64
@@ -39,8 +39,9 @@ a file that `xpc check` has read.
 
 
 def findings(spec: CheckedSpec, folder: str, written: Mapping[str, int]) -> list[dict[str, Any]]:
-    """The findings of the rules about the rows of these sources, without the findings that `xpc check` reports for the
-    spec. `written` maps the index of a source to the number of its rows in the file that `path` names.
+    """The findings of the rules about the rows that the worker has written, without the findings that `xpc check`
+    reports for the spec. `written` maps the index of a source to the number of its rows in the file `path(folder,
+    index)`.
     """
     data = list(spec.data)
     for index, many in written.items():

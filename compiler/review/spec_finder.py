@@ -129,10 +129,11 @@ def _specs(
 
 
 def _copies(modes: Mapping[str, str], read: Callable[[str], bytes | None], load: Callable[..., None]) -> Iterator[str]:
-    """The `spec.xp` of bundles. The `bundle.toml` next to such a file lists it with its digest.
+    """Yield the paths of the `spec.xp` files that belong to bundles. A `spec.xp` belongs to a bundle if the
+    `bundle.toml` next to it lists it with its digest.
 
-    A folder is not a bundle because of its name, or because of a `bundle.toml` without this digest: anyone could then
-    hide a spec from the review by adding a `bundle.toml` next to it.
+    Neither the name of the folder nor a `bundle.toml` without this digest makes a bundle: otherwise, anyone could hide
+    a spec from the review by adding a `bundle.toml` next to it.
     """
     found = {
         path: f"{path.removesuffix(SPEC)}{MANIFEST}"
@@ -161,15 +162,15 @@ def _bases(path: str, file: Callable[[str], _File | None]) -> tuple[str, ...]:
 
 
 def _base(path: str, named: str) -> str:
-    """The path of a file's base, relative to the top of the repository. `name` is the text after `extends`, which is
-    relative to the file.
+    """The path of a file's base, relative to the top of the repository. `named` is the text after `extends`, which is a
+    path relative to the file `path`.
     """
     return os.path.normpath(os.path.join(os.path.dirname(path), named)).replace(os.sep, "/")
 
 
 def _parsed(data: bytes | None, name: str) -> _File:
-    """Whether a file has a `train` line, which spec it extends, and whether it has errors. A file without the words
-    `train` and `extends` is not parsed.
+    """Find out whether a file has a `train` line, which spec it extends, and whether it has errors. A file that
+    contains neither the word `train` nor the word `extends` is not parsed.
     """
     if data is None:
         return _File(False, None, True)

@@ -16,7 +16,7 @@ LONGEST_KEYS = 2**25
 FACTS = (
     "trainer_args.json target", "trainer_args.json stack.", "trainer_args.json trainer.", "trainer_args.json run.flops",
 )  # fmt: skip
-"""Keys whose names begin like one of these are not compared, because their values follow from other values."""
+"""Beginnings of keys. Keys that begin like this are not compared, because their values follow from other values."""
 QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')\s*(?:#.*)?$""")
 COMMENT = re.compile(r"(?<!\S)#")
 BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
@@ -24,7 +24,7 @@ BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 ENTRY = re.compile(r" *[\w-]+:(?: .*)?")
 WORD = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 FLAGS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-"""Words that YAML 1.1 reads as booleans or as null, whether in lower, upper or mixed case."""
+"""Words that YAML 1.1 reads as booleans or as null, in lower, upper or mixed case."""
 PROSE = (*NOT_RUN, LIST, "bundle.toml")
 """Files that only repeat the contents of other files, as text or as digests. They change whenever any file of the
 bundle changes.
@@ -120,8 +120,8 @@ def _scalar(text: str) -> object:
 
 
 def without_comment(value: str) -> str:
-    """A value of YAML without the comment behind it. `#` begins a comment only at the start of the value, or after a
-    space.
+    """A value of YAML without the comment that follows it. `#` begins a comment only at the start of the value, or
+    after a space.
     """
     quoted = QUOTED.match(value)
     if quoted is not None:

@@ -14,9 +14,7 @@ INDEPENDENT = frozenset({"optimizer.lr", "seed", "data.seed", "save", "track.nam
 """Settings that often differ between the members of a sweep, and affect neither hours nor disk space."""
 ADDED = ("GPU-hours", "disk, at most", "cost")
 MISFITS = "runs that do not fit their GPUs"
-"""The name of a quantity of a sweep: the number of its runs that need more memory than their GPUs have, according to
-their plans.
-"""
+"""The name of a quantity: the number of runs that need more memory than their GPUs have, according to their plans."""
 
 
 def forecasts(runs: Iterable[Run], prices: Mapping[str, float]) -> list[Forecast]:
@@ -61,8 +59,8 @@ def added(found: Sequence[Forecast], name: str) -> float | None:
 
 
 def total_changes(before: Sequence[Run], after: Sequence[Run], prices: Mapping[str, float]) -> Iterator[Change]:
-    """The sums over all runs, such as GPU-hours, that differ between the two arguments of `xpc diff`, and the number of
-    runs that do not fit their GPUs. Empty if a member on disk does not compile.
+    """Yield the sums over all runs, such as GPU-hours, that differ between the two arguments of `xpc diff`. One of the
+    sums is the number of runs that do not fit their GPUs. Empty if a member on disk does not compile.
     """
     try:
         sides = [forecasts(runs, prices) for runs in (before, after)]

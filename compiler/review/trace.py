@@ -1,9 +1,9 @@
 """Find the keys in the emitted files that a setting decides: `optimizer.lr` decides `trainer_args.json
 arguments.learning_rate`.
 
-The compiler has no list of these keys. To find them, the checked spec is lowered a second time with another value of
-the setting; the keys with other values in the second result are returned. Derived settings keep their values, so a key
-that depends on the setting only through a derived setting is not found.
+The compiler has no list of these keys. To find them, it lowers the checked spec a second time, with another value of
+the setting, and looks for the keys whose values have changed. Derived settings keep their values in the second result.
+So a key that depends on the setting only through a derived setting is not found.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`xpc upgrade FILE --target T`: change the target of a spec to another stack. If another stack would change a value of
+"""`xpc upgrade FILE --target T`: change the target of a spec to another stack. If the new stack would change a value of
 the run, the old value is written into the spec.
 """
 
@@ -70,8 +70,8 @@ class Upgrade:
     pins: list[Pin]
 
     def spec(self, text: str) -> tuple[CheckedSpec | None, tuple[Diagnostic, ...]]:
-        """Check a text as if it were this spec. Returns the checked spec, or None if there are errors, and the
-        findings. For a sweep, the returned spec is the sweep's first member.
+        """Check a text as if it were this spec. Returns a pair: the checked spec (None if there are errors; for a
+        sweep, its first member), and the findings.
         """
         checked = check_text(text.encode("utf-8", "surrogateescape"), self.name, self.workspace)
         return checked.spec, checked.problems

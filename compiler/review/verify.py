@@ -87,10 +87,10 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 def checkers(
     options: argparse.Namespace, unchanged: Callable[[str], bool] = lambda folder: False
 ) -> tuple[Verify, Verify]:
-    """The functions with which `--all` verifies a bundle and a finished run.
+    """Return two functions for `--all`: the first verifies a bundle, the second a finished run.
 
-    A bundle of another version of xpc cannot be compiled again. This is an error, except for a folder for which
-    `unchanged` is true.
+    A bundle that another version of xpc wrote cannot be compiled again. The first function reports this as an error,
+    unless `unchanged` is true for the folder.
     """
 
     def verify(folder: str, spec: str | None) -> tuple[str, int]:
@@ -112,8 +112,8 @@ def checkers(
 
 
 def _bundle_of(path: str) -> str:
-    """The bundle or the sweep that contains a file, because pre-commit passes the paths of files, not of bundles. The
-    path of a folder is returned unchanged.
+    """The bundle or the sweep that contains the file `path`. This is for pre-commit, which passes the paths of files,
+    not of bundles. The path of a folder is returned unchanged.
     """
     folder = path
     while os.path.isfile(path) and folder and os.path.dirname(folder) != folder:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 KIND = "rehearsals"
 """The folder below `~/.cache/xpc` for the results of `xpc rehearse`."""
 PROSE = ("README.md", "bundle.toml", "model_card.md", "spec.xp")
-"""Files of a bundle that do not affect its run. They are left out of the digest; otherwise, a changed comment in the
-spec would change it.
+"""Files of a bundle that do not affect its run. The digest of the bundle leaves them out: otherwise, a changed comment
+in the spec would change the digest.
 """
 PACKAGES = "import importlib.metadata as m; print(sorted({f'{d.name}=={d.version}' for d in m.distributions()}))"
 
@@ -53,8 +53,8 @@ class Outcome:
 
 
 def rehearse_changed(paths: Sequence[str], base: str | None, python: str | None) -> tuple[str, int]:
-    """Rehearse those specs below `paths` that the changes since the commit `base` affect, or all specs below `paths` if
-    `base` is None. Returns Markdown and the exit status. Raises UsageError.
+    """Rehearse specs below `paths`: those that the changes since the commit `base` affect, or all if `base` is None.
+    Returns Markdown and the exit status. Raises UsageError.
     """
     repository = of_folder()
     with ExitStack() as held:
@@ -85,8 +85,8 @@ def _chosen(repository: Repository, paths: Sequence[str], base: str | None) -> l
 
 
 def _outcome(repository: Repository, path: str, python: str | None, started: Callable[[str], Forks]) -> Outcome:
-    """Rehearse one spec. `started` is a function that maps the path of a Python interpreter to its warm interpreter
-    (see forks.py).
+    """Rehearse one spec. `started` is a function that takes the path of a Python interpreter, and returns the warm
+    interpreter for it (see forks.py).
     """
     location = os.path.relpath(os.path.join(repository.top, path))
     try:

@@ -26,9 +26,9 @@ HUNG = 1800
 class Forks:
     """A warm interpreter of one stack. `run` trains a bundle; `close` ends the interpreter.
 
-    `python` is the path of a program that behaves as a Python interpreter, for example as PYTHON of launch.sh, but runs
-    each program as a fork of the warm interpreter (worker/warm_python.py). Error messages are written to the file `log`
-    or, without it, to this process's standard error.
+    `python` is the path of a program (worker/warm_python.py) that can be used in place of a Python interpreter, for
+    example as PYTHON of launch.sh. It runs each program as a fork of the warm interpreter. Error messages are written
+    to the file `log` or, if `log` is None, to this process's standard error.
     """
 
     def __init__(self, python: str, environ: dict[str, str], log: str | None = None) -> None:

@@ -1,5 +1,5 @@
-"""Launch the bundle of the small run that a rehearsal trains. For the test of resuming, the run can be killed or
-stopped as soon as it has written a checkpoint.
+"""Launch the bundle of the small run that a rehearsal trains. To test resuming, the run can be killed or stopped as
+soon as it has written a checkpoint.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ STOPPED = 75
 """The exit status of a run that got a stop signal, saved a checkpoint and ended."""
 ERROR = "error"
 LAST = 5
-"""If no line of the output is an error message, this many of its last lines are shown."""
+"""If the output contains no error message, this many lines at its end are shown."""
 
 
 @record
 class Launch:
     """The result of a launch: its exit status, its output, its duration in seconds, and whether the run wrote the
-    checkpoint that triggers the signal.
+    checkpoint at which it gets the signal.
     """
 
     status: int

@@ -1,5 +1,5 @@
-"""A local server that replaces the Hugging Face hub. It has those parts of the hub's API that are needed to push a
-model. Use it as `with Hub() as hub: ... hub.url`.
+"""A local server that replaces the Hugging Face hub. It has the parts of the hub's API that are needed to push a model.
+Use it as `with Hub() as hub: ... hub.url`.
 
 It answers the requests of huggingface_hub 0.36 and 2.4 for `whoami`, `create_repo`, `list_repo_commits`,
 `create_branch` and `upload_folder` (pre-upload, git LFS's basic transfer, commits as newline-separated JSON).

@@ -140,8 +140,8 @@ def columns_of_rewards(spec: Spec) -> dict[str, object]:
 
 
 def _parameters(content: bytes, function: str, environment: str | None = None) -> list[str]:
-    """The parameters of a function that get columns of the data. Parameters that every trainer passes are left out.
-    `environment` is the name of the class that has the function as a method; None for a function of the file.
+    """The parameters of a function that get columns of the data. The parameters that every trainer passes are left out.
+    If the function is a method, `environment` is the name of its class; otherwise it is None.
     """
     given = {"prompt", "prompts", "completions", "completion_ids", "prompt_ids", "trainer_state", "kwargs", "self"}
     try:

@@ -34,7 +34,9 @@ SPECIAL = re.compile(r"<[|｜]?[A-Za-z0-9_▁]+[|｜]?>|\[/?INST\]")
 """Matches the control tokens in the text of a chat template."""
 STOCK_FAMILY = "llama"
 ROUNDS = 20
-"""At most this many settings are omitted or replaced because a rule refuses them on a CPU."""
+"""If a rule refuses a setting on a CPU, the setting is omitted or replaced. This is done for at most this many
+settings.
+"""
 ISOLATED = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MASTER_", "TORCHELASTIC_", "XPC_", "HF_", "SLURM_", "PET_")
 """Environment variables whose names begin with one of these are not passed on to the launches of a rehearsal."""
 RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK")
@@ -112,8 +114,8 @@ def _rehearsed(spec: CheckedSpec, root: str, warm: Forks, rows: str | None, fold
 
 
 def _write_rows(twin: Twin, given: str | None, root: str, folder: str) -> list[str]:
-    """Write the rows of each data source. Returns the texts of the made-up rows, which a tokenizer can be trained on.
-    Raises UsageError.
+    """Write the rows of each data source. Returns the texts of the made-up rows, so that a tokenizer can be trained on
+    them. Raises UsageError.
     """
     texts: list[str] = []
     more = columns_of_rewards(twin.spec)
@@ -134,8 +136,8 @@ def _write_rows(twin: Twin, given: str | None, root: str, folder: str) -> list[s
 def _models(
     spec: CheckedSpec, twin: Twin, root: str, texts: list[str], folder: str, python: str
 ) -> list[dict[str, Any]]:
-    """Make the small models. Returns the worker's answer for each: whether it uses the tokenizer of the spec's model,
-    and its number of parameters.
+    """Make the small models. For each, the worker's answer is returned: whether the small model has the tokenizer of
+    the spec's model, and its number of parameters.
     """
     wanted = [_wanted(spec, spec.model, root, os.path.join(folder, MODEL))]
     if spec.teacher is not None:

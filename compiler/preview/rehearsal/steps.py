@@ -32,7 +32,7 @@ DONE, FAILED, SKIPPED = "done", "failed", "not here"
 WEIGHTS = ("model", "adapter_model", "pytorch_model")
 """Beginnings of the names of files with weights."""
 ADDED = re.compile(r"(?:-[0-9a-f]{8})+(?=\.\w+)")
-"""Matches the digest that a bundle adds to the name of a copied file: `-1a2b3c4d` in `reward-1a2b3c4d.py`."""
+"""Matches the digest in the name of a copied file in a bundle: `-1a2b3c4d` in `reward-1a2b3c4d.py`."""
 DECIDED = (
     (re.compile(r"^the reward |^\S+\.py "), "method.rewards", "call the function with a row: `xpc preview --rewards`"),
     (
@@ -44,7 +44,7 @@ DECIDED = (
     (re.compile(r" cannot be written to "), "save", "name another folder"),
     (re.compile(r"metric_for_best_model|best checkpoint"), "save.best", "name a metric that the evaluation logs"),
 )
-"""Patterns for error messages. For each, the setting that causes the error, and a help text."""
+"""Each row has three parts: a pattern for an error message, the setting that causes such an error, and a help text."""
 FIRST, SECOND = f"checkpoint-{int(EVERY.value)}", f"checkpoint-{2 * int(EVERY.value)}"
 
 
@@ -125,15 +125,15 @@ class Rehearsal:
                               error=one["severity"] == "error")  # fmt: skip
         excluded = [row["excluded"] for row in found["rows"] if row["excluded"]]
         if len(excluded) == len(found["rows"]):
-            # the run would drop all rows, so there is one finding for all instead of a warning for each row
+            # the run would drop all rows, so a single finding about all of them replaces the warnings about each row
             self.findings = [one for one in self.findings if one.step != "rows and masks"]
             why = self.named(excluded[0]) if excluded else "there is none"
             raise UsageError(f"no row is trained on: {why}")
         return f"{len(found['rows']) - len(excluded)} rows prepared"
 
     def disturbed(self, bundles: list[str]) -> bool:
-        """Kill a run after its first checkpoint and resume it; then stop the run and continue it. Its final weights
-        must equal the final weights of a run that was never interrupted.
+        """Kill a run after its first checkpoint, and resume it. Then stop the run with a signal, and continue it. Its
+        final weights must equal the final weights of a run that was never interrupted.
         """
         out = os.path.join(os.path.dirname(bundles[1]), OUT)
         killed = self.launched("kill -9 after the first checkpoint", bundles[1], os.path.join(out, FIRST))
@@ -171,7 +171,7 @@ class Rehearsal:
         step = self.steps[-1].name
         if any("loss" in one and number(one["loss"]) is None for one in events):
             self.find(step, "the loss is not a number", "precision")
-        # an online method has gradients of 0 if no completion gets a reward, which is likely for a small random model
+        # an online method has gradients of 0 if no completion gets a reward, and a small random model rarely gets one
         if norms and not any(norms) and not self.spec.online:
             self.find(step, "every gradient is 0: nothing is learned", "method")
         if rates and max(rates) <= 0:

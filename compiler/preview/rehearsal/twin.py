@@ -2,8 +2,9 @@
 everything in the spec that is possible on a CPU.
 
 The twin has eight steps and a small model of the same family. Its rows are the first rows of the same data, or made-up
-rows in the same format. The other settings stay as in the spec: template, filters, mixture, method, rewards, adapters,
-optimizer, schedule, packing, evaluation, saving. If a setting cannot stay, `Twin.replaced` lists its replacement.
+rows in the same format. All other settings stay as in the spec: template, filters, mixture, method, rewards, adapters,
+optimizer, schedule, packing, evaluation, saving. If one of them is not possible on a CPU, `Twin.replaced` lists its
+replacement.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ MOST_SEQ = 1024
 """The largest number of tokens that a row may have in a rehearsal."""
 MODEL, TEACHER, OUT = "model", "teacher", "out"
 DATA = "data/{}{}"
-"""The name of the file with the rows of one source, such as `data/0.jsonl`: the number of the source, and the ending of
-the name of the source's file.
+"""The name of a file with the rows of one source, such as `data/0.jsonl`. The first placeholder is the number of the
+source, the second the ending of the name of the source's file.
 """
 
 NO_GPU = "needs a GPU"
@@ -66,7 +67,7 @@ OMITTED: dict[str, str] = {
     "track.name": "nothing is sent to a tracker",
     "track.project": "nothing is sent to a tracker",
 }
-"""Settings that a rehearsal omits, together with the settings nested in them; each with the reason."""
+"""Maps each setting that a rehearsal omits to the reason. The settings nested in it are omitted, too."""
 KEPT_ON_CPU = {"model.attn": ("sdpa", "eager")}
 """Maps a setting in OMITTED to the values that a CPU supports. With such a value, the setting is not omitted."""
 LAUNCHED_HERE = ("launcher",)
@@ -135,7 +136,7 @@ class _Draft:
 
     def omit(self, path: str, why: str = "") -> None:
         """Omit a setting, and the settings nested in it. If `why` is given, the omission is listed in `replaced`,
-        unless the setting is off anyway.
+        except if the setting was off anyway.
         """
         for name in [one for one in self.values if one == path or one.startswith(path + ".")]:
             before = self.values.pop(name)
@@ -261,7 +262,9 @@ def _sizes(draft: _Draft) -> None:
 
 
 def _schedule(draft: _Draft) -> None:
-    """Keep the shape of the schedule: a number of steps becomes the same share of the twin's eight steps."""
+    """Keep the shape of the schedule. A number of steps, such as the warm-up, becomes the same share of the twin's
+    eight steps.
+    """
     steps = total_steps(draft.spec)
     for path, value in list(draft.values.items()):
         if path.startswith("schedule.") and isinstance(value.value, Amount) and value.value.unit == "count":

@@ -10,8 +10,8 @@ from .reading import Capture, TokenSequence, mark_parts, sequences
 from .session import Session
 
 ALL_DROPPED = "there are no rows to train on"
-"""The end of the runtime's error message if it has dropped all rows because of their length. A preview prepares one row
-at a time, so the message then means that this row was dropped.
+"""The end of the runtime's error message if it has dropped all rows because of their length. A preview gives the
+runtime only one row at a time, so the message means that this row was dropped.
 """
 
 
@@ -53,8 +53,8 @@ def prepared(
 
 
 def _refused(why: str) -> verdicts.Verdict:
-    """The finding about a row that the runtime does not convert. It says whether a run drops such a row or stops at
-    it.
+    """The finding about a row that the runtime cannot convert. It says whether a run drops such a row, or stops at such
+    a row.
     """
     if why.endswith(ALL_DROPPED):
         return verdicts.verdict("XP591", f"the run drops the row: {why.partition(':')[0].replace('every', 'the')}")
@@ -134,8 +134,8 @@ def _images(session: Session, images: Sequence[Mapping[str, Any]]) -> list[dict[
 
 
 def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
-    """Return a pair: the reason why the trainer drops a row, and the smallest `seq` with which the trainer would keep
-    the row. If the reason is not the row's length, `seq` is 0.
+    """Return a pair: the reason why the trainer drops a row, and the smallest `seq` with which it would keep the row.
+    The second value is 0 if the row is not dropped because of its length.
     """
     most = session.core("truncation").limit(session.bundle)
     longest = max(capture.full_lengths(), default=0)
@@ -193,9 +193,9 @@ def _excluded(session: Session, row: Mapping[str, Any], at: int) -> list[int]:
 def _turns(
     session: Session, trainer: Any, one: TokenSequence, row: Mapping[str, Any], at: int
 ) -> tuple[list[str], list[str], list[str | None], str]:
-    """Return three lists with an entry for each turn of a sequence: the role, the content, and the rendered
-    conversation up to the end of the turn. This last entry is None if the template cannot render the conversation up to
-    there. The fourth value is the text that the template writes before the first turn.
+    """Return four values. The first three are lists with an entry for each turn of a sequence: the role; the content;
+    and the rendered conversation up to the end of the turn (None if the template cannot render this part alone). The
+    fourth value is the text that the template writes before the first turn.
     """
     talks = session.bundle.row_format().conversations(row)
     if talks:

@@ -17,10 +17,10 @@ Say = Callable[[str], None]
 
 @contextmanager
 def collected(messages: list[str]) -> Iterator[None]:
-    """A context that collects what the runtime prints about the rows, such as how many rows it leaves out.
+    """A context that collects what the runtime prints about the rows, for example how many rows it leaves out.
 
-    One sentence is not collected: how many rows were compared with their rendered text, because a scan compares no
-    rows.
+    One sentence is not collected, because a scan compares no rows: how many rows were compared with their rendered
+    text.
     """
     printed = io.StringIO()
     try:

@@ -32,7 +32,7 @@ class TokenSequence:
         self.head = 0
         if self.full[:many] != self.ids:
             self.head = len(self.full) - many if self.full[-many:] == self.ids else -1
-        # truncation is not the only change of the tokens, so positions before and after it cannot be compared
+        # the tokens differ not only by truncation, so positions before and after it cannot be compared
         if self.head < 0:
             self.full, self.head = self.ids, 0
         self.split = self.continued = False
@@ -47,8 +47,8 @@ class TokenSequence:
 
 
 def mark_parts(parts: Sequence[TokenSequence], full: Sequence[int] | None) -> None:
-    """Mark the parts of a row that is split (`long = chunk`, or packing that splits rows) and not cut: joined, they are
-    the row's tokens `full`.
+    """Mark the parts of a row that was split without a loss of tokens (by `long = chunk`, or by packing that splits
+    rows). `full` are the tokens of the row. If the joined parts differ from `full`, nothing is marked.
     """
     if len(parts) > 1 and [number for one in parts for number in one.ids] == full:
         for one in parts:
@@ -65,8 +65,9 @@ class Capture:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """A context that stores the tokenized data before truncation: the first dataset with token ids that
-        `Dataset.map` gets or returns. For a mixture of shapes, it is the first dataset with the rows of all shapes.
+        """A context that stores the tokenized data before truncation. This is the first dataset with token ids that
+        `Dataset.map` gets or returns. For a mixture of shapes (formats of rows), it is the first dataset that has the
+        rows of all shapes.
         """
         import importlib
         import sys
@@ -177,8 +178,8 @@ def _masked(name: str, batch: Any, at: int, full: Any) -> TokenSequence:
 
 
 def _supervised(batch: Any, full: Any) -> Iterator[TokenSequence]:
-    """The sequences of a batch that has labels. A packed row contains several documents, one after the other; the
-    position ids of each document begin at 0.
+    """Yield the sequences of a batch that has labels. A packed row contains several documents, one after the other; at
+    the start of each document, the position ids begin again at 0.
     """
     import torch
 
@@ -225,7 +226,7 @@ def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> li
 
 def _prompts(session: Session, trainer: Any, row: Mapping[str, Any]) -> list[TokenSequence]:
     """The prompt from which an online method generates, as the trainer's own code prepares it. If distillation trains
-    on the row's own answer, the sequence is the prompt with this answer.
+    on the row's own answer, the sequence is the prompt followed by this answer.
     """
     import torch
 

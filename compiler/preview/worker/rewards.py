@@ -25,7 +25,9 @@ _slow = dict[str, str]()
 
 
 def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[dict[str, Any]], list[Verdict]]:
-    """Call each reward function with each answer. Returns the rewards, by function and answer, and the findings."""
+    """Call each reward function with each answer. Returns a pair: the rewards (for each function, and each answer), and
+    the findings.
+    """
     loaded = importlib.import_module("trainer.features.method.rewards").functions(session.bundle)
     out, found = [], list[Verdict]()
     for function in loaded:
@@ -48,7 +50,7 @@ def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[di
 
 @contextmanager
 def _reported() -> Iterator[list[str]]:
-    """A context that collects messages of the runtime about a call, such as that the call takes too long."""
+    """A context that collects the messages of the runtime about a call, for example that the call takes too long."""
     calls, sentences = _calls(), list[str]()
     real = calls.say, calls.SECONDS
     calls.say, calls.SECONDS = sentences.append, SECONDS
@@ -65,9 +67,9 @@ def _calls() -> Any:
 def _values(
     session: Session, function: Callable[..., Any], row: Mapping[str, Any], name: str
 ) -> tuple[dict[str, float | None], str | None]:
-    """Return a pair: the value of a reward function for each answer, and None. If the function fails or returns an
-    unusable result, the pair is an empty dict and the error message. If the call takes too long, the pair is an empty
-    dict and None.
+    """Call a reward function with each answer. Returns a pair: the value for each answer, and an error message. The
+    message is None if the call succeeds. If the function fails or returns an unusable result, there are no values. If
+    the call takes too long, there are neither values nor a message.
     """
     column = next((one for one in _parameters(function) if isinstance(row.get(one), str) and one != "prompt"), None)
     answers = [EMPTY, MADE_UP, *([column, f"{BOXED} {column}"] if column else [])]

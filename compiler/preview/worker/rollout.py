@@ -9,11 +9,11 @@ from .verdicts import Verdict, verdict
 
 
 def played(session: Session, row: Mapping[str, Any], name: str) -> tuple[dict[str, Any], list[Verdict]]:
-    """Call each tool of a run once with made-up arguments. Returns the made-up completion and the findings.
+    """Call each tool of a run once with made-up arguments. Returns a pair: the made-up completion, and the findings.
 
-    The completion is a dict: `calls` (with results, as text), `text` (the rendered conversation as a list of [text,
-    whether it counts in the loss]), `reward` (of the environment), and `prompt` (the number of the prompt's tokens).
-    Findings call the row ``name``.
+    The completion is a dict: `calls` (the calls with their results, as text), `text` (the rendered conversation as a
+    list of [text, whether it counts in the loss]), `reward` (the reward of the environment), and `prompt` (the number
+    of the prompt's tokens). In the findings, the row is called ``name``.
     """
     tools = importlib.import_module("trainer.features.method.tools")
     problems = tools.Tools().before_rows(session.bundle, session.tokenizer)
@@ -56,8 +56,8 @@ def played(session: Session, row: Mapping[str, Any], name: str) -> tuple[dict[st
 
 
 def _pieces(session: Session, called: list[Callable[..., Any]], parts: list[list[dict[str, Any]]]) -> list[list[Any]]:
-    """Render the conversation part by part: the prompt, the calls, the results. Returns the text of each part, and
-    whether it counts in the loss.
+    """Render the conversation part by part: the prompt, the calls, the results. Returns a list of [text of the part,
+    whether it counts in the loss].
 
     If the complete text does not begin with the rendered prompt, only two parts are returned: the prompt and the
     complete text.

@@ -32,8 +32,8 @@ MASKS = ("assistant_masks", "completion_mask")
 class Scan:
     """Prepares all training rows, or the first rows of each source, in one trainer.
 
-    At most `rows` rows are read of each local source, and at most `of_hub` rows of each source on the hub; None means
-    all rows. `say` prints the progress.
+    `rows` is the largest number of rows that are read from a local source, and `of_hub` the largest number from a
+    source on the hub. None means all rows. `say` prints the progress.
     """
 
     def __init__(self, session: Session, rows: int | None, of_hub: int | None, say: Say) -> None:
@@ -54,7 +54,7 @@ class Scan:
 
     @contextmanager
     def _first_rows(self, rows: int | None, of_hub: int | None) -> Iterator[None]:
-        """A context in which only the first rows of each source are read, as many as `Scan` says."""
+        """A context in which only the first rows of each source are read, at most `rows` or `of_hub` (see `Scan`)."""
         session, data = self.session, self.session.bundle.data
         limits = [rows if source["id"] is None else of_hub for source in self.sources]
         for source, limit in zip(self.sources, limits, strict=True):
@@ -97,8 +97,8 @@ class Scan:
 
     @contextmanager
     def _numbered(self) -> Iterator[None]:
-        """A context in which every row gets the column `ROW`. With `unique`, rows get no such column: duplicates are
-        found by comparing all columns, and this column would make all rows different.
+        """A context in which every row gets the column `ROW`. With `unique`, rows do not get this column: to find
+        duplicates, all columns are compared, and this column would make all rows different.
         """
         if self.session.bundle.data.get("unique"):
             yield
@@ -167,8 +167,7 @@ class Scan:
         return longest if alone else [a + b for a, b in zip(prompt or (), longest, strict=True)]
 
     def numbers(self) -> list[int] | None:
-        """The number that identifies each tokenized row. None if the trainer has dropped the column `ROW`, and the
-        order of the rows does not tell the numbers."""
+        """The number (see `ROW`) of each tokenized row. None if the column `ROW` is lost and cannot be restored."""
         if ROW in self.tokenized.column_names:
             return list(self.tokenized[ROW])
         return self._mixed_numbers(getattr(self.capture.tokenized, "_indices", None))
@@ -208,8 +207,8 @@ class Scan:
         return out
 
     def _tokens(self) -> tuple[int | None, int | None]:
-        """Return a pair: the number of tokens that the trainer keeps, and how many of these count in the loss. None if
-        TRL decides this only during training.
+        """Return a pair: the number of tokens that the trainer keeps, and how many of these count in the loss. Both are
+        None if TRL decides them only during training.
         """
         rows = _flat(self.prepared)
         names = rows.column_names
@@ -319,8 +318,8 @@ class Scan:
 
 
 def _numbers_by_shape(given: Any) -> list[int] | None:
-    """The numbers of the rows of a mixture of shapes, in the order in which the trainer joins the tokenized shapes: all
-    rows of the first row's shape, then all rows of the next one. None if the rows are not a mixture of shapes.
+    """The numbers of the rows of a mixture of shapes (formats of rows), in the trainer's order: all rows of the first
+    row's shape, then all rows of the next shape, and so on. None if the rows are not a mixture of shapes.
     """
     if not {ROW, "kind"} <= {*given.column_names}:
         return None
@@ -331,13 +330,13 @@ def _numbers_by_shape(given: Any) -> list[int] | None:
 
 
 def _times(name: str, many: int) -> str:
-    """The name of a row. If the batch has several completions of the row, ` (N completions)` follows."""
+    """The name of a row. If the batch has several completions of this row, the text ` (N completions)` is appended."""
     return name if many == 1 else f"{name} ({many} completions)"
 
 
 class _Places:
-    """A dataset that consists of the numbers 0, 1, 2, ... A dataloader that reads it returns these numbers in the order
-    in which it would return rows.
+    """A dataset whose items are the numbers 0, 1, 2, ... If a dataloader reads it, the order of the numbers is the
+    order in which the dataloader would return rows.
     """
 
     def __init__(self, many: int) -> None:

@@ -23,7 +23,7 @@ class Session:
     def __init__(self, folder: str, scratch: str, trust_code: bool) -> None:
         sys.path.insert(0, folder)
         importlib.import_module("trainer")
-        del sys.path[0]  # no library may import a file of the bundle in place of its namesake
+        del sys.path[0]  # otherwise, libraries could import a file of the bundle in place of a namesake
         self.core: Callable[[str], Any] = lambda name: importlib.import_module(f"trainer.core.{name}")
         enabled = importlib.import_module("trainer.enabled")
         self.trainer_class = enabled.trainer_class
@@ -159,7 +159,7 @@ class Session:
         if "unique" in data:
             data["unique"] = False
         self.chosen.stored, self.chosen.numbers = stored, list(numbers)
-        # With the tokenizer, a mixture with shares leaves out the rows that the trainer drops. The preview hides the
+        # A mixture with shares uses the tokenizer to leave out the rows that the trainer drops. The preview hides the
         # tokenizer, so that the mixture keeps these rows and the preview can report each of them as dropped.
         drawing = [one for one in self.chosen.others if type(one).__name__ == "Shares"]
         for one in drawing:
@@ -187,7 +187,7 @@ def _without_warnings() -> Any:
 
 
 def _chosen_rows(base: Any) -> Any:
-    """Make a runtime feature that returns chosen rows, with their indices, instead of reading the source."""
+    """Make a feature of the runtime that returns chosen rows, with their indices, instead of reading the source."""
 
     class ChosenRows(base):  # type: ignore[misc]  # a class of the bundle
         """A feature that replaces the reader of a source in the context of `Session.only`."""
@@ -198,7 +198,7 @@ def _chosen_rows(base: Any) -> Any:
         others: Sequence[Any] = ()
 
         def source_reader(self, bundle: Any, source: Mapping[str, Any]) -> Callable[..., Any] | None:
-            """A function that returns the chosen rows, which the trainer calls instead of reading the source."""
+            """A function that the trainer calls instead of reading the source. It returns the chosen rows."""
             found = self.stored if self.by_source is None else self.by_source.get(id(source))
             return None if found is None else lambda *_: found
 

@@ -12,12 +12,14 @@ from .session import Session
 BATCH = 2000
 """The largest number of rows in each Arrow table that is read."""
 SURVEYED = 64 * 2**20
-"""At most this many characters of a source are read if all its rows are checked. `xpc check` has the same limit."""
+"""If all rows of a source are checked, at most this many characters of the source are read. `xpc check` has the same
+limit.
+"""
 LARGE = 4 * 2**20
 """A JSON file that contains a list is read row by row if it has more bytes than this."""
 SPACE = re.compile(r"[ \t\r\n]*")
 FIRST_OF_HUB = 1000
-"""From a hub source, random rows and the longest rows are chosen among this many rows at its beginning."""
+"""For a hub source, random rows and the longest rows are chosen only among the first rows of the source: this many."""
 
 
 def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:
@@ -28,7 +30,7 @@ def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:
     datasets.disable_progress_bars()
     try:
         rows = sources.reader(bundle, source, session.chosen.others)(bundle, source, source["split"], True)
-        # images and audio are not decoded; the columns of a JSON stream are unknown, but JSON has no images or audio
+        # images and audio are not decoded; a stream of JSON does not know its columns, but has no images or audio
         if rows.features is not None and hasattr(rows, "decode"):
             rows = rows.decode(False)
         yield from rows.with_format("arrow").iter(BATCH)
@@ -55,8 +57,8 @@ def write(session: Session, source: Mapping[str, Any], most: int | None, path: s
 
 
 def _without_nulls(value: Any) -> Any:
-    """A value without the keys that are null: in Arrow, every message has the keys of all messages. A content may be
-    null in rows of JSON, too.
+    """Remove keys whose value is null. Arrow adds such keys: if one message of a table has a key, all its messages have
+    it. `content` and `value` stay, because they may also be null in a JSON file.
     """
     if isinstance(value, list):
         return [_without_nulls(one) for one in value]
@@ -105,10 +107,11 @@ def _large_list(session: Session, source: Mapping[str, Any]) -> str | None:
 
 
 def _of_list(path: str, wanted: Sequence[int]) -> dict[int, str] | None:
-    """The rows with these indices in a JSON file that is a list, each as JSON on one line. None if the file is not a
-    correct list of objects up to the last of these rows.
+    """Find the rows with the indices `wanted` in a JSON file that is a list. Each row is returned as JSON on one line.
+    None if the file, up to the last of these rows, is not a correct list of objects.
 
-    The datasets library would read and write the complete list before it returns the first row.
+    This function does not use the datasets library, which would read and write the complete list before it returns the
+    first row.
     """
     for most in (LARGE, -1):
         with open(path, "rb") as handle:

@@ -13,7 +13,7 @@ from .session import Session
 DATE = "zQdateqZ"
 SPEAKING = ("user", "assistant")
 DRAWS = 8
-"""How often a conversation is rendered, each time with another state of the random generator."""
+"""A conversation is rendered this many times, each time with another state of the random generator."""
 
 
 class Clock:

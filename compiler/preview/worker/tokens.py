@@ -18,11 +18,11 @@ answer.
 
 
 def pieces(tokenizer: Any, ids: Sequence[int], image: int | None = None) -> list[str]:
-    """The text of each token. If several tokens form one character, the text of the first is this character, and the
-    texts of the rest are "".
+    """The text of each token. If several tokens together form one character, the text of the first token is this
+    character, and the texts of the other tokens are "".
 
-    `image` is the id of the token that stands for a part of an image. Of several such tokens in a row, only the first
-    gets a text.
+    `image` is the id of the token that stands for a part of an image. If several such tokens follow each other, only
+    the first gets a text.
     """
     out: list[str] = []
     names = tokenizer.convert_ids_to_tokens(list(ids))
@@ -56,13 +56,15 @@ def _decoded(tokenizer: Any, ids: Sequence[int], names: Sequence[str], at: int) 
 def turns_of(
     texts: Sequence[str], contents: Sequence[str], starts: Sequence[str | None], before: str = ""
 ) -> list[int]:
-    """The index of the turn that each token belongs to, or `OPENING`.
+    """For each token, the index of the turn to which it belongs, or `OPENING`.
 
-    `texts` are the texts of the tokens, and `contents` the contents of the turns. `before` is the text that the
-    template writes before the first turn (see `opening`). `starts` has, for each turn, the
-    conversation rendered up to the end of the turn. This entry is None if the template cannot render the conversation
-    up to there; the turn is then found by its content. A template may also write a turn in another way if it is the
-    last one: Qwen3's drops the reasoning of earlier answers. Such a turn is found by its end.
+    `texts` are the texts of the tokens, and `contents` the contents of the turns. `starts` has, for each turn, the
+    conversation rendered up to the end of the turn. `before` is the text that the template writes before the first turn
+    (see `opening`).
+
+    An entry of `starts` is None if the template cannot render this part of the conversation alone; then the turn is
+    found by its content. A template may also write a turn differently if it is the last one. For example, Qwen3's
+    template drops the reasoning of earlier answers, but not of the last one. Such a turn is found by its end.
     """
     joined, ends, location = "".join(texts), list[int](), 0
     for content, start in zip(contents, starts, strict=True):
@@ -98,11 +100,13 @@ def _end_of(joined: str, start: str, location: int) -> int | None:
 
 
 def _end_of_changed(joined: str, start: str, content: str, location: int) -> int | None:
-    """The offset at which a turn ends, if the template writes the turn differently as soon as another turn follows.
+    """Find the offset at which a turn ends, if the template writes the turn differently as soon as another turn
+    follows.
 
-    `start` is the conversation rendered up to the end of this turn, and `joined` does not begin with it. The turn ends
-    after the longest suffix of `start` that `joined` contains from `location` on or, if the suffix lacks `content`,
-    after `content`. None if `joined` contains neither.
+    `start` is the conversation rendered up to the end of this turn, and `joined` does not begin with `start`. `joined`
+    is searched from `location` on, for the longest suffix of `start` that it contains: the turn ends after this suffix.
+    If the suffix does not include `content`, the turn ends after `content`. None if `joined` contains neither the
+    suffix nor `content`.
     """
     shared, longest = 0, len(start)
     while shared < longest:  # binary search: if `joined` contains a suffix, it contains all shorter suffixes
@@ -127,8 +131,8 @@ def content_of(turn: Mapping[str, Any]) -> str:
 
 
 def beginnings(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> Any:
-    """Render the conversation up to the end of each turn. If the template refuses such an incomplete conversation, the
-    result for this turn is None.
+    """For each turn, render the conversation up to the end of the turn. The result for a turn is None if the template
+    refuses such an incomplete conversation.
     """
     return [_rendered(tokenizer, template, turns[:many], row) for many in range(1, len(turns) + 1)]
 
@@ -136,12 +140,12 @@ def beginnings(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str
 def opening(
     tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any], first: str | None
 ) -> str:
-    """The text that the template writes before a user's first turn, such as Qwen2.5's own system prompt, or tools.
+    """The text that the template writes before a user's first turn, such as Qwen2.5's own system prompt, or tools. ""
+    if the conversation begins with another role, or if the template writes the first turn's content differently.
 
-    To find it, the turn is rendered a second time, after a made-up answer: the text that both renderings of the turn
-    share is the turn itself. If a template writes tools inside the turn, as Llama 3.1's does, only the end of the turn
-    is shared: its content, and what follows. `first` is the first turn alone, from `beginnings`. "" if the conversation
-    begins with another role, or if the template writes the first turn's content differently.
+    To find this text, the turn is rendered again, after a made-up answer. What the two renderings have in common at
+    their ends is the turn itself. If a template writes tools inside the turn, as Llama 3.1's does, they have only the
+    end of the turn in common: its content, and what follows. `first` is the first turn alone, from `beginnings`.
     """
     if not first or turns[0].get("role") != "user":
         return ""

@@ -12,8 +12,8 @@ from .tokens import OPENING
 
 EMPTY_THOUGHTS = re.compile(r"<(think(?:ing)?)>\s*</\1>")
 UNTHINKING = "/no_think"
-"""If a prompt contains this word, Qwen3 and SmolLM3 answer with an empty block of reasoning. A row with such a prompt
-may learn the empty block.
+"""If a prompt contains this word, Qwen3 and SmolLM3 answer with an empty block of reasoning. So a row with such a
+prompt may teach the model this empty block.
 """
 Verdict = dict[str, str]
 """A finding as a dict with the keys `code`, `message` and `help`."""
@@ -39,12 +39,12 @@ class Read:
 
     @property
     def kept_turns(self) -> list[int]:
-        """For each token that truncation keeps, the index of its turn."""
+        """For each token that truncation does not cut off, the index of its turn."""
         return self.turns[self.one.head : self.one.head + len(self.one.ids)]
 
     @property
     def kept_texts(self) -> list[str]:
-        """The text of each token that truncation keeps."""
+        """The text of each token that truncation does not cut off."""
         return self.texts[self.one.head : self.one.head + len(self.one.ids)]
 
     @property

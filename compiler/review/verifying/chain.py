@@ -52,8 +52,9 @@ class FolderContents:
 
 def chain(folder: str, verify: Verify, verify_run: Verify, quick: bool = False) -> tuple[str, int]:
     """Return the printed lines and the highest exit status. `verify` is a function that checks a bundle (against its
-    spec, if there is one), and `verify_run` a function that checks a finished run against its bundle. With `quick`, the
-    lines about locks use stored digests of unchanged files of local models. Raises UsageError.
+    spec, if there is one), and `verify_run` is a function that checks a finished run against its bundle. With `quick`,
+    the lines about locks are based on stored digests: an unchanged file of a local model is not read. Raises
+    UsageError.
     """
     found = _walked(folder)
     if not (found.specs or found.bundles or found.runs):
@@ -73,7 +74,7 @@ def as_text(lines: Sequence[Line]) -> tuple[str, int]:
 
 def bundle_lines(wanted: FolderContents, found: FolderContents, verify: Verify, verify_run: Verify) -> Iterator[Line]:
     """Verify the bundles and runs in `wanted`, and yield a line for each. A bundle is compared with its spec, and a run
-    with its bundle; the specs and bundles to compare with are taken from `found`.
+    with its bundle. These specs and bundles are searched for in `found`.
     """
     specs = by_name(found.specs)
     for bundle in wanted.bundles:
@@ -194,8 +195,8 @@ def _spec(path: str, quick: bool) -> Iterator[Line]:
 
 
 def _lock(path: str, quick: bool) -> Iterator[Line]:
-    """A line that says whether the lock of the spec `path` is current. No line if the spec does not compile, which
-    another line says.
+    """A line that says whether the lock of the spec `path` is current. No line if the spec does not compile, because
+    `spec_lines` reports this in another line.
     """
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.locking.state import refusals
@@ -244,9 +245,9 @@ def by_name(specs: Sequence[str]) -> dict[str, list[str]]:
 
 
 def spec_of(folder: str, specs: Mapping[str, Sequence[str]]) -> str | None:
-    """The spec of a bundle: the spec of the same name next to the bundle, or else the only spec with this name
-    anywhere. None if no spec has this name, or if several specs elsewhere have it. `specs` maps file names to paths of
-    specs.
+    """The spec of a bundle. This is the spec next to the bundle with the same name; if there is none, the only spec
+    with this name in another folder. None if no spec has this name, or if several specs in other folders have it.
+    `specs` maps file names to paths of specs.
     """
     for manifest, head in zip(MANIFESTS, ("bundle", "sweep"), strict=True):
         table = read_toml(os.path.join(folder, manifest)) or {}

@@ -19,9 +19,9 @@ SPECIAL = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 
 
 def differences(folder: str, found: Tree, expected: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield a sentence for each file that differs, is missing, or does not belong to the bundle. Files such as the
-    README, which only repeat other files, come last. Before them come files in which only digests of other files
-    differ, such as the script of a job.
+    """Yield a sentence for each file that differs, is missing, or does not belong to the bundle. Files in which only
+    digests of other files differ, such as the script of a job, come after all other files. Files that only repeat other
+    files, such as the README, come last.
     """
     parents: set[str] = set()
     for above in map(os.path.dirname, expected):
@@ -88,8 +88,9 @@ def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
 
 
 def first_difference(on_disk: bytes, made: bytes) -> tuple[str, bool]:
-    """Describe the first line that differs: its number, its text on disk, and the text that the spec compiles to. A
-    line in which only digests differ is chosen only if all other lines are equal; the second value is then true.
+    """Find the first line that differs. Returns a pair: a text with the number of the line, the line on disk, and the
+    line that the spec compiles to; and whether only digests differ in this line. Such a line is chosen only if no line
+    differs in more than digests.
     """
     texts = [one.decode("utf-8", "surrogateescape").split("\n") for one in (on_disk, made)]
     length = min(map(len, texts))
@@ -101,7 +102,7 @@ def first_difference(on_disk: bytes, made: bytes) -> tuple[str, bool]:
     found = next(plain, None)
     at = differing[0] if found is None else found
     here, recompiled = (_line(one[at]) for one in texts)
-    # the shown parts of the lines are equal: the lines differ only in spaces, or in the part that is not shown
+    # the shown parts of both lines are equal, so the lines differ only in spaces, or in a part that is not shown
     if here == recompiled and texts[0][at] != texts[1][at]:
         lines = [one[at] for one in texts]
         location = next((number for number, (one, other) in enumerate(zip(*lines, strict=False)) if one != other), 0)

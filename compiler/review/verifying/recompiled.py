@@ -42,8 +42,8 @@ Table = Mapping[str, Mapping[str, str]]
 def recompiled(
     folder: str, table: Table, memory: FileMemory | None, trusted: bool
 ) -> tuple[CheckedSpec, dict[str, bytes]] | str:
-    """Return the checked spec of a bundle and the files that it compiles to, or, if there is an error, its message.
-    `table` is the manifest of the bundle.
+    """Return a pair: the checked spec of a bundle, and the files that this spec compiles to. If there is an error,
+    return its message instead. `table` is the manifest of the bundle.
 
     `memory` and `trusted` are passed to `recheck`.
     """
@@ -52,7 +52,7 @@ def recompiled(
         return spec
     files = lower(spec)
     stated = table["bundle"].get("spec_digest")
-    # the manifest has the digest of the user's spec; the bundle's own spec.xp has another
+    # the manifest has the digest of the user's spec; the bundle's own spec.xp is another file with another digest
     if stated is not None and DIGEST.fullmatch(stated):
         above = files[bundled.MANIFEST].rpartition(b"# The lines above: ")[0]
         line = f'spec_digest = "{stated}"'.encode()
@@ -64,8 +64,8 @@ def recheck(folder: str, table: Table, memory: FileMemory | None, trusted: bool)
     """Check the spec of the bundle again, under its original name. Return the checked spec, or the message of the first
     error.
 
-    The digests of the files of local models, and of the images of rows, are computed. With `trusted`, an unchanged file
-    is not read, because `memory` has its digest.
+    The digests of the files of local models, and of the images that rows name, are computed. With `trusted`, an
+    unchanged file is not read, because `memory` has its digest.
     """
     try:
         data = read_inside(folder, bundled.SPEC)
@@ -116,8 +116,8 @@ def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str
 
 
 def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
-    """The bundle's spec with the original origins: for a setting from an extended spec, the location in the extended
-    spec. The compiler knows this location from the comment at the setting in the bundle's spec.xp.
+    """Return the bundle's spec with the original origins: the origin of a setting from an extended spec is its location
+    in the extended spec. In the bundle's spec.xp, a comment at the setting names this location.
     """
     notes = {one.number: one.note.removeprefix(LENGTH) for one in lines(text)}
     bases = {number: Source(note, text) for number, note in notes.items() if note.endswith(".xp")}
@@ -137,8 +137,8 @@ def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
 
 
 def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[str, bytes]]]) -> dict[str, bytes] | str:
-    """Return the files that a sweep's folder should contain next to `members/`, by name, or, if there is an error, a
-    sentence about it. `members` are in the order of sweep.toml.
+    """Return the files that a sweep's folder should contain, apart from the folder `members/`, by name. If there is an
+    error, return a sentence about it instead. `members` are in the order of sweep.toml.
     """
     table = read_toml(os.path.join(folder, "sweep.toml"))
     try:

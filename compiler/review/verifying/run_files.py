@@ -23,8 +23,8 @@ SUMMARY, METRICS, RUN = "summary.json", "metrics.jsonl", "xpc_run.json"
 SEAL = re.compile(rb',\n  "seal": "(sha256:[0-9a-f]{64})"\n}\n\Z')
 PART, BLOCK = 64 * 2**20, 2**20
 NOT_FINAL = ("_saving/", "_hub", ".", "checkpoint-", "runs/", "eval/")
-"""Beginnings of the names of files whose digests are not in the summary. Such files change after the run, or only a
-resumed run reads them (runtime/core/checkpoint_integrity.py).
+"""Beginnings of the names of files whose digests are not in the summary. Either these files change after the run, or
+only a resumed run reads them (runtime/core/checkpoint_integrity.py).
 """
 REWRITTEN = frozenset({*RECORDS, "xpc_files.json"})
 """Files that a later launch or evaluation may write."""
@@ -37,8 +37,8 @@ SHOWN = 5
 
 
 def differences(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each file of a run that was edited, removed or added. If summary.json was edited, there is one
-    more sentence.
+    """Yield a sentence for each file of a run that was edited, removed or added, and a sentence if summary.json itself
+    was edited.
     """
     files = summary.get("files")
     if not isinstance(files, dict):
@@ -72,8 +72,8 @@ def _edited(out: str, files: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _added(out: str, files: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each file or link that the run did not write, whatever its name is, and for each folder that
-    cannot be read.
+    """Yield a sentence for each file or link, whatever its name is, that is in the output folder although the run did
+    not write it, and for each folder that cannot be read.
     """
     unreadable: list[OSError] = []
     for count, (where, folders, names) in enumerate(walk(out, unreadable.append)):

@@ -1,11 +1,13 @@
 """Run bundles one after another in one process, which imports the training libraries once and forks for each run.
 
 A run is the bundle's own trainer/main.py in separate processes with the environment variables that torchrun would set.
-Such a run trains, saves, is killed and resumes like any other run, but starts without ten seconds of imports. Other
+Such a run trains, saves, is killed and resumes like any other run, but does not spend ten seconds on imports. Other
 programs (``program``), such as one that inspects results, can be run in the same way. The server reads one JSON object
-per line (see ``forks.Forks.run``), and answers each with one line. Its argument is the file descriptor of a socket. A
-process of warm_python.py connects to this socket to get a fork. launch.sh and the launchers call warm_python.py in
-place of Python. Until ``warm`` is called, the server imports only the standard library.
+per line (see ``forks.Forks.run``), and answers each with one line.
+
+The server's argument is the file descriptor of a socket. launch.sh and the launchers call warm_python.py in place of
+Python. A process of warm_python.py connects to this socket, and gets a fork that runs its program. Until ``warm`` is
+called, the server imports only the standard library.
 """
 
 from __future__ import annotations
@@ -69,8 +71,8 @@ def warm() -> None:
         with contextlib.suppress(ImportError):
             import_module(name)
     _look_up(transformers)
-    # Forget the imported launchers. accelerate runs a launcher as a program, so the launcher must be imported again in
-    # each fork.
+    # Forget the imported launchers. accelerate runs a launcher as a program, so each fork must import the launcher
+    # again.
     for name in LAUNCHERS:
         sys.modules.pop(name, None)
     assert all((accelerate, datasets, local_elastic_agent, transformers))
@@ -223,7 +225,7 @@ class Commands:
         self.selector.register(ended, selectors.EVENT_READ, lambda: self.end(connection, ended, pid))
 
     def signal(self, connection: socket.socket, pid: int) -> None:
-        """Pass a signal that the client got to its fork. If the client has ended, kill the fork."""
+        """Pass a client's signal on to the client's fork. If the client has ended, kill the fork."""
         requested = connection.recv(16)
         os.kill(pid, int(requested or signal.SIGKILL))
         if not requested:
@@ -256,8 +258,8 @@ class Commands:
 
 
 def enter(space: int) -> None:
-    """Join a namespace, which is given as a file descriptor. Only root may do this. Without root, nothing needs to be
-    done: server and client are in the same namespaces.
+    """Join the namespace to which the file descriptor `space` belongs. Only root may do this. Without root, nothing
+    needs to be done: server and client are in the same namespaces.
     """
     ctypes.CDLL(None).setns(space, 0)
 
@@ -293,7 +295,7 @@ def serve(answers: Any, listener: socket.socket) -> None:
         while True:
             for key, _ in selector.select():
                 if key.data is not None:
-                    if key in selector.get_map().values():  # an event before this one may have closed the connection
+                    if key in selector.get_map().values():  # the handler of an earlier event may have closed it
                         key.data()
                     continue
                 line = sys.stdin.readline()

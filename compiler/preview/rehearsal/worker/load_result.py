@@ -3,8 +3,11 @@ object:
 
     {"final": folder, "base": folder, "adapter": bool, "merged": folder or null, "scores": bool}
 
-and writes one with four keys: `loaded` is the class of the model, `changed` whether any weight differs from its initial
-value, `finite` whether all logits are finite numbers, `text` what the model generates after `Hello`.
+`final` is the folder of the result, `base` the folder of the initial model, and `merged` the folder of the model with
+merged adapter. `adapter` is true if an adapter was trained, and `scores` if the model is a reward model.
+
+Writes one JSON object with four keys: `loaded` is the class of the model, `changed` whether any weight differs from its
+initial value, `finite` whether all logits are finite numbers, `text` what the model generates after `Hello`.
 """
 
 import json
@@ -34,8 +37,8 @@ def loaded(question: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def changed(question: dict[str, Any], model: Any) -> bool:
-    """Whether training has changed any weight. For a new adapter, training has changed the weights if at least one of
-    the weights that start as 0 is not 0 now.
+    """Whether training has changed any weight. For a new adapter, this is the case if a weight that is 0 at the start
+    is not 0 now.
     """
     import torch
 

@@ -39,7 +39,8 @@ LATENT: dict[str, Any] = {
     "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16,
     "num_key_value_heads": 4,
 }  # fmt: skip
-"""Sizes of attention whose queries, keys and values are made from narrow latents."""
+"""Sizes for families that compute queries, keys and values from a narrow latent vector (multi-head latent attention).
+"""
 OWN: dict[str, dict[str, Any]] = {
     "codegen": {"rotary_dim": 8},
     "gptj": {"rotary_dim": 8},
@@ -61,7 +62,7 @@ OWN: dict[str, dict[str, Any]] = {
     "youtu": LATENT,
     "dots1": {"n_shared_experts": 1, "first_k_dense_replace": 1},
 }  # fmt: skip
-"""Sizes for families that have other names for the sizes in SIZES, or that use these names for something else."""
+"""Sizes for families whose names differ from the names in SIZES, or for which a name in SIZES means something else."""
 KINDS = (bool, str, float)
 """The types of the values that the small model copies from the large model's configuration: switches, names, and
 scales. Integers are not copied, because they are sizes.

@@ -19,7 +19,9 @@ from collections.abc import Sequence
 
 PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 SPACES = ("pid", "mnt", "net", "uts")
-"""The Linux namespaces of this process that the fork joins: a test may run this process in separate namespaces."""
+"""The Linux namespaces that the fork gets from this process. They matter if a test runs this process in separate
+namespaces.
+"""
 
 
 def main(words: Sequence[str]) -> int:
