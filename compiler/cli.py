@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from xpc.grammar.diagnostic import Diagnostic, Silenced
 
 TEXTS = ("full", "concise")
-"""Values of `--format` whose output is for people. With any other value, standard output contains only the findings,
-for a program to read.
+"""Values of `--format` whose output is for people. With any other value, the output is for a program: standard output
+contains only the findings.
 """
 EXACT = ("completion", "fmt", "lsp", "schema")
-"""Commands whose output is for programs: it is printed without style or summary. If this holds only for some options of
-a command, the command's module has a function `is_exact(options)`.
+"""Commands whose output is for programs, and is printed without style or summary. If only some options of a command
+have such an output, the command's module has a function `is_exact(options)`.
 """
 DENIED = "warnings are denied (--deny warnings)"
 
@@ -139,7 +139,7 @@ def _options(arguments: list[str]) -> argparse.Namespace | SimpleNamespace:
 
 def _parser(first: str) -> argparse.ArgumentParser:
     """Make the parser for a command line whose first word is `first`. If `first` is the name of a command, the parser
-    knows only this command, otherwise all commands.
+    knows only this command; otherwise it knows all commands.
     """
     from xpc.compiler import __version__
     from xpc.compiler.render.argument_parser import ArgumentParser
@@ -201,8 +201,9 @@ def _check(options: argparse.Namespace | SimpleNamespace) -> int:
 
 
 def _of_preview(checked: Checked, workspace: Workspace) -> list[Diagnostic]:
-    """A note with the token counts that an earlier `xpc preview --rows` stored for this spec's rows, or a note about
-    rows that only a preview reads. It depends on this machine, so no bundle contains it.
+    """Return a note with the token counts that an earlier `xpc preview --rows` stored for this spec's rows. If there
+    are none, return a note about rows that only a preview reads. The notes depend on this machine, so no bundle
+    contains them.
     """
     from xpc.compiler.files.private_folder import private_folder
 
@@ -262,8 +263,8 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
 
 
 def _written(checked: Checked, out: str, root: str) -> Iterator[str]:
-    """What is printed about a bundle that was written to `out`: files that the run needs and the bundle has no copy of,
-    and the commands that launch it. `root` is the spec's folder.
+    """Yield the lines to print about a bundle that was written to `out`: files that the run needs although the bundle
+    has no copy of them, and the commands that launch the bundle. `root` is the spec's folder.
     """
     from xpc.compiler.engines.engine import engine
     from xpc.compiler.resolve.weights import local_models

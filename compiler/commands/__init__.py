@@ -1,5 +1,5 @@
-"""The names of all commands, and the modules of those commands that do not compile a spec: new, list, schema,
-completion, doctor.
+"""The names of all commands, and the modules of the commands new, list, schema, completion and doctor, which compile no
+spec.
 """
 
 APART = {
@@ -20,8 +20,8 @@ APART = {
     "lsp": "xpc.compiler.language_server",
     "doctor": "xpc.compiler.commands.doctor",
 }
-"""Maps each command that does not belong to `cli.py` to its module. Each module has two functions: `parse` reads the
-options, and `run` returns the printed text and the exit status.
+"""Maps each command that has a module of its own, outside of `cli.py`, to this module. The module has two functions:
+`parse` reads the options, and `run` returns the printed text and the exit status.
 """
 COMMANDS = {
     "check": "report what is wrong with specs, and write nothing",

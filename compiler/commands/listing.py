@@ -209,4 +209,4 @@ KINDS: dict[str, tuple[Callable[[], list[Row]], str]] = {
     "codes": (_codes, "codes of messages, for `xpc explain CODE`"),
     "advisories": (_advisories, "known wrong results of the libraries"),
 }
-"""For each list: a function that returns its rows, and a description of the rows."""
+"""Maps the name of each list to a pair: a function that returns the rows of the list, and a description of the rows."""

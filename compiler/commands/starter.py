@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def recipes() -> Mapping[str, str]:
-    """The recipes that are installed with xpc: their names, each with the path of the recipe's spec."""
+    """The recipes that are installed with xpc. Maps the name of each recipe to the path of its spec."""
     names = sorted(one for one in os.listdir(SPECS) if one.endswith(".xp")) if os.path.isdir(SPECS) else []
     return {name.removesuffix(".xp"): os.path.join(SPECS, name) for name in names}
 
@@ -70,8 +70,8 @@ def _found(source: str) -> str:
 
 
 def copied(path: str, name: str) -> dict[str, bytes]:
-    """The files of a copied spec, by name: the spec under a new name, and the files that it uses (extended specs,
-    templates, rewards). Raises UsageError.
+    """Map names to the files that copying a spec gives: the spec under a new name, and the files that it uses (extended
+    specs, templates, rewards). Raises UsageError.
     """
     data, _, workspace = read_spec(path)
     check_text(data, os.path.basename(path), workspace)

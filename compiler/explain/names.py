@@ -28,7 +28,7 @@ WORDS = {
 }
 """Maps each word of the language that is not a setting to its explanation."""
 AMOUNTS = {"epoch": "once after every epoch", "never": "not at all"}
-"""Maps a word that some settings accept instead of a number, as in `every = epoch`, to its explanation."""
+"""Some settings accept a word instead of a number, as in `every = epoch`. Maps each such word to its explanation."""
 
 
 def explain_name(name: str) -> str | None:
@@ -76,7 +76,7 @@ def _dataset(name: str) -> str:
 
 
 def also(name: str, rows: Sequence[Setting]) -> str:
-    """The other meanings of a setting's name, as text: a keyword, a choice, a reward, or an argument of a library.
+    """The other meanings of a setting's name (a keyword, a choice, a reward, or an argument of a library), as text.
     `rows` are the settings with this name.
     """
     chosen = bare_choices().get(name)
@@ -98,7 +98,7 @@ def _stack(name: str) -> str:
 
 
 def _of_choice(name: str) -> str:
-    """The description of a choice. "" if the name is not a choice."""
+    """A phrase that follows a choice and describes it. "" if the choice needs no description."""
     if name in METHODS:
         return f": {METHODS[name].doc}"
     if name in OLD_STRATEGIES:
@@ -119,8 +119,8 @@ def _reward(name: str) -> str:
 
 
 def _choices(name: str) -> str:
-    """A line for each setting that has a choice with this name, and for each method that has a loss with this name.
-    Choices that can stand in a spec without their setting, such as `bf16`, are left out.
+    """A line for each setting that has the name as a choice, and for each method that has a loss with this name. A
+    choice that can stand in a spec without its setting, such as `bf16`, gets no line.
     """
     lines = [f"{name}: a choice of `{row.path}`, {row.doc}\n" for row in BY_PATH.values() if name in row.choices]
     if name in AMOUNTS:
@@ -134,8 +134,8 @@ def _choices(name: str) -> str:
 
 
 def _arguments(name: str) -> str:
-    """Say for each target which setting decides an argument of a library, or that `extra` can set it, or why bundles do
-    not contain it.
+    """Explain an argument of a library for each target: which setting decides it, or that `extra` can set it, or why
+    bundles do not contain it.
     """
     lines: list[str] = []
     for target in stacks.every():
@@ -159,8 +159,8 @@ def _arguments(name: str) -> str:
 
 
 def _rules_about(name: str) -> list[str]:
-    """Lines with the rules that are about a library's argument: code and first sentence of each rule whose first
-    sentence names the argument.
+    """Lines about the rules whose first sentence names an argument of a library. Each line has the code of the rule,
+    and this sentence.
     """
     from textwrap import fill
 
@@ -245,9 +245,7 @@ def _foreign(name: str) -> str:
 
 
 def unknown(what: str) -> str:
-    """The answer for an unknown name. It suggests a similar name or, if no name is similar, lists the kinds of names
-    that `xpc explain` knows.
-    """
+    """The answer for an unknown name: a similar name or, if there is none, the kinds of names that `xpc explain` knows."""
     from xpc.compiler.suggest.meaning import meaning
     from xpc.grammar.nearest import nearest
 

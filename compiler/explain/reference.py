@@ -103,7 +103,9 @@ def first_sentence(text: str) -> str:
 
 
 def write(folder: str, texts: Mapping[str, str]) -> None:
-    """Write pages below a folder. Any other page in the same subfolders is from an earlier version, and is deleted."""
+    """Write pages below a folder. If one of the subfolders that get pages contains any other page, this page is from an
+    earlier version, and is deleted.
+    """
     for location in {os.path.dirname(path) for path in texts} - {""}:
         os.makedirs(os.path.join(folder, location), exist_ok=True)
         for name in os.listdir(os.path.join(folder, location)):

@@ -19,15 +19,16 @@ from xpc.compiler.rules.adapters.experts import adapted_paths
 from xpc.compiler.spec.values import Origin
 
 MOST = 8
-"""The largest number of emitted keys that are shown for a setting if all settings are explained."""
+"""If all settings are explained, at most this many emitted keys are shown for each setting."""
 WRITTEN = ("model", "data", "extra")
-"""Parts of a spec that are explained in addition to the settings."""
+"""Parts of a spec that are explained as well, although they are not settings."""
 
 
 def spec_values(path: str, name: str = "") -> str:
-    """Print all values of a spec, or only the values of `name`: a setting, a choice (`zero2`) or a clause (`memory`).
+    """Explain all values of a spec, or only the values of `name`: a setting, a choice (`zero2`) or a clause (`memory`).
 
-    Raises UsageError for an unknown name, with the nearest name, and SpecError if the spec has errors.
+    Raises UsageError for an unknown name; the message suggests the most similar name. Raises SpecError if the spec has
+    errors.
     """
     data, file, workspace = read_spec(path)
     workspace.allow_oom = True  # a run that does not fit in its GPUs is explained, too, and not refused
@@ -73,8 +74,8 @@ def value_here(checked: Checked, path: str) -> str:
 
 
 def _written(trace: Trace) -> Iterator[tuple[str, str]]:
-    """The values that are not settings: the model, the data sources, and the arguments in `extra`. Each is a pair of
-    its kind (`model`, `data` or `extra`) and its text.
+    """Yield the values that are not settings: the model, the data sources, and the arguments in `extra`. Each value is
+    a pair: its kind (`model`, `data` or `extra`), and its text.
     """
     spec = trace.spec
     model = spec.model.location

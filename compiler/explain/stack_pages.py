@@ -88,7 +88,9 @@ def _methods(stack: Stack) -> str:
 
 
 def _differences(stack: Stack) -> str:
-    """A table of the facts whose values differ between stacks, with the description of each fact."""
+    """A table of the facts in which this stack differs from another stack. Each row has the description of the fact,
+    its value in this stack, and the names of the stacks with another value.
+    """
     described = _documented()
     others = [one for one in stacks.every() if one is not stack]
     rows = []
@@ -151,13 +153,13 @@ def _advised(stack: Stack) -> str:
 
 
 def with_links(text: str) -> str:
-    """The text of docs/stacks.md, in which the line `Pages:` links to the page of each stack."""
+    """Update the text of docs/stacks.md: its line `Pages:` gets a link to the page of each stack."""
     links = ", ".join(f"[{name}]({file_name(name)})" for name in stacks.names())
     return re.sub(r"^Pages: .*$", f"Pages: {links}.", text, flags=re.MULTILINE)
 
 
 def with_menu(text: str) -> str:
-    """The text of mkdocs.yml, in which the menu lists the page of each stack, the newest first."""
+    """Update the text of mkdocs.yml: its menu gets the page of each stack, the newest stack first."""
     first, *others = re.findall(r"^ +- stack-.*\n", text, flags=re.MULTILINE)
     for one in others:
         text = text.replace(one, "")

@@ -65,8 +65,8 @@ def _code(code: str) -> str | None:
 
 
 def _with_example(text: str, code: str) -> str:
-    """The text of a code with three additions: an example before the paragraph of the source, and the code's targets
-    and proofs at the end.
+    """Add two things to the text of a code: an example, before the paragraph `Source:`; and, at the end, the stacks on
+    which the rule applies and its proofs.
     """
     found = read_json(__file__, "evidence.json").get(code, {})
     text, lead, source = text.partition(f"\n\n{SOURCE}")
@@ -83,8 +83,8 @@ def _with_example(text: str, code: str) -> str:
 
 
 def _of_source(row: Setting) -> str:
-    """The text for a setting of a single data source, such as `take`. A spec writes such a setting next to the source
-    in a `data` block.
+    """The text for a setting of a data source, such as `take`. A spec writes such a setting at the source, inside of a
+    `data` block.
     """
     from xpc.compiler.suggest.typed_form import typed
 

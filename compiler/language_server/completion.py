@@ -83,7 +83,7 @@ def _names(location: CursorContext) -> Iterator[Item]:
     if head is not None and not location.first and (not location.chosen or head.kind is k.CHOICES):
         yield from _values(head)
     if head is not None and head.kind is k.HARDWARE and (location.follows == "x" or location.follows.isdecimal()):
-        # the text before the word is `hardware 8 x` or `hardware 8`
+        # the text before the word is `hardware 8 x`, or `hardware 8`, to which `x` must be added
         times = "" if location.follows == "x" else "x "
         yield from (Item(one, f"{times}{one}", "gpu") for one in registry.gpu_names())
     clause = "lora" if location.clause in ADAPTERS else location.clause
@@ -91,8 +91,8 @@ def _names(location: CursorContext) -> Iterator[Item]:
 
 
 def _is_legal(row: Setting, chosen: str) -> bool:
-    """Whether a setting can be used together with the choice `chosen` of its clause: a method, an engine or a kind of
-    adapter.
+    """Whether a setting can be used together with the choice `chosen` of its clause. The choice is a method, an engine
+    or a kind of adapter.
     """
     if row.clause == "lora" and chosen in ADAPTERS:
         if chosen not in OF_KIND:

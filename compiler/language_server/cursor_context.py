@@ -1,7 +1,8 @@
 """Find out what a word of a text means while the text is edited: the word at an offset, the block that contains the
 word, and, if the word is a value, the setting that gets this value.
 
-An edited text may have syntax errors anywhere, so this module reads tokens and no syntax tree.
+A text that is being edited may have syntax errors anywhere. So this module reads the tokens of the text, and not its
+syntax tree.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ class Token:
 class CursorContext:
     """A token and its context.
 
-    `clause` is the path of the block around the token, or of the clause on the token's line, or "" at the top level. If
-    the token is a value, `key` is the name before the `=`. `first` is true for the first word of a statement. `chosen`
-    is the choice that is already written for the clause: `sft` in `method sft(...)`, `qlora` in `qlora(...)`. `follows`
-    is the word before the token. `begins` is true if the text before the token has only comments.
+    `clause` is the path of the block that contains the token, or, if no block does, of the clause on the token's line.
+    At the top level, it is "". If the token is a value, `key` is the name before the `=`. `first` is true for the first
+    word of a statement. `chosen` is the choice that is already written for the clause: `sft` in `method sft(...)`,
+    `qlora` in `qlora(...)`. `follows` is the word before the token. `begins` is true if there are only comments before
+    the token.
     """
 
     token: Token
@@ -45,8 +47,8 @@ class CursorContext:
 
 @mutable
 class Frame:
-    """The state while the inside of one open bracket, or the top level, is read: the path of the block, the choice
-    before the bracket, and the words of the current statement.
+    """The state for one open bracket, or for the top level, while the text inside it is read: the path of the block,
+    the choice before the bracket, and the words of the current statement.
     """
 
     bracket: str
@@ -148,7 +150,7 @@ def _is_blank(text: str) -> bool:
 
 
 def setting_of_value(location: CursorContext) -> str:
-    """The path of the setting that has the word as its value. "" if the word is not a value."""
+    """The path of the setting whose value the word is. "" if the word is not a value."""
     if not location.key:
         return ""
     ways = (
@@ -159,8 +161,8 @@ def setting_of_value(location: CursorContext) -> str:
 
 
 def setting_named(location: CursorContext) -> str:
-    """The path of the setting or clause that the word stands for, or "". A choice such as `adamw`, which may stand
-    without its setting's name, stands for its setting.
+    """The path of the setting or clause that the word names, or "". A choice that may stand without the name of its
+    setting, such as `adamw`, counts as this setting.
     """
     if location.key:
         return ""

@@ -1,5 +1,5 @@
-"""The text that is shown for a word under the mouse: its explanation, and for a setting also its value in this spec and
-the arguments that it becomes.
+"""The text that is shown for a word under the mouse: its explanation and, if the word is a setting, the setting's value
+in this spec and the arguments that it becomes.
 """
 
 from __future__ import annotations

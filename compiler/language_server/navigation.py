@@ -1,4 +1,6 @@
-"""Find the definition of a name in a spec: the extended spec, the file, or the `data` block with this name."""
+"""Find the definition to which a word in a spec refers: an extended spec, another file, or a `data` block with this
+name.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from xpc.grammar.record import record
 
 @record
 class Target:
-    """The result of "go to definition": a file, with the start and the end of the name in its definition. Both are 0 if
-    the definition is in another file, whose beginning is then shown.
+    """The result of "go to definition": a file, and the offsets in it at which the defined name starts and ends. If the
+    definition is another file, both offsets are 0, and the editor shows the beginning of this file.
     """
 
     path: str
@@ -20,8 +22,8 @@ class Target:
 
 
 def definition(location: CursorContext, text: str, path: str) -> Target | None:
-    """The definition of a word: the file whose path the word is, in quotes and relative to the spec; or the block `data
-    NAME { }` in the same text. None if there is no definition.
+    """Find the definition of a word. If the word is a path in quotes (relative to the spec), this is the file; if it is
+    the name of data, the block `data NAME { }` in the same text. None if there is no definition.
     """
     word = location.token.text
     if word.startswith('"'):

@@ -1,8 +1,8 @@
-"""Convert between offsets in a text and positions as editors have them: a line, and a number of code units in this
-line.
+"""Convert between offsets in a text and the positions that editors use. Such a position is a pair: a line, and a number
+of code units in this line.
 
-In this protocol, a line ends only at a line feed, a carriage return or both. `str.splitlines` and pygls also split at
-other characters, so they are not used.
+In the editors' protocol, a line ends only at a line feed, a carriage return or both. `str.splitlines` and pygls also
+split at other characters, so they are not used.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def position(source: Source, offset: int, units: Units) -> tuple[int, int]:
 
 
 def offset(source: Source, line: int, character: int, units: Units) -> int:
-    """The offset of a position (a line and a number of code units). If the position is after the end of its line or of
-    the text, the result is the offset of this end.
+    """Convert a position (a line and a number of code units) to an offset. If the position is after the end of its
+    line, the result is the end of this line; if it is after the end of the text, the end of the text.
     """
     if line >= source.lines:
         return len(source.text)

@@ -28,8 +28,8 @@ from xpc.grammar.source import Source
 
 # the command line turns garbage collection off, because most commands end soon; the language server runs for hours
 gc.enable()
-# Editors send the complete text after each change. If they sent only the changed part, pygls would apply it at wrong
-# lines, because it also ends a line at a form feed and at U+2028.
+# Editors send the complete text after each change. If they sent only the changed part, pygls would apply the change at
+# the wrong line: for pygls, a line also ends at a form feed and at U+2028.
 SERVER = LanguageServer("xpc", __version__, types.TextDocumentSyncKind.Full)
 PAUSE = 0.2
 """A text is checked when the user has not typed for this many seconds."""
@@ -85,8 +85,8 @@ def _own(document: TextDocument, one: Diagnostic) -> bool:
 
 
 def as_protocol(document: TextDocument, one: Diagnostic) -> types.Diagnostic:
-    """Convert a finding to a diagnostic of the protocol. A finding in an extended spec is shown at line 1 of the open
-    document, and its message says in which file and line it is.
+    """Convert a finding to a diagnostic of the protocol. If the finding is in an extended spec, it is shown at line 1
+    of the open document, and its message states the file and the line of the finding.
     """
     text = one.message + (f"\nhelp: {one.help}" if one.help else "")
     top = types.Position(0, 0)
@@ -237,8 +237,8 @@ def actions(server: LanguageServer, params: types.CodeActionParams) -> list[type
 
 @SERVER.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, types.SemanticTokensLegend(list(TYPES), []))
 def tokens(server: LanguageServer, params: types.SemanticTokensParams) -> types.SemanticTokens:
-    """The kinds of all tokens in the protocol's encoding: five numbers for each token, whose position is relative to
-    the token before.
+    """The kinds of all tokens in the protocol's encoding. A token is encoded as five numbers; its position is relative
+    to the token before it.
     """
     document = server.workspace.get_text_document(params.text_document.uri)
     source, units = as_source(document.source), units_of(document)

@@ -1,5 +1,5 @@
-"""Highlight a spec by meaning: the same word can be a setting in one place and a choice in another, and gets its color
-accordingly.
+"""Highlight a spec by meaning. The same word can be a setting in one place and a choice in another, and each meaning
+has its own colour.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _before(workspace: Workspace) -> Lock:
-    """The existing lock. The result is an empty lock if there is no lock, or an unreadable lock, which will be
-    replaced.
+    """Read the existing lock. Returns an empty lock if there is no lock, or if the existing lock cannot be read (it
+    will then be replaced).
     """
     found, _ = lockfile.read(workspace) if workspace.kind(workspace.lock) == "file" else (None, [])
     workspace.reads.pop(workspace.lock, None)
@@ -146,7 +146,7 @@ def _unknown(kind: str, id: str) -> bool:
 
 def _complete(data: bytes, name: str, lock: Lock, checked: Checked, options: argparse.Namespace) -> Lock:
     """Add to the lock everything that is computed from the pins: files, rows, packages, and the digest of the bundle
-    that the lock leads to.
+    that is compiled with this lock.
     """
     workspace = Workspace(os.path.dirname(os.path.abspath(options.file)), lock=lock.name)
     lock = evolve(lock, target=state.specs(checked)[0].stack.name, lookups={}, text=b"")
@@ -177,8 +177,8 @@ def _environments(
 
 
 def _report(before: Lock, lock: Lock, path: str) -> tuple[str, int]:
-    """Return the text to print, which lists changed and missing pins, and the exit status. The status is 1 if a pin is
-    missing.
+    """Return a pair: the text to print, which lists changed and missing pins, and the exit status. The status is 1 if a
+    pin is missing.
     """
     was = {(one.kind, one.id, one.requested, one.part): one.revision for one in before.pins}
     lines = []

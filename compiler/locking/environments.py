@@ -24,15 +24,16 @@ PACKAGES = 500
 a limit, a hostile index could name new packages without end.
 """
 POLL = 0.5
-"""The output of pip is read every so many seconds while pip runs."""
+"""While pip runs, its output is read once in this many seconds."""
 MEMORY = 4 * 2**30
-"""Maximum memory in bytes that pip may use. pip reads a page of an index as a whole, and a hostile page may be endless.
+"""Maximum memory in bytes that pip may use. pip reads each page of an index completely, and a hostile page may be
+endless.
 """
 FILE = 8 * 2**30
 """Maximum size in bytes of a file that pip downloads."""
 ANSWER = 64 * 2**20
-"""Maximum size in bytes of each of pip's three outputs: the report, the messages, and the list of packages that it
-reads. Anything beyond is not read.
+"""Maximum size in bytes of each of pip's three outputs: the report, the messages, and the list of packages that pip has
+begun to read. Anything beyond this size is not read.
 """
 MESSAGE = 500
 """An error shows at most this many characters of pip's message."""
@@ -61,8 +62,8 @@ when its standard input is closed, which also happens if `xpc lock` is killed.
 """
 BASE = "requirements.txt"
 BUILT = "requirements-flash.txt"
-"""The name of the requirements file for flash-attn. A build of flash-attn uses the installed torch, so pip cannot
-resolve this file alone. The lock records only the pin of flash-attn itself.
+"""The name of the requirements file for flash-attn. pip cannot resolve this file without the other packages, because a
+build of flash-attn uses the installed torch. The lock records only the pin of flash-attn itself.
 """
 
 
@@ -71,8 +72,8 @@ class ResolveError(Exception):
 
 
 def requirements(files: Mapping[str, bytes]) -> dict[str, tuple[str, ...]]:
-    """The lines of each requirements file in a bundle. If the bundle is a sweep, the lines of its members are
-    joined.
+    """Map the name of each requirements file in a bundle to its lines. If the bundle is a sweep, the lines of its
+    members are joined.
     """
     out: dict[str, tuple[str, ...]] = {}
     for name, data in sorted(files.items()):
@@ -103,10 +104,10 @@ def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, 
 
 
 def _run(words: list[str], folder: str, until: float) -> tuple[int, str, str]:
-    """Run pip, and return its exit status, its report and its standard error. If this process is stopped, pip is
-    stopped, too. `until` is a time of `monotonic`. Raises ResolveError, OSError and subprocess.SubprocessError.
+    """Run pip. Returns its exit status, its report and its standard error. If this process is stopped, it kills pip.
+    `until` is the time limit, as a time of `monotonic`. Raises ResolveError, OSError and subprocess.SubprocessError.
     """
-    # pip writes into files, because an index decides how long its answers are
+    # pip writes into files, because the index decides how much pip writes, and a file can be read up to a limit
     report, progress, messages = (os.path.join(folder, name) for name in ("report", "progress", "messages"))
     with open(progress, "wb") as out, open(messages, "wb") as err, subprocess.Popen(
         [*words, report], stdin=subprocess.PIPE, stdout=out, stderr=err, cwd=folder, process_group=0,
@@ -145,7 +146,7 @@ def _check_progress(printed: bytes, until: float) -> None:
 
 
 def _error(complaints: str) -> str:
-    """The last error that pip reports. For an exception in pip, the last line of its traceback."""
+    """The last error that pip reports. If pip itself failed with an exception, the last line of its traceback."""
     lines = [line for line in complaints.splitlines() if line.strip()] or ["?"]
     errors = [line.partition("ERROR: ")[2] for line in lines if "ERROR: " in line]
     return errors[-1] if errors and errors[-1] != "Exception:" else lines[-1]

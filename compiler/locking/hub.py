@@ -1,4 +1,4 @@
-"""Ask the hub for the commit of a model, dataset or kernel, for a model's configuration, and for a dataset's columns
+"""Ask the hub for three things: the commit of a model, dataset or kernel; a model's configuration; a dataset's columns
 and numbers of rows.
 
 As in the Hugging Face libraries, HF_ENDPOINT selects another hub and HF_TOKEN gives access to gated repositories.
@@ -48,8 +48,8 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class Hub:
-    """The hub that the environment variables select. For a repository that does not exist, or that the token may not
-    read, its methods raise HubError.
+    """The hub that the environment variables select. The methods raise HubError for a repository that does not exist,
+    or that the token may not read.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
@@ -63,7 +63,9 @@ class Hub:
         self.opener = build_opener(_Redirects)
 
     def pin(self, kind: str, id: str, requested: str, part: str) -> Pin:
-        """Pin a repository at the branch, tag or commit `requested`; "" means the default branch."""
+        """Pin a repository at the branch, tag or commit `requested`; "" means the default branch. `part` is the
+        configuration of a dataset.
+        """
         # a kernel without a requested revision is looked up as a model, because the hub has a model repository of this
         # name
         repository = MODEL if kind == KERNEL and not requested else kind
@@ -167,8 +169,8 @@ class _Missing(Exception):
 
 
 def described(card: Mapping[str, Any], part: str) -> tuple[tuple[str, ...], dict[str, int]]:
-    """Return what the dataset's card says about a configuration (`dataset_info`): its columns, and the number of rows
-    in each of its splits.
+    """Read the part of a dataset's card that describes a configuration (`dataset_info`). Returns a pair: the columns,
+    and the number of rows in each split.
     """
     info = card.get("dataset_info")
     entries = [one for one in (info if isinstance(info, list) else [info]) if isinstance(one, dict)]
@@ -181,7 +183,7 @@ def described(card: Mapping[str, Any], part: str) -> tuple[tuple[str, ...], dict
 
 
 def _is_name(value: object) -> bool:
-    """Whether a lock may contain the text `name` as a name: only printable text."""
+    """Whether a value from the hub may be written into a lock as a name. It may if it is printable text."""
     return isinstance(value, str) and value.isprintable()
 
 

@@ -12,7 +12,9 @@ HEAD = "# Pinned versions of what the spec names, written by `xpc lock`. Commit 
 
 
 def written(lock: Lock) -> bytes:
-    """The text of the lock without its last part, the digest of the bundle. A bundle contains a copy of this text."""
+    """The text of the lock without its last part, which is the digest of the bundle. The bundle contains a copy of this
+    shorter text.
+    """
     out = [HEAD, "\n[lock]\n", f"format = {FORMAT}\n", f"xpc = {value(lock.xpc)}\n", f"target = {value(lock.target)}\n"]
     for one in sorted(lock.pins, key=lambda pin: (KINDS.index(pin.kind), pin.id, pin.part, pin.requested)):
         out += [f"\n[[{one.kind}]]\n", f"id = {value(one.id)}\n"]

@@ -32,7 +32,7 @@ def _sources(checked: Checked) -> Iterator[DataSource]:
 
 
 def digests(checked: Checked, workspace: Workspace) -> dict[str, str]:
-    """The digest of every file that affects the run, under the name of the file in the spec."""
+    """Map the name of each file that affects the run, as the spec has it, to the digest of the file."""
     reads = {name: digest for spec in specs(checked) for name, digest in spec.inputs.items()}
     out = {name: f"sha256:{digest}" for name, digest in reads.items() if name != workspace.lock}
     for spec in specs(checked):
@@ -58,14 +58,14 @@ def described(reference: tuple[str, str, str, str]) -> str:
 
 
 def unpinned(lock: Lock) -> list[tuple[str, str, str, str]]:
-    """The references that have a commit neither in the spec nor in the lock. Each is a tuple of a kind, an id, a branch
-    and a configuration.
+    """The references that neither the spec nor the lock pins to a commit. A reference is a tuple: kind, id, branch,
+    configuration.
     """
     return [reference for reference, pin in lock.lookups.items() if pin is None and not pinned(reference[2])]
 
 
 def refusals(lock: Lock | None, checked: Checked, workspace: Workspace, files: Mapping[str, bytes]) -> Iterator[str]:
-    """The reasons, as sentences, why `--locked` refuses the spec. Empty if the lock fits the spec."""
+    """Yield the reasons, as sentences, why `--locked` refuses the spec. Nothing is yielded if the lock fits the spec."""
     if lock is None:
         yield f"there is no {workspace.lock or 'lock'}: `xpc lock --update` writes it"
         return

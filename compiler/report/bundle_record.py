@@ -31,7 +31,7 @@ MOST = 200
 @record
 class BundleRecord:
     """A bundle: its trainer_args.json (`stated`), its pins, and its spec with the plan. If this version of xpc cannot
-    compile the spec, `broken` has the reason, and the spec and the plan are None.
+    compile the spec, the spec and the plan are None, and `broken` is the reason.
     """
 
     folder: str
@@ -52,8 +52,8 @@ def digest_of(folder: str) -> str:
 
 
 def bundle_of(run: RunRecord) -> BundleRecord | None:
-    """Find the bundle that a run used: at the path that the run recorded, next to the run, or in the current folder. Of
-    several copies, one whose spec compiles here is preferred. None if there is no copy.
+    """Find the bundle that a run used: at the path that the run recorded, next to the run, or in the current folder. If
+    there are several copies of the bundle, one whose spec compiles here is preferred. None if there is no copy.
 
     The bundle must have the digest that the run recorded. Without this condition, a stranger's run could make the
     report read any folder of this machine.
@@ -102,8 +102,8 @@ def members_of(folder: str) -> list[str]:
 
 
 def position(bundle: BundleRecord | None) -> int:
-    """The number by which bundles are sorted. For a member of a sweep, its position in `members.txt`; for any other
-    bundle, a higher number.
+    """The number by which bundles are sorted. For a member of a sweep, this is its position in `members.txt`. Any other
+    bundle gets a higher number than all members.
     """
     above, name = os.path.split(os.path.abspath(bundle.folder if bundle else ""))
     return _order(os.path.dirname(above)).get(name, MOST) if os.path.basename(above) == "members" else MOST
@@ -119,8 +119,8 @@ def _order(folder: str) -> dict[str, int]:
 
 
 def output_of(folder: str) -> str:
-    """The output folder of a bundle. A relative path is searched for in the current folder, and in the folder that
-    contains the bundle. Raises UsageError.
+    """The output folder of a bundle. If its path is relative, it is searched for in the current folder first, and then
+    in the folder that contains the bundle. Raises UsageError.
     """
     arguments = read_json(os.path.join(folder, DECISIVE[0])).get("arguments")
     stated = arguments.get("output_dir") if isinstance(arguments, dict) else None

@@ -26,8 +26,8 @@ NAMED = 6
 
 @mutable
 class Entry:
-    """A run, or a bundle that has not been run yet. `label` is its name in the report. `diff` compares its spec with
-    the first run's spec, and is None for the first run. `notes` are sentences about missing files.
+    """A run, or a bundle that has not been run yet. `label` is its name in the report. `diff` is the comparison of its
+    spec with the first run's spec; None for the first run. `notes` are sentences about missing files.
     """
 
     label: str
@@ -81,8 +81,8 @@ def entry(folder: str, bundle: str | None) -> Entry:
 
 
 def entries(folders: Sequence[str], bundle: str | None) -> list[Entry]:
-    """Make the entries of a report. A folder may be a run's, a bundle's or a sweep's; a sweep's folder may contain
-    bundles or runs. The members of a sweep become entries in the order of the spec. Raises UsageError.
+    """Make the entries of a report. Each of the folders belongs to a run, a bundle or a sweep; a sweep's folder may
+    contain bundles or runs. The members of a sweep become entries in the order of the spec. Raises UsageError.
 
     Runs that have the same name are labelled by their paths. The spec of each run is compared with the spec of the
     first run.

@@ -20,7 +20,7 @@ from xpc.grammar.package_data import read_text
 from xpc.runtime.picture import COLORS, PANELS, REWARDS, STYLE, Curve, curves, panel, panels
 
 LONG = ("Settings", "Arguments", "Versions")
-"""Groups of table rows that are folded, unless a row in the group differs from the plan."""
+"""Groups of table rows. The page shows such a group folded, unless a row in the group differs from the plan."""
 
 
 def page(found: Sequence[Entry]) -> str:
@@ -122,5 +122,5 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _marked(words: str) -> str:
-    """Text as HTML, in which the words between backticks are code."""
+    """A text as HTML. The words between backticks become code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", text(words))

@@ -18,7 +18,7 @@ PHASES = {
     "load": ("load",), "forward and backward": ("forward", "backward", "generate"), "step": ("step",),
     "evaluate": ("evaluate",), "save": ("save",),
 }  # fmt: skip
-"""Maps each phase that a run measures to the phases of the plan that it contains."""
+"""Maps each phase that a run measures to the phases of the plan that correspond to it."""
 KINDS = {"allocated": "allocated", "reserved": "reserved by the allocator", "resident": "resident set"}
 LISTED = 8
 """If a run has more processes than this, only the lowest, the median and the highest of their peaks are shown."""
@@ -28,11 +28,12 @@ LOST = {
     "unlearned": ("without a learned token", "every token is masked"),
     "empty": ("empty rows", "they have no tokens"),
 }
-"""Maps each count of rows that lost tokens or were dropped to its title in the report, and to the reason of the loss.
+"""Maps the name of a count of rows to a pair: its title in the report, and the reason why these rows lost tokens or
+were dropped.
 """
 WAITED, PADDED, ASIDE = 0.05, 0.2, 0.1
-"""If one of these shares exceeds its threshold, the report gives it as a reason for a slow run: the share of time spent
-waiting for data, the share of padding among the tokens, and the share of time spent evaluating and saving.
+"""Thresholds of three shares: time spent waiting for data, padding among the tokens, and time spent evaluating and
+saving. If a share exceeds its threshold, the report states it as a reason for a slow run.
 """
 
 
@@ -133,8 +134,8 @@ def _speed(run: RunRecord | None, one: BundleRecord | None) -> Row:
 
 
 def _utilisation(run: RunRecord | None, one: BundleRecord | None) -> Row:
-    """The row for the utilisation of model FLOPs. For a run on a CPU, whose peak is unknown, the row has only the
-    operations per second.
+    """The row for the utilisation (MFU), which is the share of the hardware's peak FLOP/s that training achieved. If
+    the peak is unknown, as for a CPU, the row has only the achieved FLOP/s.
     """
     row = Row("Time", "utilisation (MFU)")
     spec, plan = (None, None) if one is None else (one.spec, one.plan)
@@ -230,8 +231,8 @@ def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row
 
 
 def of_each(peaks: Sequence[int]) -> str:
-    """The peaks of all processes as text: "3.1 GiB, 2.9 GiB". For many processes, only the lowest, the median and the
-    highest peak.
+    """The peaks of all processes as text: "3.1 GiB, 2.9 GiB". If there are many processes, the text has only the
+    lowest, the median and the highest peak.
     """
     if len(peaks) <= LISTED:
         return ", ".join(map(size, peaks))
@@ -279,5 +280,7 @@ def _span(found: Span) -> str:
 
 
 def _hours_text(hours: float) -> str:
-    """Hours as text. Below one hour, hours, minutes and seconds follow: `0.0261 (0:01:34)`."""
+    """A number of hours as text. If it is below one, the same time in hours, minutes and seconds follows: `0.0261
+    (0:01:34)`.
+    """
     return f"{hours:.3g} ({time(hours * 3600)})" if hours < 1 else f"{hours:,.1f}"

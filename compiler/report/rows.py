@@ -134,7 +134,7 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
             continue  # settings of another engine come from the extended spec, and this run does not use them
         text, written = cut(show(setting, value.value), quoted=False), value.origin.kind in (SPEC, BASE)
         row = Row("Settings", path, text if written else "", text, why="" if written else value.origin.name)
-        # for a setting without trainer arguments, assume that the run used the value in its bundle
+        # a setting without trainer arguments cannot be compared, so assume that the run used the value in its bundle
         if same:
             row = evolve(row, actual=text)
         names = [name for name in setting.args if name in arguments and name not in LAUNCH]
@@ -146,8 +146,9 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
 
 
 def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> Row:
-    """Add the actual value to a row. If the run had the arguments of its bundle, the actual value is the planned value;
-    otherwise it comes from the run's own arguments.
+    """Add the actual value to a row. `stated` are the bundle's trainer arguments that belong to the row, and `seen` are
+    the arguments of the run. If the run had the stated arguments, the actual value is the planned value; otherwise it
+    is made from the run's arguments.
     """
     known = [name for name in stated if name in seen]
     if not known:

@@ -39,9 +39,9 @@ FINISHED, GOING, STOPPED, ENDED = "finished", "going", "stopped on request", "en
 
 @mutable
 class RunRecord:
-    """The contents of a run's output folder. `settings` and `digest` belong to the run's bundle. `measured` has the
-    sums over all starts of the run, `measured_at` is the step of the last measurement, and `starts` has a table for
-    each start. `notes` are sentences about files that could not be read.
+    """The contents of a run's output folder. `settings` and `digest` come from the bundle that the run used. `starts`
+    has a table for each start of the run. `measured` has the sums over all starts, and `measured_at` is the step of the
+    last measurement. `notes` are sentences about files that could not be read.
     """
 
     folder: str
@@ -67,13 +67,17 @@ class RunRecord:
 
     @property
     def seconds(self) -> float | None:
-        """The total seconds of training in all starts of the run, as far as they are logged. None if unknown."""
+        """The total seconds of training in all starts of the run. Time that was not logged is not counted. None if no
+        time is known.
+        """
         logged = [number(event.get("seconds")) for event in self.events[-1:]]
         return number(self.summary.get("seconds")) or next(iter(logged), None)
 
     @property
     def tokens(self) -> float | None:
-        """The number of tokens that the run was trained on, as far as it is logged. None if it is unknown."""
+        """The number of tokens that the run was trained on. Tokens that were not logged are not counted. None if no
+        number is known.
+        """
         found = (number(event.get("tokens")) for event in reversed(self.events))
         return number(self.summary.get("tokens")) or next((one for one in found if one is not None), None)
 
@@ -95,8 +99,8 @@ class RunRecord:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The trainer arguments of the run. A finished run has recorded them at its end; for an unfinished run, they
-        are the arguments in its bundle.
+        """The trainer arguments of the run. A finished run has recorded its arguments. For an unfinished run, these are
+        the arguments in its bundle.
         """
         stated = {
             name.removeprefix("arguments."): one for name, one in self.settings.items() if name[:10] == "arguments."
@@ -224,7 +228,7 @@ def _lines(run: RunRecord, folder: str, name: str, names: set[str], limit: int) 
 
 
 def _measured(line: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A line of measured.jsonl, if its values have the types that a run writes. Otherwise None."""
+    """Return the line of measured.jsonl if its values have the types that a run writes; otherwise None."""
     if not is_step(line.get("step")):
         return None
     if "started" in line:

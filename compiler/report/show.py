@@ -17,7 +17,7 @@ from xpc.runtime.picture import curves
 FORMAT = 1
 """The version of the JSON output format."""
 POINTS = 2000
-"""A curve has at most this many points in JSON. From a longer curve, points are left out."""
+"""A curve has at most this many points in JSON. If it has more, points are left out."""
 HEADS = ("asked", "planned", "ran", "remarks")
 WIDEST, WIDEST_OF_RUNS = 32, 48
 """The largest width, in characters, to which a column is padded. The first number is for the text about one run, the
@@ -100,8 +100,8 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def overview(found: Sequence[Entry]) -> list[tuple[str, str, list[str]]]:
-    """The table of several runs. Each of its rows is (group, name, a text for each run). It has all measured values,
-    and the settings that differ between the runs.
+    """The table of several runs. It has all measured values, and the settings that differ between the runs. Each of its
+    rows is a triple: the group of the row, the name of the row, and a list with a text for each run.
     """
     groups = list(dict.fromkeys(row.group for one in found for row in one.rows))
     listed = dict.fromkeys((row.group, row.name) for one in found for row in one.rows)

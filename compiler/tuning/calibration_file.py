@@ -16,8 +16,8 @@ from xpc.compiler.files.workspace import read_file
 from xpc.compiler.plan.calibration import Reading
 
 VERSION = 1
-"""The version of the calibration file's format. A change after which older versions of xpc cannot read the file must
-increase it.
+"""The version of the calibration file's format. It must be increased if older versions of xpc cannot read a file of the
+new format.
 """
 LIMIT = 64 * 2**20
 """Maximum size in bytes of a calibration file."""

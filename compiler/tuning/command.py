@@ -1,6 +1,4 @@
-"""`xpc plan SPEC...`: predict whether a run fits its GPUs and how long it takes. The GPUs are the spec's or, with
-`--on`, others.
-"""
+"""`xpc plan SPEC...`: predict whether a run fits its GPUs, and how long it takes. `--on` replaces the GPUs of the spec."""
 
 from __future__ import annotations
 
@@ -29,8 +27,8 @@ from xpc.grammar.record import evolve
 
 FORMATS: dict[str, Callable[[Sequence[Plan]], str]] = {"text": text, "json": as_json, "markdown": markdown}
 NODE = 8
-"""If the number of GPUs in `--on` is a multiple of this and larger than this, the plan assumes nodes with this many
-GPUs.
+"""The number of GPUs of a node. If the number of GPUs in `--on` is a larger multiple of this, the plan assumes several
+nodes.
 """
 COMPARED = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
@@ -99,10 +97,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _of_preview(spec: Spec, workspace: Workspace, given: Assumptions) -> Assumptions:
-    """Return the assumptions of the command line. If `launch.sh --prepare` or `xpc preview --rows` has counted the
-    average length of a row in tokens, this length is added.
-
-    A length that `--tokens` states is kept.
+    """Add the average length of a row, in tokens, to the assumptions of the command line, if `launch.sh --prepare` or
+    `xpc preview --rows` has counted it. If `--tokens` states a length, this length is kept.
     """
     if given.tokens is not None:
         return given
@@ -174,8 +170,8 @@ def _condition(words: str) -> tuple[str, str, str]:
 
 
 def _met(conditions: Sequence[tuple[str, str, str]], plans: Sequence[Plan]) -> Iterator[str]:
-    """Return a line for each condition of `--fail-if` that is true for a plan, or whose truth is unknown. A condition
-    is a name, an operator and a value.
+    """Yield a line for each condition of `--fail-if` and each plan, if the condition is true for the plan, or if it is
+    unknown whether it is true. A condition is a triple: a name, an operator and a value.
     """
     for name, compared, value in conditions:
         for one in plans:
@@ -188,7 +184,7 @@ def _met(conditions: Sequence[tuple[str, str, str]], plans: Sequence[Plan]) -> I
 
 
 def value_of(one: Plan, name: str) -> float | str | None:
-    """The number or verdict that a condition of `--fail-if` calls `name`. None if it is unknown."""
+    """The number or verdict that `name` means in a condition of `--fail-if`. None if it is unknown."""
     if name == "verdict":
         return one.verdict
     peak = None if one.peak is None else one.peak.value

@@ -20,11 +20,11 @@ from xpc.grammar.package_data import read_text
 from xpc.grammar.record import evolve
 
 SHOWN = 4
-"""If there are at most this many plans, a page shows all of them completely. Otherwise it shows only one completely:
-the plan that needs the largest share of its GPU's memory.
+"""If there are at most this many plans, a page shows all of them in full. If there are more, it shows only one plan in
+full: the plan that needs the largest share of its GPU's memory.
 """
 MICROS = 5
-"""The table of alternatives shows at most this many micro-batches, those nearest to the planned micro-batch."""
+"""The table of alternatives shows at most this many micro-batches: the planned one, and those nearest to it."""
 Cell = str | tuple[float | None, str]
 """The content of a table cell: a text, or a pair of the number by which the table is sorted and the text."""
 COLORS = (
@@ -33,7 +33,7 @@ COLORS = (
     "vllm", "key-value cache", "merged experts", "rotations", "norms of adapted weights",
     "gradients of tied tables",
 )  # fmt: skip
-"""Components of memory. The first one gets the first colour of the page's bars, and so on."""
+"""The components of memory, in the order of the colours in the page's bars."""
 
 
 def page(plans: Sequence[Plan], assumed: Assumptions) -> str:
@@ -63,9 +63,7 @@ def _totals(plans: Sequence[Plan]) -> Iterator[str]:
 
 
 def _numbers(one: Plan) -> list[Cell]:
-    """The table cells for memory, verdict, steps, hours and GPU-hours, which are the same in both tables of the
-    page.
-    """
+    """The table cells that both tables of the page have: memory, verdict, steps, hours and GPU-hours."""
     return [
         _number(None if one.peak is None else one.peak.value / GIB, 1),
         _verdict(one),
@@ -180,8 +178,8 @@ def _course(one: Plan) -> Iterator[str]:
 
 
 def _alternatives(one: Plan, assumed: Assumptions) -> Iterator[str]:
-    """A table of legal alternatives that may fit: the same run with other micro-batches, recomputation, strategies and
-    GPUs.
+    """A table of legal alternatives that may fit: the same run with another micro-batch, recomputation, strategy or
+    GPU.
     """
     if one.memory is None or one.spec.hardware.gpu is None:
         return
@@ -231,7 +229,7 @@ def _variants(spec: Spec) -> Iterator[Spec]:
 
 
 def _gpus(spec: Spec) -> Iterator[Gpu]:
-    """The GPU of the spec, and all other GPUs of the registry that can compute in its precision."""
+    """The GPU of the spec, and every other GPU of the registry that can compute in the spec's precision."""
     own = spec.hardware.gpu
     assert own is not None  # a run on the CPU has no plan of its memory
     yield own

@@ -1,5 +1,5 @@
-"""The probes of `xpc tune`: short runs of 20 steps. One probe runs the unchanged settings. The other probes run the
-changes that are fastest according to the plan.
+"""The probes of `xpc tune`: short runs of 20 steps. One probe runs the unchanged settings. Each of the other probes
+runs one of the changes that are fastest according to the plan.
 
 All probes have the same global batch, lengths, rows, loss and trained parameters, and so compute the same numbers. They
 differ in the micro-batch with its accumulation, in recomputation, or in the stage of ZeRO. The learning rate is
@@ -37,9 +37,9 @@ KEPT = tuple(row.path for row in children("launch") if not row.engines)
 
 
 def candidates(spec: Spec) -> list[Change]:
-    """The changes to try: the three fastest according to the plan, of the changes that fit in memory. If the plan
-    predicts no speed, the three changes with the fewest changed settings. The unchanged run is always tried: if it is
-    not one of the three, it is added as the first.
+    """The changes to try: of the changes that fit in memory, the three that are fastest according to the plan. If the
+    plan predicts no speed, the three changes with the fewest changed settings. The unchanged run is always tried: if it
+    is not one of the three, it is added at the beginning.
     """
     now = plan(spec)
     legal = legality(spec, error_codes)
@@ -68,8 +68,8 @@ def _others(spec: Spec) -> Iterator[Settings]:
 
 
 def _near(spec: Spec) -> list[int]:
-    """The micro-batches with which the global batch stays the same. The micro-batches nearest to the run's own come
-    first.
+    """The micro-batches with which the global batch stays the same, ordered by their distance from the run's own
+    micro-batch, the nearest first.
     """
     mine = spec.integer("batch.micro")
     return sorted(micros(spec), key=lambda one: (max(one, mine) / min(one, mine), -one))
@@ -101,5 +101,5 @@ def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagn
 
 
 def where(folder: str, number: int) -> tuple[str, str]:
-    """The path of a probe's bundle, and the path of the output folder of the probe's run."""
+    """The paths of two folders of a probe: its bundle, and the output of its run."""
     return os.path.join(folder, f"{number}.bundle"), os.path.join(folder, f"{number}.out")

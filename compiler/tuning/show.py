@@ -13,7 +13,9 @@ from xpc.compiler.plan.experiment import Plan, Span
 from xpc.compiler.rules.core.legality import error_codes
 
 VERSION = 1
-"""The version of the JSON format (docs/plan.schema.json). A change after which older readers fail must increase it."""
+"""The version of the JSON format (docs/plan.schema.json). It must be increased if older readers cannot read the new
+format.
+"""
 WIDTH = 36
 SHOWN = 0.05
 """The text shows a component of memory only if it needs at least this many GiB. A smaller component would be printed as
@@ -136,8 +138,8 @@ def checkpoint_bytes(plan: Plan) -> float:
 
 
 def saved(plan: Plan) -> list[str]:
-    """A list with one phrase about the number and the size of the checkpoints. The phrase leaves out what is
-    unknown.
+    """A list with one phrase about the number and the size of the checkpoints. If the number or the size is unknown,
+    the phrase leaves it out.
     """
     one = checkpoint_bytes(plan)
     if plan.saves is None or not one:
@@ -153,8 +155,8 @@ def evaluated(plan: Plan) -> str:
 
 
 def duration(span: Span, of: str = "") -> str:
-    """Write a duration with its range, such as `133.1 (102.4 to 190.1) hours`. A duration below an hour is written in
-    minutes, and one below a minute in seconds. `of` is the text before the unit: "", or `GPU-` for GPU-hours.
+    """A duration with its range, such as `133.1 (102.4 to 190.1) hours`. The unit is minutes if the duration is below
+    an hour, and seconds if it is below a minute. `of` is the text before the unit: "", or `GPU-` for GPU-hours.
     """
     for each, unit in ((1, "hours"), (60, "minutes")):
         if span.value * each >= 1:
@@ -169,7 +171,7 @@ def cost(span: Span) -> str:
 
 
 def hours(span: Span) -> str:
-    """A number of a unit with its range: `133.1 (102.4 to 190.1)`. Values below 1 have more digits."""
+    """A number with its range, without the unit: `133.1 (102.4 to 190.1)`. Numbers below 1 get more digits."""
     digits = 1 if span.value >= 1 else 2 if span.value >= 0.1 else 3
     low = f"{span.low:.{digits}f} to " if span.low else "up to "
     return f"{span.value:.{digits}f} ({low}{span.high:.{digits}f})"
@@ -187,7 +189,9 @@ def verdict_counts(plans: Sequence[Plan]) -> str:
 
 
 def total_hours(plans: Sequence[Plan]) -> str:
-    """The sum of the GPU-hours of all plans, as text. If the GPU-hours of one plan are unknown, `GPU-hours unknown`."""
+    """The sum of the GPU-hours of all plans, as text. If the GPU-hours of any plan are unknown, the text is `GPU-hours
+    unknown`.
+    """
     known = [plan.gpu_hours.value for plan in plans if plan.gpu_hours is not None]
     return f"{sum(known):,.1f} GPU-hours" if len(known) == len(plans) else "GPU-hours unknown"
 

@@ -1,5 +1,5 @@
-"""`xpc tune SPEC`: write short runs (probes) with the settings that should be fastest, and read what these runs
-measured.
+"""`xpc tune SPEC`: write bundles for short runs (probes) with the settings that should be fastest, and read what the
+finished probes measured.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _plain(folder: str) -> str:
-    """The path of a folder in the specs of probes: relative to the working directory or, for a folder outside of it,
-    absolute.
+    """The path of a folder, as the specs of probes write it: relative to the working directory, or absolute if the
+    folder is outside of it.
     """
     whole = os.path.abspath(folder)
     near = os.path.relpath(whole)
@@ -155,11 +155,11 @@ def _name(change: Change) -> str:
 def _read(
     options: argparse.Namespace, spec: CheckedSpec, found: Sequence[Probe], workspace: Workspace
 ) -> tuple[list[str], int]:
-    """Return a pair. The first item is the lines to print: a table of the probes' measurements, and the best change.
-    The second item is the exit status.
+    """Return a pair: the lines to print (a table of the probes' measurements, and the best change), and the exit
+    status.
     """
-    # the measurement belongs to the complete run with this change, so it is stored with that run's spec and not with
-    # the probe's spec of 20 steps
+    # the measurement is about the complete run with this change, so it is stored with the spec of that run, and not
+    # with the probe's own spec of 20 steps
     readings = {
         one.number: reading(one.change.plan.spec, one.files, one.out, f"probe {one.number} of {spec.name}")
         for one in found
@@ -195,8 +195,8 @@ def _row(one: Probe, read: Reading | None) -> str:
 
 
 def _losses(folders: Sequence[str]) -> Iterator[str]:
-    """Report the largest relative difference between the losses of two probes at the same step. There should be no
-    difference.
+    """Yield a line with the largest relative difference between the losses of two probes at the same step. All probes
+    should have the same losses.
     """
     curves = [{one["step"]: one["loss"] for one in events(folder)} for folder in folders]
     steps = set(curves[0]).intersection(*curves[1:])
@@ -208,14 +208,14 @@ def _losses(folders: Sequence[str]) -> Iterator[str]:
 
 
 def _diff(file: str, spec: CheckedSpec, change: Change, workspace: Workspace) -> list[str]:
-    """The lines to print about a change: a diff of the spec's file. If the file cannot be edited automatically, the
-    settings that the user has to write.
+    """The lines that show how to make a change: a diff of the spec's file, or, if the file cannot be edited
+    automatically, the settings that the user has to write.
     """
     text = spec.source.text
     after = text
     locations = {path: spec.values[path].origin.label for path in change.settings if path in spec.values}
     inside = {path: label.span.start for path, label in locations.items() if label and label.source is spec.source}
-    # values are replaced from the end of the file, so that the offsets of the values before stay valid
+    # the last value in the file is replaced first, so that the offsets of the earlier values stay valid
     for path in sorted(change.settings, key=lambda one: -inside.get(one, -1)):
         clause, dot, name = path.partition(".")
         named = (spec.adapter if clause in ADAPTERS else clause) + dot + name
@@ -228,7 +228,7 @@ def _diff(file: str, spec: CheckedSpec, change: Change, workspace: Workspace) ->
 
 
 def _of_run(spec: CheckedSpec, out: str, file: str | None) -> tuple[list[str], int]:
-    """Return the lines to print about the measurements of a finished run, and the exit status."""
+    """Return a pair: the lines to print about the measurements of a finished run, and the exit status."""
     found = reading(spec, lower(spec), out, f"run {os.path.normpath(out)}")
     if found is None:
         raise UsageError(f"the run in {out} has not finished: it has no {SUMMARY}")

@@ -230,8 +230,8 @@ def unread_columns(session: Session, source: Mapping[str, Any], stored: Any) -> 
 
 
 def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
-    """Report content of the row that is missing in the row's rendered text. The runtime finds such content by comparing
-    the two.
+    """Report content of the row that its rendered text lacks. To find such content, the runtime compares the row with
+    the text.
     """
     comparison = session.core("row_comparison")
     if not session.tokenizer.chat_template:
@@ -250,7 +250,7 @@ def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
 
 def _of_template(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
     """Report three faults of a chat template: it writes the date or a random value, it changes the order of the turns,
-    or its prompts end within the user's turn.
+    or its prompts end before the answer begins.
     """
     for what in templates.changing(session, row):
         yield verdict("XP529", what, "write a text into the chat template in place of the changing value")
@@ -268,7 +268,9 @@ OF_TOKENIZER = {
     "lacking": ("XP560", "add the tokens to the vocabulary with `tokens`, or name another chat_template"),
     "ends": ("XP177", "change `eos_token_id` in the model's generation_config.json"),
 }
-"""The code and the help of each kind of problem that the runtime's `tokenizer_files` reports."""
+"""Maps each kind of problem that the runtime's `tokenizer_files` reports to two texts: the code of a finding, and its
+help.
+"""
 
 
 def of_tokenizer(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
