@@ -81,7 +81,7 @@ def also(name: str, rows: Sequence[Setting]) -> str:
     """
     chosen = bare_choices().get(name)
     output = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""
-    own = owner_of(name)  # `max_length` is the name of a setting of vLLM, and TRL uses this name for `batch.seq`
+    own = owner_of(name)  # `max_length` is a setting of vLLM, and also TRL's name for `batch.seq`
     return _word(name) + output + _reward(name) + ("" if own is None or own in rows else _arguments(name))
 
 
@@ -245,7 +245,9 @@ def _foreign(name: str) -> str:
 
 
 def unknown(what: str) -> str:
-    """The answer for an unknown name: a similar name or, if there is none, the kinds of names that `xpc explain` knows."""
+    """The answer for an unknown name: a similar name or, if none is similar, the kinds of names that `xpc explain`
+    knows.
+    """
     from xpc.compiler.suggest.meaning import meaning
     from xpc.grammar.nearest import nearest
 

@@ -20,7 +20,9 @@ TOGETHER = {
     "lora": ("qlora", "oft", "vera", "loha", "miss"),
     "hardware": ("nodes", "precision"),
 }
-"""Maps a clause to the clauses that are documented on its page, because they are too short for pages of their own."""
+"""Some clauses are too short for pages of their own. Maps a clause to the short clauses that are documented on its
+page.
+"""
 SENTENCE = """\
 `train MODEL on DATA for LENGTH with ...` is the first line of a spec. [language.md](../language.md) describes it, and
 `extra`, which passes a library's own arguments on.

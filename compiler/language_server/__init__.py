@@ -1,7 +1,8 @@
 """`xpc lsp`: a language server for `.xp` files over standard input and output.
 
-Only the module `server` knows the protocol. The other modules compute an answer from a text and an offset in it: place,
-hover, completion, navigation, tokens. The server needs the package pygls, which the extra `lsp` installs.
+Only the module `server` knows the protocol. The other modules compute an answer from a text and an offset in it:
+cursor_context, hover, completion, navigation, tokens. The server needs the package pygls, which the extra `lsp`
+installs.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def _registered() -> Iterator[Item]:
 
 
 def _values(row: Setting) -> Iterator[Item]:
-    """The legal values of a setting. A setting whose value is a number gets its default and an example."""
+    """The legal values of a setting. For a setting that takes a number, these are its default and an example."""
     if row.path == "target":
         yield from (Item(one, one, "value") for one in stacks.names())
     elif row.kind is k.HARDWARE:

@@ -74,7 +74,9 @@ def range_of(document: TextDocument, source: Source, start: int, end: int) -> ty
 
 
 def context_in(document: TextDocument, source: Source, at: types.Position) -> CursorContext:
-    """The word at a position of the editor, with its context. Empty if the text is larger than a spec may be."""
+    """The word at a position of the editor, with its context. The result is empty if the text is larger than a spec may
+    be.
+    """
     if len(source.text) > MAX_SIZE:
         return context_at("", 0)
     return context_at(source.text, offset(source, at.line, at.character, units_of(document)))

@@ -96,8 +96,8 @@ def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, 
             continue
         try:
             out[name] = Environment(lines, _resolved((*base, *lines), python, until))
-        # These packages conflict with requirements.txt. A separate pip command installs them, so they are also resolved
-        # separately.
+        # The packages of this file conflict with requirements.txt. A separate pip command installs them, so they are
+        # also resolved separately.
         except ResolveError:
             out[name] = Environment(lines, _resolved(lines, python, until))
     return out
@@ -171,7 +171,7 @@ def _resolved(lines: tuple[str, ...], python: str, until: float) -> tuple[str, .
         found = [one["metadata"] for one in json.loads(report)["install"]]
         resolved = tuple(sorted(f"{one['name'].lower()}=={one['version']}" for one in found))
         wrong = next((one for one in resolved if PACKAGE.fullmatch(one) is None), None)
-        if wrong is not None:  # an attacker may control the index, so its answer is checked
+        if wrong is not None:  # an attacker may control the index, so the answer is checked
             raise ResolveError(f"pip's answer has a package `{wrong[:60]}`, which is not `NAME==VERSION`")
         return resolved
     except (ValueError, KeyError, TypeError, AttributeError) as error:

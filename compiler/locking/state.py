@@ -65,7 +65,7 @@ def unpinned(lock: Lock) -> list[tuple[str, str, str, str]]:
 
 
 def refusals(lock: Lock | None, checked: Checked, workspace: Workspace, files: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield the reasons, as sentences, why `--locked` refuses the spec. Nothing is yielded if the lock fits the spec."""
+    """Yield the reasons, as sentences, why `--locked` refuses the spec. There are none if the lock fits the spec."""
     if lock is None:
         yield f"there is no {workspace.lock or 'lock'}: `xpc lock --update` writes it"
         return

@@ -267,7 +267,7 @@ def _painted(line: str, learned: bool, paint: Paint) -> str:
 
 
 def opening(one: Mapping[str, Any]) -> dict[str, Any]:
-    """A turn for the tokens before the first turn of a sequence, which the chat template itself writes."""
+    """A turn for the tokens that the chat template itself writes before the first turn of a sequence."""
     learned = [token[2] for token in one["tokens"] if token[3] < 0]
     return {"role": TEMPLATE, "tokens": len(learned), "learned": sum(learned), "cut": 0}
 

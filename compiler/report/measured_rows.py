@@ -21,7 +21,9 @@ PHASES = {
 """Maps each phase that a run measures to the phases of the plan that correspond to it."""
 KINDS = {"allocated": "allocated", "reserved": "reserved by the allocator", "resident": "resident set"}
 LISTED = 8
-"""If a run has more processes than this, only the lowest, the median and the highest of their peaks are shown."""
+"""If a run has more processes than this, only three of the processes' peaks are shown: the lowest, the median and the
+highest.
+"""
 LOST = {
     "cut_rows": ("cut rows", "they have more tokens than `seq`"),
     "left_out": ("left out", "they have no learned token within `seq`"),

@@ -83,7 +83,7 @@ class RunRecord:
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """The counts of rows of data, such as truncated rows."""
+        """Counts of the rows, such as the number of truncated rows."""
         return table(self.summary.get("data")) or table((self.starts or [{}])[-1].get("data"))
 
     @property

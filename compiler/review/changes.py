@@ -147,8 +147,8 @@ def _value_key(one: Run, other: Run) -> Iterator[object]:
 
 
 def _file_key(one: Run, other: Run) -> Iterator[object]:
-    """Compare the files of two versions of a member of a sweep on disk, and yield the lines that differ. Members for
-    which the same lines are yielded form a group.
+    """Compare the old and the new version of a member of a sweep, both on disk. Yield the lines of their files that
+    differ. Members for which the same lines are yielded form a group.
     """
     names = differing(one.digests, other.digests)
     if one.digests.get("spec.xp") != other.digests.get("spec.xp"):

@@ -97,8 +97,8 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """The verdict on the differences, one of VERDICTS. A finding that only one of the two runs has does not affect
-        it.
+        """The verdict on the differences, one of VERDICTS. Findings do not affect it, even if only one of the two runs
+        has them.
         """
         if self.settings or self.follows or self.arguments or self.renamed or self.models:
             return DIFFERS
@@ -282,7 +282,9 @@ def _rows(contents: Sequence[str]) -> str:
 
 
 def _others(found: Difference) -> str:
-    """The first line if no setting has changed: the first changed values that are derived, or arguments, or files."""
+    """If no setting has changed, this is the first line of the comparison. It lists the first changed values that are
+    derived, or else arguments, or else files.
+    """
     changes = [*found.follows, *(each for each in found.arguments if not about_images(each.name)), *found.renamed]
     lines = [*found.images, *map(_moved, (*found.models, *changes))] or [
         each.line.replace("  ", " ") for each in found.files
@@ -299,7 +301,9 @@ def _moved(one: Change) -> str:
 
 
 def _stack_summary(found: Difference) -> str:
-    """The end of the first line if the runs use different stacks. It says how many arguments change."""
+    """If the runs use different stacks, this is the end of the comparison's first line. It says how many arguments
+    change.
+    """
     missing, new = (
         sum(one.before == ABSENT for one in found.arguments),
         sum(one.after == ABSENT for one in found.arguments),

@@ -53,7 +53,9 @@ class Forecast:
 
 
 def forecast(spec: Spec, prices: Mapping[str, float] | None = None) -> Forecast:
-    """Compute the quantities of one run: steps, memory, hours, disk space and, with `prices` of a GPU-hour, cost."""
+    """Compute the quantities of one run: steps, memory, hours and disk space. `prices` maps GPUs to the price of a
+    GPU-hour; with it, the cost is computed, too.
+    """
     planned = plan(spec)
     length = run_length(spec, planned.steps)
     found = dict(_quantities(spec, planned, length))
@@ -91,8 +93,8 @@ NOTHING = Quantity("none", None)
 SIZES = ("one checkpoint", "disk, at most")
 TIMES = ("hours", "GPU-hours", "cost")
 UNPLANNED = dict.fromkeys((*TIMES, "trained parameters", "checkpoints written", *SIZES), Quantity(UNKNOWN, None))
-"""Quantities that every run has, each with the value "unknown". A run gets this value if its plan does not state the
-quantity, for example the cost on a GPU without a price.
+"""Quantities that every run has, each with the value "unknown". If the plan of a run does not state one of them, this
+value is used, for example for the cost on a GPU without a price.
 """
 
 

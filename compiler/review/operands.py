@@ -103,8 +103,8 @@ class Run:
 
     @cached_property
     def models(self) -> Mapping[str, str]:
-        """Map each file of a local model to its digest in the bundle's manifest (`sha256:...`). For a run that is not
-        on disk, map it to its path.
+        """Map each file of a local model to its digest in the bundle's manifest (`sha256:...`). If the run is not on
+        disk, map each file to its path instead.
         """
         return self.model_paths if self.tree is None else self.tree.weights
 

@@ -31,13 +31,13 @@ VARIABLES = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",  # with refs/replace, git could show other files for a commit, so it must ignore them
+    "GIT_NO_REPLACE_OBJECTS": "1",  # git must ignore refs/replace, which could show other files for a commit
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
 }
 KEPT = ("HOME", "LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR")
-"""The environment variables that git gets, in addition to PATH. All others are dropped, such as access tokens, and the
-variable GIT_DIR, which git sets for hooks.
+"""The environment variables that git gets, in addition to PATH. All other variables are dropped, for example access
+tokens, and GIT_DIR, which git sets for hooks.
 """
 LONGEST_ANSWER = 2**27
 """At most this many bytes of git's output are read. They suffice for about a million paths."""
@@ -111,7 +111,7 @@ class Repository:
         return total.hexdigest()
 
     def commit(self, revision: str) -> str | None:
-        """The hash of the commit for a revision, such as a branch or a tag, or None."""
+        """The hash of the commit for a revision, such as a branch or a tag. None if there is no such commit."""
         found = self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         return None if found is None else found.decode().strip()
 

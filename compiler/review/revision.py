@@ -210,11 +210,11 @@ def at_revision(written: str) -> Iterator[tuple[bytes, str, Workspace]]:
 
 
 def _located(path: str) -> tuple[Repository | None, str]:
-    """Return a pair: the repository that contains the file `path`, and the path relative to its top folder.
+    """Return a pair: the repository that contains the file `path`, and the path relative to the repository's top
+    folder. If there is no repository, return None and the absolute path.
 
-    Links inside the repository are not followed, because the working tree's links may not be those of the commit: if
-    `a.xp` is a link to `b.xp` now, `main:a.xp` is still the file `a.xp` of `main`. If there is no repository, return
-    None and the absolute path.
+    Links inside the repository are not followed, because the links in the working tree may differ from the links in the
+    commit: if `a.xp` is a link to `b.xp` now, `main:a.xp` is still the file `a.xp` of `main`.
     """
     inside = absolute = os.path.abspath(path)
     repository = None

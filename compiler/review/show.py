@@ -189,7 +189,7 @@ def as_json(found: Comparison) -> str:
 
 
 def _value(value: object) -> object:
-    """Convert a part of a comparison for JSON. Numbers in a `Change` stay numbers if the types are known."""
+    """Convert a part of a comparison for JSON. The numbers of a `Change` stay numbers if its `values` has them."""
     if isinstance(value, Change):
         before, after = value.values or (value.before, value.after)
         return {"name": value.name, "before": before, "after": after, "why": value.why}

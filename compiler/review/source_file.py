@@ -1,5 +1,5 @@
-"""`xpc diff recipe.yaml recipe.xp`: show each line of another tool's file next to the setting of the spec that the line
-became in an import.
+"""`xpc diff recipe.yaml recipe.xp`: show each line of another tool's file next to the setting of the spec that an
+import makes from this line.
 """
 
 from __future__ import annotations

@@ -81,8 +81,9 @@ def _flat(table: object, prefix: str) -> Iterator[tuple[str, object]]:
 def _yaml(text: str) -> dict[str, object]:
     """Read accelerate.yaml, which is nested one level deep. Its numbers, flags and quoted strings are parsed as JSON.
 
-    A line that this function cannot read becomes an entry `line 12`: a line of another form, such as the second line of
-    a value; a line with another indentation than the lines above; the second occurrence of a key.
+    Lines that this function cannot read become entries such as `line 12`. There are three kinds: a line of another
+    form, such as the second line of a value; a line whose indentation differs from the lines above it; and the second
+    occurrence of a key.
     """
     out: dict[str, object] = {}
     block, indent, blocks = "", "", set[str]()

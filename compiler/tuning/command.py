@@ -1,4 +1,6 @@
-"""`xpc plan SPEC...`: predict whether a run fits its GPUs, and how long it takes. `--on` replaces the GPUs of the spec."""
+"""`xpc plan SPEC...`: predict whether a run fits its GPUs, and how long it takes. `--on` gives other GPUs than the
+spec.
+"""
 
 from __future__ import annotations
 

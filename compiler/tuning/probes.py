@@ -59,7 +59,9 @@ def candidates(spec: Spec) -> list[Change]:
 
 
 def _others(spec: Spec) -> Iterator[Settings]:
-    """Yield changes of strategy and of recomputation to try. The first one changes nothing."""
+    """Yield the combinations of strategy and recomputation to try, as changed settings. The first one changes no
+    setting.
+    """
     strategy, recomputed = spec.text("strategy"), spec.flag("memory.checkpointing")
     for name in (strategy, *(one for one in alike(spec) if one != strategy)):
         kept: Settings = {} if name == strategy else {"strategy": name}

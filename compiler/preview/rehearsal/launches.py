@@ -38,8 +38,8 @@ class Launch:
 
     @property
     def reason(self) -> str:
-        """The error in one sentence: the error message of the run itself, an exception, or the last lines of the
-        output.
+        """The error in one sentence. It is the error message of the run itself, or else an exception, or else the last
+        lines of the output.
         """
         lines = [one.strip() for one in self.output.splitlines() if one.strip()]
         own = [one for one in lines if one.startswith((f"{ERROR}:", f"xpc: {ERROR}"))]

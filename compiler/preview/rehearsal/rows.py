@@ -122,8 +122,8 @@ def _row(source: DataSource, number: int) -> dict[str, Any]:
 
 
 def columns_of_rewards(spec: Spec) -> dict[str, object]:
-    """Map each column that the reward functions or the environment's `reset` read to a made-up value. Built-in reward
-    functions read the column `solution`.
+    """Map columns of the data to made-up values: all columns that the reward functions, or the environment's `reset`,
+    read. Built-in reward functions read the column `solution`.
     """
     found: dict[str, object] = {}
     for one in spec.get("method.rewards") or ():  # type: ignore[attr-defined]

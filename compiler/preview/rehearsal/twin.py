@@ -190,8 +190,8 @@ def _changed(spec: CheckedSpec, **changes: Any) -> CheckedSpec:
 
 
 def without(twin: Twin, path: str, why: str) -> Twin | None:
-    """The twin without a setting that a rule refuses on the CPU, or with the setting's value in FALLBACKS. None if
-    neither is possible.
+    """Change a setting that a rule refuses on the CPU: use its value in FALLBACKS, or omit it. Returns the changed
+    twin, or None if neither is possible.
     """
     draft = _Draft(twin.spec)
     draft.replaced = list(twin.replaced)

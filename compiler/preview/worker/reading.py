@@ -194,8 +194,8 @@ def _supervised(batch: Any, full: Any) -> Iterator[TokenSequence]:
 
 
 def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> list[TokenSequence]:
-    """The sequences of dpo before TRL 1.0, which truncates pairs only in the forward pass. The sequences are captured
-    when they are passed to the model.
+    """The sequences of DPO with TRL before 1.0. These versions truncate pairs only in the forward pass, so the
+    sequences are captured when they are passed to the model.
     """
     import torch
 

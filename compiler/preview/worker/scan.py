@@ -173,7 +173,9 @@ class Scan:
         return self._mixed_numbers(getattr(self.capture.tokenized, "_indices", None))
 
     def _mixed_numbers(self, order: Any) -> list[int] | None:
-        """The numbers of the rows of a mixture of shapes. `order` has the places of the rows in the joined table."""
+        """Find the number (see `ROW`) of each row of a mixture of shapes. `order` has the places of the rows in the
+        joined table.
+        """
         if self.by_shape is None or len(self.by_shape) != len(self.tokenized):  # no mixture, or a text is several rows
             return None
         return self.by_shape if order is None else [self.by_shape[one.as_py()] for one in order.column(0)]
@@ -382,8 +384,8 @@ def _ones(rows: Any, name: str, wanted: Callable[[Any], bool]) -> int:
 
 
 def _parts(locations: Sequence[int]) -> list[tuple[int, int, int]]:
-    """The parts of a packed sequence, one for each row in the sequence: the index of the row, the position of the row's
-    first token, and the number of the row's tokens.
+    """The parts of a packed sequence, one for each row in the sequence. Each part is a triple: the index of the row,
+    the position of the part's first token in the row, and the number of the part's tokens.
     """
     out: list[tuple[int, int, int]] = []
     for row, location in (divmod(one, PLACES) for one in locations):

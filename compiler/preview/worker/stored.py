@@ -41,8 +41,8 @@ def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def write(session: Session, source: Mapping[str, Any], most: int | None, path: str) -> int:
-    """Write the first stored rows of a source as JSON lines into the file `path`: `most` rows, or all, and at most
-    `SURVEYED` characters. Returns the number of rows. Raises RunError.
+    """Write the first stored rows of a source as JSON lines into the file `path`: at most `most` rows (None means all
+    rows), and at most `SURVEYED` characters. Returns the number of written rows. Raises RunError.
     """
     written = size = 0
     with open(path, "w", encoding="utf-8") as out:

@@ -97,8 +97,8 @@ def _all_learned(read: Read) -> Iterator[Verdict]:
 
 
 def _wrong_turns(read: Read) -> Iterator[Verdict]:
-    """With `assistant_only`, report a turn of the user or the system that counts in the loss, and an answer that does
-    not count in it. An answer that the row itself excludes from the loss is not reported.
+    """With `assistant_only`, report each turn of the user or the system that counts in the loss, and each answer that
+    does not count. If the row itself excludes an answer from the loss, the answer is not reported.
     """
     learned = Counter(turn for turn, one in zip(read.kept_turns, read.one.learned, strict=True) if one)
     if not read.session.stated.get("assistant_only_loss") or not learned or all(read.one.learned):

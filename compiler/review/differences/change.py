@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     Scalar: TypeAlias = int | float | str | bool | tuple["Scalar", ...] | None
 
 MEMBER = "MEMBER"
-"""In folders and run names of a sweep's member, the member's own name is replaced by this text, so that values which
-differ only by this name are equal.
+"""This text replaces a sweep member's own name in the member's folders and run names. Two values that differ only by
+this name are then equal.
 """
 DATA = (bool, int, float, str, list, tuple, Mapping)
 """The types of JSON's values, apart from null."""
@@ -77,7 +77,9 @@ def short(before: str, after: str) -> tuple[str, str]:
 
 
 def _cut(text: str, start: int, end: int) -> str:
-    """The characters from `start` to a few after `end`, at most WIDE of them. Omitted text becomes `...`."""
+    """The characters from `start` to a few characters after `end`, at most WIDE of them. `...` marks text that is
+    omitted.
+    """
     end = min(len(text), end + AROUND, start + WIDE)
     return f"{'...' if start else ''}{text[start:end]}{'...' if end < len(text) else ''}"
 

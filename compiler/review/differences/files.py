@@ -32,7 +32,9 @@ class FileChange:
 
     @property
     def line(self) -> str:
-        """`launch.sh +1 -0`, or the name of the file and its kind of change."""
+        """One line about the change: `launch.sh +1 -0` for a changed file; otherwise the name of the file, and
+        `kind`.
+        """
         return f"{self.name}  +{self.added} -{self.removed}" if self.kind == "changed" else f"{self.name}  {self.kind}"
 
 
@@ -55,9 +57,9 @@ def decides(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes], 
     """Whether the change of this file changes the run. `tables` are the JSON and YAML files in which a value has
     changed.
 
-    False for a list of packages that both runs have, because packages are compared elsewhere. A changed JSON file or
-    accelerate.yaml changes the run only if a value changed. Any change of an engine's YAML file counts, also after a
-    `#`: such a file contains scripts, in which a `#` need not begin a comment.
+    A list of packages that both runs have does not count, because packages are compared elsewhere. A changed JSON file
+    or accelerate.yaml counts only if a value changed. Any change of an engine's YAML file counts, even after a `#`:
+    such a file contains scripts, in which a `#` need not begin a comment.
     """
     if installs(name):
         # the name of a lock's copy contains a digest, which changes with each line of the lock

@@ -37,8 +37,8 @@ SAMPLE = [{"role": "user", "content": "What is 1+1?"}, {"role": "assistant", "co
 
 
 def template_changes(one: Spec, other: Spec) -> Iterator[str]:
-    """Lines that show the same row as the chat template of each run renders it. Empty if the two templates are equal,
-    or if one is unknown.
+    """Lines that show how the chat templates of two runs render the same row. Empty if the two templates are equal, or
+    if one of them is unknown.
     """
     before, after = one.chat_template, other.chat_template
     if before is None or after is None or before == after:

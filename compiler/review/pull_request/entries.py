@@ -235,8 +235,9 @@ class _Comparer:
             return evolve(one, title=path).check(name or one.name)
 
     def compared(self, old: str, new: str, shown: dict[tuple[str, ...], str]) -> Iterator[Entry]:
-        """For a spec that exists at both commits, yield an entry if it was renamed or its run has changed. `shown` maps
-        the causes of earlier entries to their kinds: an entry with the same cause as an earlier one has no full text.
+        """For a spec that exists at both commits, yield an entry if the spec was renamed, or if its run has changed. If
+        an earlier entry has the same cause, the new entry gets no full text. For this, `shown` maps the causes of
+        earlier entries to the kinds of these entries.
         """
         now = self.after(new, os.path.basename(old) if old != new else "")
         if not now.runs:

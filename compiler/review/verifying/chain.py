@@ -7,7 +7,7 @@
     models/tiny: 7 files are those that specs/a.bundle was compiled with
     out/a: is what specs/a.bundle asks for: 10 steps, 80 sequences
 
-The exit status is the highest of all lines.
+Each line has an exit status. The exit status of the command is the highest one.
 """
 
 from __future__ import annotations
@@ -232,7 +232,9 @@ def _bundle(folder: str, specs: Mapping[str, Sequence[str]], verify: Verify) -> 
 
 
 def _next_to(path: str, name: str) -> str:
-    """The path of a file or folder that is named relative to the folder of the spec or bundle `path`."""
+    """The path of a file or folder. `name` is its path relative to the folder that contains the spec or bundle
+    `path`.
+    """
     return os.path.normpath(os.path.join(os.path.dirname(path), name))
 
 

@@ -1,4 +1,4 @@
-"""Compare the image files whose paths are in rows with the list of digests in the bundle."""
+"""Compare image files with the list of digests in the bundle. The rows name these files by their paths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOKED = "set XPC_DATA_ROOT to the folder that contains the rows' folder, if tha
 def image_drifts(folder: str, spec: CheckedSpec) -> Iterator[str]:
     """A sentence for each data source whose images have changed since the bundle was compiled.
 
-    An edited list is ignored here, because it is reported together with the bundle's other edited files.
+    An edited list of digests is ignored here, because it is reported together with the bundle's other edited files.
     """
     for source in pictured(spec):
         path = source.path or ""

@@ -2,8 +2,8 @@
 metrics.jsonl.
 
 In summary.json, `files` has the size and the digest of each file, and `seal` is the digest of summary.json without the
-line of the seal. A file's digest is the SHA-256 of the SHA-256 digests of its parts of 64 MiB, as for checkpoints
-(runtime/core/checkpoint_integrity.py).
+line of the seal. To compute the digest of a file, its parts of 64 MiB are digested with SHA-256, and then these digests
+together, as for checkpoints (runtime/core/checkpoint_integrity.py).
 """
 
 from __future__ import annotations
