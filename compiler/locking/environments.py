@@ -107,7 +107,8 @@ def _run(words: list[str], folder: str, until: float) -> tuple[int, str, str]:
     """Run pip. Returns its exit status, its report and its standard error. If this process is stopped, it kills pip.
     `until` is the time limit, as a time of `monotonic`. Raises ResolveError, OSError and subprocess.SubprocessError.
     """
-    # pip writes into files, because the index decides how much pip writes, and a file can be read up to a limit
+    # the index decides how much pip prints: a pipe would have to be read completely, but a file is read only up to a
+    # limit
     report, progress, messages = (os.path.join(folder, name) for name in ("report", "progress", "messages"))
     with open(progress, "wb") as out, open(messages, "wb") as err, subprocess.Popen(
         [*words, report], stdin=subprocess.PIPE, stdout=out, stderr=err, cwd=folder, process_group=0,

@@ -53,8 +53,8 @@ class Request:
 
     - `choice`: `first`, or a choice for which many rows are tokenized: the `longest` rows, truncated rows (`cut`), or
       the rows of the first steps (`order`).
-    - `scan`: which rows are tokenized to be counted: a number of rows of each source, `all`, `local` (all rows of local
-      sources, and the first rows of sources on the hub), or None to count nothing.
+    - `scan`: how many rows are tokenized and counted: a number of rows of each source, `all` rows, `local` (all rows of
+      local sources, but only the first rows of sources on the hub), or None to count nothing.
     - `rewards`: whether the reward functions are called.
     - `trust_code`: whether the tokenizer's own code may run.
     - `member`: the name of a sweep's member; None is the first member.

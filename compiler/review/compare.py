@@ -282,8 +282,8 @@ def _rows(contents: Sequence[str]) -> str:
 
 
 def _others(found: Difference) -> str:
-    """If no setting has changed, this is the first line of the comparison. It lists the first changed values that are
-    derived, or else arguments, or else files.
+    """If no setting has changed, this is the first line of the comparison. It lists the first changed derived values
+    and arguments or, if there are none, the first changed files.
     """
     changes = [*found.follows, *(each for each in found.arguments if not about_images(each.name)), *found.renamed]
     lines = [*found.images, *map(_moved, (*found.models, *changes))] or [

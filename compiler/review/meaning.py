@@ -21,7 +21,7 @@ LEAVES = (str, int, float, bytes, type(None))
 
 
 def plain(node: object, known: dict[int, object] | None = None) -> object:
-    """Convert a value such that positions in the text are dropped. A record becomes a tuple of its class name and its
+    """Return a copy of a value without the positions in the text. A record becomes a tuple of its class name and its
     fields, and a mapping becomes a dict.
 
     For a syntax tree, comments are dropped, and `optimizer adamw lr=1e-5` becomes equal to the same setting in a block.

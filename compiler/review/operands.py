@@ -48,8 +48,8 @@ class DoesNotCompile(Exception):
 class Run:
     """One run of an argument of `xpc diff`. `name` is empty unless the run is a member of a sweep.
 
-    If the files of the run are on disk, `tree` lists them. For a sweep's folder, a member's spec is checked when `spec`
-    is first read, which may raise DoesNotCompile.
+    If the files of the run are on disk, `tree` lists them. If the run is a member in a sweep's folder, its spec is
+    checked when `spec` is first read. This may raise DoesNotCompile.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ bundle changes.
 
 
 def tables(files: Mapping[str, bytes], without: tuple[str, ...] = FACTS) -> dict[str, object]:
-    """Every value of accelerate.yaml and the JSON files by key: `trainer_args.json arguments.learning_rate` maps to
+    """Map each key of accelerate.yaml and the JSON files to its value: `trainer_args.json arguments.learning_rate` to
     2e-05.
 
     `files` maps names of files to their contents. Keys that begin with one of `without` are dropped.

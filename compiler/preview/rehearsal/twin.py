@@ -2,9 +2,9 @@
 everything in the spec that is possible on a CPU.
 
 The twin has eight steps and a small model of the same family. Its rows are the first rows of the same data, or made-up
-rows in the same format. All other settings stay as in the spec: template, filters, mixture, method, rewards, adapters,
-optimizer, schedule, packing, evaluation, saving. If one of them is not possible on a CPU, `Twin.replaced` lists its
-replacement.
+rows in the same format. If a CPU can run them, the other settings stay as in the spec: template, filters, mixture,
+method, rewards, adapters, optimizer, schedule, packing, evaluation, saving. `Twin.replaced` lists the settings that do
+not stay, with their replacements.
 """
 
 from __future__ import annotations

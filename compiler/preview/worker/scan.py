@@ -320,8 +320,8 @@ class Scan:
 
 
 def _numbers_by_shape(given: Any) -> list[int] | None:
-    """The numbers of the rows of a mixture of shapes (formats of rows), in the trainer's order: all rows of the first
-    row's shape, then all rows of the next shape, and so on. None if the rows are not a mixture of shapes.
+    """For a mixture of shapes (formats of rows), the number of each row, in the trainer's order: all rows of the first
+    row's shape, then all rows of the next shape, and so on. None if the rows are not such a mixture.
     """
     if not {ROW, "kind"} <= {*given.column_names}:
         return None

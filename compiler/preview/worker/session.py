@@ -59,8 +59,8 @@ class Session:
         for name in self.preparing["DROPPED"]:
             arguments.pop(name, None)
         arguments |= {"output_dir": self.scratch, "use_cpu": True, "report_to": [], "disable_tqdm": True}
-        # The preview has one process. Its micro-batch is the sum of the micro-batches of all processes of the run, so
-        # that steps and rounds of generation have the same rows as in the run.
+        # The preview has one process. Its micro-batch is as large as the micro-batches of all the run's processes
+        # together, so that steps and rounds of generation have the same rows as in the run.
         arguments["per_device_train_batch_size"] = run["micro"] * self.world
         for name in ("dataset_num_proc", "dataloader_num_workers"):
             if arguments.get(name):

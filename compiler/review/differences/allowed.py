@@ -28,9 +28,9 @@ SETTINGS: tuple[tuple[Path, object, str, str], ...] = (
     ("model.pickle", True, "pickled weights", "weights are read with torch's unpickler"),
     ("eval.allow_code_execution", True, "programs of the model", "the evaluation runs programs that the model writes"),
 )  # fmt: skip
-"""Settings that give a permission. A row has four parts: the setting; its value, or the item of its list, that gives
-the permission; a short phrase about the permission, for the first line of a comparison; and a complete sentence about
-the permission.
+"""Settings that give a permission. A row has four parts: the setting; the value that gives the permission (for a
+setting with a list, an item of the list); a short phrase about the permission, for the first line of a comparison; and
+a complete sentence about the permission.
 """
 
 

@@ -24,8 +24,8 @@ STATED = "sha256:"
 def model_changes(one: Run, other: Run) -> tuple[Change, ...]:
     """The files of local models that differ. A file that has the same path in both runs is equal, and is not read.
 
-    A folder that only one run uses is another model, and is not compared. A folder for which one run knows no files may
-    be on another machine, and is not compared, either.
+    A folder that only one run uses is another model, and is not compared. A folder is not compared either if one run
+    does not know the folder's files: the folder may be on another machine.
     """
     found = []
     for was, now in _shared(one, other):

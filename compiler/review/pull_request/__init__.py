@@ -1,5 +1,5 @@
-"""Write the comment on a pull request that says how its changes affect runs. Also contains the programs that the GitHub
-Action and the pre-commit hooks start.
+"""Write the comment on a pull request. It says how the changes of the pull request affect runs. This folder also
+contains the programs that the GitHub Action and the pre-commit hooks start.
 
 Every spec that the pull request changes or affects is compared with its version at the merge base. The comment contains
 a hidden marker. A later run of the action finds the comment by this marker, and updates it if its text has changed. For

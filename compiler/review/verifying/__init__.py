@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Verify = Callable[[str, str | None], tuple[str, int]]
-"""A function that verifies a bundle or a finished run. Its arguments are the folder of the bundle, and the path with
-which this is compared: the bundle's spec (None if there is none), or the run's output folder. It returns the text to
-print, and the exit status.
+"""A function that verifies a bundle or a finished run. Its first argument is the folder of the bundle. The second is
+the path of the bundle's spec (None if there is no spec) or, for a finished run, its output folder. It returns the text
+to print, and the exit status.
 """
