@@ -222,7 +222,7 @@ class _Formatter:
         return "\n".join(lines)
 
     def _inline(self, operand: Setting | Value) -> str | None:
-        """The text of a value on one line. None for a bracket whose text does not fit on a line. The result is
+        """The text of a value on one line. None for a list or a call that does not fit on one line. The result is
         cached.
         """
         if isinstance(operand, Setting):

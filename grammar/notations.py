@@ -100,7 +100,9 @@ def colon(location: ParserPosition, text: str) -> Diagnostic:
 
 
 def edition(location: ParserPosition, text: str) -> tuple[Edit, ...]:
-    """The edit for the number of the edition after a sign: `xpc: 1` or `xpc = 1`. There is none for any other line."""
+    """The edit for the edition with a sign before its number: `xpc: 1` and `xpc = 1` become `xpc 1`. Empty for any
+    other line.
+    """
     start, end = line_bounds(text, location.span.start, location.span.start)
     found = re.compile(r"[ \t]*xpc(?P<sign>[ \t]*[:=][ \t]*)\d+[ \t]*").fullmatch(text, start, end)
     return () if found is None else (Edit(Span(*found.span("sign")), " "),)
@@ -108,7 +110,7 @@ def edition(location: ParserPosition, text: str) -> tuple[Edit, ...]:
 
 def _colons(location: ParserPosition, text: str) -> tuple[Edit, ...]:
     """The edits that write `=` for the colons between names and values in a call, or in a block on one line: `batch {
-    gbs: 64, micro: 2 }`. There are none outside of brackets.
+    gbs: 64, micro: 2 }`. Empty outside of brackets.
     """
     opened = next((item.start for item in location.stack if item.kind == "LPAR"), location.one_line)
     if opened is None or any(item.kind == "TRAIN" for item in location.stack):
@@ -119,7 +121,7 @@ def _colons(location: ParserPosition, text: str) -> tuple[Edit, ...]:
 
 
 def brackets(location: ParserPosition, text: str) -> tuple[Edit, ...]:
-    """The edits that write a tuple of Python as a list: `betas = (0.9, 0.95)`. There are none for other parentheses."""
+    """The edits that write a tuple of Python as a list: `betas = (0.9, 0.95)`. Empty for other parentheses."""
     at = location.span.start
     _, end = line_bounds(text, at, at)
     found = re.compile(r"\([^()\[\]\n=]*\)").match(text, at, end)

@@ -174,7 +174,8 @@ def _joined_length(location: ParserPosition, amount: str, unit: str, span: Span)
 
 
 def sentence_repair(location: ParserPosition, text: str) -> Edit | None:
-    """Return an edit after which the first line can be parsed, so that the rest of the file is checked, or None.
+    """Return an edit with which the first line can be parsed, so that the rest of the file is checked. None for an
+    error that cannot be repaired.
 
     Two errors can be repaired. A wrong word in place of `on` (`train M using D`) becomes `on`, and a length without a
     unit (`for 3 with lora`) becomes spaces. The edit keeps the length of the text.

@@ -18,8 +18,8 @@ def is_unit(word: str) -> bool:
 
 
 def as_value(name: str, count: str, word: str) -> str | None:
-    """The legal value for a number with a unit that is written as a word: `epoch` for `1 epoch`. None for several
-    epochs, because no setting can express these.
+    """The legal value for a number with a unit that is written as a word: `epoch` for `every = 1 epoch`. None for any
+    other value in epochs, which no setting can express.
     """
     lower = word.lower()
     if lower.startswith("epoch"):

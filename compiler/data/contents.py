@@ -66,7 +66,8 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
 
 def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
     """Return a pair: the source for a folder, and findings. The returned source has the contents of the folder's files.
-    If all files together are too large to be copied into a bundle, it has only their digests.
+    If all files together are too large to be copied into a bundle, the returned source has only the digests of the
+    files.
     """
     parts: list[DataSource] = []
     problems = Problems()

@@ -10,7 +10,7 @@ FROM_1252 = "\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-
 these bytes are control characters.
 """
 MOJIBAKE = re.compile(f"[ÃÐÑ][\x80-\xbf{FROM_1252}]|â€|Â[\xa1-\xbf]")
-"""Matches characters that were encoded as UTF-8 and decoded with another encoding: `é` has become `Ã©`."""
+"""Matches characters that were encoded as UTF-8 but decoded with another encoding, as in `Ã©` for `é`."""
 ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{2,6}|#x[0-9a-fA-F]{2,5});")
 MARKUP = re.compile(r"<[a-zA-Z/!?]|```")
 """Matches a tag such as `<br>`, or the beginning of a block of code. A text with a match may contain HTML entities on
@@ -45,8 +45,8 @@ def damage(values: Sequence[object]) -> set[str]:
 
 
 def texts(values: Sequence[object]) -> Iterator[tuple[int, dict[str, object] | None, str]]:
-    """Yield each text of a row that is not empty, as (number of the cell, turn, text). The turn is None if the cell
-    itself is the text, and not a list of turns.
+    """Yield each non-empty text of a row as a tuple: the index of its column, the turn that contains it, and the text.
+    The turn is None if the value of the column is a text, and not a list of turns.
     """
     for number, value in enumerate(values):
         if isinstance(value, str):

@@ -1,6 +1,6 @@
 """Find rows that were exported wrongly. Signs of this are control tokens of a chat template, a speaker's name before an
-answer, Python literals, a `<think>` without `</think>`, placeholders that nobody filled, and prompts that run into
-their answers.
+answer, Python literals, a `<think>` without `</think>`, placeholders that nobody filled, and answers that follow their
+prompts without a space.
 """
 
 from __future__ import annotations
@@ -55,20 +55,23 @@ def export_marks(
     - `control:TOKEN`: a text with a control token of a chat template
     - `begin`: a text that begins with the begin token of a model
     - `speaker`: an answer that begins with the name of a speaker, such as `Assistant:`
-    - `missing`, `nothing`: a text that stands for a missing value, such as `nan` or `None`
-    - `python_value`, `quoted`: an answer that is a list or dict of Python, or a text in quotation marks
-    - `open_thoughts`, `unopened_thoughts`: an answer has more, or fewer, `<think>` than `</think>`
-    - `placeholder`: a text contains the name of a column in braces, such as `{question}`
-    - `choice`: both answers of a pair are only labels such as `A` and `B`, not texts
-    - `joined`: a prompt ends with a letter, a digit or one of `?.!:`, and its answer begins without a space
+    - `missing`: a text that stands for a missing value, such as `nan`; `nothing`: a text such as `None`, which may also
+      be a real answer
+    - `python_value`: an answer that is a list or dict as Python prints it; `quoted`: an answer in quotation marks
+    - `open_thoughts`: an answer with more `<think>` than `</think>`; `unopened_thoughts`: one with fewer
+    - `placeholder`: a text with the name of a column in braces, such as `{question}`
+    - `choice`: a preference pair whose two answers are only labels, such as `A` and `B`
+    - `joined`: a prompt that ends with a letter, a digit or one of `?.!:`, followed by an answer that begins without a
+      space
     - `last_question`: a conversation that ends with a turn of the user
-    - `template_argument:NAME`, `template_switch:NAME`: an argument of the chat template in `chat_template_kwargs`
+    - `template_argument:NAME`: `chat_template_kwargs` has a value for the template's argument NAME;
+      `template_switch:NAME`: this value is a text such as "false" instead of a boolean
     - `negative_margin`: a preference pair whose `margin` is below 0
     """
     found: set[str] = set()
     reasoning = shape in WITH_PROMPT and isinstance(values[0], str) and values[0].rstrip().endswith("<think>")
     for role, text in _spoken(values, shape):
-        # the pattern is slow, and most texts contain none of these strings, so they need no search
+        # the slow pattern is tried only on a text with one of these strings, and most texts have none
         if ("<|" in text or "INST]" in text or "_of_turn>" in text or "SYS>>" in text) and (
             token := TOKEN.search(text)
         ):
@@ -142,8 +145,8 @@ def token_marks(ids: Sequence[object], learned: Sequence[object], attention: obj
     """The properties of a tokenized row that rules report, as a set of names.
 
     - `learned_padding`: the row ends with at least four equal tokens that are learned
-    - `dropped_tokens`: `attention_mask` is 0 for tokens that differ from each other; padding would be one token,
-      repeated
+    - `dropped_tokens`: `attention_mask` is 0 for at least two different tokens; these are not padding, which repeats
+      one token
     - `unlearned_end`: the first token is learned, and several different tokens at the end are not
     """
     found: set[str] = set()

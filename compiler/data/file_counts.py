@@ -13,7 +13,8 @@ from xpc.compiler.spec.survey import Tally
 CONSTANT = "constant:"
 """The prefix of a property: `constant:question` means that the column `question` has the same value in all rows."""
 LAST_TURN = ""
-"""What follows the prefix `constant:` if the last turn is the same in all conversations. Columns have other names."""
+"""`constant:` without a column means that the last turn is the same in all conversations. No column has an empty name.
+"""
 LONGEST, MANY = 64, 4096
 """LONGEST is the largest number of columns that are compared, MANY the largest number of different last tokens that are
 counted.
@@ -41,7 +42,7 @@ class FileCounts:
         self._line, self._wrapped, self._objects = "", 0, 0
 
     def add(self, row: Mapping[str, object], values: Sequence[object]) -> None:
-        """Count a row. `values` are the values of its columns `names`."""
+        """Count a row. `values` are the values of the columns `self.names`."""
         if self.shape == "tokens":
             self._add_end(values)
         else:
@@ -97,8 +98,9 @@ class FileCounts:
         - `constant:COLUMN`: the file has at least two rows, and all have the same text or turns in this column
         - `constant:`: the file has at least two conversations, and all have the same last turn
         - `prompt_again`: rows with the same prompt as an earlier row
-        - `various_ends`: the tokenized rows have different lengths, and no token ends a tenth of them or more
-        - `wrapped`: lines whose sentence continues on the next line, which begins with a lowercase letter
+        - `various_ends`: the tokenized rows have different lengths, and no token is the last one of a tenth of the rows
+          or more
+        - `wrapped`: lines that end within a sentence: the next line begins with a lowercase letter
         - `objects`: every text is a JSON object
         """
         same = self._same if self._rows > 1 else ()

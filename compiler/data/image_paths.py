@@ -16,7 +16,7 @@ from xpc.compiler.spec.survey import Broken
 EMBEDDED = "data:image/"
 """The beginning of a data URL. Such a value contains the image itself, not a path."""
 LONGEST = 64 * 2**20
-"""The largest number of bytes that are read of one line of a large data file."""
+"""Of one line in a large data file, at most this many bytes are read."""
 
 
 def image_folder(source: DataSource) -> str:

@@ -1,4 +1,6 @@
-"""Inspect a row by its format: the properties that rules report, and a key by which equal rows are found."""
+"""Inspect a row according to its format. The result is a pair: the row's properties that rules report, and a key that
+is the same for equal rows.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ MANY = 256
 
 @mutable
 class Counts:
-    """The number of rows with each property, and the first of these rows."""
+    """For each property of rows, such as `unanswered`, the number of rows that have it, and the first of these rows."""
 
     found: dict[str, list[int]] = field(factory=dict)
 
@@ -54,9 +56,9 @@ def empty(value: object) -> bool:
 
 
 def _turns(value: object, number: int, roles: Counts, whole: bool = True) -> tuple[set[str], list[object]]:
-    """Return a pair: the properties of a conversation that rules report, such as `unanswered`; and a key. Equal
-    conversations have equal keys. If `whole` is false, the turns are only a part of a conversation, which may begin
-    with an answer.
+    """Return a pair: the properties of a conversation that rules report, such as `unanswered`; and a key, which is the
+    same for equal conversations. If `whole` is false, the turns are only a part of a conversation, and this part may
+    begin with an answer.
     """
     if not isinstance(value, list):
         return set(), [str(value)]
@@ -132,8 +134,8 @@ def _inspect_text(values: list[object], number: int, roles: Counts) -> tuple[Ite
 
 
 def tokens(values: list[object], names: tuple[str, ...]) -> tuple[list[object], int]:
-    """Return a pair for a valid row of tokens: a list of its ids, its labels, whether each token counts in the loss,
-    and its `attention_mask`; and the largest id.
+    """Return a pair for a valid row of tokens. Its first member is a list: the ids, the labels, whether each token
+    counts in the loss, and the `attention_mask`. Its second member is the largest id.
     """
     parts = {part: values[names.index(name)] for part, name in token_columns(names).items()}
     ids, labels = parts["input_ids"], parts.get("labels", parts["input_ids"])
@@ -171,7 +173,8 @@ def _part(value: object, kind: str, number: int, roles: Counts, found: set[str])
             found.add(kind)
         return str(value)
     more, same = _turns(value, number, roles, whole=False)
-    # do not report what the other part of the row may contain: the answers, and the calls to which results belong
+    # these properties are not reported here, because the other part of the row may contain the answer, the trained turn
+    # or the tool call that seems to be missing
     found |= more - {"unanswered", "nothing_trained", "unknown_call_id"}
     return tuple(same)
 
@@ -186,8 +189,8 @@ def _inspect_pair(values: list[object], number: int, roles: Counts) -> tuple[Ite
 
 
 def _inspect_unpaired(values: list[object], number: int, roles: Counts) -> tuple[Iterable[str], object]:
-    """Inspect a prompt with its answer, or a conversation that ends with the answer. The last one of `values` is the
-    label.
+    """Inspect a prompt with its answer, or a conversation that ends with the answer. The label is the last member of
+    `values`.
     """
     return (_inspect_pair if len(values) > 2 else _inspect_conversation)(values, number, roles)
 
@@ -200,7 +203,7 @@ def _inspect_prompt(values: list[object], number: int, roles: Counts) -> tuple[I
 
 def _inspect_preference(values: list[object], number: int, roles: Counts) -> tuple[Iterable[str], object]:
     found = of_preference(values[0] if len(values) > 2 else None, values[-2], values[-1])
-    # both answers begin with the same prompt, so the prompt is inspected only once
+    # if the answers begin with the prompt, both begin with the same one, so it is inspected only once
     if len(values) > 2 and values[0] is None:
         values = values[1:]
     ends = ("empty_prompt", "empty_answer", "empty_answer")[3 - len(values) :]

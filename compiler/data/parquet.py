@@ -29,8 +29,8 @@ SCHEMA, ROWS = 2, 3
 NAME, CHILDREN, CONVERTED = 4, 5, 6
 """The numbers of three fields of SchemaElement: the name, the number of children, and the converted type."""
 LISTS = (1, 2, 3)
-"""The converted types of maps and lists in a schema. Below an element of such a type, the schema has one element, often
-named `list`, that is not a field of the data; the fields are below this element.
+"""The converted types of maps and lists in a schema. Below an element of such a type, the schema has one more element,
+often named `list`, which is not a field of the data. The fields are below that element.
 """
 
 

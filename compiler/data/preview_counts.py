@@ -25,7 +25,7 @@ DECISIVE = ("train", "model", "data", "method", "batch", "seed", "target")
 
 
 def keep(spec: Spec, workspace: Workspace, counts: Mapping[str, Any]) -> None:
-    """Store counts. If counts from more rows are already stored, they are kept instead. Never raises."""
+    """Store counts. If the cache already has counts from more rows, it keeps those. Never raises."""
     import json
 
     from xpc.compiler.files.private_folder import private_folder, write
@@ -116,7 +116,7 @@ def _is_count(value: object) -> bool:
 
 
 def _key(spec: Spec, workspace: Workspace) -> str | None:
-    """The name of the cache entry for a spec. None if no digest is known for the rows of one of its sources."""
+    """The name of the cache entry for a spec. None if the spec has a source whose rows have no known digest."""
     from xpc.compiler import __version__
     from xpc.compiler.files.digest import sha256
 

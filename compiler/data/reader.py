@@ -90,8 +90,8 @@ def _documents(text: str, documents: str) -> Iterator[Row]:
 
 
 def _json_rows(text: str, at: int, comma: str) -> Iterator[Row | Broken]:
-    """Yield the objects in a JSON text, from offset `at` on. With `comma` ",", the objects are elements of a list. With
-    "", they follow one another, as in JSON Lines.
+    """Yield the objects in a JSON text, from offset `at` on. If `comma` is ",", the objects are the elements of a list.
+    If it is "", they follow one another, as in JSON Lines.
     """
     scan = json.JSONDecoder(object_pairs_hook=_unique_names).scan_once  # type: ignore[attr-defined]
     fast = json.JSONDecoder().scan_once  # type: ignore[attr-defined]

@@ -42,8 +42,8 @@ def trained(spec: Spec) -> int | None:
 
 
 def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | str | None:
-    """Return two lists with a number of rows for each source of a mixture with shares: the training rows, and the
-    holdout rows.
+    """For a mixture with shares, return a pair of lists. Both have a number for each source: the first its training
+    rows, the second its holdout rows.
 
     If there are too few rows for the mixture, return a sentence instead. If the number of rows is unknown, or a source
     has no share, return None.

@@ -65,7 +65,7 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
         if shape == "unpaired" and (not isinstance(label, int) or label not in (0, 1)):
             value = json.dumps(label, ensure_ascii=False, default=str)[:LABEL]
             return f"`{names[-1]}` is {value}, and a label is true or false, or 1 or 0"
-        # a pair has no prompt column, so both answers must begin with the prompt
+        # without a prompt column, both answers of a preference pair must begin with the prompt
         there = parts[1:] if shape == "preference" and parts[0] == "prompt" and row.get("prompt") is None else parts
         why = next((why for name in there if (why := _wrong_part(row.get(name), name))), None)
         if why is None and shape == "preference" and len(there) == 2 and not any(map(row.get, QUESTIONS)):
@@ -196,8 +196,8 @@ def _wrong_pictured(turns: object, images: object, name: str) -> str | None:
 
 
 def _without_places(turn: object, key: str) -> object:
-    """Join the content of a turn to one text if it is a list of texts and images; in the text, each image is `<image>`.
-    Any other turn is returned unchanged.
+    """If the content of a turn is a list of texts and images, join it to one text, in which `<image>` stands for each
+    image. Any other turn is returned unchanged.
     """
     content = turn.get(key) if isinstance(turn, dict) else None
     if not isinstance(turn, dict) or not isinstance(content, list):
@@ -209,7 +209,9 @@ def _without_places(turn: object, key: str) -> object:
 
 
 def _is_place(part: object) -> bool:
-    """Whether an element of a message's content is a placeholder for the next image of the column of images."""
+    """Whether an element of a message's content is a placeholder. Each placeholder stands for the next image in the
+    column of images.
+    """
     keys = ("image", "url", "path", "base64")
     return isinstance(part, dict) and part.get("type") == "image" and not any(map(part.get, keys))
 
@@ -226,8 +228,8 @@ def _wrong_part(value: object, name: str) -> str | None:
 
 
 def from_caller(turn: Row) -> Row:
-    """Convert a turn of a speaker in `CALLERS` whose text is a tool call to a turn of the assistant with this tool
-    call. Any other turn is returned unchanged.
+    """If a turn's speaker is in `CALLERS` (such as `function_call`) and its text is a tool call, convert it to a turn
+    of the assistant with this call. Any other turn is returned unchanged.
     """
     if turn.get("from") not in CALLERS:
         return turn

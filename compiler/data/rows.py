@@ -113,7 +113,7 @@ def conversational(source: DataSource) -> bool | None:
     first = next(iter(source.of_split(source.split)), source)
     found = survey(first)
     if found is not None and found.talks is not None:
-        # a rule reports a file that has none of the columns
+        # a file that has none of the columns is reported by a rule
         return None if found.columns and {*columns(source)}.isdisjoint(found.columns) else found.talks
     if first.keys is not None:  # in a Parquet file, messages have nested keys, and plain texts have none
         names = _with_prompt(source)
@@ -134,8 +134,8 @@ def all_texts(sources: tuple[DataSource, ...]) -> bool:
 
 
 def column_shape(path: str, head: bytes, name: str) -> str | None:
-    """The format of a file whose only useful column is `name`: `text`, or the format of a chat. It is found in the
-    first row. None if the column has neither.
+    """The format of a file in which only the column `name` is useful: `text`, or the format of a chat. The first row
+    decides. None if this column has neither a text nor a chat.
     """
     if path.lower().endswith(".csv") or isinstance(first_row(head.decode("utf-8", "replace"))[0].get(name), str):
         return "text"
@@ -154,8 +154,8 @@ def first_row(text: str) -> tuple[dict[str, object], int]:
 
 
 def turn_columns(head: bytes) -> dict[str, str]:
-    """Map each column of the first JSON row that contains turns of a chat to its format, `messages` or
-    `conversations`.
+    """Find the columns of the first JSON row that contain turns of a chat. Map each of them to its format, `messages`
+    or `conversations`.
     """
     row, _ = first_row(head.decode("utf-8", "replace"))
     first = {str(name): value[0] for name, value in row.items() if isinstance(value, list) and value}

@@ -36,8 +36,8 @@ front of these columns.
 """
 
 ALPACA = ("instruction", "output")
-"""The required columns of Alpaca's rows. A published prompt template makes one text of these columns and the optional
-column `input`.
+"""The required columns of Alpaca's rows. A published prompt template joins these columns, and the optional column
+`input`, to one text.
 """
 INPUT = "input"
 
@@ -56,8 +56,8 @@ def of_text(shapes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def of_count(shapes: tuple[str, ...], count: int) -> str | None:
-    """The one format among `shapes` that has `count` columns. None if no format has as many, or if several have. A
-    preference pair counts as three columns, the prompt included.
+    """The one format among `shapes` that has `count` columns. None if no format or several formats have `count`
+    columns. The prompt of a preference pair counts, so this format has three columns.
     """
     text = of_text(shapes)
     fitting = [one for one in text if count == (3 if one == "preference" else len(SHAPES[one]))]
@@ -116,8 +116,8 @@ def as_chat(source: DataSource) -> DataSource:
 
 
 def with_context(source: DataSource, context: str) -> tuple[DataSource, list[Diagnostic]]:
-    """Return a pair: the source with the column `context`, whose text is appended to the prompt; and a finding if its
-    format has no prompt column.
+    """Return a pair: the source with the column `context`, whose text is appended to the prompt; and a finding if the
+    source's format has no prompt column.
     """
     named = len(source.columns or ()) == 3 or "prompt" in (source.found or ("prompt",))
     prompted = SHAPES[source.shape][0] == "prompt" and source.shape not in WITH_IMAGES
@@ -142,8 +142,8 @@ def in_words(shape: str) -> str:
 
 
 def with_prompt(source: DataSource, prompt: str) -> tuple[DataSource, list[Diagnostic]]:
-    """Return a pair: a copy of the source whose prompt column is `prompt`, and a finding if its format has no prompt
-    column.
+    """Return a pair: a copy of the source whose prompt column is `prompt`, and a finding if the source's format has no
+    prompt column.
     """
     need = SHAPES[source.shape]
     if source.shape == "preference":

@@ -29,7 +29,8 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
     """Return the properties of a conversation that rules report, as a set of names. Each element of `turns` is a role,
     the turn itself and its content.
 
-    - `tool_calls`; `several_calls` in one turn; `text_with_call`: a turn with both a text and a call
+    - `tool_calls`: a turn with a call; `several_calls`: with more than one; `text_with_call`: with both a text and a
+      call
     - `call_in_text`: a turn with a call both in its text and in a field
     - `result_without_call`: a tool's result that follows a question or a system prompt instead of a call
     - `odd_arguments`: a call whose arguments are not a JSON object; `unnamed_call`: a call without a function's name
@@ -44,7 +45,8 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
     - `tool`, `developer`: a turn with this role
     - `nothing_trained`: every answer is marked as not learned
     - `untrained`: a turn that is marked as not learned; `turn_weight`: an answer with a `weight` other than 0 and 1
-    - `turn_key:NAME`: a turn with an ignored key whose name promises to decide whether the turn is learned
+    - `turn_key:NAME`: a turn with a key such as `learn`, which seems to decide whether the turn is learned, but is
+      ignored
     - `unread_key:NAME`: a turn with another key, which only a chat template can read
     """
     last = max((number for number, (role, _, _) in enumerate(turns) if role == "user"), default=-1)

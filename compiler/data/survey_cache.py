@@ -1,4 +1,4 @@
-"""Store the survey of a data file, so that later commands do not read the file again, which may have up to 64 MiB."""
+"""Store the survey of a data file. A file may have up to 64 MiB, so later commands read the stored survey instead."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def replace_files(files: Mapping[str, bytes]) -> None:
     """Write each file completely or not at all. The files are replaced only when the contents of all of them are on the
     disk. If a path is a symbolic link, the file that it points to is replaced, and not the link.
 
-    Raises OSError, whose `filename` is the path as it was given.
+    Raises OSError; its `filename` is the path that the caller gave.
     """
     made: list[tuple[str, str, int]] = []
     try:

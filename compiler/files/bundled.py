@@ -138,8 +138,8 @@ def _leads_out(name: str) -> bool:
 
 
 def workspace(folder: str, table: Mapping[str, Mapping[str, str]], data_root: str = "") -> BundleWorkspace:
-    """Make the workspace of a bundle with the manifest `table`. Below `data_root`, the workspace searches for files
-    without a copy.
+    """Make the workspace of a bundle with the manifest `table`. The workspace searches below `data_root` for files
+    without a copy in the bundle.
     """
     # maps (digest, name) to the first copy that has both, and (digest, "") to the first copy with this digest
     copied: dict[tuple[str, str], str] = {}

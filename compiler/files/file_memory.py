@@ -3,7 +3,7 @@ commands.
 
 An entry is used only if the file has the same size, times of change and inode as when it was read. For a file that was
 changed within the last two seconds, nothing is stored: a second change in the same tick of the file system's clock
-would leave its times as they are. Entries save only time. Without an entry, a command reads the file.
+would not change the file's times. An entry only saves time: without it, a command reads the file.
 """
 
 from __future__ import annotations

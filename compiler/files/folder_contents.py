@@ -35,9 +35,9 @@ COMPILED = re.compile(r"\.pyc(\.\d+)?\Z")
 class Tree:
     """The contents of a folder and its subfolders, by path relative to the folder.
 
-    `files` has the status of each regular file. `folders` are the folders that are empty. `bytecode` are the
-    `__pycache__` folders that contain only bytecode. `special_files` maps entries such as links and pipes to phrases
-    such as `is a link`.
+    `files` has the status of each regular file. `folders` are the empty folders. `bytecode` are the `__pycache__`
+    folders that contain only bytecode. `special_files` maps entries such as links and pipes to phrases such as `is a
+    link`.
     """
 
     files: dict[str, os.stat_result] = field(factory=dict)

@@ -13,7 +13,7 @@ from xpc.grammar.nearest import nearest
 MAX_SPEC = 16 * 2**20
 """Maximum size of a spec in bytes."""
 MAX_NAMES = 1000
-"""The number of specs in a folder that are compared with the name of one that is not there."""
+"""At most this many specs of a folder are compared with a misspelt name, to suggest the right one."""
 
 
 class UsageError(Exception):
@@ -45,7 +45,9 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
 
 
 def _similar(path: str) -> str:
-    """A phrase with the spec in the same folder that `path` most likely misspells; "" if there is none."""
+    """If `path` is probably a misspelt name of another spec in the same folder, return a phrase with that spec's name;
+    otherwise "".
+    """
     folder, name = os.path.split(path)
     try:
         specs = sorted(one for one in os.listdir(folder or ".") if one.endswith(".xp") and one != name)
@@ -56,8 +58,8 @@ def _similar(path: str) -> str:
 
 
 def open_spec(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
-    """Like `read_spec`, but the caller gives the contents of the spec, so no file needs to exist at `path`, which is
-    absolute.
+    """Like `read_spec`, but the caller gives the contents of the spec, so the file need not exist. `full` is its
+    absolute path.
     """
     folder = os.path.dirname(full)
     workspace = Workspace(folder)

@@ -40,8 +40,8 @@ class Pin:
 
 @record
 class Environment:
-    """The packages of one pip command: `requirements` are those that the command names, and `resolved` are all packages
-    that pip installs for them, each with its version.
+    """The packages of one pip command. `requirements` are those that the command names. `resolved` are all packages
+    that pip installs for the command, each with its version.
     """
 
     requirements: tuple[str, ...]
@@ -50,8 +50,8 @@ class Environment:
 
 @mutable
 class Lock:
-    """A lock file. `lookups` collects the references of a spec while the spec is resolved: each with the pin that the
-    lock has for it.
+    """A lock file. While a spec is resolved, `lookups` collects its references to the hub. It maps each of them to its
+    pin in the lock, or to None.
 
     `name` is the name of the lock file. `files` and `rows` map the name of a file in the spec to its digest and to its
     number of rows. `digest` is the digest of the bundle. `text` is the part of the lock file that a bundle copies.
@@ -69,8 +69,8 @@ class Lock:
     lookups: dict[tuple[str, str, str, str], Pin | None] = field(factory=dict)
 
     def find(self, kind: str, id: str, requested: str | None, part: str | None = None) -> Pin | None:
-        """The pin of a repository on the hub. None, unless the spec's revision is the one for which the repository was
-        pinned, or is the pinned commit.
+        """The pin of a repository on the hub, if `requested` is the revision for which it was pinned, or is the pinned
+        commit. Otherwise None. `requested` is the revision in the spec.
         """
         wanted = requested or ""
         for one in self.pins:

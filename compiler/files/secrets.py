@@ -65,8 +65,8 @@ NAMED = r"(?i)[A-Z0-9_-]*(?:TOKEN|[_-]KEY|PASSWORD|SECRET)[A-Z0-9_]*\s*=\s*\"?([
 the value. The rule XP911 reports such values.
 """
 CALLED = rf"(?:{'|'.join(NAMES)})\s*[=:(]?\s*\"?([^\s\",)\]}}]{{8,}})"
-"""Matches a setting with one of the names in NAMES, such as `api_key`, and its value, which any finding about this
-setting would print.
+"""Matches a setting with one of the names in NAMES, such as `api_key`, and its value. Any finding about this setting
+would print the value.
 """
 KEY = r"(?:name|project)\s*=\s*\"?([0-9a-f]{40})(?![0-9a-f])"
 """Matches a run's or project's name that looks like an old API key of Weights & Biases (40 hexadecimal digits). The
@@ -76,7 +76,7 @@ rule XP791 reports such names.
 WORD = r"[^\s\"`',()\[\]{}]{7,}[^\s\"`',()\[\]{}.:;]"
 """Matches a part of a message that may quote a value."""
 QUOTED = (40, 60, 80, 100, None)
-"""The lengths to which messages cut the values that they quote."""
+"""If a message quotes a long value, it cuts the value to one of these lengths. None stands for the full length."""
 
 
 def masked(text: str, codes: Iterable[str] = ()) -> str:
@@ -121,11 +121,13 @@ def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
         return evolve(one, source=source)
 
     def words(text: str) -> str:
-        """A message or a help, which may quote a value that is a secret only because of its place in the source."""
+        """Replace the secrets in a message or a help. Some values are secrets only because of their place in the
+        source, so those that were found there are replaced, too.
+        """
         if values:
             import re
 
-            # searching for each value in each message would take too long
+            # one search for all words, because a search for each value in each message would take too long
             text = re.sub(WORD, lambda one: "*" * len(one[0]) if one[0] in values else one[0], text)
         return masked(text)
 

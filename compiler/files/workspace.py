@@ -33,8 +33,8 @@ HEAD = 2**20
 """The number of bytes at the beginning of a data file that are read to find the columns of the first row."""
 BASES = (".xp",)
 OURS = (*BASES, ".jinja", ".jinja2", ".j2")
-"""Endings of specs and templates. Outside of the spec's folder, a spec may name a file in a hidden folder only if the
-file has one of these endings.
+"""Endings of specs and templates. If a file is outside of the spec's folder and in a hidden folder, a spec may name it
+only with one of these endings.
 """
 TEXTS = (*OURS, ".txt", ".md", ".json", ".jsonl", ".yaml", ".yml", ".py", ".csv", ".tsv", ".parquet", ".arrow")
 """Endings of files. Outside of the spec's folder, a spec may name only files with these endings, because files with
@@ -94,9 +94,7 @@ class Workspace:
     trusts_memory: bool = False
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
-        """Return the name and the path of a file whose name stands in the file `base`. The returned name is relative to
-        `root`.
-        """
+        """Return a pair for a file whose name stands in the file `base`: its name relative to `root`, and its path."""
         if os.path.isabs(written):
             return written, written
         name = os.path.normpath(os.path.join(os.path.dirname(base), written)).replace(os.sep, "/")
@@ -230,8 +228,8 @@ class Workspace:
         return f"the path is relative to {relative_to}" if near is None else f'name `"{near}"`, which is here'
 
     def help_for_base(self, written: str, base: str) -> str:
-        """The help text for a missing path of data or of a model, if it exists relative to the file `base` that names
-        it, and not relative to the spec. Otherwise "".
+        """The help text for data or a model whose path exists relative to the file `base`, which names it, but not
+        relative to the spec. "" in all other cases.
         """
         name = self.locate(written, base)[0]
         if name == self.locate(written)[0] or not self.kind(name):
@@ -264,8 +262,8 @@ class Workspace:
         return sorted(found)
 
     def listed(self, written: str) -> list[str]:
-        """The names of the files in a model's folder, relative to this folder, as the bundle's launch script lists
-        them.
+        """The names of the files in a model's folder, relative to this folder. The launch script in the bundle makes
+        the same list.
         """
         from xpc.runtime.features.launch.model_folder import (
             files,  # imported here, because few specs have a local model

@@ -35,7 +35,7 @@ of another tool.
 class Checked:
     """The result of checking a spec. `spec` is None if there is an error.
 
-    `problems` are the findings. `silenced` are those findings that a comment in the spec silences. For a sweep,
+    `silenced` are the findings that a comment in the spec silences, and `problems` are all others. For a sweep,
     `members` has the specs of all members, and `spec` is the first of these.
     """
 

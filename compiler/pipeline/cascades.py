@@ -1,5 +1,5 @@
-"""Drop findings that are only consequences of a misspelt name or a wrong value, and add findings that appear once it is
-corrected. This module is imported only for a spec with such an error.
+"""Drop findings that are only consequences of a misspelt name or a wrong value, and add findings that appear once this
+error is corrected. This module is imported only for a spec with such an error.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ MORE = "XP006"
 
 
 def causes(found: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
-    """The errors of the spec itself, without those of its bases, that have an edit. Of two errors with overlapping
-    edits, only the first is returned.
+    """The errors that are in the spec itself, and not in its bases, and that have an edit. If the edits of two errors
+    overlap, only the first error is returned.
     """
     out: list[Diagnostic] = []
     end = 0
@@ -54,7 +54,7 @@ def in_one_round(
     text = applied(source.text, edits)
     after = findings(text)
     further = [edit for one in causes(after, name) for edit in one.edits]
-    # after `atn flash2` became `attn flash2`, a second edit (`attn=flash2`) may be needed
+    # a corrected word can need a second edit: after `atn flash2` became `attn flash2`, it may have to be `attn=flash2`
     last = findings(applied(text, further)) if further else after
     remaining = {(one.code, one.message) for one in after if one.code < FIRST_RULE}
     remaining |= {(one.code, one.message) for one in last if one.code >= FIRST_RULE}
@@ -64,12 +64,14 @@ def in_one_round(
     known = {(one.code, one.message, place) for one in found for place in (_start(one), None)}
     later = [one for one in after if _is_cause(one, name) and (one.code, one.message, _start(one, places)) not in known]
     if any(one.code == MORE for one in found):
-        later = []  # they may be the findings that are not shown
+        later = []  # these errors may be in the text already, among the findings that are not shown
     return tuple(_with_later(kept, later, source, places))
 
 
 def _start(one: Diagnostic, places: _Places | None = None) -> int | None:
-    """Where a finding begins; with `places`, in the original text. None inside of an inserted text."""
+    """The offset at which a finding begins. With `places`, the finding is about the changed text, and the offset is
+    converted to the original text. None if the finding is inside of an inserted text.
+    """
     if one.primary is None:
         return None
     span = one.primary.span if places is None else places.original(one.primary.span)
@@ -105,8 +107,8 @@ class _Places:
     """The places of edits in the changed text. The edits are sorted, and do not overlap."""
 
     def __init__(self, edits: Sequence[Edit]) -> None:
-        """`starts` and `ends` are the offsets of the inserted texts in the changed text. `shifts` has for each number
-        of edits by how many characters they make the text longer.
+        """Store the edits and their offsets. `starts` and `ends` are the offsets of the inserted texts in the changed
+        text. `shifts[n]` is the number of characters by which the first n edits make the text longer.
         """
         self.edits = edits
         self.starts: list[int] = []
@@ -118,7 +120,7 @@ class _Places:
             self.shifts.append(self.ends[-1] - edit.span.end)
 
     def around(self, edits: Sequence[Edit]) -> list[int]:
-        """The numbers of the inserted texts that contain all of these further edits."""
+        """The indices of the edits whose inserted text contains all of the given further edits."""
         first, last = min(each.span.start for each in edits), max(each.span.end for each in edits)
         number = bisect_right(self.starts, first) - 1
         out: list[int] = []
@@ -129,7 +131,7 @@ class _Places:
         return out
 
     def original(self, span: Span) -> Span | None:
-        """The place in the original text of a place in the changed text. None if an edit changed something there."""
+        """Convert a span of the changed text to one of the original text. None if an edit changed something in it."""
         before = bisect_left(self.starts, span.end)
         if before and span.start < self.ends[before - 1]:
             return None
@@ -137,7 +139,9 @@ class _Places:
 
 
 def _corrected(one: Diagnostic, edit: Edit, text: str) -> Diagnostic:
-    """A finding with another text for one of its edits. Its help names the new text, too."""
+    """Return a finding in which `text` replaces the text of the edit `edit`. The finding's help names the new text,
+    too.
+    """
     if edit not in one.edits:
         return one
     help = one.help.replace(f"`{edit.text}`", f"`{text}`") if one.help else one.help

@@ -29,8 +29,8 @@ LONGEST = 120
 of the full name.
 """
 KINDS = 3
-"""The members of a sweep may have different findings with the same code at the same position. At most this many of them
-are reported.
+"""The members of a sweep may have different findings with the same code at the same position. At most this many of
+these findings are reported.
 """
 
 

@@ -21,7 +21,7 @@ SHAPES = {
         "rank": "r", "dropout": "miss_dropout", "targets": "target_modules", "modules_to_save": "modules_to_save",
     },
 }  # fmt: skip
-"""For each kind of adapter (`peft_type`), a map of xpc's settings to the keys of adapter_config.json, such as `rank` to
+"""For each kind of adapter (`peft_type`), a map from xpc's settings to keys of adapter_config.json, such as `rank` to
 `r`.
 """
 COUNTS = {"rank", "block_size"}

@@ -32,8 +32,8 @@ NATIVE = {
     "smollm2": ("smollm2",),
     "smollm3": ("smollm3",),
 }
-"""Maps each built-in template to the registered models that have it, by the beginnings of their aliases. If several
-beginnings match an alias, the first one counts.
+"""Maps each built-in template to beginnings of aliases. The registered models whose alias begins with one of these have
+the template. If several beginnings match an alias, the first one counts.
 """
 CHATML = ("<|im_start|>", "<|im_end|>")
 LLAMA = ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
@@ -51,8 +51,8 @@ LACK = (
     (GEMMA, (*OTHERS, "qwen", "llama-3", "nous-llama-3", "phi-", "smollm", "olmo", "yi-")),
     (("<|end|>",), (*OTHERS, "qwen", "llama-3", "nous-llama-3", "gemma-", "smollm", "olmo", "yi-")),
 )
-"""Pairs of control tokens and beginnings of aliases: the vocabularies of the registered models with these aliases do
-not contain these tokens.
+"""Pairs of control tokens and beginnings of aliases. If the alias of a registered model begins with one of these, the
+model's vocabulary contains none of the tokens.
 """
 BASE_ENDS = (
     ("<|endoftext|>", (
@@ -63,8 +63,8 @@ BASE_ENDS = (
     ("<eos>", ("gemma-",)),
     ("</s>", ("llama-7b", "llama-2-", "nous-llama-2-", "tinyllama-", "mistral-", "mixtral-", "opt-")),
 )  # fmt: skip
-"""Pairs of an end token (`eos_token` in tokenizer_config.json) and the beginnings of the aliases of the registered base
-models that have it.
+"""Pairs of an end token (`eos_token` in tokenizer_config.json) and beginnings of aliases. If the alias of a registered
+base model begins with one of these, the model has this end token.
 """
 TUNED = re.compile(r"-(instruct|it|chat|sft|thinking|qlora|checkpoints|rope|constitutional)\b")
 """Matches the aliases of models that were tuned on chats. Such a model has learned to end its turns."""
@@ -87,7 +87,7 @@ def forms() -> dict[str, dict[str, Any]]:
 
 
 def callable_templates() -> tuple[str, ...]:
-    """The built-in templates whose tool calls trl can parse in a completion. The template of the most models comes
+    """The built-in templates whose tool calls trl can parse in a completion. The template that most models use comes
     first.
     """
     return tuple(sorted((name for name, form in forms().items() if form["calls_trained"]), reverse=True))
@@ -101,7 +101,7 @@ def writes_calls(name: str) -> bool:
 def argument_lines(arguments: Sequence[tuple[str, bool | int | float | str]]) -> str:
     """Return Jinja lines that set default values for a template's arguments. A row's `chat_template_kwargs`, or a
     request to a server, may replace a default. The lines add no newlines to the rendered text, because transformers
-    drops the newline after each.
+    drops the newline after each `{% set ... %}`.
     """
     return "".join(
         f"{{% set {name} = {name} if {name} is defined else {json.dumps(value, ensure_ascii=False)} %}}\n"
@@ -138,5 +138,7 @@ def alike(template: str) -> str | None:
 
 
 def new_tokens(template: str, model: str) -> tuple[str, ...]:
-    """The control tokens of a template that a registered model's vocabulary is known not to have."""
+    """The control tokens of a template that are not in the vocabulary of a registered model. Empty if xpc does not know
+    that one is missing.
+    """
     return tuple(token for tokens, lack in LACK if model.startswith(lack) for token in tokens if token in template)

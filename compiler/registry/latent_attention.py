@@ -1,8 +1,8 @@
 """The number of parameters of models with multi-head latent attention (MLA), such as DeepSeek's.
 
-MLA projects queries to `q_lora_rank` numbers and keys and values to `kv_lora_rank` numbers, and expands them again for
-each head. A part of each head (`qk_rope_head_dim`) has positions; all heads share this part of the keys. The families
-differ in their defaults, and in whether layers have experts.
+MLA projects the queries to `q_lora_rank` numbers, and the keys and values to `kv_lora_rank` numbers. The results are
+then expanded for each head. A part of each head (`qk_rope_head_dim`) has positions; in the keys, all heads share this
+part. The families differ in their defaults, and in whether layers have experts.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def _attention(s: Shape, bias: bool) -> int:
 
 
 def _mlp_bias(c: Config) -> bool:
-    """Whether the MLPs have biases. The other families ignore the switch."""
+    """Whether the MLPs have biases. All families except these two ignore the key `mlp_bias`."""
     return c.model_type in ("deepseek_v2", "minicpm3") and c.flag("mlp_bias", False)
 
 

@@ -58,8 +58,8 @@ experts, have Llama's names.
 
 @record
 class Linear:
-    """A linear layer: the name of its module, its site (such as `q` or `up`), its widths, and how many of it a decoder
-    layer has (1, or as many as experts; if layers differ, the average over all layers).
+    """A linear layer: the name of its module, its site (such as `q` or `up`), its widths, and the number of such layers
+    in a decoder layer: 1, or the number of experts. If the decoder layers differ, this is their average.
     """
 
     name: str
@@ -155,8 +155,9 @@ def lora_parameters(facts: ModelFacts, rank: int, layers: Sequence[Linear], dora
 def layer_parameters(kind: str, rank: int, layers: Sequence[Linear]) -> int:
     """The number of trained parameters of VeRA, LoHa or MiSS for these linear layers, in one decoder layer.
 
-    For each linear layer, VeRA trains two vectors (with rank and outputs elements), LoHa two pairs of matrices, and
-    MiSS one matrix of rank x outputs. Source: peft 0.21 and 0.17 `tuners/{vera,loha,miss}/layer.py`.
+    For each linear layer, VeRA trains two vectors (one with `rank` elements, one with an element for each output), LoHa
+    two pairs of matrices, and MiSS one matrix of rank x outputs. Source: peft 0.21 and 0.17
+    `tuners/{vera,loha,miss}/layer.py`.
     """
     if kind == "vera":
         return round(sum((rank + one.outputs) * one.count for one in layers))

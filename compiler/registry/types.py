@@ -15,8 +15,9 @@ class Decoder:
     the context in tokens, as extended by the rope scaling in the published config.json.
 
     Models with latent attention (MLA), such as DeepSeek's, have `latent`, the rank of keys and values. `query_rank` is
-    the rank of the queries (0: one projection without a rank), `rotated` the part of each head with positions,
-    `head_dim` the width of a query or key head, and `value_dim` that of a value head. In other models, these are 0.
+    the rank of the queries (0: one projection without a rank), `rotated` the width of the part of each head that has
+    positions, `head_dim` the width of a query or key head, and `value_dim` that of a value head. In other models, only
+    `head_dim` is not 0.
 
     Mixtures with latent attention have `shared_width`, the width of the MLP that every token passes next to its
     experts. The first `dense_layers` layers have no experts, but an MLP of `dense_width`.
@@ -86,8 +87,8 @@ class ModelFacts(Decoder):
 
 
 def layer_kinds(facts: ModelFacts) -> tuple[tuple[int, ModelFacts], ...]:
-    """The kinds of decoder layers of a model, each as its number of layers and a model with only such layers. Mixtures
-    whose first layers have no experts have two kinds, other models have one.
+    """The kinds of decoder layers of a model, each as a pair: the number of its layers, and the facts of a model that
+    has only such layers. Mixtures whose first layers have no experts have two kinds, other models have one.
     """
     sparse = facts.layers - facts.dense_layers
     if not facts.uneven or not facts.dense_layers:
@@ -102,10 +103,10 @@ class Gpu:
     """One GPU: its memory in GiB as the driver reports it, the vendor's peak rates in TFLOP/s (without sparsity), and
     the bandwidth of its memory in GB/s.
 
-    `link_gbs` is the bandwidth between this GPU and the other GPUs of its machine, and `network_gbs` its share of the
-    network between machines. `bf16_tflops` is None if the hardware has no bfloat16 (compute capability below 8.0). A
-    card is recognized if `torch.cuda.get_device_name()` contains one of the texts in `device_names`. Variants of a card
-    may share these texts.
+    `link_gbs` is the bandwidth between this GPU and the other GPUs of its machine, and `network_gbs` is this GPU's
+    share of the network between machines. `bf16_tflops` is None if the hardware has no bfloat16 (compute capability
+    below 8.0). A card is recognized if `torch.cuda.get_device_name()` contains one of the texts in `device_names`.
+    Variants of a card may share these texts.
     """
 
     name: str
@@ -130,12 +131,12 @@ class DatasetFacts:
     """One dataset of the hub: its default configuration and split, the shape of its rows, and the columns of that
     shape.
 
-    `columns` are the names of the dataset's columns, in the order in which the shape lists them: messages (the list),
-    conversations (the list), prompt_completion (prompt, completion), text (the text), preference ([prompt,] chosen,
-    rejected), prompt (only the prompt, for reinforcement learning). `context` is a column whose text, which may be
-    empty, is appended to the prompt (alpaca's `input`). `rows` is the number of rows in the default split of the
-    default configuration, or None if the number is not certain. `gated` means that the hub asks users to accept a
-    licence. `note` explains the defaults.
+    `columns` are the names of the dataset's columns in the order of the shape: prompt, completion for the shape
+    prompt_completion; [prompt,] chosen, rejected for preference; a single column for messages, conversations, text and
+    prompt (prompts for reinforcement learning). `context` is a column whose text, which may be empty, is appended to
+    the prompt (alpaca's `input`). `rows` is the number of rows in the default split of the default configuration, or
+    None if the number is not certain. `gated` means that the hub asks users to accept a licence. `note` explains the
+    defaults.
     """
 
     alias: str

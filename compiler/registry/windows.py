@@ -11,7 +11,7 @@ SWITCHED = ("qwen2", "qwen2_5_vl", "qwen3", "qwen3_moe", "smollm3")
 DEFAULTS = {"mistral": 4096, "qwen2": 4096, "qwen2_5_vl": 4096, "qwen3": 4096, "qwen3_moe": 4096, "gemma2": 4096,
             "gemma3_text": 4096, "gpt_oss": 128, "cohere2": 4096, "cwm": 8192, "exaone4": 4096,
             "olmo3": 4096}  # fmt: skip
-"""Maps a family to the size of its window in tokens if its config.json has no `sliding_window`."""
+"""Maps a family to the size of its window in tokens. The size is used if config.json has no `sliding_window`."""
 LATE = ("qwen2", "qwen2_5_vl", "qwen3")
 """Families whose first `max_window_layers` layers attend to the complete past."""
 

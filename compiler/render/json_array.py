@@ -1,9 +1,9 @@
 """Write findings for programs, as a JSON array with one object per finding.
 
 Lines and columns count from 1, and columns count code points. `end_line` and `end_column` are the end of the span;
-`end_column` is exclusive. A finding without a position has no label, and null as `file`, lines and columns. `related`
-are the other positions of a conflict. `edits` are replacements in `file` that fix the problem if all of them are made.
-Nothing is shortened. The text is ASCII with JSON's escapes, so it works in any locale.
+`end_column` is exclusive. A finding without a position has no label, and its `file`, lines and columns are null.
+`related` are the other positions of a conflict. `edits` are replacements in `file` that fix the problem if all of them
+are made. Nothing is shortened. The text is ASCII with JSON's escapes, so it works in any locale.
 """
 
 from __future__ import annotations

@@ -9,16 +9,18 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 WORK = 2 * 10**8
-"""A part of two texts is compared line by line only if the number of its lines, times the number of pairs of an old
-line and an equal new line, is at most this. The limit is needed because difflib takes a second for ordinary texts of
-that size, but hours for a few megabytes of repeated lines.
+"""Changed parts with many repeated lines are not compared line by line. The limit is on a product: the number of lines
+of the part, times the number of pairs of an old line and an equal new line. Without it, difflib would take hours for a
+few megabytes of repeated lines; ordinary texts at the limit take it a second.
 """
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
     Block: TypeAlias = tuple[int, int, int, int]
-    """A part that has changed: the lines [k, m) of the new text replace the lines [i, j) of the old text."""
+    """A part that has changed, as (i, j, k, m): the lines [k, m) of the new text replace the lines [i, j) of the old
+    text.
+    """
 
 
 def line_difference(old: Sequence[str], new: Sequence[str], before: str, after: str, context: int = 2) -> list[str]:

@@ -2,7 +2,7 @@
 terminal or a log.
 
 A test (tests/security/test_security_prints.py) finds every print in another module. It also lists the modules that may
-call the functions other than `show`.
+call the other functions of this module.
 """
 
 from __future__ import annotations

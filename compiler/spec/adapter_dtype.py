@@ -12,9 +12,9 @@ def adapter_dtype(spec: Spec) -> str | None:
     by the device of the weights.
 
     TRL 1.16 trains adapters over a quantized base in bfloat16, whatever the precision is; the bundle's runtime allows
-    this only in bf16. ZeRO-3 gathers weights of one dtype, so TRL 1.16 then gives adapters the dtype of an unquantized
-    base. The base's dtype is then that of the run's precision, and not `model.dtype`, because DeepSpeed loads the base
-    so (zero.Init). For DoRA, TRL 1.16 leaves the magnitudes in float32. FSDP2 needs one dtype for all trained weights,
+    this only in bf16. ZeRO-3 can gather only weights of one dtype, so under ZeRO-3 TRL 1.16 gives adapters the dtype of
+    an unquantized base. DeepSpeed (zero.Init) loads this base in the dtype of the run's precision, and ignores
+    `model.dtype`. For DoRA, TRL 1.16 leaves the magnitudes in float32. FSDP2 needs one dtype for all trained weights,
     so under FSDP2 the runtime leaves all weights of DoRA adapters in float32.
     """
     methods, own = spec.stack.facts.quantized_adapters_bf16, spec.stack.facts.zero3_adapters_as_base

@@ -123,7 +123,7 @@ class ImageList:
 
 @record
 class EvalSet:
-    """One evaluation set: the name that its metrics have, and its sources, whose rows are joined.
+    """One evaluation set: its name, which is in its metrics' names, and its sources, whose rows are joined.
 
     `prompt` is the column with the prompt, if the set's `data` block states it.
     """
@@ -179,8 +179,8 @@ class Model:
 
 @record
 class AdapterFolder:
-    """The adapter of an earlier run: its folder, its adapter_config.json with the SHA-256, and the number of bits of
-    its base.
+    """The adapter of an earlier run: its folder, its adapter_config.json, the SHA-256 of this file, and the number of
+    bits of its base.
 
     `bits` is None for an unquantized base, and 0 if the base is not known.
     """

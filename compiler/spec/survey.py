@@ -43,9 +43,9 @@ class Survey:
     - the kinds of `data/export_marks.py` and `data/file_counts.py`: control tokens, and others
     - the kinds of `data/structure.py`: tool calls, reasoning, and others
 
-    `roles` maps each role in `messages` to the number of rows with it. `labels` are the numbers of rows labelled good
-    and labelled bad. `words` maps numbers of words to numbers of prompts. `largest` is the largest token id of
-    tokenized rows, and its row.
+    `roles` maps each role in `messages` to the number of rows with it. `labels` is a pair: the number of rows labelled
+    good, and of rows labelled bad. `words` maps a number of words to the number of prompts with so many words.
+    `largest` is a pair: the largest token id in tokenized rows, and the index of its row.
 
     `sketch` has digests of rows: the 256 smallest, each once. The sketches of two files show how many rows the files
     have in common. `characters` counts the rows of plain text by their number of characters, which is rounded down.

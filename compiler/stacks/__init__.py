@@ -102,7 +102,7 @@ class Stack:
         """The pinned packages of a bundle: the packages that all bundles need, and the packages of the given `extras`
         (`zero`, `liger`, ...).
 
-        With `vllm`, vLLM is added, and all versions can be installed together with vLLM.
+        With `vllm`, vLLM is added, and the other packages get versions that can be installed together with it.
         """
         optional = self.extras
         wanted = {name for extra in extras for name in optional.get(extra, ())}
@@ -118,14 +118,14 @@ class Stack:
 
     @cached_property
     def arguments(self) -> Mapping[str, str]:
-        """Arguments whose name is not the same in all stacks: xpc's name (such as `warmup_ratio`), and the name in this
-        stack.
+        """For arguments whose name is not the same in all stacks: maps xpc's name, such as `warmup_ratio`, to the name
+        in this stack.
         """
         return {meaning: str(name) for meaning, name in self._policy("arguments").items()}
 
     @cached_property
     def optimizers(self) -> Mapping[str, str]:
-        """xpc's names of the optimizers that the stack has, each with its value of the argument `optim`."""
+        """Maps xpc's name of each optimizer that the stack has to the value of the argument `optim`."""
         return {choice: str(name) for choice, name in self._policy("optimizers").items()}
 
     def lacking(self, what: str) -> Mapping[str, str]:
@@ -160,7 +160,7 @@ class Stack:
 
     @cached_property
     def removed(self) -> Mapping[str, str]:
-        """Arguments of other versions that this stack lacks, and has no replacement for, each with the reason."""
+        """Maps arguments of other versions to reasons. This stack neither has nor replaces these arguments."""
         return {name: str(reason) for name, reason in self._policy("removed").items()}
 
     def rename(self, old: str) -> str | None:
@@ -170,7 +170,7 @@ class Stack:
 
     @property
     def renamed(self) -> tuple[str, ...]:
-        """Map an argument's name in other versions to its name in this stack, if the two are not the same."""
+        """The arguments of other versions that have another name in this stack (see `rename`)."""
         return tuple(self._policy("renames"))
 
     def fields(self, config: str = SFT) -> Mapping[str, Field]:
@@ -224,8 +224,8 @@ class Stack:
         return strings_of(self.table["library"]["carrying"])
 
     def positions(self, model_type: str | None) -> dict[str, Json]:
-        """For a `model_type` in transformers 4, its own defaults for rotary positions, by the key of config.json. A
-        default that most families have, such as a `rope_theta` of 10,000, is left out.
+        """The defaults for rotary positions of a `model_type` in transformers 4, by the key of config.json. A default
+        that most families have, such as a `rope_theta` of 10,000, is left out.
         """
         found = mapping_of(self.table["library"]["positions"]).get(model_type or "", {})
         return {name: value for name, value in mapping_of(found).items() if name != "type"}
@@ -248,7 +248,7 @@ class Stack:
         `where` names the part. In accelerate's YAML file: `accelerate` (the top level), `fsdp_config`,
         `parallelism_config` and `deepspeed_config` (the blocks). In DeepSpeed's JSON file: `deepspeed` (the top level),
         `zero_optimization`, `offload_optimizer` and `offload_param`. `deepspeed_removed` and `zero_removed` are keys of
-        older DeepSpeed versions, which this version refuses with any value. Keys with a prefix, such as `fsdp_`, are
+        older DeepSpeed versions; this version refuses them with any value. Keys with a prefix, such as `fsdp_`, are
         returned with the prefix.
         """
         accelerate, deepspeed = self.table["library"]["accelerate"], self.table["library"]["deepspeed"]

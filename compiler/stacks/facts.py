@@ -28,9 +28,8 @@ class Facts:
     transformers does not use the package.
     """
     flash_kernels: Mapping[str, str]
-    """Maps each kind of flash attention to the hub repository whose kernels replace the package flash-attn. For a
-    repository of kernels, which has a branch for each version, the branch follows. An ordinary model repository has no
-    branch here.
+    """Maps each kind of flash attention to the hub repository whose kernels replace the package flash-attn. If the
+    repository has a branch for each version of the kernels, the branch follows the name.
     """
     vllm_capability: tuple[int, int]
     """The lowest compute capability that the stack's vLLM supports."""
@@ -59,8 +58,8 @@ class Facts:
     flash_mixes: Names
     """Families whose flash attention ignores position ids, so that packed documents attend to each other."""
     decays_norms: Names
-    """Families in which the trainer applies weight decay to norms, because it recognizes norms neither by their class
-    nor by their name.
+    """Families in which the trainer applies weight decay to norms, because it does not recognize these norms, neither
+    by their class nor by their name.
     """
     mask_mixes: Names
     """Families whose attention mask ignores position ids on this stack. `isolate_mask` is nevertheless true, because
@@ -215,20 +214,18 @@ class Facts:
     loss is not divided by the number of accumulation steps.
     """
     ld_alpha_counts: Literal["answer", "row"]
-    """The first token that DPOConfig.ld_alpha counts with full weight: the first one of the answer, or of the complete
-    row.
+    """Where DPOConfig.ld_alpha begins to count tokens with full weight: at the first token of the answer, or of the
+    complete row.
     """
     loss_over_all_tokens: bool
     """Whether the divisor of the loss also counts the first token of each row, although no token predicts it. The
     divisor is the number of trained tokens in a batch.
     """
     losses_not_divided: Names
-    """Methods whose loss is not divided by the number of accumulation steps, neither in transformers nor in the
-    trainer.
-    """
+    """Methods whose loss neither transformers nor the trainer divides by the number of accumulation steps."""
     dapo_counts_a_round: bool
-    """Whether the divisor of grpo's loss `dapo` is the number of tokens in a round of generation. If false, it is the
-    number of tokens in one optimizer step.
+    """Whether grpo's loss `dapo` is divided by the number of tokens in a round of generation. If false, it is divided
+    by the number of tokens in one optimizer step.
     """
     continuous_batching: str
     """The argument with which grpo and rloo turn on transformers' continuous batching. Empty if there is no such
@@ -279,7 +276,7 @@ class Facts:
     reward_async: bool
     """Whether a reward function may be a coroutine (`async def`)."""
     reward_given: Names
-    """The keyword arguments that the trainer passes to a reward function in addition to the columns of the rows."""
+    """Keyword arguments that a reward function gets from the trainer. It also gets the columns of the rows."""
     reward_runs_twice: bool
     """Whether the reward trainer runs two forward passes before the backward pass, one for each answer of a pair."""
     save_multiples_rounded: bool
@@ -301,8 +298,8 @@ class Facts:
     further. In other methods, the reference is the base model without an adapter.
     """
     adapters_as_storage: Names
-    """Methods in which the dtype of adapters is the storage dtype of sharded 4-bit weights. The storage dtype depends
-    on how the run is launched.
+    """Methods that give adapters over sharded 4-bit weights the storage dtype of these weights, which depends on how
+    the run is launched.
     """
     oft_embeddings: bool
     """Whether OFT can rotate embeddings."""

@@ -77,7 +77,7 @@ def adapter_layers(
     If experts are separate linear layers, each has its own adapter. A stacked parameter has one adapter, and peft adds
     the adapter's product to a copy of the parameter (`ParamWrapper`), which takes memory. The adapter of `gate_up_proj`
     has twice the rank if `targets` contains gate or up, and the plain rank if `gate_up_proj` is only in `parameters`.
-    With all-linear, a router that is a linear layer also gets an adapter, and an MLP that is no expert gets none.
+    With all-linear, a router that is a linear layer also gets an adapter, and an MLP outside of the experts gets none.
     """
     if not facts.experts:
         return targeted(facts, targets), 0

@@ -19,8 +19,8 @@ LEADERBOARD = (
 withdrawn.
 """
 PARTS = {"ifeval": ("ifeval", "instruction_following"), "math": ("leaderboard_math", "minerva_math")}
-"""Maps each extra of the package lm-eval to parts of task names: a task needs the extra if its name contains one of
-them.
+"""Maps each extra of the package lm-eval to parts of task names. A task needs the extra if its name contains one of
+these parts.
 """
 
 
@@ -56,8 +56,8 @@ def is_file(task: str) -> bool:
 
 
 def nearest_task(name: str) -> str | None:
-    """The name of the task that is most similar to a misspelt name. Only names that share a pair of letters with the
-    misspelt name are compared, which saves time.
+    """The name of the task that is most similar to a misspelt name. To save time, only names that have two consecutive
+    letters in common with the misspelt name are compared.
     """
     from difflib import SequenceMatcher  # imported here, because only a misspelt task needs it
     from heapq import nsmallest

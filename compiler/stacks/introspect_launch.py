@@ -162,8 +162,8 @@ KNOWN: dict[str, dict[str, Any]] = {
     "fp16.loss_scale_window": {"type": "int", "default": 1000, "low": 1},
     "fp16.min_loss_scale": {"type": "int", "default": 1, "low": 1},
 }
-"""The types of keys whose default does not show the type: it is None, or has another type than legal values have. They
-are taken from deepspeed/runtime/config.py (`get_communication_data_type` etc.).
+"""The types of keys whose default does not show the type, because the default is None or has another type than legal
+values. Source: deepspeed/runtime/config.py (`get_communication_data_type` etc.).
 """
 BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "aio": ("", {}),
@@ -174,8 +174,8 @@ BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "flops_profiler": ("", {}),
     "fp16": ("deepspeed.runtime.precision_config.DeepSpeedFP16Config", {"enabled": True, "initial_scale_power": 16}),
 }
-"""Maps each block of deepspeed.json to the class that reads it (empty if there is none), and to the settings with which
-DeepSpeed reads all keys of the block.
+"""Maps each block of deepspeed.json to a pair: the class that reads it ("" if there is none), and the settings with
+which DeepSpeed reads all keys of the block.
 """
 
 

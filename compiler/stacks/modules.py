@@ -90,8 +90,8 @@ def possible(stack: str, family: str | None, config: Mapping[str, object]) -> Ma
 
 
 def _mixers(known: Mapping[str, str], config: Mapping[str, object]) -> list[re.Pattern[str]]:
-    """Patterns of the paths that this model lacks. In some families, a layer has either attention or another mixer
-    (`layer_types`); a model without any layer of one kind lacks this kind's modules.
+    """Patterns of paths that this model lacks. In some families, each layer has either attention or another mixer
+    (`layer_types`). If no layer of the model has attention, for example, the model lacks the modules of attention.
     """
     kinds = config.get("layer_types")
     others = [name for name in ("conv", "linear_attn", "mamba") if f"model.layers.N.{name}" in known]
@@ -104,7 +104,7 @@ def _mixers(known: Mapping[str, str], config: Mapping[str, object]) -> list[re.P
 
 
 def _dense_layers(family: str, config: Mapping[str, object]) -> bool | None:
-    """Whether some layers of a mixture of experts have no experts. None if config.json does not say."""
+    """Whether a mixture of experts has layers without experts. None if config.json does not show this."""
     kinds = config.get("mlp_layer_types")
     if isinstance(kinds, list):
         return "dense" in kinds
