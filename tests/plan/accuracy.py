@@ -249,9 +249,11 @@ def _other_chips() -> list[str]:
         "predicted up to three times too fast. So the time of these chips is multiplied by",
         f"1 + {both[0]:.2f} x (r - 1), but at least by {both[1]:.2f}, where r is the chip's ratio of peak operations",
         "to bandwidth divided by that of the A100 or H100. The two numbers were fitted to published runs with LoRA",
-        "and QLoRA on five GPUs. Each GPU is also predicted from the other four. There are no runs on A10, A40 and",
-        "others; those on L40S came later (below).",
-        "", "| GPU | model | GPUs | time over predicted | from the other GPUs | by the peak alone |",
+        "and QLoRA on five GPUs. There are no runs on A10, A40 and others; those on L40S came later (below).",
+        "",
+        "The table states the measured time as a multiple of three predictions: with the two numbers, with two numbers",
+        "that were fitted without the GPU of the row, and by the peak alone.",
+        "", "| GPU | model | GPUs | with the two numbers | fitted without this GPU | by the peak alone |",
         "|---|---|---|---|---|---|",
     ]  # fmt: skip
     for row, other in alone:

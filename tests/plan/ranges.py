@@ -235,7 +235,7 @@ def section() -> list[str]:
         "The base range is the narrowest range of (measured time / predicted time) that contains nine of ten runs. A",
         "source with n runs has the weight sqrt(n). Some settings of a spec widen the range:", "",
     ]  # fmt: skip
-    out += ["| runs | measured | sources | hours, of the predicted |", "|---|---|---|---|"]
+    out += ["| runs | measured | sources | range of the hours |", "|---|---|---|---|"]
     for kind, (low, high) in ranges(found).items():
         mine = [one for one in found if one.kind == kind]
         many = len({one.source for one in mine})
