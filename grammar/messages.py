@@ -353,7 +353,7 @@ def _braces_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
 
 
 def _comma(location: ParserPosition, text: str) -> Diagnostic:
-    """The error for a comma after a statement that stands outside of brackets and of one-line blocks."""
+    """The error for a comma after a statement, outside of brackets and of one-line blocks."""
     start, end = line_bounds(text, location.span.start, location.span.start)
     ends = text[location.span.end : end].strip()[:1] in ("", "#")
     inside = any(item.kind == "LBRACE" for item in location.stack)

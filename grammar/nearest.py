@@ -45,8 +45,8 @@ SPECS = 0
 
 
 def misspelt_file(name: str, names: Iterable[str]) -> str | None:
-    """The name of a file may misspell one of `names`: return this name, or None if there is none or several. Names that
-    differ in digits or in short words stand for different files: `rows-1.jsonl`, `rows-2.jsonl`.
+    """Return the one of `names` that a file's name probably misspells. None if there is no such name, or if there are
+    several. Names that differ in digits or in short words stand for different files: `rows-1.jsonl`, `rows-2.jsonl`.
     """
     stem, kind = _stem_and_kind(name)
     found = [

@@ -144,8 +144,8 @@ class _Scanner:
         self.pairs.append((self.open.pop(), start))
 
     def _unclosed(self, start: int, before: int | None) -> None:
-        """Report that the bracket at `start` is not closed. `before` is the closing bracket of another kind that stands
-        where its own was expected, or None at the end of the file.
+        """Report that the bracket at `start` is not closed. If a closing bracket of another kind stands where this
+        bracket should be closed, `before` is its offset; None at the end of the file.
         """
         mark = self.text[start]
         location = len(self.text.rstrip()) if before is None else before

@@ -40,8 +40,8 @@ def quoted(text: str) -> str:
 
 @record
 class Ref:
-    """A name that may have more parts, such as `BAAI/Infinity-Instruct:0625[train:20%]@main`. A plain name such as
-    `zero2` has no such parts.
+    """A name, perhaps with a configuration, a split and a revision, as in
+    `BAAI/Infinity-Instruct:0625[train:20%]@main`. A plain name such as `zero2` has none of these.
     """
 
     span: Span

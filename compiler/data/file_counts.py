@@ -26,8 +26,8 @@ PROMPTED = ("preference", "unpaired", "prompt_completion")
 
 
 class FileCounts:
-    """Counts over all rows that were given to `add`. `characters` maps each length of a text to the number of texts
-    with this length.
+    """Counts over all rows that were given to `add`. `characters` maps lengths of texts to numbers of texts. A length
+    is rounded down to three binary digits: 1,000 counts as 896.
     """
 
     def __init__(self, shape: str, names: Sequence[str]) -> None:
@@ -98,8 +98,8 @@ class FileCounts:
         - `constant:COLUMN`: the file has at least two rows, and all have the same text or turns in this column
         - `constant:`: the file has at least two conversations, and all have the same last turn
         - `prompt_again`: rows with the same prompt as an earlier row
-        - `various_ends`: the tokenized rows have different lengths, and no token is the last one of a tenth of the rows
-          or more
+        - `various_ends`: the tokenized rows have different lengths, and no token is the last token of at least a tenth
+          of the rows
         - `wrapped`: lines that end within a sentence: the next line begins with a lowercase letter
         - `objects`: every text is a JSON object
         """

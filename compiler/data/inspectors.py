@@ -203,7 +203,7 @@ def _inspect_prompt(values: list[object], number: int, roles: Counts) -> tuple[I
 
 def _inspect_preference(values: list[object], number: int, roles: Counts) -> tuple[Iterable[str], object]:
     found = of_preference(values[0] if len(values) > 2 else None, values[-2], values[-1])
-    # if the answers begin with the prompt, both begin with the same one, so it is inspected only once
+    # without a prompt column, both answers begin with the same prompt, so the prompt is inspected only once
     if len(values) > 2 and values[0] is None:
         values = values[1:]
     ends = ("empty_prompt", "empty_answer", "empty_answer")[3 - len(values) :]

@@ -75,8 +75,8 @@ def token_columns(names: Sequence[str]) -> dict[str, str]:
 def columns_of(
     source: DataSource, shape: str | None, columns: tuple[str, ...] | None, prompt: str | None, context: str | None
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """Return a pair: the source with the columns of its format, under the names that the spec gives them, and
-    findings.
+    """Return a pair: the source, and findings. The returned source has the columns of its format, under the names that
+    the spec gives them.
     """
     problems = Problems()
     if source.shape == "tokens" and source.columns is None:
@@ -99,8 +99,8 @@ def columns_of(
 
 
 def as_alpaca(source: DataSource, columns: tuple[str, ...]) -> DataSource:
-    """The source with the columns of Alpaca. Two columns are instruction and output; three columns are instruction,
-    input and output.
+    """The source with the columns of Alpaca. If `columns` has two names, they are instruction and output; if it has
+    three, they are instruction, input and output.
     """
     prompt, context, answer = columns if len(columns) == 3 else (*columns[:1], None, *columns[1:])
     return evolve(source, shape="prompt_completion", columns=(prompt, answer), context=context, wording="alpaca")

@@ -99,7 +99,7 @@ def _calls(turn: Mapping[str, object], content: object) -> Iterator[str]:
 
 
 def _call_ids(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[str]:
-    """The faults of call ids in a conversation, as names of `structure`'s list: `repeated_call_id` and
+    """The faults of call ids in a conversation, under the names that `structure` lists: `repeated_call_id` and
     `unknown_call_id`.
     """
     found, known = set[str](), set[object]()
@@ -121,8 +121,8 @@ def _calls_of(turn: Mapping[str, object]) -> list[object]:
 
 
 def _wrong_call(call: object) -> str | None:
-    """The fault of a tool call, as one of the names in `structure`'s list, or None. The runtime's `wrong_call` makes
-    the same check.
+    """The fault of a tool call, under one of the names that `structure` lists, or None. The runtime's `wrong_call`
+    makes the same check.
     """
     function = call.get("function", call) if isinstance(call, dict) else None
     if not isinstance(function, dict) or not visible(function.get("name")):

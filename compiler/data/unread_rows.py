@@ -1,4 +1,4 @@
-"""A note about the rows that `xpc check` does not read, and that a preview checks."""
+"""A note about the rows that `xpc check` does not read. `xpc preview` can check these rows."""
 
 from __future__ import annotations
 

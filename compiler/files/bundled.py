@@ -71,7 +71,7 @@ class BundleWorkspace(Workspace):
         return "folder" if self._inside(self.locate(written, base)[0]) else Workspace.kind(self, written, base)
 
     def walk(self, written: str) -> list[str] | str:
-        """Like Workspace.walk, but the files of a data folder are its copies in the bundle."""
+        """Like Workspace.walk, but for a data folder, the result lists the copies of its files in the bundle."""
         return self._inside(self.locate(written)[0]) or Workspace.walk(self, written)
 
     def outside_fault(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:

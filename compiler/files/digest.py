@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hashlib import sha256 as sha256
 else:
     try:
-        # in Python 3.12, the module `random` of the standard library also imports SHA-2 from `_sha2`
+        # `_sha2` is a private module, but the module `random` of Python 3.12 imports it, too
         from _sha2 import sha256
     except ImportError:
         try:

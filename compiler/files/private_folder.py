@@ -50,8 +50,8 @@ def write(folder: str, name: str, text: str) -> None:
 
 
 def _prune(folder: int) -> None:
-    """Delete the oldest entries until MOST remain, and the half-written entries of killed processes. Other files
-    stay.
+    """Delete the oldest files until MOST are left. This counts entries, and half-written entries of killed processes.
+    Other files stay.
     """
     with os.scandir(folder) as inside:
         names = [one.name for one in inside if _is_entry(one.name) and one.is_file(follow_symlinks=False)]

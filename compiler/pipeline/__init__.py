@@ -73,7 +73,7 @@ def _check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     loaded = load(source, workspace, _suggestions)
     loaded.problems[:0] = problems
     lock = workspace.lock
-    # a lock that is a folder, a pipe or a broken link is an error, too: a run without it would not be the pinned run
+    # a lock that is a folder, a pipe or a broken link is an error, too: if xpc ignored it, nothing would be pinned
     if lock and workspace.pins is None and (workspace.kind(lock) or workspace.other_kind(lock)):
         from xpc.compiler.resolve import lockfile  # imported only here, because most specs have no lock
 

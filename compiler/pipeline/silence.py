@@ -174,7 +174,7 @@ def _silences(file: File, main: bool, given: Sequence[str]) -> Iterator[Silence 
 
 
 def _begin(comment: Comment) -> int | None:
-    """The offset of `# xpc:` in a comment, in which other words may come first. None if the comment has no `# xpc:`."""
+    """The offset of `# xpc:` in a comment. Other words may stand before it. None if the comment has no `# xpc:`."""
     text = comment.text
     at = text.find("#")
     while at >= 0:

@@ -22,7 +22,7 @@ def _attention(s: Shape, bias: bool) -> int:
 
 
 def _mlp_bias(c: Config) -> bool:
-    """Whether the MLPs have biases. All families except these two ignore the key `mlp_bias`."""
+    """Whether the MLPs have biases. Only deepseek_v2 and minicpm3 read the key `mlp_bias`."""
     return c.model_type in ("deepseek_v2", "minicpm3") and c.flag("mlp_bias", False)
 
 

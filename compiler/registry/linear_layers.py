@@ -59,7 +59,7 @@ experts, have Llama's names.
 @record
 class Linear:
     """A linear layer: the name of its module, its site (such as `q` or `up`), its widths, and the number of such layers
-    in a decoder layer: 1, or the number of experts. If the decoder layers differ, this is their average.
+    in a decoder layer: 1, or the number of experts. If the decoder layers differ, this number is an average over them.
     """
 
     name: str

@@ -2,7 +2,7 @@
 changed lines.
 
 Escaping follows actions/toolkit, packages/core/src/command.ts: `%`, CR and LF everywhere, and in properties also `:`
-and `,`. For a span of several lines, GitHub ignores the columns, so none are written.
+and `,`. For a span of several lines, GitHub ignores the columns, so the columns are not written.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 
 
 def render(diagnostics: Sequence[Diagnostic], silenced: Sequence[Silenced] = ()) -> str:
-    """The SARIF log of one check. Of the rules, it lists only those with findings, sorted by code."""
+    """The SARIF log of one check. The log lists only the rules that have findings, sorted by code."""
     slugs: dict[str, str] = {}
     for diagnostic in (*diagnostics, *(one.finding for one in silenced)):
         slugs.setdefault(diagnostic.code, diagnostic.slug)
@@ -87,7 +87,8 @@ def _region(source: Source, span: Span) -> dict[str, object]:
 
 def uri(name: str) -> str:
     """The name of a file as a URI reference (RFC 3986). If the name is not UTF-8, its bytes are kept."""
-    # in Python, the surrogates U+DC80..U+DCFF of a name are bytes that are not UTF-8; other surrogates are not bytes
+    # Python writes each byte of a name that is not UTF-8 as a surrogate U+DC80..U+DCFF; any other surrogate stands for
+    # no byte
     try:
         data = name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

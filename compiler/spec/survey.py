@@ -48,7 +48,8 @@ class Survey:
     `largest` is a pair: the largest token id in tokenized rows, and the index of its row.
 
     `sketch` has digests of rows: the 256 smallest, each once. The sketches of two files show how many rows the files
-    have in common. `characters` counts the rows of plain text by their number of characters, which is rounded down.
+    have in common. `characters` maps lengths of plain texts in characters, rounded down as in `data/file_counts.py`, to
+    the number of texts with this length.
     """
 
     rows: int = 0

@@ -71,9 +71,7 @@ class Family:
 
 @entity  # a stack's `repr` is its name, because a generated `repr` would print the complete table
 class Stack:
-    """A supported stack, such as `trl-1.16`. Methods that need a configuration class get its dotted path, such as
-    `trl.SFTConfig`.
-    """
+    """A supported stack, such as `trl-1.16`. Arguments `config` are the paths of classes, such as `trl.SFTConfig`."""
 
     name: str
     table: Mapping[str, Mapping[str, Json]]
@@ -125,7 +123,9 @@ class Stack:
 
     @cached_property
     def optimizers(self) -> Mapping[str, str]:
-        """Maps xpc's name of each optimizer that the stack has to the value of the argument `optim`."""
+        """Maps xpc's names of optimizers to values of the argument `optim`. Optimizers that the stack lacks are left
+        out.
+        """
         return {choice: str(name) for choice, name in self._policy("optimizers").items()}
 
     def lacking(self, what: str) -> Mapping[str, str]:

@@ -36,7 +36,9 @@ def front_coded(names: list[str]) -> list[str]:
 
 
 def unsafe_files(root: str) -> set[str]:
-    """The absolute paths of the task files below a folder whose tasks execute code written by the model."""
+    """Find the unsafe task files below the folder `root`: their tasks execute code that the model wrote. Returns
+    absolute paths.
+    """
     found, parents = set[str](), dict[str, str]()
     for folder, _, names in os.walk(root):
         for name in names:
