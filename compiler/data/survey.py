@@ -25,7 +25,7 @@ SPOKEN = ("user", "assistant")
 formats without roles do not have them.
 """
 END = 256
-"""The number of characters at each end of a row that are digested, to compare the row with the rows of other files."""
+"""Of a long row, only this many characters at each end are digested. Equal digests show that two files share a row."""
 
 
 def survey(

@@ -20,8 +20,8 @@ from xpc.grammar.record import mutable
 TOTAL = 4 * 2**30
 """Maximum total size in bytes of a bundle's files."""
 MOST = 20_000
-"""The largest number of files in a bundle. It exceeds 10,000, the largest number of files in a data folder, which a
-bundle may contain.
+"""The largest number of files in a bundle. It is larger than 10,000, because a bundle may contain a data folder with up
+to 10,000 files.
 """
 PROGRAMS = frozenset({"launch.sh", "evaluate.sh"})
 NOT_EXECUTABLE = " (not executable)"

@@ -95,11 +95,11 @@ class Facts:
     balancing loss of these families.
     """
     expert_blocks: Mapping[str, str]
-    """Maps families whose layers call only those experts that get tokens to the class of the layer with the experts.
-    ZeRO-3 must gather such a layer as one module, because each process calls other experts.
+    """For families whose layers call only the experts that get tokens: maps the family to the class of the layer with
+    the experts. ZeRO-3 must gather such a layer as one module, because each process calls other experts.
     """
     output_heads: Mapping[str, str]
-    """Maps families that do not call their output head `lm_head` to its name."""
+    """Maps each family whose output head is not called `lm_head` to the name of this head."""
     experts_stacked: bool
     """Whether transformers stacks the experts of a layer in one parameter. PEFT then adapts this parameter if `targets`
     names the experts' layers.

@@ -21,8 +21,8 @@ FAMILIES = (
     "minimax", "minimax_m2", "mixtral", "olmoe", "qwen3_moe", "qwen3_next", "qwen3_omni_moe", "qwen3_omni_moe_text",
     "qwen3_omni_moe_thinker", "solar_open",
 )  # fmt: skip
-"""Families whose experts transformers 5 stacks in one parameter, and peft 0.21 can nevertheless adapt. In transformers
-4.52, these experts are separate linear layers.
+"""Families whose experts transformers 5 stacks in one parameter. peft 0.21 can nevertheless adapt these experts. In
+transformers 4.52, these experts are separate linear layers.
 """
 ALWAYS = ("gpt_oss",)
 """Registered families whose experts are stacked in every version of transformers. `targets` cannot name
