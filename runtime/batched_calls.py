@@ -1,13 +1,13 @@
 """Runs a function once per row of a group, but encodes the texts of all rows together (``launch.sh --prepare``).
 
 Example: trl's function renders the conversation of a row and calls ``tokenizer(text)``. At first, this call returns an
-encoding with placeholders. If the function returns the placeholders unread, as SFT's does, they are filled in after the
-texts of all rows are encoded. If the function reads a placeholder, for example with ``len(ids)``, an exception stops
-it. After the encoding it runs again, and its calls return the recorded texts and ids. So the function itself computes
+encoding with placeholders. If trl's function returns the placeholders unread, as SFT's does, they are filled in after
+the texts of all rows are encoded. If it reads a placeholder, for example with ``len(ids)``, an exception stops it.
+After the encoding it runs again, and its calls return the recorded texts and ids. So trl's function itself computes
 each row's result.
 
-The offsets of tokens (their characters in the text) are computed only if a function needs them. `token_places.py` often
-finds the assistant mask without offsets.
+The offsets of tokens (which characters of the text a token covers) are computed only if a function needs them.
+`token_places.py` often finds the assistant mask without offsets.
 """
 
 import inspect
@@ -20,13 +20,13 @@ from runpy import run_path
 from typing import Any
 
 ROWS = 200
-"""The texts of this many rows are encoded together. A larger number is not faster, and needs more memory."""
+"""The texts of this many rows are encoded together. A larger number needs more memory and is not faster."""
 FIRST = 10
 """The first group has only this many rows. It shows whether the function needs offsets."""
 MASK = "assistant_masks"
 MASKED = ("06820c961991ed71", "b3a5577234e10210", "d93dc804cc9b0d21")
-"""Digests of the source of apply_chat_template in transformers 5.23, 4.57 and 4.52. If the source has one of them,
-`assistant_mask` computes masks; otherwise, apply_chat_template does.
+"""Digests of the source of apply_chat_template in transformers 5.23, 4.57 and 4.52. If the installed source has one of
+these digests, `assistant_mask` computes masks; otherwise, apply_chat_template does.
 """
 COMPARED = 5
 """This many texts are encoded both with and without offsets, to check that all other values are equal."""
@@ -38,7 +38,7 @@ PLAIN = (str, int, float, bool, type(None))
 
 
 class NotBatched(Exception):
-    """Raised if a function cannot be called in batches; the error's text is the reason."""
+    """Raised if a function cannot be called in batches. The exception's text is the reason."""
 
 
 class Stopped(BaseException):
@@ -77,7 +77,7 @@ class Placeholder:
 
 
 class Mask(Placeholder):
-    """An assistant mask that is not known yet. trl refuses a mask without a 1; `unlearned` checks for that later."""
+    """An assistant mask that is not known yet. trl refuses a mask without a 1; `unlearned` later finds such masks."""
 
     def __contains__(self, value: Any) -> bool:
         if value != 1:
@@ -99,15 +99,15 @@ class Text:
         self.spans: Sequence[tuple[int, int]] | None = None
         """The ranges of characters of the answers, if the chat template was applied with an assistant mask."""
         self.learned = False
-        """Whether the function has searched the assistant mask for a 1 and found one. `Mask` answers such searches."""
+        """Whether the function has searched the assistant mask for a 1. `Mask` answers such a search with "found"."""
 
     def names(self) -> list[str]:
-        """The names of the values that a call of the tokenizer with this text returns."""
+        """The names of the values that the tokenizer returns for this text."""
         return [*self.options.names, *([MASK] if self.spans is not None else [])]
 
     def answer(self, values: dict[str, Any], encoding: Any, lengths: Any) -> None:
-        """Set the values of the text. Adds its assistant mask if the answers' tokens can be found by the offsets of the
-        encoding, or by ``lengths``, the number of bytes of each token.
+        """Set the values of the text. If the encoding's offsets or ``lengths`` (the number of bytes of each token) show
+        which tokens belong to the answers, also set its assistant mask.
         """
         self.values, self.encoding = values, encoding
         if self.spans is None:
@@ -203,8 +203,8 @@ class Recorder:
         return PLACES["token_bytes"](self.tokenizer._tokenizer)
 
     def results(self, function: Callable[[int], dict[str, Any]], places: Sequence[int]) -> list[dict[str, Any]]:
-        """The results of ``function`` for these row numbers, one result per number. The texts that the calls tokenize
-        are encoded together.
+        """The results of ``function`` for the rows with these numbers, in this order. All texts that it tokenizes are
+        encoded together.
 
         Raises NotBatched if this is impossible, for example because the calls differ when the function runs again.
         """
@@ -239,8 +239,8 @@ class Recorder:
         return [{name: filled(one) for name, one in found[place].items()} for place in places]
 
     def call(self, text: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """The encoding of one text, with placeholders if it is not encoded yet. A call with padding, or with a list of
-        texts, is passed on to the tokenizer and not recorded.
+        """The encoding of one text, with placeholders if it is not encoded yet. A call with padding or with a list of
+        texts goes to the tokenizer and is not recorded.
         """
         if not isinstance(text, str) or args or any(options.get(one) for one in SEPARATE):
             return self.kind.__call__(self.tokenizer, text, *args, **options)
@@ -285,7 +285,7 @@ class Recorder:
         return out
 
     def render(self, real: Callable[..., Any], options: dict[str, Any]) -> Any:
-        """Render a chat template, or return the text that the same call rendered before."""
+        """Render a chat template, or return its text from the first run of the function."""
         calls = self.calls
         if calls.rendering == len(calls.rendered):
             calls.rendered.append(real(**options))
@@ -371,7 +371,7 @@ def _digest(function: Any) -> str | None:
 
 
 def unlearned(text: Text) -> bool:
-    """Whether the text's assistant mask has no 1, although the function went on as if its check had found a 1."""
+    """Whether the text's assistant mask has no 1, although the function searched it for a 1 and "found" one."""
     return text.learned and text.values is not None and 1 not in text.values[MASK]
 
 

@@ -1,8 +1,8 @@
-"""``Dataset.map`` for ``launch.sh --prepare``: in batches and on every core, with the results of mapping row by row.
+"""``Dataset.map`` for ``launch.sh --prepare``: in batches and on every core, with the same results as row by row.
 
 A function of one row is called for each row of a batch, and `batched_calls.py` encodes the texts of many rows together.
-So the function itself, which is from trl or the bundle, decides the ids and masks. Three functions of trl that handle
-every token in Python are replaced by functions of Arrow columns (`COLUMNS`). Each core prepares a part of the rows.
+So this function, of trl or the bundle, decides the ids and masks. Three functions of trl, which handle every token in
+Python, are replaced by functions of Arrow columns (`COLUMNS`). Each core prepares a part of the rows.
 """
 
 import gc
@@ -66,7 +66,7 @@ def _batched(
 ) -> Callable[..., Any]:
     """Make a function of a batch of rows from ``function``, a function of one row.
 
-    Each process maps a part of the rows. ``first``, the number of the part's first row, is added to the indices.
+    Each process maps a part of the rows. ``first`` is the number of the part's first row; the indices count from it.
     """
 
     def grouped(batch: Mapping[str, Any], indices: Sequence[int] = ()) -> dict[str, list[Any]]:
@@ -126,7 +126,7 @@ def _build_labels(table: Any, mask_columns: Sequence[str]) -> dict[str, Any]:
 
 
 def _truncate(table: Any, sl: slice) -> dict[str, Any]:
-    """SFT's token ids and labels, as Arrow columns, each row cut to the slice ``sl``."""
+    """The columns for SFT as Arrow columns, token ids and labels: each row is cut to the slice ``sl``."""
     import numpy
 
     out = {}
@@ -175,8 +175,8 @@ COLUMNS: Mapping[str, Callable[..., Any]] = {
     "38267dd5b0b71f1e": _truncate,
     "48560174eed0b75b": _any_learned,
 }
-"""Maps the digest of a function's source code to one of the functions above, which has the same result for an Arrow
-table. The digests belong to functions of trl 1.16's SFT trainer. A function with another digest is called for each row.
+"""Maps the digest of the source code of trl's function to the function above that computes the same result from an
+Arrow table. The functions are those of trl 1.16's SFT trainer. A function with another digest is called for each row.
 """
 
 
@@ -191,8 +191,8 @@ def on_columns(function: Callable[..., Any]) -> Callable[..., Any] | None:
 
 
 def _of_filter(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Replace the row-by-row condition of ``Dataset.filter`` by a condition on Arrow tables. ``function`` is what
-    ``Dataset.filter`` gives to ``Dataset.map``. Raises NotBatched if `COLUMNS` has no replacement.
+    """Replace the row-by-row condition of ``Dataset.filter`` by a condition on Arrow tables. ``function`` is the
+    argument with which ``Dataset.filter`` calls ``Dataset.map``. Raises NotBatched if `COLUMNS` has no replacement.
     """
     if isinstance(function, partial) and function.func.__name__ == "get_indices_from_mask_function":
         keeps, *form, indices = function.args
@@ -205,8 +205,8 @@ def _of_filter(function: Callable[..., Any]) -> Callable[..., Any]:
 def _of_tables(
     function: Callable[..., dict[str, Any]], removed: Sequence[str], options: Mapping[str, Any]
 ) -> Callable[..., Any]:
-    """A function of an Arrow table for ``Dataset.map``. The returned function adds the columns that ``function``
-    computes, and drops the columns in ``removed``.
+    """Make a function of an Arrow table for ``Dataset.map``. It adds the columns that ``function`` computes, and drops
+    the columns in ``removed``.
     """
 
     def made(table: Any, *_: Any) -> Any:
@@ -236,7 +236,7 @@ def mapped(
         if unknown := options.keys() - KNOWN:
             raise NotBatched(f"the call has the argument {', '.join(sorted(unknown))}")
         return _in_forks(real, rows, path, tokenizer, options)
-    except Exception as error:  # an error of the function itself is raised again when it is called row by row
+    except Exception as error:  # if the function itself raised the error, it does so again when it is called row by row
         note(_reason(error))
         return real(rows, **as_it_is)
 
@@ -258,7 +258,7 @@ def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, op
         some = rows if cores == 1 else rows.select(range(bounds[at], bounds[at + 1]))
         return _part(real, some, bounds[at], names[at], tokenizer, options)
 
-    gc.freeze()  # existing objects are excluded from garbage collection, which would scan them again each time
+    gc.freeze()  # existing objects are excluded from garbage collection, which would scan them each time
     children = {}
     try:
         for at in range(1, cores):
@@ -273,7 +273,7 @@ def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, op
     if failed:
         raise NotBatched(_read(failed[0]))
     parts += [datasets.Dataset.from_file(name) for name in names[1:]]
-    if len({repr(one.features) for one in parts}) > 1:  # a part in which all lists are empty has another type
+    if len({repr(one.features) for one in parts}) > 1:  # if all lists of a part are empty, the part has another type
         raise NotBatched("the function's results have different types in different parts of the rows")
     return parts[0] if cores == 1 else datasets.concatenate_datasets(parts)
 
@@ -307,7 +307,7 @@ def _in_child(part: Callable[[int], Any], at: int, failed: str) -> NoReturn:
 
 
 def _read(failed: str) -> str:
-    """The reason in this file, which a failed process wrote, or a general reason if there is no file."""
+    """Read the reason that a failed process wrote to this file. Without a file, return a general reason."""
     if not os.path.exists(failed):
         return "a process ended early"
     with open(failed, encoding="utf-8") as handle:

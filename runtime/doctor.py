@@ -20,7 +20,7 @@ if not __package__:
     _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # read no bytecode of this folder (see __init__.py)
     __import__(__package__)
     sys.pycache_prefix = _kept
-    del sys.path[0]  # a checked library must not import a module of this folder in place of its own
+    del sys.path[0]  # a checked library must not import a module of this folder instead of its own
 
 from .core import machine
 from .core.cache_folders import hub_home, user_caches
@@ -37,7 +37,7 @@ SWITCHES = (
 )
 """Variables that change where a run looks for files. They are not secret."""
 COMPILING = 0.5
-"""A compilation takes minutes. A lock that is older than this many hours was left by one that died."""
+"""A compilation takes minutes. A lock that is older than this many hours was left by a compilation that died."""
 LOW = 20.0
 """At least this many GiB should be free: enough for the weights and a checkpoint of a model with 1B parameters."""
 
@@ -118,7 +118,7 @@ def torch() -> Iterator[Entry]:
 
 
 def locks() -> Iterator[Entry]:
-    """Entries about locks that a killed compilation of an extension left. torch waits for them forever
+    """Entries about locks that a killed compilation of an extension has left. torch waits forever for such locks
     (torch/utils/file_baton.py).
     """
     cache = os.path.expanduser(user_caches())

@@ -29,7 +29,7 @@ RESULTS = os.path.join("eval", "results.json")
 
 
 def main(folder: str, words: Sequence[str]) -> int:
-    """The program; it takes no arguments. Returns the exit status: 0, 1, 2 or 130."""
+    """The program, which takes no arguments. Returns the exit status: 0, 1, 2 or 130."""
     if words:
         print(f"error: unknown argument {words[0]!r}; this program takes no arguments", file=sys.stderr)
         return 2
@@ -90,7 +90,7 @@ def _trained(bundle: Bundle) -> None:
 
 
 def model_arguments(bundle: Bundle, plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of the harness's class for transformers models: the trained model, or its adapter on the base."""
+    """Arguments of the harness's class for transformers models: for the trained model, or for base and adapter."""
     place, model = bundle.output_dir, bundle.model
     out: dict[str, Any] = {"pretrained": place}
     if bundle.lora is not None and model.get("rope"):  # the RoPE scaling is not in the base's own config.json
@@ -117,8 +117,8 @@ def _model(bundle: Bundle, plan: Mapping[str, Any]) -> Any:
 
 
 def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
-    """The names of the tasks, and the contents of task files, with absolute paths in place of relative data paths."""
-    sys.dont_write_bytecode = True  # verified_folder refuses added files, and bytecode next to a task file would be one
+    """The names of the tasks, and the contents of task files, in which relative data paths are made absolute."""
+    sys.dont_write_bytecode = True  # verified_folder refuses added files, such as bytecode next to a task file
     out: list[Any] = []
     for task in plan["tasks"]:
         if task["file"] is None:
@@ -136,7 +136,7 @@ def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
 
 
 def verified_folder(bundle: Bundle, folder: str) -> None:
-    """Raise RunError if a file in a folder of the bundle was changed, or if a file was added to it."""
+    """Raise RunError if a file in this folder of the bundle was changed, or a file was added."""
     digests = bundles.manifest_digests(bundle.folder)
     for where, _, names in os.walk(bundle.inside(folder)):
         for one in names if digests else ():

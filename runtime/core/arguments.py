@@ -17,17 +17,17 @@ UNTRUE = (
     ("transformers.tokenization_utils_base", "Token indices sequence length is longer"),
     *((f"transformers.{one}", "The following arguments do not match") for one in ("trainer", "trainer_utils")),
 )  # fmt: skip
-"""Pairs of a logger and the beginning of a harmless message of it, which is not printed. DeepSpeed 0.16 prints its
-accelerator also in runs without DeepSpeed. bitsandbytes reports that it lacks a kernel, which only inference would use.
-transformers reports rows above the tokenizer's limit, which the run handles itself. When a run resumes, it also reports
-that the written `every=50%` differs from the number of steps to which it was converted.
+"""Pairs of a logger and the beginning of one of its messages. These are harmless, and not printed. DeepSpeed 0.16
+prints its accelerator also in runs without DeepSpeed. bitsandbytes reports that it lacks a kernel for inference.
+transformers reports rows above the tokenizer's limit; the run itself handles such rows. When a run resumes, it also
+reports that the written `every=50%` differs from the number of steps to which it was converted.
 """
 
 
 def prepare_environment(bundle: Bundle) -> None:
     """Set environment variables before torch is imported, such as CUDA_VISIBLE_DEVICES for a CPU run.
 
-    A run of one process sees only one GPU; with more, transformers would spread its micro-batches over them
+    A run of one process sees only one GPU; transformers would spread the micro-batches over several GPUs
     (nn.DataParallel).
     """
     for feature in bundle.features:
@@ -41,7 +41,7 @@ def prepare_environment(bundle: Bundle) -> None:
 
 
 def build_arguments(bundle: Bundle) -> Any:
-    """Build the arguments object of the run, the only one: nothing copies or replaces it later."""
+    """Build the arguments object of the run. There is only this one: nothing copies or replaces it later."""
     values = dict(bundle.arguments)
     if values.get("deepspeed"):
         values["deepspeed"] = bundle.inside(values["deepspeed"])
@@ -65,7 +65,7 @@ def load_class(dotted: str) -> Any:
 
 
 def check_state(bundle: Bundle, args: Arguments) -> None:
-    """Compare accelerate's state with the plan: accelerate can fall back to DDP or to one process without saying so.
+    """Compare accelerate's state with the plan: without a message, accelerate can fall back to DDP or to one process.
 
     Raises RunError.
     """

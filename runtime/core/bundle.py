@@ -19,7 +19,7 @@ LARGEST = 16 * 2**20
 
 
 def manifest_digests(folder: str, of: str = "files") -> dict[str, str]:
-    """The digests of the bundle's files by name, or of the files of local models (``of="weights"``). Empty if
+    """The digests of the bundle's files by name. With ``of="weights"``, those of the files of local models. Empty if
     bundle.toml is missing or unreadable.
     """
     import tomllib
@@ -57,7 +57,7 @@ def read(folder: str, features: Sequence[Feature]) -> Bundle:
 
 
 def _at(plan: Any, path: str) -> Any:
-    """The value in nested dicts at a dotted path such as "method.name"; None if there is no such path."""
+    """The value at a dotted path such as "method.name" in nested dicts; None if there is no such path."""
     for name in path.split("."):
         try:
             plan = plan[int(name)] if isinstance(plan, list) else plan[name]
@@ -67,7 +67,7 @@ def _at(plan: Any, path: str) -> Any:
 
 
 def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Raise RunError if the number of processes is not the planned one, which would change the global batch."""
+    """Raise RunError if the number of processes differs from the plan, because this would change the global batch."""
     try:
         world = int(environment.get("WORLD_SIZE", "1"))
     except ValueError as error:

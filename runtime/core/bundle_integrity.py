@@ -15,7 +15,7 @@ from .errors import say
 from .feature import Bundle
 
 CHECKED_LATER = ("data/",)
-"""Data files, which may be large. Their digests are compared later, when the data is read (``local_sources``)."""
+"""Folders whose files may be large. Their digests are compared later, when the data is read (``local_sources``)."""
 
 
 def digest(path: str) -> str:
@@ -25,7 +25,7 @@ def digest(path: str) -> str:
 
 
 def problems(bundle: Bundle) -> list[str]:
-    """Return a finding for each changed file that is executed or rendered. Print other changed files."""
+    """Return a finding for each changed file that is executed or rendered. Print a line about other changed files."""
     digests = manifest_digests(bundle.folder)
     checked = {name: why for one in bundle.features for name, why in one.check_files(bundle, digests).items()}
     changed = [name for name in changed_files(bundle.folder, digests) if name not in checked]
@@ -38,13 +38,13 @@ def problems(bundle: Bundle) -> list[str]:
 
 
 def shadowed(bundle: Bundle) -> list[str]:
-    """Hub ids that are also folders in the working directory: transformers and datasets would load these folders."""
+    """Hub ids that are also the names of folders in the working directory: the libraries would load these folders."""
     ids = [bundle.model.get("id"), *(source.get("id") for source in bundle.sources())]
     return [name for name in dict.fromkeys(ids) if name and os.path.isdir(name)]
 
 
 def changed_files(folder: str, digests: Mapping[str, str]) -> list[str]:
-    """Files that differ from bundle.toml or are missing, and Python files that bundle.toml does not list."""
+    """The files that differ from bundle.toml or are missing, and the Python files that bundle.toml does not list."""
     paths = {name: os.path.join(folder, name) for name in digests if not name.startswith(CHECKED_LATER)}
     found = [name for name, path in paths.items() if not os.path.isfile(path) or digest(path) != digests[name]]
     listed = modules(os.path.join(folder, "trainer")) if digests else []

@@ -34,7 +34,7 @@ def staging(output_dir: str) -> str:
 
 
 def clear(output_dir: str) -> None:
-    """Delete what an interrupted write or deletion left, and safetensors' temporary files `.tmpXXXXXX`."""
+    """Delete the files of an interrupted write or deletion, and safetensors' temporary files `.tmpXXXXXX`."""
     shutil.rmtree(staging(output_dir), ignore_errors=True)
     for left in (*Path(output_dir).glob(".tmp??????"), *Path(output_dir).glob("merged/.tmp??????")):
         left.unlink(missing_ok=True)
@@ -46,12 +46,12 @@ def final_files(output_dir: str) -> dict[str, Seal]:
 
 
 def seal(folder: str, rank: int) -> dict[str, Seal]:
-    """Flush and hash the files of process ``rank`` in ``folder``; returns sizes and digests by name. Raises OSError."""
+    """Flush and hash the files in ``folder`` that process ``rank`` wrote. Returns a seal by name. Raises OSError."""
     return _sealed(folder, [name for name in names(folder) if _writer(name) == rank])
 
 
 def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
-    """On process 0: hash files that have no seal, write the record, and rename the folder. Raises OSError."""
+    """On process 0: hash the files that have no seal, write the record, and rename the folder. Raises OSError."""
     folder = os.path.join(staging(output_dir), name)
     present = names(folder)
     known = {**seals, **_sealed(folder, [one for one in present if one not in seals])}
@@ -63,7 +63,7 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
     for place in sorted({os.path.dirname(os.path.join(folder, one)) for one in known} | {folder}):
         _flush(place)
     target = os.path.join(output_dir, name)
-    if os.path.exists(target):  # an unusable checkpoint of the same step
+    if os.path.exists(target):  # an unusable checkpoint of the same step is in the way
         os.rename(target, os.path.join(staging(output_dir), f"old-{name}"))
     os.rename(folder, target)
     _flush(output_dir)
@@ -81,7 +81,7 @@ def set_default_mode(folder: str, written: Iterable[str]) -> None:
 
 
 def broken(path: str, digests: bool) -> str | None:
-    """Describe how a checkpoint differs from its record of digests. None if it is equal, or if it has no record. With
+    """Describe how a checkpoint differs from its record of digests. None if it does not differ, or has no record. With
     ``digests``, all bytes are compared, otherwise only sizes.
 
     Raises OSError.

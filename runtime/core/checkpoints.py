@@ -10,7 +10,7 @@ from .checkpoint_integrity import RECORD, broken
 
 FOLDER = re.compile(r"checkpoint-(\d+)$")
 UNREADABLE = (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
-"""Exceptions from reading a damaged file: invalid UTF-8, JSON of another shape, impossible file names."""
+"""Exceptions that reading a damaged file raises: invalid UTF-8, JSON of another shape, impossible file names."""
 
 
 def steps(output_dir: str) -> list[tuple[int, str]]:
@@ -21,14 +21,14 @@ def steps(output_dir: str) -> list[tuple[int, str]]:
 
 
 def schedule(path: str) -> str | None:
-    """Describe the fault of a checkpoint's scheduler.pt, which has the learning rate. None if there is no fault."""
+    """Describe what is wrong with a checkpoint's scheduler.pt, the state of the learning rate. None if nothing is."""
     if archive_complete(os.path.join(path, "scheduler.pt")):
         return None
     return "scheduler.pt is missing or cut off (training cannot resume from a checkpoint of weights only)"
 
 
 States = Callable[[str, int], str | None]
-"""Gets a checkpoint and a number of processes; returns what is wrong with weights or optimizer, or None."""
+"""A function of a checkpoint's path and a number of processes: what is wrong with weights or optimizer, or None."""
 
 
 def newest_complete(output_dir: str, world: int, states: States, digests: bool = False) -> tuple[str | None, list[str]]:
@@ -55,8 +55,8 @@ def newest_complete(output_dir: str, world: int, states: States, digests: bool =
 def _unusable(path: str, step: int, world: int, states: States, digests: bool) -> str | None:
     """The reason why training cannot resume from a checkpoint, or None. Damaged files never raise an exception.
 
-    Two checks are needed: the record of digests proves that the files are as they were written, and `missing` that they
-    suffice for this step and ``world`` processes. A checkpoint without a record has only the second.
+    Two checks are needed. The record of digests proves that the files are as they were written; `missing` proves that
+    they suffice for this step and ``world`` processes. Without a record, only `missing` checks.
     """
     for where, _, names in os.walk(path):
         for name in names:
@@ -83,13 +83,13 @@ def missing(path: str, step: int, world: int, states: States) -> str | None:
     if not isinstance(state, dict) or state.get("global_step") != step:
         return "trainer_state.json is of another step"
     for name in sorted(os.listdir(path)):
-        # Each process writes its own random state; process 0 does not wait for it, and without a shared file system
-        # each machine has only its own files. Only a truncated file is an error; transformers warns of a missing file.
+        # Each process writes its own random state. Process 0 does not wait for it, and without a shared file system
+        # each machine has only its own. Only a truncated file is an error; transformers warns of a missing file.
         if (name.startswith("rng_state") or name == "scaler.pt") and not archive_complete(os.path.join(path, name)):
             return f"{name} is cut off"
     return states(path, world)
 
 
 def archive_complete(path: str) -> bool:
-    """Whether a file that torch.save wrote is complete. It is a zip archive, whose directory is at its end."""
+    """Whether a file that torch.save wrote is complete. Such a file is a zip archive, with its directory at the end."""
     return os.path.isfile(path) and zipfile.is_zipfile(path)

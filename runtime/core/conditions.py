@@ -1,8 +1,8 @@
 """Decide which modules of features/ and library_internals/ a run uses; its bundle contains only those.
 
-Only the compiler uses this file; bundles do not contain it. It writes ``enabled.py``, and a list in
-``trainer_args.json``: the unset settings that would need a module which the bundle lacks. A bundle also contains the
-modules that its modules import.
+Only the compiler uses this file; bundles do not contain it. The compiler writes two results: ``enabled.py``, and the
+list `unused` in ``trainer_args.json``. This list has the unset settings that would need a module which the bundle
+lacks. A bundle also contains the modules that its modules import.
 """
 
 import json
@@ -48,7 +48,7 @@ def sources(plan: "Payload") -> "list[Source]":
 
 
 def trainer(plan: "Payload") -> "Trainer":
-    """Make the section `trainer` of trainer_args.json: `unused`, the unset settings whose module the bundle lacks."""
+    """Make the section `trainer` of trainer_args.json. `unused`: the unset settings whose module the bundle lacks."""
     decisive: dict[str, Any] = dict(plan)
     for section, names in DECISIVE.items():
         decisive[section] = {name: decisive[section][name] for name in names if name in decisive[section]}
@@ -79,10 +79,10 @@ def _unused(text: str) -> tuple[str, ...]:
     The result is cached, because it is the same for most members of a sweep.
     """
     plan, out = json.loads(text), set[str]()
-    for part in PARTS:  # a setting is tried only in the parts that read it, because trying takes most of the time
+    for part in PARTS:  # only the parts that read a setting are called with it, because the calls take most time
         read = list[str]()
         found = _named(part(cast("Payload", _Read(plan, "", read))))
-        known: dict[object, bool] = {}  # cached, because thousands of data sources can have only a few different keys
+        known: dict[object, bool] = {}  # cached: even thousands of data sources can have only a few different keys
         for path in dict.fromkeys(read):
             key = _alike(plan, path)
             if key not in known:
@@ -93,7 +93,7 @@ def _unused(text: str) -> tuple[str, ...]:
 
 
 def _alike(plan: "Payload", path: str) -> object:
-    """A key for the cache of `_unused`. Settings of two data sources that `uses` cannot distinguish have equal keys."""
+    """A key for the cache of `_unused`. Settings of two data sources have equal keys if `uses` treats both alike."""
     if ".sources." not in f".{path}" or not path.rpartition(".")[0].rpartition(".")[2].isdecimal():
         return path
     place, above = _place(plan, path), re.sub(r"\d+", "", path)
@@ -125,7 +125,7 @@ def _named(used: "Mapping[str, object]") -> set[str]:
 
 
 class _Read(dict[str, Any]):
-    """A section of trainer_args.json. It records the paths of unset values that are read."""
+    """A section of trainer_args.json. If an unset value is read, its path is recorded."""
 
     def __init__(self, section: dict[str, Any], path: str, read: list[str]) -> None:
         super().__init__(section)
@@ -136,7 +136,7 @@ class _Read(dict[str, Any]):
         return self.get(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value with this name, or None. In a nested section, reads are recorded, too."""
+        """The value with this name, or None. If the value is a section, reads in it are recorded, too."""
         value, path = super().get(name, default), f"{self.path}{name}"
         if not value or value == "no":
             self.read.append(path)
@@ -194,8 +194,8 @@ def _of_model(plan: "Payload") -> dict[str, object]:
     """The modules that load the model, its adapters and its teacher, and choose the weights that are trained."""
     arguments, model, run = plan["arguments"], plan["model"], plan["run"]
     lora: Mapping[str, Any] = plan["lora"] or {}
-    # FSDP2 needs one dtype for all trained weights; over a quantized base, TRL makes adapters bfloat16 but leaves
-    # DoRA's magnitudes float32
+    # FSDP2 needs one dtype for all trained weights; with a quantized base, TRL casts adapters to bfloat16 but leaves
+    # DoRA's magnitudes in float32
     wide = run["distributed_type"] == "FSDP" and lora.get("bits") and lora.get("dora")
     no_bfloat16 = not arguments.get("bf16") and model["dtype"] != "bfloat16" and not run.get("fp8")
     local_model = lora.get("continued") or None in (model["id"], (plan["method"]["teacher"] or model)["id"])
@@ -298,7 +298,7 @@ PARTS: "tuple[Part, ...]" = (_of_rows, _of_model, _of_method, _of_run)
 
 
 def _held_out(plan: "Payload") -> object:
-    """The setting that gives the run rows for evaluation, if one does."""
+    """The setting that gives the run rows for evaluation, if there is one."""
     data = plan["data"]
     return data["holdout"] or data.get("eval_split") or data.get("evaluation")
 

@@ -14,7 +14,7 @@ SYSTEM = "system"
 
 
 def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
-    """Return a pair: the training set, and the evaluation set, which is None, rows, or several sets by name.
+    """Return a pair: the training set and the evaluation set. The latter is None, a set, or a dict of sets by name.
 
     The tokenizer renders the chat template and counts the tokens of prompts. Call this on the main process first; the
     other processes then find the mapped rows in the cache. Raises RunError.
@@ -61,8 +61,8 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Source, split: str | None = N
 
 
 def row_maker(bundle: Bundle, source: Source, chat: bool) -> Callable[[Any, int], dict[str, Any]]:
-    """Return the function that converts a stored row, with its number, to trl's row. ``chat`` is true if the tokenizer
-    has a chat template.
+    """Return the function that gets a stored row and its number, and converts the row to trl's form. ``chat`` is true
+    if the tokenizer has a chat template.
     """
     convert = bundle.row_format().to_row
     for feature in bundle.features:

@@ -17,12 +17,12 @@ def load(bundle: Bundle, source: Source, split: str | None = None, first: int | 
         return found if first is None else list(islice(found, first))
     except RunError:
         raise
-    except Exception as error:  # the datasets library wraps the errors of its readers in many exception classes
+    except Exception as error:  # the datasets library raises many exception classes for the errors of its readers
         raise RunError(unreadable(bundle, source, split, error)) from error
 
 
 def reader(bundle: Bundle, source: Source, features: Iterable[Feature]) -> Callable[..., Any]:
-    """The function that reads a source: from a feature, such as the one for local files, or for hub datasets."""
+    """The function that reads a source. It comes from a feature, such as the one for local files, or reads the hub."""
     found = (one.source_reader(bundle, source) for one in features)
     return next((one for one in found if one is not None), _of_hub)
 
@@ -30,7 +30,7 @@ def reader(bundle: Bundle, source: Source, features: Iterable[Feature]) -> Calla
 def _of_hub(bundle: Bundle, source: Source, split: str, streaming: bool) -> Any:
     from datasets import load_dataset
 
-    if os.environ.get("XPC_STAGED"):  # for machines without a network, stage.py has put the rows into this folder
+    if os.environ.get("XPC_STAGED"):  # stage.py has put the rows into this folder, for machines without a network
         return bundle.program("stage.py").rows(source, split, streaming)
     split += f"[:{source['slice']}]" if source["slice"] and not streaming else ""
     return load_dataset(source["id"], source["config"], split=split, revision=source["revision"], streaming=streaming)

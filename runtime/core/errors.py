@@ -11,16 +11,16 @@ LONGEST = 2000
 """Printed lines are cut to this many characters. Only lines that quote data can be longer."""
 
 REPORT_SECONDS = 5
-"""If all processes have an error, process 0 reports it, and the others wait this many seconds before they exit."""
+"""If all processes have an error, process 0 prints its own, and the others wait this many seconds before they exit."""
 
 
 class RunError(Exception):
-    """The reason why the run cannot start or continue. ``str(error)`` is one sentence, or a line per finding."""
+    """The reason why the run cannot start or continue. ``str(error)`` is one sentence, or a line for each finding."""
 
     def __init__(self, why: str, local: bool = False) -> None:
         super().__init__(why)
         self.local = local
-        """Whether possibly no other process has the error, so that this process must print it."""
+        """Whether perhaps no other process has this error. If true, this process must print it."""
 
 
 def findings(found: Sequence[str]) -> RunError:
@@ -36,8 +36,7 @@ def rank() -> int:
 
 
 def shown(text: str) -> str:
-    """Make a text safe for a terminal. Escape sequences, which may come from a row or a template, are spelled out, and
-    long lines are cut."""
+    """Make a text safe for a terminal: spell out escape sequences (a row or template may have some), cut long lines."""
     if len(text) > LONGEST:
         text = "\n".join(one if len(one) <= LONGEST else one[:LONGEST] + "..." for one in text.split("\n"))
     if text.isprintable():
@@ -46,7 +45,7 @@ def shown(text: str) -> str:
 
 
 muted = False
-"""Whether this process prints only errors. True on all nodes but node 0, which prints messages for all nodes."""
+"""Whether this process prints only errors. True on every node except node 0, which prints messages for all nodes."""
 
 
 def say(sentence: str) -> None:
@@ -58,15 +57,15 @@ def say(sentence: str) -> None:
 printed = float(os.environ.get("XPC_PRINTED") or time.monotonic())
 """When the last line was printed (`time.monotonic`). A child process gets this time in the variable XPC_PRINTED."""
 _renewable = False
-"""Whether the last line was printed with `renew`. On a terminal, the next line with `renew` then replaces it."""
+"""Whether the last line was printed with `renew`. If so, on a terminal, the next line with `renew` replaces it."""
 stopping = False
-"""Whether the run was asked to stop. If true, launcher.py has replaced the last step's line on a terminal."""
+"""Whether the run was asked to stop. If so, launcher.py has already replaced the last step's line on a terminal."""
 
 
 def put(text: str, renew: bool = False) -> None:
     """Print a line. On a terminal, a line with ``renew`` replaces the last line that had ``renew``.
 
-    If the terminal is closed, or Ctrl-C has ended a `tee`, no error is raised, so that the run can save.
+    No error is raised if the terminal is closed or Ctrl-C has ended a `tee`, so that the run can still save.
     """
     global printed, _renewable
     renew = renew and sys.stdout.isatty()
@@ -86,7 +85,7 @@ def put(text: str, renew: bool = False) -> None:
 
 
 def _fitting(text: str, width: int) -> str:
-    """The progress line of a step, shortened to a width. Words before tokens/s and time left are omitted first."""
+    """The progress line of a step, shortened to a width. Words before tokens/s and the time left are omitted first."""
     words = text.split("  ")
     while len("  ".join(words)) > width and len(words) > 4:
         del words[-3]
@@ -94,10 +93,10 @@ def _fitting(text: str, width: int) -> str:
 
 
 def stop(error: RunError) -> int:
-    """Print the error once and return the exit status. An error of one process alone is printed by that process."""
+    """Print the error once and return the exit status. A process prints an error that perhaps no other process has."""
     if rank() == 0 or error.local:
         print(f"error: {shown(str(error))}", file=sys.stderr, flush=True)
-    else:  # the launcher ends all processes when one exits, so other processes wait until this one has printed
+    else:  # the launcher ends all processes when one exits, so this process first lets process 0 print
         time.sleep(REPORT_SECONDS)
     return 1
 

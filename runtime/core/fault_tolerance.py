@@ -14,7 +14,7 @@ from .errors import RunError, first_line, rank
 
 WRITERS = ("inline_container", "PytorchStreamWriter", "file write failed", "iostream error", "No space left",
            "I/O error", "Parent directory")  # fmt: skip
-"""Texts in the messages of failed writes. They are needed because exceptions of torch and safetensors have no errno."""
+"""Texts in the messages of exceptions for failed writes. Exceptions of torch and safetensors have no errno."""
 
 
 class FaultTolerant(TrainerHooks):
@@ -39,7 +39,7 @@ class FaultTolerant(TrainerHooks):
     # Methods about losses: the losses of a step, and losses that are not logged yet
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        """Run trl's step, record a loss that is not finite, and add losses that an earlier start has not logged."""
+        """Run trl's step and record a loss that is not finite. After a resume, add the losses not logged before."""
         import torch
 
         loss = super().training_step(*args, **kwargs)  # type: ignore[misc]
@@ -51,7 +51,7 @@ class FaultTolerant(TrainerHooks):
         return loss
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """Get a step's batches from transformers; no batches if the run was resumed after its last step."""
+        """Get the batches of a step from transformers. There are none if the run was resumed after its last step."""
         if self.state.global_step >= self.state.max_steps:
             return [], None
         begun = time.monotonic()
@@ -104,7 +104,7 @@ class FaultTolerant(TrainerHooks):
             signals.ignore_end_signal()
 
     def largest(self, values: Any) -> list[int]:
-        """The elementwise maximum of these numbers over all processes."""
+        """The maximum over all processes of each of these numbers."""
         return [int(one) for one in self.accelerator.gather(values[None]).amax(0).tolist()]
 
     def loss_not_finite(self, word: str, step: int) -> None:
@@ -122,10 +122,10 @@ class FaultTolerant(TrainerHooks):
     # Methods that save
 
     def log_save_evaluate(self, follow: Callable[[], None]) -> None:
-        """Log, evaluate and save after each step and each epoch; at the end of an epoch, save last.
+        """Log, evaluate and save after each step and each epoch; the step that ends an epoch saves last.
 
-        transformers itself saves an epoch's last step before it logs and evaluates, so a resumed run would skip both.
-        Raises Stopped if all processes have agreed to stop.
+        transformers itself saves this step before it logs and evaluates, so a resumed run would skip both. Raises
+        Stopped if all processes have agreed to stop.
         """
         control = self.control
         self.early = not self.epoch_ended and float(self.state.epoch).is_integer()
@@ -171,7 +171,7 @@ class FaultTolerant(TrainerHooks):
                 measurements.append(self.args.output_dir, measurements.now(self.state.global_step))
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save as trl does, but do not push. The saved config enables the key-value cache, which is off in training."""
+        """Save as trl does, but do not push. The saved config enables the key-value cache, which training disables."""
         self.model.config.use_cache = True
         try:
             super().save_model(output_dir, True)  # type: ignore[misc]
@@ -186,7 +186,7 @@ class FaultTolerant(TrainerHooks):
 
 @contextmanager
 def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
-    """A context: if a write fails, it deletes the partial checkpoint and raises one RunError.
+    """A context in which files are written. After a failed write, delete the partial checkpoint and raise one RunError.
 
     This process prints the error, because the write may have failed only here.
     """
@@ -205,7 +205,7 @@ def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
 
 
 def reason(error: BaseException, output_dir: str) -> str:
-    """Why a file could not be written. torch hides the system's message, so write another file to get the message."""
+    """Why a file could not be written. torch hides the system's message, so write another file and get its message."""
     if isinstance(error, FileNotFoundError) or "Parent directory" in str(error):
         return "the folder is gone (another process deletes it if it cannot write its own files)"
     if isinstance(error, OSError) and error.strerror:

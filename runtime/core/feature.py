@@ -1,7 +1,7 @@
 """`Feature`, the base class with every hook method of a run, and `Bundle`, which contains the features of its run.
 
-``enabled.py`` lists the features of this run in the order in which they are called. Both classes are in one file
-because each refers to the other: a bundle has features, and a hook gets the bundle.
+``enabled.py`` lists this run's features in the order in which they are called. Both classes are in one file because a
+bundle has features, and a hook gets the bundle as an argument.
 """
 
 import os
@@ -46,27 +46,27 @@ class Feature:
     def check_nodes(self, bundle: "Bundle", check: Callable[[int], list[str]]) -> bool:
         """In the preflight, in one process per node: connect to the other nodes and check together.
 
-        ``check(node_rank)`` returns the findings of this node. Returns True if this feature has checked the nodes. If
-        any node has a finding, raises RunError on all nodes.
+        ``check(node_rank)`` returns the findings of this node. The hook returns True if this feature has checked the
+        nodes. If any node has a finding, it raises RunError on all nodes.
         """
         return False
 
     def check_files(self, bundle: "Bundle", digests: Mapping[str, str]) -> dict[str, str]:
         """In the preflight: check that executed and rendered files of the bundle are unchanged since the compilation.
 
-        ``digests`` has the digests in bundle.toml by file name. Returns a finding by file name, empty for an unchanged
-        file.
+        ``digests`` has the digests in bundle.toml by file name. Returns a dict of findings by file name; the finding of
+        an unchanged file is "".
         """
         return {}
 
     def earlier_names(self, bundle: "Bundle", was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-        """Called before a run resumes: `was` has the settings of the earlier run, `now` those of this run. Return the
-        settings of `now` that name a renamed file, with the name that the file had in `was`.
+        """Called before a run resumes: `was` has the settings of the earlier run, `now` those of this run. Return those
+        settings of `now` whose value is the name of a file that was renamed, each with the file's name in `was`.
         """
         return {}
 
     def missing_packages(self, bundle: "Bundle") -> list[str]:
-        """In the preflight: return findings about packages that the run uses and that are not installed."""
+        """In the preflight: return findings about packages that the run uses but that are not installed."""
         return []
 
     def check_access(self, bundle: "Bundle") -> list[str]:
@@ -74,7 +74,7 @@ class Feature:
         return []
 
     def check_build_tools(self, bundle: "Bundle") -> list[str]:
-        """In the preflight, once per node: return findings about C++ or CUDA compilers that the run lacks."""
+        """In the preflight, once per node: return findings about C++ or CUDA compilers that are missing."""
         return []
 
     def check_gpu_links(self, bundle: "Bundle") -> list[str]:
@@ -100,7 +100,7 @@ class Feature:
         return ""
 
     def preflight_failed(self, bundle: "Bundle", error: RunError) -> None:
-        """Before the preflight raises ``error``: a process that cannot exit normally reports the error and exits."""
+        """Before the preflight raises ``error``: report it here and exit the process if it cannot exit normally."""
 
     # Hooks in the launcher
 
@@ -108,15 +108,15 @@ class Feature:
         """Called in the launcher, before it starts the processes of this node."""
 
     def process_starter(self, bundle: "Bundle", program: str) -> Callable[[], object] | None:
-        """In the launcher: return a function that runs ``program`` to its end without accelerate or torchrun, or None
-        if one of these two should run it.
+        """In the launcher: return a function that runs ``program`` to its end without accelerate or torchrun. None if
+        accelerate or torchrun should run it.
 
         The returned function raises CalledProcessError if the program fails.
         """
         return None
 
     def launch_failed(self, bundle: "Bundle", error: Exception) -> list[tuple[str, int]]:
-        """In the launcher, after a failure: return names and exit statuses of failed processes, if known.
+        """In the launcher, after a failure: return a (name, exit status) tuple for each failed process that is known.
 
         The name is "" for a process that has already printed the reason.
         """
@@ -125,7 +125,7 @@ class Feature:
     # Hooks for the arguments and the output folder
 
     def before_arguments(self, bundle: "Bundle", values: dict[str, Any]) -> None:
-        """Before the arguments object is made of ``values``, which may be changed; torch is imported by now."""
+        """Before the arguments object is made of ``values``: change ``values``. torch is already imported."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
         """The reason why ``world`` processes cannot resume from the weights and optimizer in ``path``, or None."""
@@ -149,7 +149,7 @@ class Feature:
     def source_reader(self, bundle: "Bundle", source: Source) -> Callable[..., Any] | None:
         """The function that reads the stored rows of a source, or None for a source of the hub.
 
-        Its arguments are the bundle, the source, a split name, and whether rows are streamed. It raises RunError.
+        The function gets the bundle, the source, a split name, and whether rows are streamed. It raises RunError.
         """
         return None
 
@@ -162,20 +162,20 @@ class Feature:
         return None
 
     def row_converter(self, bundle: "Bundle", convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-        """Wrap ``convert``, the ``to_row`` of the row format, or return it unchanged."""
+        """Return ``convert``, the ``to_row`` of the row format, unchanged or in a wrapper."""
         return convert
 
     def row_types(
         self, bundle: "Bundle", source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
     ) -> Any:  # fmt: skip
-        """Return the types of the columns that ``make`` returns, or None to infer them from the values. The rows
-        ``stored`` are not converted yet, and still have the columns ``dropped``.
+        """Return the types of the columns of the rows that ``make`` returns; None if they should be inferred from the
+        values. ``stored`` are the rows before this conversion, still with the columns ``dropped``.
         """
         return None
 
     def source_mapped(self, bundle: "Bundle", source: Source, rows: Rows) -> Any:
-        """Called after the rows of a source are converted: return these rows, or other rows to use instead."""
+        """After the rows of a source are converted: return them, or other rows to use instead."""
         return rows
 
     def rows_mapped(
@@ -183,13 +183,13 @@ class Feature:
     ) -> tuple[Any, Any]:
         """After all sources are converted: return the training set and the evaluation set.
 
-        ``sets`` is the pair that earlier features have made; ``parts`` are the converted rows of each source;
+        ``sets`` is the pair that the previous feature returned; ``parts`` are the converted rows of each source;
         ``load(source, split)`` loads another source or split. Raises RunError.
         """
         return sets
 
     def truncation_limit(self, bundle: "Bundle", limit: int | None) -> int | None:
-        """The length in tokens at which trl truncates a sequence; None if it does not truncate."""
+        """The length in tokens to which trl truncates a sequence, by default ``limit``; None without truncation."""
         return limit
 
     def token_counter(self, bundle: "Bundle", kind: type[TokenCounts]) -> type[TokenCounts]:
@@ -197,7 +197,7 @@ class Feature:
         return kind
 
     def tokens_counted(self, bundle: "Bundle", counts: TokenCounts, prepared: Rows) -> None:
-        """Called after the trainer has tokenized its rows, ``prepared``: correct ``counts``, the counts of tokens."""
+        """After the trainer has tokenized its rows into ``prepared``: correct ``counts``, the counts of tokens."""
 
     def local_model(self, bundle: "Bundle", model: Mapping[str, Any], place: str) -> str:
         """The folder to load a local model from. By default, this is ``place``. Raises RunError if it is missing."""
@@ -210,7 +210,7 @@ class Feature:
         """Before the model is loaded: add keyword arguments of ``from_pretrained`` to ``options``."""
 
     def model_class(self, bundle: "Bundle", kind: Any) -> Any:
-        """The transformers class that loads the model: ``kind``, or another class that this feature needs."""
+        """The transformers class that loads the model: ``kind``, or another class if this feature needs it."""
         return kind
 
     def model_loaded(self, bundle: "Bundle", model: Model, tokenizer: Tokenizer) -> None:
@@ -219,7 +219,7 @@ class Feature:
     # Hooks around the trainer's constructor
 
     def trainer_options(self, bundle: "Bundle", model: Model, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Before the trainer is made: add arguments of its constructor to ``options``; ``load`` loads the model again.
+        """Before the trainer is made: add arguments for its constructor to ``options``. ``load`` loads the model again.
 
         Raises RunError.
         """
@@ -227,7 +227,7 @@ class Feature:
     def making_trainer(
         self, bundle: "Bundle", model: Model, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """A context manager around the trainer's constructor; ``module`` is trl's module of the trainer."""
+        """A context manager inside which the trainer is constructed; ``module`` is trl's module of the trainer."""
         return nullcontext()
 
     def trainer_made(self, bundle: "Bundle", trainer: Trainer, tokenizer: Tokenizer) -> None:
@@ -236,7 +236,7 @@ class Feature:
     def made(self, bundle: "Bundle", trainer: Trainer) -> Iterable[tuple[str, object, object]]:
         """Called after the trainer is constructed: return (what, the bundle's value, the trainer's value) tuples.
 
-        A tuple whose two values differ stops the run.
+        If the two values of a tuple differ, the run stops.
         """
         return ()
 
@@ -265,20 +265,20 @@ class Feature:
         """Called after the final model is saved."""
 
     def base_settings(self, bundle: "Bundle", trainer: Trainer) -> dict[str, Any]:
-        """Changed settings of the base model's configuration, which the code that loads the adapter must also set."""
+        """Settings of the base model's configuration that changed. Code that loads the adapter must set them, too."""
         return {}
 
     def last_evaluation(
         self, bundle: "Bundle", metrics_path: str, state: State
     ) -> tuple[dict[str, Any] | None, str] | None:
-        """For the summary: return the last evaluation and its lines for the terminal; None without evaluations."""
+        """For the summary: return the last evaluation, or None if there was none, and its lines for the terminal."""
         return None
 
     def finished_before(self, bundle: "Bundle") -> None:
         """Called in one process if a launch finds that an earlier launch has finished the run. Raises RunError."""
 
     def run_ended(self, bundle: "Bundle", trainer: Trainer, stopped: bool) -> None:
-        """Called at the end, after everything is saved; ``stopped`` is true for a stop on request. Raises RunError."""
+        """Called at the end, after everything is saved; ``stopped``: the run was asked to stop. Raises RunError."""
 
 
 class Bundle:
@@ -328,7 +328,7 @@ class Bundle:
         return place
 
     def row_format(self) -> RowFormat:
-        """The functions that convert stored rows: the row format of a feature, or the default one for conversations."""
+        """The functions that convert stored rows: a feature's row format, or else the default one for conversations."""
         found = (feature.row_format(self) for feature in self.features)
         return next((one for one in found if one is not None), FORMAT)
 
@@ -355,7 +355,7 @@ class Bundle:
     def program(self, name: str) -> Any:
         """The namespace of a program next to trainer/, such as result.py: `program("result.py").draw`.
 
-        For mypy, its users import the file's module under TYPE_CHECKING.
+        So that mypy knows the types, its callers import the program under TYPE_CHECKING.
         """
         return SimpleNamespace(**run_path(self.inside(name)))
 

@@ -10,7 +10,7 @@ from .feature import Bundle, Source, Tokenizer
 from .rows import name as name_of
 
 ROWS = ("id", "path", "config", "split", "slice", "revision", "shape", "columns")
-"""Keys of a source that decide its rows. If they are equal, training and evaluation read the source only once."""
+"""The keys that decide a source's rows. If training and evaluation have equal values, the source is read once."""
 
 
 def rows_and_tokens(bundle: Bundle) -> list[str]:
@@ -66,7 +66,7 @@ def _tokens(bundle: Bundle, source: Source, read: list[dict[str, Any]], tokenize
             except Exception as error:  # a template may raise any exception
                 return [f"{name}: the chat template refuses the first rows: {error}"]
         ids = [tokenizer(one, add_special_tokens=False)["input_ids"] for one in texts or _texts(row)]
-        lengths.append(max(map(len, [*ids, row.get("input_ids", ())])))  # a row of token ids has no text to tokenize
+        lengths.append(max(map(len, [*ids, row.get("input_ids", ())])))  # a row of token ids has no text to encode
         ends += any(tokenizer.eos_token_id in one for one in ids)
     if not any(lengths):
         return [f"{name}: the first rows have no tokens"]

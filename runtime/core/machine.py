@@ -8,7 +8,7 @@ from .errors import first_line
 from .feature import Bundle
 
 FREE = 0.9
-"""This share of the planned memory must be free. It is below 1: the CUDA context of this check takes some 100 MiB."""
+"""This share of the planned memory must be free. It is below 1 because the CUDA context of this check takes 100 MiB."""
 
 
 def devices(bundle: Bundle) -> list[str]:
@@ -59,16 +59,16 @@ def _free(index: int, planned: float) -> list[str]:
 def has_kernels(built: Sequence[str], major: int, minor: int) -> bool:
     """Whether a torch build for the GPU ``architectures`` (such as `sm_80`) runs on this GPU.
 
-    It does if the list is empty, or if an architecture has the GPU's major version and is not newer than the GPU.
+    It does if ``built`` is empty, or has an architecture of the GPU's major version that is not newer than the GPU.
     """
     numbers = {int(one.removeprefix("sm_")) for one in built if one.removeprefix("sm_").isdigit()}
     return not numbers or any(one // 10 == major and one % 10 <= minor for one in numbers)
 
 
 def no_gpu_reason() -> str:
-    """The reason why torch sees no GPU, as the end of a sentence: no driver, an old driver, or a build without CUDA.
+    """Why torch sees no GPU: no driver, an old driver, or a build without CUDA. The text is the end of a sentence.
 
-    `torch.cuda.is_available` gives no reason; the error of initializing CUDA does.
+    `torch.cuda.is_available` gives no reason, so CUDA is initialized to get its error.
     """
     import torch
 
@@ -82,7 +82,7 @@ def no_gpu_reason() -> str:
 
 
 def installed(name: str) -> str | None:
-    """The version of a package with its local part (2.13.0+cpu); None if it is not installed."""
+    """The version of a package, perhaps with a local part (2.13.0+cpu); None if it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:

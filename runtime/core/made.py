@@ -1,9 +1,8 @@
 """Compare the objects that the libraries built with the bundle: loaded weights, precision, batch, trained weights.
 
-A setting can be accepted and still have no effect: peft skips a target that matches nothing, transformers initializes a
-head that the checkpoint lacks, and accelerate reads its precision from the environment. Before the first step,
-``check`` compares rows (what, stated, made): a name, the bundle's value, and the value that the built object has.
-Features add their own rows.
+A setting can be accepted and still have no effect: peft skips a target that matches no module, transformers initializes
+a head that the checkpoint lacks, and accelerate reads its precision from the environment. So before the first step,
+``check`` compares `Row` tuples (what, stated, made), such as ("the micro-batch", 4, 4). Features add their own.
 """
 
 import os
@@ -17,14 +16,14 @@ from .feature import Bundle, Model, Trainer
 Row = tuple[str, object, object]
 """A name for messages, the value that the bundle states, and the value that the built object has."""
 OTHER_TASKS = ("Classification", "QuestionAnswering", "MultipleChoice")
-"""Endings of the class names of models that have a head for another task than text generation."""
+"""Endings of class names: such a model has a head for another task than text generation."""
 PRECISION_VARIABLE = "ACCELERATE_MIXED_PRECISION"
 
 
 def loaded(model: Model, info: Mapping[str, Any], place: str, scores: bool = False) -> Any:
     """Return the model that was loaded from ``place``. Raises RunError if the checkpoint lacks some of its weights.
 
-    ``info`` is transformers' loading info. With ``scores`` (a reward model), the head may be new: it is trained.
+    ``info`` is transformers' loading info. With ``scores`` (a reward model), the checkpoint may lack the head.
     """
     saved = next(iter(getattr(model.config, "architectures", None) or ()), "")
     if not scores and saved.endswith(OTHER_TASKS):
@@ -45,7 +44,7 @@ def loaded(model: Model, info: Mapping[str, Any], place: str, scores: bool = Fal
 
 
 def trained(model: Model) -> set[str]:
-    """The names of the trained weights, that is, of the weights that require a gradient."""
+    """The names of the trained weights (weights that require a gradient)."""
     return {name for name, weight in model.named_parameters() if weight.requires_grad}
 
 

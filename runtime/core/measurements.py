@@ -1,8 +1,8 @@
 """Measure a run: seconds and peak memory by phase, waits for data, padding, saves.
 
-Process 0 appends lines to measured.jsonl: one when training starts, and one with all measurements since then at the
-1st, 2nd, 4th, 8th ... log event, at each checkpoint and at the end. So a run that dies leaves measurements. Memory is
-measured in all processes, which exchange their peaks; everything else is measured in process 0.
+Process 0 appends lines to measured.jsonl. The first is written when training starts. At the 1st, 2nd, 4th, 8th ... log
+event, at each checkpoint and at the end, a line with all measurements so far follows, so a run that dies leaves
+measurements. Memory is measured in all processes, which exchange their peaks; everything else is measured in process 0.
 """
 
 import json
@@ -31,14 +31,14 @@ class Measured:
     seconds: ClassVar[dict[str, float]] = {}
     memory: ClassVar[dict[str, dict[str, int]]] = {}
     of_each: ClassVar[list[dict[str, dict[str, int]]]] = []
-    """The peak memory of each process. The last call of `exchange` has exchanged it between the processes."""
+    """The peak memory of each process, by rank. `exchange` sets it."""
     waits = 0.0
     saves = saved_bytes = padded = 0
     real: Any = 0
 
 
 def ended(phase: str) -> None:
-    """A phase (``progress.Phase``) ends: add the seconds since the last call, and the peak memory, to it."""
+    """When a phase (``progress.Phase``) ends: add to it the seconds since the last call, and the peak memory."""
     name = "save" if phase.startswith(SAVING) else "evaluate" if phase == "evaluating" else "load"
     if phase in TRAINING or (name == "load" and Measured.training):
         name = "train"
@@ -48,11 +48,11 @@ def ended(phase: str) -> None:
 
 
 def peak(phase: str) -> None:
-    """Record the peak memory since the last call, in bytes, as a peak of ``phase``. Then reset the peak.
+    """Record the peak memory in bytes since the last call as a peak of ``phase``. Then reset the peak.
 
-    On a GPU, the peaks are torch's ``max_memory_allocated`` and ``max_memory_reserved``. On a CPU, the peak is that of
-    the resident set. Writing 5 to clear_refs resets it on Linux (proc_pid_clear_refs(5)); other systems cannot reset
-    it.
+    On a GPU, the peaks are torch's ``max_memory_allocated`` and ``max_memory_reserved``. On a CPU, it is the peak of
+    the resident set. On Linux, writing 5 to clear_refs resets this peak (proc_pid_clear_refs(5)); other systems cannot
+    reset it.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
@@ -67,7 +67,7 @@ def peak(phase: str) -> None:
 
 
 def _raise(known: dict[str, int], found: Mapping[str, int]) -> None:
-    """For each kind of memory (such as "allocated"), raise ``known`` to the size in ``found`` if that is larger."""
+    """For each kind of memory (such as "allocated"): if ``found`` has a larger size than ``known``, copy it."""
     known.update({kind: max(size, known.get(kind, 0)) for kind, size in found.items()})
 
 
@@ -79,7 +79,7 @@ def exchange() -> None:
 
 
 def highest(each: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
-    """The largest peak of any process in bytes, by phase and by kind of memory."""
+    """The largest peak that any process has, in bytes: a dict by phase of dicts by kind of memory."""
     out: dict[str, dict[str, int]] = {}
     for phases in each:
         for phase, kinds in phases.items():
@@ -88,7 +88,7 @@ def highest(each: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[s
 
 
 def peaks(each: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, list[int]]:
-    """For each kind of memory, the highest peak of each process, in the order of the ranks."""
+    """For each kind of memory, the highest peak of each process; the processes are in the order of their ranks."""
     kinds = dict.fromkeys(kind for phases in each for known in phases.values() for kind in known)
     return {kind: [max(known.get(kind, 0) for known in phases.values()) for phases in each if phases] for kind in kinds}
 
@@ -96,7 +96,7 @@ def peaks(each: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, list[int
 def batches(found: Iterable[Any], waited: float) -> None:
     """Count the tokens in the batches of a step, and the seconds that the step has waited for them.
 
-    Prompts of online methods have no token ids yet, so they are not counted. Ids without a mask count as not padded.
+    Prompts of online methods have no token ids yet, so they are not counted. Without a mask, no token id is padding.
     """
     Measured.waits += waited
     for batch in found:
@@ -108,7 +108,7 @@ def batches(found: Iterable[Any], waited: float) -> None:
 
 
 def saved(folder: str, names: Iterable[str]) -> None:
-    """Add a checkpoint to the counts of saves and of saved bytes."""
+    """Count a checkpoint as one more save, and add its size to the saved bytes."""
     Measured.saves += 1
     Measured.saved_bytes += sum(os.path.getsize(os.path.join(folder, name)) for name in names)
 
@@ -127,7 +127,7 @@ def started(bundle: Bundle, trainer: Trainer, step: int) -> dict[str, Any]:
 
 def now(step: int) -> dict[str, Any]:
     """The line with all measurements since training started; ``stop`` is the signal that stops the run, or None."""
-    # `of_each` has the peaks at the last exchange; for process 0, which runs this, its current peaks replace these
+    # `of_each` has the peaks at the last exchange; process 0 runs this function, so it replaces its own by current ones
     each = [Measured.memory, *Measured.of_each[1:]]
     return {
         "step": step, "seconds": {name: round(spent, 3) for name, spent in Measured.seconds.items()},

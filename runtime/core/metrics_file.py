@@ -22,14 +22,13 @@ def events(path: str) -> Iterator[dict[str, Any]]:
 
 
 def trim(path: str, step: int) -> None:
-    """Drop an incomplete last line, and the events after ``step``, because the resumed run makes these steps again. A
-    missing file is created."""
+    """Drop an incomplete last line, and the events after ``step``, which the resumed run repeats. May create the file."""
     known = events(path) if os.path.exists(path) else ()
     replace(path, [written(event) for event in known if event["step"] <= step])
 
 
 def replace(path: str, lines: Iterable[str]) -> None:
-    """Write or rewrite a file. If the process is killed, the file has the new or the old contents, never a part."""
+    """Write or rewrite a file. If the process is killed, the file has the old or the new contents, never a part."""
     with open(path + ".part", "w", encoding="utf-8") as handle:
         handle.writelines(lines)
         handle.flush()

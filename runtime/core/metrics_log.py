@@ -28,7 +28,7 @@ EXCLUDED = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_p
 class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers has no types
     """Writes the metrics file and prints progress lines, on rank 0 only.
 
-    Each trainer_state.json stores its tokens and seconds, counted over all starts so far.
+    Each trainer_state.json stores the tokens and seconds of this reporter, counted over all starts of the run.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -89,7 +89,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         measurements.peak("forward and backward")
 
     def on_step_end(self, args: Arguments, state: State, control: Control, **_: object) -> None:
-        """Make the trainer log the last step, even if `track.every` skips it, because a short run would log no loss."""
+        """Make the trainer log the last step, even if `track.every` skips it: a short run would log no loss at all."""
         if state.global_step >= state.max_steps > 0:
             control.should_log = True
         progress.now("")
@@ -117,14 +117,14 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             event["lr"] = self.lr
         for key in event:
             if key == "tokens" or (key.startswith("eval_") and key.endswith("num_tokens")):
-                event[key] += self.tokens_before  # in each start, trl counts from 0
+                event[key] += self.tokens_before  # trl counts from 0 at each start
         event["seconds"] = round(self.before + now - self.started, 3)
         with writing(METRICS, args.output_dir, self.trainer.saved), open(self.path, "a", encoding="utf-8") as handle:
             handle.write(written(event))
             self.logs += 1
             if self.logs.bit_count() == 1:  # at the events 1, 2, 4, 8, ..., so there are few measurements
                 measurements.append(args.output_dir, measurements.now(state.global_step))
-        followed = self.bundle.arguments.get("log_completions")  # trl prints a table of completions below the line
+        followed = self.bundle.arguments.get("log_completions")  # trl prints a table of completions after this line
         put(self._line(event, state.max_steps, now), renew="loss" in event and not followed)
 
     def _line(self, event: dict[str, Any], total: int, now: float) -> str:

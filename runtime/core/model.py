@@ -25,8 +25,8 @@ def load_tokenizer(bundle: Bundle) -> Any:
 
 
 def load_model(bundle: Bundle, tokenizer: Tokenizer) -> Any:
-    """The model object in the dtype that the bundle states. trl gets this object and not the model's name, because each
-    version of trl would choose the dtype itself.
+    """The model object in the dtype that the bundle states. trl gets this object and not the model's name, because with
+    a name trl would choose the dtype itself.
 
     The arguments object already exists, so ``zero.Init`` of ZeRO-3 is active here.
     """
@@ -63,7 +63,7 @@ def load_model(bundle: Bundle, tokenizer: Tokenizer) -> Any:
 
 
 def align_tokens(model: Model, tokenizer: Tokenizer) -> None:
-    """Give the model the tokenizer's end and padding tokens. Other end tokens stay (Llama 3 has three)."""
+    """Give the model the tokenizer's end and padding tokens. The model keeps other end tokens (Llama 3 has three)."""
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     model.config.eos_token_id = eos
     model.config.pad_token_id = pad

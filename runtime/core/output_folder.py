@@ -1,4 +1,4 @@
-"""The output folder: to which run it belongs, and whether this run may start or resume in it. Standard library only."""
+"""The output folder: which run it belongs to, and whether this run may start or resume in it. Standard library only."""
 
 import errno
 import fcntl
@@ -26,14 +26,14 @@ class Finished(Exception):
 
 
 def check_unfinished(bundle: Bundle) -> None:
-    """Raise Finished if the run is done: while this process waited for the lock, another may have finished it."""
+    """Raise Finished if the run is done: another process may have finished it while this one waited for the lock."""
     folder = bundle.output_dir
     if os.path.exists(os.path.join(folder, "summary.json")) and difference(bundle) == "":
         raise Finished(f"{folder} contains this run, finished; name another output folder or empty it to train again")
 
 
 def finished(bundle: Bundle, done: Finished, only_report: bool = False) -> int:
-    """Report a finished run. First, features do what an earlier launch left undone, such as a push."""
+    """Report a finished run. Before this, features do what an earlier launch left undone, such as a push."""
     try:
         for feature in () if only_report else bundle.features:
             feature.finished_before(bundle)
@@ -44,7 +44,7 @@ def finished(bundle: Bundle, done: Finished, only_report: bool = False) -> int:
 
 
 def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]:
-    """Return a pair: the checkpoint to resume from (None: start at the first step), and sentences to print.
+    """Return a pair: the checkpoint to resume from (None to start at the first step), and sentences to print.
 
     This function writes nothing. With ``digests``, it reads every byte of the checkpoint. Raises RunError.
     """
@@ -83,7 +83,7 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
 
 
 def lock(bundle: Bundle) -> None:
-    """Write the marker (xpc_run.json), which says whose run is in the folder, and lock it while this process lives.
+    """Write the marker (xpc_run.json), which identifies the folder's run, and keep it locked while this process lives.
 
     Raises RunError if another process holds the lock, or if the marker cannot be written; Finished if the run is done.
     """
@@ -100,7 +100,7 @@ def lock(bundle: Bundle) -> None:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise RunError(f"{why}; free some space, and the same command starts again" if full else why) from error
     _locked = handle
-    # a data loader's process may outlive this one, so it must not inherit the lock
+    # a data loader's process must not inherit the lock, because it may outlive this process
     os.register_at_fork(after_in_child=handle.close)
 
 
@@ -150,7 +150,7 @@ def _lock(handle: IO[str]) -> bool:
 
 
 def _locked_marker(folder: str) -> IO[str]:
-    """Open and lock the marker. Raises RunError if another process keeps the lock, or OSError."""
+    """Open and lock the marker. Raises RunError if another process keeps it locked, or OSError."""
     handle = open(os.path.join(folder, MARKER), "a", encoding="utf-8")  # noqa: SIM115
     if _lock(handle):
         return handle
@@ -166,7 +166,7 @@ def _check_unlocked(folder: str) -> None:
 
 
 def difference(bundle: Bundle) -> str | None:
-    """Describe how this run differs from the run in the output folder; "" if it can resume, None if there is no run."""
+    """Describe how this run differs from the folder's run. "" if it can resume that run, None without such a run."""
     marker = _marker(bundle)
     if marker is None or marker["bundle"] == bundle.digest:
         return "" if marker else None

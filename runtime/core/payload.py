@@ -43,7 +43,7 @@ class Teacher(TypedDict):
 
 
 class Method(TypedDict):
-    """The training method, and its reward functions. The weights of these functions are in the trainer's arguments."""
+    """The training method, and its reward functions. The weights of these functions are arguments of the trainer."""
 
     name: str
     generates: bool
@@ -62,30 +62,30 @@ class Method(TypedDict):
 
 
 class Stack(TypedDict):
-    """Facts about the library versions of the target, in which the supported stacks differ."""
+    """Facts about the library versions of the target. The supported stacks differ in these facts."""
 
     epoch_forgotten: bool
-    """Whether accelerate shuffles the remaining rows as in the first epoch when a run resumes."""
+    """Whether accelerate, if a run resumes within an epoch, shuffles the rest of it as it shuffled the first epoch."""
     dtype_keyword: str
     """The argument of from_pretrained for the dtype of the weights."""
     losses_not_divided: list[str]
-    """Methods whose loss the run itself divides by `accum`: transformers wrongly assumes that trl divides it."""
+    """Methods whose loss the run divides by `accum`, because transformers wrongly assumes that trl divides it."""
     older_transformers: NotRequired[bool]
-    """Whether transformers does not read the positions (rope) in configurations that transformers 5 has saved."""
+    """Whether transformers is too old to read the positions (rope) in configurations that transformers 5 has saved."""
     prompts_begin_rows: NotRequired[bool]
     """Whether trl raises an error for a rendered conversation that does not begin with its rendered prompt."""
     quantized_on_cpu: bool
     """Whether a quantized base loads without a GPU."""
     reference_given: list[str]
-    """Methods whose trainer gets a reference model: under ZeRO-3, the trainer cannot copy the policy."""
+    """Methods whose trainer gets a reference model from the run, because under ZeRO-3 it cannot copy the policy."""
     reward_async: bool
     """Whether trl can call a reward function that is a coroutine."""
     reward_given: list[str]
-    """Arguments that trl passes to a reward function besides the columns (GRPOTrainer._calculate_rewards)."""
+    """The arguments, besides the columns, that trl passes to a reward function (GRPOTrainer._calculate_rewards)."""
     vllm_program: Literal["trl", "vllm"]
     """The program that starts the vLLM server."""
     zero3_gathers_early: bool
-    """Whether DeepSpeed may use parameters too early: of several that it gathers at once, it awaits only the last."""
+    """Whether DeepSpeed may use parameters too early: if it gathers several at once, it waits only for the last one."""
     zero3_hooks_shared: bool
     """Whether DeepSpeed mistakes the hooks of a module for hooks of peft's wrapper around the module."""
 
@@ -128,11 +128,11 @@ class Continued(TypedDict):
     path: str
     sha256: str
     reference: NotRequired[bool]
-    """Whether the method's reference is the base model with this adapter. If false, it is the base model alone."""
+    """Whether the method's reference is the base model with this adapter. If false, it is the base model without it."""
 
 
 class AdapterShape(TypedDict):
-    """The kind of the adapters, such as LoRA's matrices or rotations ("oft"), their shape, and LoRA+ rates."""
+    """The kind of the adapters (such as LoRA's matrices, or the rotations of "oft"), their shape, and LoRA+ rates."""
 
     kind: Literal["lora", "oft", "vera", "loha", "miss"]
     rank: int | None
@@ -159,7 +159,7 @@ class AdapterShape(TypedDict):
 
 
 class Adapter(AdapterShape):
-    """Adapters, their target modules, and the base model, which is quantized if `bits` is set."""
+    """The adapters, their target modules, and whether their base model is quantized (`bits`)."""
 
     dropout: float
     targets: list[str] | str
@@ -199,7 +199,7 @@ class Gpu(TypedDict):
 
 
 class Disk(TypedDict):
-    """The bytes of the final model and of a checkpoint, and how many checkpoints exist at the same time."""
+    """The size in bytes of the final model and of a checkpoint, and how many checkpoints exist at the same time."""
 
     model: int
     checkpoint: int
@@ -207,8 +207,8 @@ class Disk(TypedDict):
 
 
 class Flops(TypedDict):
-    """Floating-point operations, from which the run's utilisation is computed: `token` per token, `length` per token
-    and token of its sequence (attention), and the `peak` per second of one process's GPU.
+    """Floating-point operations, from which the run's utilisation is computed. A token in a sequence of n tokens needs
+    `token + n * length`; the second part is attention. `peak` is the maximum per second of one process's GPU.
     """
 
     token: float
@@ -258,7 +258,7 @@ class Run(TypedDict):
     fp8: NotRequired[dict[str, bool]]
     """For a run that computes in fp8. The key "all_gather" says whether FSDP gathers weights in fp8."""
     patience: NotRequired[int]
-    """After this many successive evaluations without a better value, the run ends."""
+    """The run ends after this many successive evaluations without a better value."""
 
 
 class MuonMatrices(TypedDict):
@@ -289,7 +289,7 @@ class Muon(TypedDict):
 
 
 class Trainer(TypedDict):
-    """The settings that decided which modules trainer/ contains."""
+    """The unset settings that decided which modules trainer/ contains."""
 
     unused: list[str]
     """Paths of unset settings that would need a module which this bundle lacks."""

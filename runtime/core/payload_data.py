@@ -21,10 +21,10 @@ class File(TypedDict):
 class Source(TypedDict):
     """A source of data: a hub id, or a local file or folder. `columns` are in the order of the row format.
 
-    `kind` is the row format, set only if the run mixes several. `documents` says what one row of a .txt file is:
-    "paragraph", "file", or a line if it is missing. `tokens` is for rows of token ids: the column that says which
-    tokens are learned ("labels" or "completion_mask"), or "" if all are. `images` is the bundle's file that lists the
-    images of the rows (null if compiling did not read the rows).
+    `kind` is the row format; it is set only if the run mixes several formats. `documents` says what one row of a .txt
+    file is: a "paragraph", the "file", or, if the key is missing, a line. `tokens` is set for rows of token ids: the
+    name of the column that says which tokens are learned ("labels" or "completion_mask"), or "" if all are learned.
+    `images` is the bundle's file that lists the images of the rows (null if compiling did not read the rows).
     """
 
     id: str | None
@@ -76,8 +76,8 @@ class Words(TypedDict):
     """Settings of the data that few runs have.
 
     `prompt_template` builds a prompt from a row's columns; `system_column` is the column with system prompts; `roles`
-    maps names of speakers to roles; `exhausted` is "stop" if a mixture ends with the first source that has no more
-    rows; `omit` lists what the chat template may leave out of the rows; `long` is "chunk" if long texts are split;
+    maps names of speakers to roles; `exhausted` is "stop" if a mixture ends as soon as one source has no more rows;
+    `omit` lists the parts of rows that the chat template may omit; `long` is "chunk" if long texts are split;
     `max_pixels` is the largest number of pixels of an image.
     """
 

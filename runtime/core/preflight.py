@@ -13,7 +13,7 @@ from .feature import Bundle
 from .first_rows import rows_and_tokens
 
 DONE = "XPC_PREFLIGHT"
-"""The environment variable with the checks that are done: "files" (by the launcher) or "passed" (all checks)."""
+"""The environment variable that says which checks are done: "files" (by the launcher) or "passed" (all)."""
 
 
 def without_libraries(bundle: Bundle) -> list[str]:
@@ -27,8 +27,8 @@ def without_libraries(bundle: Bundle) -> list[str]:
 
 
 def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ()) -> None:
-    """Make the checks that this process is responsible for. If there are findings, raises one RunError with these and
-    the ``known`` ones.
+    """Make the checks that this process is responsible for. If there are findings, raise one RunError with them and the
+    findings in ``known``.
 
     Before a launch on several nodes, one process per node checks, and node 0 reports the findings of all nodes.
     """
@@ -58,7 +58,7 @@ def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> li
             wrong = [one for feature in bundle.features for one in feature.check_gpu_links(bundle)]
         found += wrong
     if rank == 0 or alone:
-        found += rows_and_tokens(bundle)  # checked by one process per node before the launch, by rank 0 in the run
+        found += rows_and_tokens(bundle)  # one process per node checks this before the launch, rank 0 in the run
     return found
 
 
@@ -81,7 +81,7 @@ def file_findings(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
 
 
 def caches() -> list[str]:
-    """Findings about cache folders without write access, which Hugging Face's own errors would not name."""
+    """Findings about cache folders that cannot be written. Errors of Hugging Face's libraries omit the folder."""
     found = []
     stated = {one: os.environ[one] for one in ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE") if os.environ.get(one)}
     if not {"HF_HOME", "HF_DATASETS_CACHE"} & stated.keys():
@@ -95,7 +95,7 @@ def caches() -> list[str]:
 
 
 def versions(bundle: Bundle) -> list[str]:
-    """Findings about installed packages whose version is not the pinned one. Local parts (2.13.0+cpu) are ignored."""
+    """Findings about packages whose installed version is not the pinned one. Local parts (2.13.0+cpu) are ignored."""
     found = []
     for name, pinned in bundle.pins.items():
         found_version = machine.installed(name)

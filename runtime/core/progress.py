@@ -11,11 +11,11 @@ from datetime import timedelta
 from . import errors
 
 FIRST, LONGEST = 10.0, 60.0
-"""The first line of a phase follows after FIRST seconds. Each wait is twice the last one, at most LONGEST."""
+"""The first line about a phase is printed after FIRST seconds. Each wait is twice the last one, at most LONGEST."""
 
 
 class Phase:
-    """The current phase. ``name`` is "" while steps are logged; ``total`` is 0 if the amount of work is unknown."""
+    """The current phase. ``name`` is "" while steps are logged; ``total`` is the amount of work; 0 if it is unknown."""
 
     name = ""
     started = 0.0
@@ -23,11 +23,11 @@ class Phase:
     bar: Callable[[], tuple[str, int, int, float] | None] = staticmethod(lambda: None)
     """A function that returns a library's progress: description, count, total, seconds. Set after the imports."""
     ended: Callable[[str], None] = staticmethod(lambda name: None)
-    """A function that is called with the name of each phase that ends."""
+    """A function that is called at the end of each phase, with the phase's name."""
 
 
 def now(name: str) -> None:
-    """Begin a phase, such as "loading the model". The name "" only ends the phase before."""
+    """Begin a phase, such as "loading the model". `now("")` only ends the previous phase."""
     Phase.ended(Phase.name)
     Phase.name, Phase.started, Phase.done, Phase.total = name, time.monotonic(), 0, 0
 
@@ -57,7 +57,7 @@ def _watch(idle: Callable[[], bool], started: float = 0.0, wait: float = FIRST) 
         if Phase.name and silent >= wait and idle() and not (sys.stderr.isatty() and Phase.bar()):
             errors.say(line(time.monotonic() - started))
             wait = min(2 * wait, LONGEST)
-        os.environ["XPC_PRINTED"] = str(errors.printed)  # child processes read when a line was last printed
+        os.environ["XPC_PRINTED"] = str(errors.printed)  # child processes read here when the last line was printed
 
 
 def line(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Compare rows with the text that the chat template renders. The model cannot learn a part of a row that the text
+"""Compare rows with the texts that the chat template renders. The model cannot learn parts of a row that its text
 lacks.
 
 Each part of a row gets a unique marker, and the rendered text is searched for the markers. Without markers, a content
@@ -17,17 +17,17 @@ from .rows import FIELDS
 Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
 """A function that gets a mapped row and returns its conversations (see ``rows.RowFormat``)."""
 STRUCTURE = ("tool_calls", "tools", *REASONING)
-"""Keys of a message that a template may ignore. The first row with each set of these keys in a role is compared."""
+"""Keys of a message that a template may ignore. For each role, the first row with each set of them is compared."""
 END = "end"
-"""A text has two markers: one after its first word, and one before its last, whose `Loss.how` has this value."""
+"""The value of `Loss.how` for the marker before a text's last word. Another marker stands after its first word."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
 PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
-"""Maps kinds of pieces to a pattern for the text before a piece that is written as a Python dict, not as JSON."""
+"""Maps a kind of piece to a pattern. A match in the text before it shows a Python dict instead of JSON."""
 FIRST, SPREAD = 4, 200
-"""Of each source, the first 4 rows, 200 others at equal distances, and the first for each set of keys are compared."""
+"""Of each source, these rows are compared: the first 4, 200 at equal distances, and the first for each set of keys."""
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
 NAMES = {"part": "content", "tool_call": "tool_calls", "argument": "tool_calls", "tool": "tools"}
-"""Maps kinds of pieces to the value of `data(omit=[...])` that allows their loss, if it is not the kind itself."""
+"""Maps a kind of piece to the value of `data(omit=[...])` that allows its loss, unless this is the kind itself."""
 WORDS = {"content": "a text", "tool_calls": "tool calls", "reasoning": "reasoning", "tools": "tools"}
 
 
@@ -46,11 +46,11 @@ class Loss(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The value of the setting `omit` that permits to lose such a piece, for example "tool_calls"."""
+        """The value of the setting `omit` that allows this loss, for example "tool_calls"."""
         return NAMES.get(self.kind, self.kind)
 
     def __str__(self) -> str:
-        """A phrase for what the template does: "leaves out the tool call 'weather' of turn 1 (assistant)"."""
+        """A phrase about the template: "leaves out the tool call 'weather' of turn 1 (assistant)"."""
         does = "leaves out" if self.how == "missing" else "writes"
         of = "" if self.turn is None else f" of turn {self.turn} ({self.role})"
         how = "" if self.how == "missing" else f" {self.how}"
@@ -63,7 +63,7 @@ def check(
 ) -> list[str]:  # fmt: skip
     """Compare ``rows``, which maps numbers to rows. Return sentences about lost pieces that ``omit`` allows; raise
     RunError for any other lost piece."""
-    found: dict[str, dict[int, Loss]] = {}  # for each value of `omit`: the first such loss of each row
+    found: dict[str, dict[int, Loss]] = {}  # maps a value of `omit` to the first loss of each row that it allows
     for number, row in rows.items():
         for loss in losses(row, tokenizer, conversations):
             found.setdefault(loss.name, {}).setdefault(number, loss)
@@ -95,7 +95,7 @@ class Markers:
         return mark
 
     def text(self, text: str, loss: Loss) -> str:
-        """Put markers after a text's first word and before its last word, so that both ends stay the same."""
+        """Put markers after a text's first word and before its last, so that the text begins and ends as before."""
         first, last = re.match(r"\s*\S+", text), re.search(r"\s\S+\s*$", text)
         begin = f"{first[0]} {self.mark(loss)}" if first else ""
         if first and last and last.start() >= first.end():
@@ -122,8 +122,8 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
     place = 0
     for mark, loss in marks.found:
         missing, place = place < 0, text.find(mark)
-        # Skip the end of a text whose beginning is already reported as missing, and reasoning that the template has
-        # rendered from another key.
+        # Skip the end of a text if its beginning is already reported as missing, and reasoning if the template has
+        # rendered it from another key.
         if place < 0 and (missing if loss.how == END else loss.kind == "reasoning" and loss in written):
             continue
         how = "missing" if place < 0 else _form(loss.kind, text[max(0, place - 200) : place])
@@ -133,15 +133,15 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
 
 
 def _form(kind: str, before: str) -> str:
-    """What is wrong with a piece after the text ``before``, such as "encoded twice"; "" if nothing is."""
+    """The form in which a piece is wrong, such as "encoded twice", by the text ``before`` it; "" for the right form."""
     if kind == "argument" and before.endswith('\\"'):
         return "encoded twice"
     return "as Python text" if kind in PYTHON and PYTHON[kind].search(before) else ""
 
 
 def marked(messages: list[dict[str, Any]], marks: Markers) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Put a marker into the text of each message. Returns the messages, and further arguments for the chat template
-    (here an empty dict).
+    """Put a marker into the text of each message. Returns a pair: the marked messages, and further arguments for the
+    chat template (here none).
     """
     turns = enumerate(messages)
     return [{**turn, "content": content(turn["content"], number, turn["role"], marks)} for number, turn in turns], {}
@@ -160,8 +160,8 @@ def content(text: str, number: int, role: str, marks: Markers, kind: str = "cont
 
 def sampled_rows(part: Any) -> list[int]:
     """The numbers of the converted rows to compare: the first rows, rows at equal distances, and the first row with
-    each role and each combination of the keys in `STRUCTURE`. pyarrow finds the rows with new roles and keys without
-    reading rows one by one.
+    each role and each combination of the keys in `STRUCTURE`. pyarrow finds the rows with new roles and keys in the
+    columns, so rows are not read one by one.
     """
     import pyarrow
     import pyarrow.compute as compute

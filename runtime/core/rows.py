@@ -20,13 +20,13 @@ class RowFormat(NamedTuple):
     """The functions that convert the stored rows of a run's sources for trl."""
 
     columns: "Callable[[Source, Sequence[str]], dict[str, str]]"
-    """Gets a source and the dataset's columns; returns the column of each part of a row, `{"prompt": "question"}`."""
+    """Gets a source and the dataset's columns; returns the column for each part of a row, `{"prompt": "question"}`."""
     dropped: "Callable[[Source, Sequence[str], str], list[str]]"
     """Gets a source, its columns and the method; returns the stored columns that the trainer does not get."""
     conversations: Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
     """Gets a converted row; returns the conversations that the chat template renders."""
     to_row: Callable[..., dict[str, Any]]
-    """Gets a source, a stored row and its number; returns the row for trl. Raises RunError for a row of another format.
+    """Gets a source, a stored row and its number; returns the row for trl. Raises RunError for a row in another format.
     """
 
 
@@ -36,14 +36,14 @@ def name(source: "Source") -> str:
 
 
 def columns(source: "Source", present: Sequence[str]) -> dict[str, str]:
-    """The column with conversations, as `{"conversations": "turns"}`; ``present`` are the dataset's columns."""
+    """The column with the conversations, as `{"conversations": "turns"}`; ``present``: the dataset's columns."""
     used = [one for one in source["columns"] or () if one not in KEPT]
     return {source["shape"]: used[0] if used else source["shape"]}
 
 
 def dropped(source: "Source", present: Sequence[str], method: str) -> list[str]:
-    """The stored columns that the trainer does not get: all of them. What the chat template reads was copied into
-    messages.
+    """The stored columns that the trainer does not get: all of them. The messages have a copy of what the chat template
+    reads.
     """
     return list(present)
 
@@ -58,15 +58,15 @@ def to_row(
 ) -> dict[str, Any]:
     """Convert one stored row to trl's ``messages``.
 
-    A content of null becomes an empty text, because a template would render "None". For a row in another format, raises
-    RunError with the row's number (from 0).
+    A content of null becomes an empty text, because a template would render "None". Raises RunError with the row's
+    number (from 0) for a row in another format.
     """
     where = f"{name(source)}, row {index}"
     return {"messages": with_system(from_value(row[columns(source, list(row))["conversations"]], where), system)}
 
 
 def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
-    """The messages with the system prompt before them, or unchanged if they begin with a system prompt."""
+    """The messages with the system prompt before them. Unchanged if they already begin with a system prompt."""
     first = [] if system is None or messages[0]["role"] == "system" else [{"role": "system", "content": system}]
     return [*first, *messages]
 

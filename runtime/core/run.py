@@ -15,9 +15,9 @@ from .errors import RunError, first_line, rank, say, stop
 from .feature import Arguments, Bundle, Trainer
 
 PEER_ENDED = ("closed by peer", "reset by peer")
-"""Parts of gloo's messages when another process of the group has ended."""
+"""Parts of gloo's messages for the case that another process of the group has ended."""
 PEER_TIMED_OUT = ("Timed out waiting", "Timeout waiting")
-"""Parts of gloo's and NCCL's messages when another process did not answer within `launch.nccl_timeout`."""
+"""Parts of gloo's and NCCL's messages for a process that did not answer within `launch.nccl_timeout`."""
 
 
 def main(folder: str, words: Sequence[str]) -> int:
@@ -30,7 +30,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     progress.now("checking this machine")
     try:
         bundle = bundles.read(folder, FEATURES)
-        # started by hand, without a launcher: only --preflight works
+        # without a launcher, started by hand, only --preflight works
         if not (words and "WORLD_SIZE" not in os.environ):
             bundles.check_world(bundle.run, os.environ)
         arguments.prepare_environment(bundle)
@@ -59,7 +59,7 @@ def main(folder: str, words: Sequence[str]) -> int:
 
 
 def train(bundle: Bundle) -> int:
-    """Train and save. Returns the exit status: 0, or the status for a stop on request. Raises RunError."""
+    """Train and save. Returns the exit status: 0, or another status if the run was asked to stop. Raises RunError."""
     progress.now("importing the libraries and connecting the processes")
     args = arguments.build_arguments(bundle)
     arguments.check_state(bundle, args)
@@ -137,7 +137,7 @@ def _begin(bundle: Bundle) -> str | None:
 
 
 def _first(make: Callable[[], Any]) -> Any:
-    """Run ``make`` on process 0 only; the others wait up to ddp_timeout. All processes raise its error."""
+    """Run ``make`` on process 0 only; the others wait up to ddp_timeout. An error of it is raised on all processes."""
     from accelerate.utils import broadcast_object_list
 
     made: Any = None
@@ -154,7 +154,7 @@ def _first(make: Callable[[], Any]) -> Any:
 
 
 def _first_then_all(make: Callable[[], Any]) -> Any:
-    """Run ``make`` on process 0, then on the others. A process that fails alone reports its own RunError."""
+    """Run ``make`` on process 0, then on the others. If one process fails alone, it reports its RunError."""
     made = _first(make)
     try:
         return make() if made is None else made
@@ -212,7 +212,7 @@ def _trainer(bundle: Bundle, args: Arguments) -> tuple[Any, Any]:
 
 
 def _leave(bundle: Bundle, trainer: Trainer, stopped: bool) -> None:
-    """End the process group. Otherwise torch warns, and the exit of one process may make another one fail."""
+    """End the process group. Otherwise torch warns, and when one process exits, another one may fail."""
     progress.now("ending the run")
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()

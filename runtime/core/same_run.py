@@ -67,7 +67,7 @@ def _lines(text: str) -> dict[str, str]:
 
 
 def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") -> str:
-    """Describe the settings that differ, as the end of a sentence. "" if the run can resume."""
+    """Describe the settings that differ; the text is the end of a sentence. "" if the run can resume."""
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
     # older versions of xpc also recorded settings that do not affect the numbers
     names = [name for name in names if not {name, name.rpartition(".")[0]} & NEUTRAL]
@@ -83,7 +83,7 @@ def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") 
 
 
 def _refusal(was: Mapping[str, Any], now: Mapping[str, Any], division: "Division") -> str | None:
-    """The reason why a run cannot resume with the changed division of its steps, or None."""
+    """The reason why a run cannot resume with steps that are divided differently, or None."""
     kinds = {was.get("run.distributed_type"), now.get("run.distributed_type")}
     if division["step"]:
         return division["step"]
@@ -97,7 +97,7 @@ def _refusal(was: Mapping[str, Any], now: Mapping[str, Any], division: "Division
 
 
 def divided_otherwise(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """One sentence on how the division of steps has changed since the run began. "" if it has not changed."""
+    """One sentence on how the division of steps has changed since the run began. "" if there is no change."""
     names = [f"run.{name}" for name in ("world_size", "micro", "accumulation")]
     this, first = ([one.get(name) for name in names] for one in (now, was))
     if first == this:

@@ -3,7 +3,7 @@
 SIGTERM and SIGUSR1 have the same effect. Before the first step there is nothing to save, so the process exits at once.
 A later request is recorded; all processes agree on the step to stop at (``fault_tolerance``), save, and exit.
 
-Ctrl-C (SIGINT) is for launcher.py, which sends the processes SIGTERM instead. The processes ignore SIGINT themselves,
+launcher.py handles Ctrl-C (SIGINT), and sends the processes SIGTERM instead. The processes themselves ignore SIGINT,
 because a terminal or srun sends it to every process of a group, and a data loader's worker would end before the
 checkpoint is written.
 """
@@ -22,7 +22,7 @@ BROKEN = 76
 """The exit status after a failure that may be temporary, such as a lost process, device or file system."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 END_SIGNAL = signal.SIGUSR2
-"""With this signal, launcher.py ends the remaining processes after a failure. It does not count as a stop request."""
+"""launcher.py ends the remaining processes after a failure with this signal. It does not count as a stop request."""
 LAUNCHER = "XPC_LAUNCHER"
 """The environment variable with the process id of launcher.py."""
 
@@ -32,7 +32,7 @@ class Stopped(Exception):
 
 
 class StopRequest:
-    """A stop request: its signal, and whether training has begun. Before that, a request ends the process at once."""
+    """A stop request: its signal, and whether training has begun; before that, a request ends the process at once."""
 
     name: str | None = None
     training = False
@@ -64,7 +64,7 @@ def listen() -> None:
 
 
 def end_with_launcher() -> None:
-    """Make the kernel kill this process when its launcher dies, so that it does not keep its folder and port."""
+    """Make the kernel kill this process when its launcher dies; otherwise it would keep its folder and port."""
     launcher = os.environ.get(LAUNCHER)
     if launcher is None or not sys.platform.startswith("linux"):
         return
@@ -77,7 +77,7 @@ def end_with_launcher() -> None:
 
 
 def _end_with_parent() -> None:
-    """Make the kernel kill this process when the thread that started this process ends (Linux only)."""
+    """Make the kernel kill this process when the thread that started it ends (Linux only)."""
     if sys.platform.startswith("linux"):
         import ctypes
 

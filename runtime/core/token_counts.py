@@ -34,7 +34,7 @@ class TokenCounts:
         return [lengths_of(tokenized, "input_ids")] if "input_ids" in tokenized.column_names else []
 
     def count(self, lengths: Any, over: Any) -> None:
-        """Count rows. `lengths` and `over` (the cut tokens) are arrays of shape (sequences per row, rows)."""
+        """Count rows. `lengths` and `over` (the number of cut tokens) are arrays of shape (sequences per row, rows)."""
         self.has_counts, self.rows, self.tokens = True, lengths.shape[1], int(lengths.sum())
         if self.rows:
             longest = lengths.max(axis=0)

@@ -16,8 +16,8 @@ Maker = Callable[[], Any]
 def build(bundle: Bundle, kind: Maker, model: Model, load: Maker, **options: Any) -> tuple[Any, set[str]]:
     """Return a pair: the trainer of ``model``, and the names of the weights that it should train (``made.check``).
 
-    ``kind()`` returns the trainer's class; trl's class for "trl.DPOConfig" is "trl.DPOTrainer". ``load()`` loads the
-    model once more. Raises RunError.
+    ``kind()`` returns the trainer's class, such as "trl.DPOTrainer" if the arguments' class is "trl.DPOConfig".
+    ``load()`` loads the model once more. Raises RunError.
     """
     module = sys.modules[load_class(bundle.config.removesuffix("Config") + "Trainer").__module__]
     for feature in bundle.features:

@@ -1,7 +1,7 @@
 """Count truncated tokens and dropped rows, which trl does not report.
 
-trl's trainers tokenize in their constructors with ``Dataset.map``. The rows are counted in the first result of
-``Dataset.map`` that contains tokens.
+trl's trainers tokenize in their constructors with ``Dataset.map``. The first result of ``Dataset.map`` with tokens is
+counted.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def limit(bundle: Bundle) -> int | None:
 
 @contextmanager
 def watching(bundle: Bundle) -> Iterator[TokenCounts]:
-    """A context that counts the rows of the first tokenization inside of it."""
+    """A context that counts the rows of the first tokenization inside it."""
     kind = TokenCounts
     for feature in bundle.features:
         kind = feature.token_counter(bundle, kind)

@@ -1,4 +1,4 @@
-"""A small all-reduce between the GPUs of a node. It measures the speed, and finds a hang before the run starts."""
+"""A small all-reduce between the GPUs of a node. It measures the speed, and detects a hang before the run starts."""
 
 import os
 import sys
@@ -38,7 +38,7 @@ class AllReduce(Feature):
 
 
 def measure_node(count: int) -> float:
-    """GB/s of an all-reduce over the first GPUs of this node, from this one process."""
+    """Measure an all-reduce over the first ``count`` GPUs of this node, in this one process. Returns GB/s."""
     import torch
     from torch.cuda import nccl
 
@@ -65,7 +65,7 @@ def speed(backend: str, found: float, least: float) -> str:
 
 
 def hangs(count: int) -> str:
-    """The message for an all-reduce between this node's GPUs that never ended."""
+    """The message if an all-reduce between this node's GPUs does not end."""
     return (
         f"NCCL hangs between the {count} GPUs of this node; NCCL_DEBUG=INFO shows where, and NCCL_P2P_DISABLE=1 "
         "helps if the GPUs cannot reach each other directly"

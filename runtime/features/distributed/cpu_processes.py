@@ -1,4 +1,4 @@
-"""The process group of a run on CPUs, created before the libraries would create another one."""
+"""The process group of a run on CPUs. It is created here, before the libraries would create another one."""
 
 import os
 from collections.abc import MutableMapping
@@ -19,9 +19,9 @@ class CpuProcesses(Feature):
         """Create the process group of several processes, or of one process with DeepSpeed. TrainingArguments then uses
         this group (``use_configured_state``).
 
-        Without this group, transformers passes ``ddp_timeout`` on only for GPUs, and accelerate 1.15 picks no backend
-        for DeepSpeed on a CPU: each of two ranks would act as a single process, and one rank would compile DeepSpeed's
-        shared-memory operator for minutes (TrainingArguments._setup_devices, PartialState; confirmed by running it).
+        Without it, transformers passes ``ddp_timeout`` on only for GPUs. accelerate 1.15 picks no backend for DeepSpeed
+        on a CPU: each of two ranks would run alone, and one rank would compile DeepSpeed's shared-memory operator for
+        minutes (TrainingArguments._setup_devices, PartialState; confirmed by running it).
         """
         if bundle.run["world_size"] > 1 or values.get("deepspeed"):
             make_group(bundle, values)
@@ -35,7 +35,7 @@ def make_group(bundle: Bundle, values: dict[str, Any]) -> None:
 
     zero = bundle.run["distributed_type"] == "DEEPSPEED"
     if zero:
-        # PartialState reads only this variable, which accelerate's launcher sets and torchrun does not
+        # PartialState reads only this variable; accelerate's launcher sets it, torchrun does not
         os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
     timeout = timedelta(seconds=values.get("ddp_timeout", 1800))
     group = PartialState(cpu=not zero, backend="gloo", timeout=timeout)

@@ -24,7 +24,7 @@ class DeepSpeed(Feature):
     """Hooks for a run with DeepSpeed's ZeRO."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """Describe the fault of the shards of a checkpoint; None if there is no fault."""
+        """Describe what is wrong with the shards of a checkpoint; None if nothing is."""
         # DeepSpeed's own optimizer keeps the schedule in its shards (Trainer._save_optimizer_and_scheduler).
         if os.path.exists(os.path.join(path, "scheduler.pt")) and (late := schedule(path)):
             return late
@@ -46,13 +46,13 @@ class DeepSpeed(Feature):
         return f"{short[0]} is cut off" if short else None
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Filter a harmless warning about accumulation, and DeepSpeed's messages about its start."""
+        """Filter a harmless warning about accumulation, and the messages of DeepSpeed's start."""
         logging.getLogger("accelerate.accelerator").addFilter(lambda record: ACCUMULATION not in record.getMessage())
         # DeepSpeed 0.16 logs each step of its start to stdout at level "info"; warnings are still logged
         logging.getLogger("DeepSpeed").addFilter(lambda record: record.levelno >= logging.WARNING)
 
     def libraries_imported(self, bundle: Bundle) -> None:
-        """Filter torch's warnings about DeepSpeed's own calls, by the module of the caller.
+        """Filter torch's warnings about calls by DeepSpeed, by the module that torch names as the caller.
 
         DeepSpeed 0.16 to 0.19 calls two collectives by deprecated names; torch attributes these warnings to
         `c10d_logger`.
@@ -67,7 +67,7 @@ class DeepSpeed(Feature):
             raise RunError(f"this bundle is for ZeRO stage {stage}, and the model is wrapped in {type(model).__name__}")
 
     def check_build_tools(self, bundle: Bundle) -> list[str]:
-        """Findings about missing tools that are needed to compile the DeepSpeed extension of this run's optimizer.
+        """Findings about missing tools for compiling the DeepSpeed extension of this run's optimizer.
 
         The extension is compiled when the optimizer is created (deepspeed 0.16 and 0.19, runtime/engine.py
         `_configure_basic_optimizer`, ops/op_builder/builder.py `jit_load`).
@@ -79,8 +79,8 @@ class DeepSpeed(Feature):
 
 
 def _prebuilt() -> set[str]:
-    """The extensions that are already compiled in the installed DeepSpeed; the package on PyPI contains no compiled
-    extension.
+    """The extensions of the installed DeepSpeed that are already compiled; the package on PyPI has none that is
+    compiled.
     """
     from runpy import run_path
 
@@ -93,7 +93,7 @@ def _prebuilt() -> set[str]:
 
 
 def missing(cuda: bool) -> list[str]:
-    """Findings about missing tools to compile torch extensions: ninja, a C++ compiler, for `cuda` the toolkit."""
+    """Findings about missing tools that compile torch extensions: ninja, a C++ compiler, and for `cuda` its toolkit."""
     found = []
     if shutil.which("ninja") is None:
         candidate = os.path.join(os.path.dirname(sys.executable), "ninja")
@@ -108,7 +108,7 @@ def missing(cuda: bool) -> list[str]:
         with redirect_stdout(StringIO()):  # the import prints the list of extensions that DeepSpeed could compile
             from deepspeed.ops.op_builder.builder import assert_no_cuda_mismatch
 
-            assert_no_cuda_mismatch("optimizer")  # refuses some CUDA compilers for torch's CUDA version
+            assert_no_cuda_mismatch("optimizer")  # refuses a CUDA compiler that does not fit torch's CUDA version
     except Exception as error:
         # DeepSpeed has two exception classes for this case, and a broken CUDA compiler may cause any other exception
         found.append(f"there is no CUDA toolkit for that ({first_line(error)}): set CUDA_HOME to one")

@@ -27,7 +27,7 @@ class Fsdp(Feature):
     def check_checkpoint(self, path: str, world: int) -> str | None:
         """Check FSDP's files: ``pytorch_model_fsdp.bin`` and ``optimizer.bin`` (full), or folders of shards (``_0``).
 
-        torch writes the file ``.metadata`` of a folder of shards last, when every process has written its shard.
+        In a folder of shards, torch writes the file ``.metadata`` last, when every process has written its shard.
         """
         names = os.listdir(path)
         if not any(name.startswith("pytorch_model_fsdp") for name in names):
@@ -73,8 +73,8 @@ def stated_settings(path: str) -> dict[str, str]:
 
 
 def plugin_settings(plugin: Any) -> dict[str, str]:
-    """The settings of accelerate's FSDP plugin that decide how a model is sharded, under their names in
-    accelerate.yaml, with values in upper case.
+    """Those settings of accelerate's FSDP plugin that decide how a model is sharded. Their names are those in
+    accelerate.yaml; their values are in upper case.
     """
     version, offload, policy = getattr(plugin, "fsdp_version", 1), plugin.cpu_offload, plugin.auto_wrap_policy
     out: dict[str, Any] = {
@@ -95,9 +95,9 @@ def plugin_settings(plugin: Any) -> dict[str, str]:
 
 
 def use_full_state_dict(plugin: Any) -> None:
-    """Switch accelerate's FSDP plugin to the full state dict, without the settings of the sharded state dict.
+    """Switch accelerate's FSDP plugin to the full state dict, and remove the settings of the sharded state dict.
 
-    With SHARDED_STATE_DICT, accelerate's default for FSDP2, ``save_model`` writes nothing at all.
+    With SHARDED_STATE_DICT, which is accelerate's default for FSDP2, ``save_model`` would write nothing at all.
     """
     plugin.state_dict_config = plugin.optim_state_dict_config = None
     plugin.set_state_dict_type("FULL_STATE_DICT")

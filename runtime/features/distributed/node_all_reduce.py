@@ -1,4 +1,4 @@
-"""A small all-reduce over the nodes, which checks before the run that gloo and NCCL connect all of them."""
+"""A small all-reduce over the nodes. Before the run, it checks that gloo and NCCL connect all nodes."""
 
 import os
 import threading
@@ -16,7 +16,7 @@ PATIENCE = 45.0
 SIZES = {"gloo": 2**22, "nccl": SIZE}
 """Maps each backend to the number of float32 values that are all-reduced. With gloo, they take 16 MiB."""
 LEAST = {"gloo": 0.1, "nccl": SLOW}
-"""An all-reduce that is slower than this many GB/s is reported. Even Ethernet of 1 Gbit/s is faster than gloo's 0.1."""
+"""An all-reduce that is slower than this many GB/s is reported. Even gloo on 1 Gbit/s Ethernet is faster than 0.1."""
 
 
 thread_hangs = False
@@ -24,8 +24,8 @@ thread_hangs = False
 
 
 def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 15) -> dict[str, Any]:
-    """Run ``work(out)`` in a thread and return the dict ``out``. After a failure or timeout, it has a sentence under
-    `error`.
+    """Run ``work(out)`` in a thread and return the dict ``out``. After a failure or timeout, the dict has a sentence
+    under `error`.
 
     A thread that never ends (NCCL waits in C++) is abandoned.
     """
@@ -48,7 +48,7 @@ def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 
 
 
 def speeds(out: Mapping[str, Any]) -> str:
-    """A phrase with the measured speed of an all-reduce for each backend. If a speed is low, the phrase says so."""
+    """A phrase with each backend's measured speed of an all-reduce. If a speed is low, the phrase says so."""
     return ", ".join(speed(backend, out[backend], least) for backend, least in LEAST.items() if backend in out)
 
 
@@ -80,7 +80,7 @@ def end(error: RunError) -> NoReturn:
 
 
 def store(address: str, port: int = 0) -> Any:
-    """The store of the process group: node 0 creates it on a free port, and the other nodes connect to node 0."""
+    """The store of the process group. Node 0 creates it on a free port, and the other nodes connect to node 0."""
     from torch.distributed import TCPStore
 
     return TCPStore(
@@ -90,10 +90,10 @@ def store(address: str, port: int = 0) -> Any:
 
 
 def reduce(bundle: Bundle, rank: int, nodes: int, meeting: Any, out: dict[str, Any]) -> None:
-    """Time an all-reduce with one process per node for each backend. ``out`` gets the GB/s by backend ("gloo", "nccl"),
-    and under `trying` the backend that is being timed.
+    """For each backend, time an all-reduce with one process per node. ``out`` gets the GB/s by backend ("gloo",
+    "nccl"), and under `trying` the name of the backend that is being timed.
 
-    The bandwidth is NCCL's "bus bandwidth": a ring sends and receives 2 (n - 1) / n of the buffer.
+    The bandwidth is NCCL's "bus bandwidth": in a ring, each process sends and receives 2 (n - 1) / n of the buffer.
     """
     import torch
     from torch import distributed

@@ -29,9 +29,9 @@ def local_facts(bundle: Bundle) -> dict[str, Any]:
 
 
 def contents(bundle: Bundle) -> dict[str, str]:
-    """The digests of the bundle's files on this node: the files that bundle.toml lists, and every Python module.
+    """The digests of this node's copy of the bundle: of the files that bundle.toml lists, and of every Python module.
 
-    Data files of the bundle are not hashed here: they are compared with bundle.toml when they are read.
+    Data files are not hashed here, because they are compared with bundle.toml when they are read.
     """
     digests = manifest_digests(bundle.folder)
     names = {*digests, *DECISIVE, "requirements.txt", "bundle.toml"}
@@ -70,7 +70,7 @@ def total(files: Mapping[str, str]) -> str:
 
 
 def differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """A sentence for each difference in files or versions between a node and node 0. Any of them stops the run."""
+    """A sentence for each difference in files or versions between node 0 and another node. Each one stops the run."""
     problems = []
     mine, theirs = dict(first["files"]), dict(other["files"])
     names = sorted(name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name))

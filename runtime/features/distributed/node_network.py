@@ -1,4 +1,4 @@
-"""Addresses, interfaces and the rendezvous port of a run's nodes. Uses the standard library, and psutil if
+"""Addresses, interfaces and the rendezvous port of a run's nodes. Uses the standard library, and psutil if it is
 installed.
 """
 
@@ -28,8 +28,8 @@ def resolve(address: str, port: int) -> tuple[int, tuple[str, int]]:
 def own_address(toward: str, port: int) -> str | None:
     """The address at which other nodes reach this machine: the local address of a connection to ``toward``.
 
-    On node 0, this may be the loopback, for example on Debian, where the own host name means 127.0.1.1. In this case,
-    the result is the local address of a connection to other networks, or the first address of an interface, or None.
+    On node 0, this may be the loopback, for example on Debian, where a machine's own name means 127.0.1.1. If so,
+    return the local address of a connection to other networks, or else an interface's first address, or else None.
     """
     try:
         places = [resolve(toward, port)]
@@ -63,8 +63,8 @@ class NodeNetwork(Feature):
 def choose(environ: MutableMapping[str, str]) -> None:
     """Set the variables with this machine's address for gloo and torchrun, unless the user has set them.
 
-    By default, gloo listens on the address of the host name. If the host name has no address, or has 127.0.1.1, gloo
-    listens on the loopback, and the nodes wait for each other until the timeout (torch 2.13, ProcessGroupGloo.cpp;
+    By default, gloo listens on the address of the host name. If the host name has no address, or the address 127.0.1.1,
+    gloo listens on the loopback, and the nodes wait for each other until the timeout (torch 2.13, ProcessGroupGloo.cpp;
     confirmed between two network namespaces). torchrun's c10d rendezvous gives the host name to the other nodes as the
     address of rank 0. NCCL chooses the interface itself.
     """
@@ -106,7 +106,7 @@ def listen(port: int) -> socket.socket:
 
 
 def holder(port: int) -> str:
-    """A phrase in brackets with the process that listens on a port of this machine; "" if this user may not see it."""
+    """A phrase in brackets: the process that listens on this machine's port. "" if this user may not see it."""
     try:
         import psutil  # type: ignore[import-untyped, unused-ignore]  # a requirement of accelerate
 
@@ -119,7 +119,7 @@ def holder(port: int) -> str:
 
 
 def reach(address: str, port: int, until: float) -> socket.socket:
-    """Connect to node 0, with retries until ``until`` (`time.monotonic`). Raises RunError with the last reason.
+    """Connect to node 0. Retry until ``until`` (`time.monotonic`), then raise RunError with the last reason.
 
     A host name without an address is also retried: a cluster's name service may learn the name of a node late.
     """
@@ -157,7 +157,7 @@ def _loops(address: str) -> bool:
 
 
 def _interfaces() -> dict[str, list[str]]:
-    """The addresses of each interface, except loopback and link-local addresses."""
+    """The addresses of each interface by its name, without loopback and link-local addresses."""
     try:
         import psutil
     except ImportError:

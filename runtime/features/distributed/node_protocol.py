@@ -1,9 +1,9 @@
-"""The common preflight of several nodes: one process of each node connects to MASTER_ADDR:MASTER_PORT for some seconds.
+"""The common preflight of several nodes. One process of each node connects to MASTER_ADDR:MASTER_PORT for some seconds.
 
 Node 0 listens. Each other node connects and sends its facts and findings as a line of JSON. It then answers node 0's
 questions about its clock and about a file, and takes part in a small all-reduce. At the end, node 0 sends whether the
-run may start. Every wait has a timeout. The other nodes close their connections first, so that none lingers on node 0
-and the port is free for the run.
+run may start. Every wait has a timeout. The other nodes close their connections first. So no connection lingers on node
+0, and the port is free for the run.
 """
 
 import json
@@ -40,7 +40,7 @@ class Rendezvous:
 
 
 def read_rendezvous(nodes: int, environ: Mapping[str, str]) -> Rendezvous | None:
-    """Read this node's rank from the environment. None for a run on one node, or in a process that a launcher started.
+    """Read this node's rank from the environment. None for a run on one node, or if a launcher started this process.
 
     Raises RunError for an invalid number or port.
     """
@@ -72,7 +72,7 @@ class Line:
         self.connection.sendall(json.dumps(message).encode() + b"\n")
 
     def read(self, seconds: float) -> dict[str, Any]:
-        """The next line. Raises OSError: TimeoutError, or ConnectionError for the end or an invalid line."""
+        """The next line. Raises an OSError: TimeoutError, or ConnectionError at the end or for an invalid line."""
         self.connection.settimeout(max(0.1, seconds))
         text = self._reader.readline(LARGEST)
         if not text:
@@ -130,7 +130,7 @@ def gather(listener: socket.socket, rendezvous: Rendezvous, mine: Node) -> tuple
         try:
             hello = line.read(HELLO)
             one = Node(int(hello["rank"]), dict(hello["facts"]), [str(text) for text in hello["found"]], line)
-            dict(one.facts["files"]), dict(one.facts["versions"])  # a line from another program lacks these keys
+            dict(one.facts["files"]), dict(one.facts["versions"])  # a line from a stranger's program lacks these keys
             host = str(one.facts["host"])
             if one.facts.get("token") == mine.facts["token"]:  # node 0 has connected to itself
                 line.close()
@@ -161,8 +161,8 @@ def _ranks(missing: list[int]) -> str:
 
 
 def ask(one: Node, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask a node one question and return the answer. If it does not answer, the result is empty, and the node gets a
-    finding.
+    """Ask a node one question and return the answer. If the node does not answer, return an empty dict, and add a
+    finding to the node.
     """
     if one.line is None:
         return {}
@@ -179,7 +179,7 @@ def ask(one: Node, question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def send(others: list[Node], question: Mapping[str, Any]) -> None:
-    """Send a question to all nodes at once, so that they act at the same time. `receive` gets the answers."""
+    """Send a question to all nodes at once, so that they act at the same time. `receive` returns their answers."""
     for one in others:
         if one.line is not None:
             try:
@@ -189,8 +189,8 @@ def send(others: list[Node], question: Mapping[str, Any]) -> None:
 
 
 def receive(one: Node) -> dict[str, Any]:
-    """The answer to a question that `send` has sent. If the node does not answer, the result is empty, and the node
-    gets a finding.
+    """The answer to a question that `send` has sent. If the node does not answer, return an empty dict, and add a
+    finding to the node.
     """
     if one.line is None:
         return {}
@@ -203,7 +203,7 @@ def receive(one: Node) -> dict[str, Any]:
 
 def skew(one: Node, clock: Callable[[], float] = time.time) -> tuple[float, float]:
     """Return two numbers of seconds: how far a node's clock is ahead of this node's clock, and the possible error of
-    this difference.
+    the first number.
     """
     before = clock()
     answer = ask(one, {"ask": "clock"})
@@ -214,7 +214,7 @@ def skew(one: Node, clock: Callable[[], float] = time.time) -> tuple[float, floa
 
 
 def dismiss(nodes: list[Node], passed: bool = False) -> None:
-    """Send every node the result, and wait until each has closed its connection, so that the port is free."""
+    """Send every node the result. Then wait until each node has closed its connection, so that the port is free."""
     for one in nodes:
         if one.line is not None:
             try:
@@ -252,7 +252,7 @@ def visit(
             except TimeoutError as error:
                 raise ConnectionAbortedError("it does not answer") from error
             except ConnectionResetError:
-                # node 0's earlier launch, which was ending, has answered, so connect again
+                # an earlier launch of node 0, which was ending, has answered, so connect again
                 if time.monotonic() + 1 > until:
                     raise
                 line.close()
@@ -284,10 +284,10 @@ def _reached(rendezvous: Rendezvous, mine: Node, until: float) -> Line:
 
 
 def report_misplaced(rendezvous: Rendezvous, mine: Node) -> None:
-    """Report to the node that listens at MASTER_ADDR, if any, that this node has a wrong rank.
+    """Report to the node that listens at MASTER_ADDR, if there is one, that this node has a wrong rank.
 
-    Called on a second node 0, and on a node whose rank is too high. Without the report, node 0 would wait for the right
-    node until the timeout.
+    Called on a second node 0, and on a node whose rank is too high. Without the report, node 0 would wait until the
+    timeout for a node with the right rank.
     """
     patience = Rendezvous(rendezvous.rank, rendezvous.nodes, rendezvous.address, rendezvous.port, 5)
     try:

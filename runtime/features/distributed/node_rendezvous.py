@@ -1,5 +1,5 @@
-"""The preflight of several nodes: the findings of each node, common checks, and one result for all, which
-node 0 reports.
+"""The preflight of several nodes: the findings of each node, common checks, and one result for all nodes. Node 0
+reports the result.
 """
 
 import os
@@ -16,7 +16,7 @@ from . import node_all_reduce, node_facts, node_network, node_protocol, shared_f
 from .node_protocol import Node, Rendezvous
 
 SKEW = 5.0
-"""A warning is printed if two clocks differ by more than this many seconds plus the error of the measurement."""
+"""A warning is printed if two clocks differ by more than this many seconds and the error of measurement together."""
 HINTS = {
     "gloo": "set GLOO_SOCKET_IFNAME to the network interface between the nodes (now {interface})",
     "nccl": "set NCCL_SOCKET_IFNAME to the network interface between the nodes; NCCL_DEBUG=INFO shows more",
@@ -27,7 +27,7 @@ class NodeRendezvous(Feature):
     """Hooks for a run on several nodes."""
 
     def check_nodes(self, bundle: Bundle, check: Callable[[int], list[str]]) -> bool:
-        """Check on every node, if launch.sh gave this node a rank. Problems of one node raise RunError on all."""
+        """Check on every node, if launch.sh gave this node a rank. If a node has problems, all nodes raise RunError."""
         rendezvous = node_protocol.read_rendezvous(bundle.run["nodes"], os.environ)
         if rendezvous is not None:
             meet(bundle, rendezvous, lambda: check(rendezvous.rank))
@@ -36,7 +36,7 @@ class NodeRendezvous(Feature):
         return rendezvous is not None
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
-        """Print a message if the nodes' launchers did not find each other. Returns an empty list for other failures."""
+        """If the nodes' launchers did not find each other, print a message. Returns [] for every other failure."""
         reason = rendezvous_failure(error)
         return [] if reason is None else [("", stop(RunError(reason)))]
 
@@ -44,8 +44,8 @@ class NodeRendezvous(Feature):
 def meet(bundle: Bundle, rendezvous: Rendezvous, check: Callable[[], list[str]]) -> None:
     """Run each node's own checks (`check`), then the checks that concern all nodes. Raises RunError on every node.
 
-    Node 0's error has all findings. The error of another node says that it stops because of a finding, or why it did
-    not connect.
+    Node 0's error has the findings of all nodes. Another node's error says that it stops because of a finding, or why
+    it did not connect.
     """
     mine = Node(rendezvous.rank, {**node_facts.local_facts(bundle), "token": secrets.token_hex(8)}, [])
     if rendezvous.rank >= rendezvous.nodes:
@@ -64,7 +64,7 @@ def mute() -> None:
 
 
 def _local_findings(check: Callable[[], list[str]]) -> list[str]:
-    """The findings of ``check``. An exception becomes a finding, because the other nodes would wait for this node."""
+    """The findings of ``check``. An exception becomes a finding: otherwise the other nodes would wait for this one."""
     try:
         return check()
     except Exception as error:
@@ -77,7 +77,7 @@ def _first(bundle: Bundle, rendezvous: Rendezvous, mine: Node, check: Callable[[
     thread = threading.Thread(
         target=lambda: gathered.append(node_protocol.gather(listener, rendezvous, mine)), daemon=True
     )
-    thread.start()  # while this node runs its own checks, other nodes may already connect
+    thread.start()  # while this node runs its own checks, other nodes can already connect
     if not node_network.is_own(rendezvous.address):
         node_protocol.report_misplaced(rendezvous, mine)
     mine.found += _local_findings(check)
@@ -185,7 +185,7 @@ def labelled(came: Sequence[Node], count: int) -> list[str]:
 
 
 def rendezvous_failure(error: Exception) -> str | None:
-    """The message for the error that the launchers of the nodes did not find each other; None for any other error."""
+    """The message if ``error`` says that the nodes' launchers did not find each other; None for any other error."""
     from torch.distributed import DistError
     from torch.distributed.elastic.rendezvous.api import RendezvousError
 

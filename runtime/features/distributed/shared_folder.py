@@ -1,4 +1,4 @@
-"""Check that the nodes share the output folder: node 0 writes a temporary file, and the others look for it."""
+"""Check that all nodes have the same output folder: node 0 writes a temporary file, and the others look for it."""
 
 import os
 import secrets
@@ -8,12 +8,12 @@ from ...core.feature import Bundle
 
 PREFIX = ".xpc-seen-by-every-node-"
 PATIENCE = 3.0
-"""A file that another machine has written must appear within this many seconds. NFS caches directories as long."""
+"""A file that another machine has written must appear within this many seconds. NFS caches folders for as long."""
 
 
 class Probe:
-    """A temporary file with a unique name. It is in the nearest existing folder, `levels` folders above the output
-    folder.
+    """A temporary file with a unique name, in the nearest existing folder at or above the output folder, `levels`
+    levels above it.
 
     If the file cannot be written, `error` is the reason.
     """
@@ -46,7 +46,7 @@ def nearest_existing(folder: str) -> tuple[str, int]:
 
 
 def sees(bundle: Bundle, name: str, levels: int) -> bool:
-    """Whether this node finds the file ``name`` in the folder ``levels`` levels above its own output folder."""
+    """Whether this node finds the file ``name`` in the folder that is ``levels`` levels above its own output folder."""
     if not name.startswith(PREFIX) or os.sep in name:
         return False
     folder = bundle.output_dir
@@ -64,8 +64,8 @@ def needed(bundle: Bundle) -> str:
     """The reason why the nodes must share the output folder; "" for a run that writes no checkpoints.
 
     Under ZeRO and sharded FSDP, each process writes its part of the weights or the optimizer. Under every strategy,
-    each process writes its random state (transformers, `_save_rng_state`). A complete checkpoint has all these files in
-    one folder.
+    each process writes its random state (transformers, `_save_rng_state`). In a complete checkpoint, all these files
+    are in one folder.
     """
     if bundle.arguments.get("save_strategy", "steps") == "no" or bundle.arguments.get("save_only_model"):
         return ""

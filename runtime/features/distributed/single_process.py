@@ -24,7 +24,7 @@ class SingleProcess(Feature):
         """A function that starts the process with the environment that accelerate's launcher would set. Raises
         CalledProcessError.
 
-        As with torch's agent, the process has a session of its own, so that Ctrl-C reaches only the launcher.
+        The process has a session of its own, as it has under torch's agent, so that Ctrl-C reaches only the launcher.
         """
         half = [name for name in ("bf16", "fp16") if bundle.arguments.get(name)]
         passed = {"ACCELERATE_USE_CPU": str(bundle.on_cpu), "ACCELERATE_MIXED_PRECISION": (half or ["no"])[0]}
@@ -32,7 +32,7 @@ class SingleProcess(Feature):
         return partial(subprocess.run, [sys.executable, program], env=environ, check=True, start_new_session=True)
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
-        """A name for the failed process ("" if it has already printed the reason), and its exit status."""
+        """A (name, exit status) tuple for the failed process; the name is "" if it has already printed the reason."""
         if not isinstance(error, CalledProcessError):
             return []
         return [("" if error.returncode in (1, 2) else "the process", error.returncode)]

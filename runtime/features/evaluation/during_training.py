@@ -17,8 +17,7 @@ from ...core.metrics_file import METRICS, events, replace, written
 from ...library_internals.transformers_evaluation import evaluate_now
 
 REPORTED = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
-"""Metrics whose names end like this: summary.json has their values from the last evaluation, for each evaluation set.
-"""
+"""Endings of names of metrics. For each evaluation set, summary.json has the last value of these metrics."""
 
 
 class Interrupted(Exception):
@@ -31,8 +30,8 @@ class EvaluatingTrainer(FaultTolerant):
     prefix = "eval"
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
-        """Evaluate as trl does. With several sets, trl calls this method for each set, so it records the prefix of the
-        current set.
+        """Evaluate as trl does. With several sets, trl calls this method once per set; ``metric_key_prefix`` is
+        recorded to know the current set.
         """
         before, self.prefix = self.prefix, metric_key_prefix
         try:
@@ -42,8 +41,8 @@ class EvaluatingTrainer(FaultTolerant):
             self.prefix = before
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        """trl's data loader of the current evaluation set. Outside of an evaluation, when trl 0.18's reward trainer
-        prints rows, the first set counts as current.
+        """trl's data loader of the current evaluation set. trl 0.18's reward trainer also prints rows outside of an
+        evaluation; the first set then counts as current.
         """
         sets = self.eval_dataset  # type: ignore[attr-defined]
         if eval_dataset is None and isinstance(sets, dict):
@@ -55,7 +54,7 @@ class EvaluatingTrainer(FaultTolerant):
         return loader
 
     def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
-        """Run trl's step, but raise Interrupted on all processes if any process has a stop request. The next start then
+        """Run trl's step. If any process has a stop request, raise Interrupted on all processes. The next start then
         repeats the evaluation before its first step.
         """
         import torch
@@ -89,7 +88,7 @@ class EvaluatingTrainer(FaultTolerant):
             progress.now("loading the best checkpoint")
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """Write a checkpoint, which also records which checkpoint is the best."""
+        """Write a checkpoint. It also records which checkpoint is the best."""
 
         def write_and_name_best() -> None:
             write()
@@ -98,14 +97,14 @@ class EvaluatingTrainer(FaultTolerant):
         super().save_checkpoint(write_and_name_best)
 
     def catch_up(self) -> None:
-        """Run the evaluation that was due when the run stopped, and that was not completed."""
+        """Run the evaluation that was due when the run stopped but was not completed."""
         try:
             evaluate_now(self)
         except Interrupted:  # another stop request interrupted the evaluation
             raise signals.Stopped from None
 
     def name_best(self, folder: str) -> None:
-        """Set the path of the best checkpoint to its final folder; transformers sets it to the staging folder."""
+        """Set the path of the best checkpoint to its final folder: transformers sets it to the staging folder."""
         if not self.state.best_global_step:
             return
         best, before = f"checkpoint-{self.state.best_global_step}", self.state.best_model_checkpoint
@@ -150,7 +149,7 @@ def due(args: Arguments, state: State) -> bool:
 
 
 def losses_of(bundle: Bundle) -> dict[str, str]:
-    """The name of each evaluation loss, with the name of its set; the set's name is "" if there is only one set."""
+    """Maps the name of each evaluation loss to the name of its set; this is "" if there is only one set."""
     stated = bundle.data.get("evaluation")
     if not stated or not stated["named"]:
         return {"eval_loss": ""}
@@ -179,7 +178,7 @@ class Evaluation(Feature):
 
     def before_first_step(self, bundle: Bundle, trainer: Trainer) -> None:
         """If an evaluation is due at the step from which the run resumes, and its results are missing, run it. Process
-        0 decides, because only its metrics file is complete.
+        0 decides, because only process 0 has a complete metrics file.
         """
         from accelerate.utils import broadcast_object_list
 
@@ -199,9 +198,9 @@ class Evaluation(Feature):
         return ""
 
     def last_evaluation(self, bundle: Bundle, path: str, state: State) -> tuple[dict[str, Any] | None, str]:
-        """The last evaluation for summary.json, and its line for the terminal.
+        """The last evaluation for summary.json, and a text about it for the terminal.
 
-        If the weights of the best evaluation are saved, a second line describes this evaluation. Raises OSError.
+        If the weights of the best evaluation are saved, a second line of the text describes it. Raises OSError.
         """
         evaluation = last(path)
         line = evaluation_summary(bundle, evaluation or {})

@@ -1,4 +1,4 @@
-"""The callback for early stopping, which ends the run after `patience` evaluations in a row without improvement."""
+"""The callback for early stopping: it ends the run after `patience` evaluations in a row without improvement."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,10 +9,10 @@ from ...core.errors import say
 
 
 def without_progress(history: Sequence[Mapping[str, Any]], metric: str, greater: bool) -> int:
-    """The number of evaluations since the best one; ``history`` is the log in the order of the steps.
+    """The number of evaluations since the best one. ``history`` is the run's log, in the order of the steps.
 
-    The count comes from the log, which every checkpoint contains. transformers' EarlyStoppingCallback (4.52 and 5.23)
-    would restart its count with each start of the program.
+    The count comes from the log, because every checkpoint contains the log. The counter of transformers'
+    EarlyStoppingCallback (4.52 and 5.23) would restart with each start of the program.
     """
     best: float | None = None
     since = 0
@@ -28,7 +28,7 @@ def without_progress(history: Sequence[Mapping[str, Any]], metric: str, greater:
 
 
 class StopCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types
-    """Ends the run at the step of an evaluation by making this step the run's last. The step is then saved as usual,
+    """Ends the run at the step of an evaluation, by making this step the run's last one. So the step is saved as usual,
     and a later start finds the run finished.
     """
 
@@ -36,7 +36,7 @@ class StopCallback(TrainerCallback):  # type: ignore[misc]  # transformers has n
         self.patience = patience
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: object) -> None:
-        """Stop at once if training resumes from the checkpoint at which the run stopped early."""
+        """Stop at once if training resumes from the checkpoint of an early stop."""
         self._stop_if_due(args, state, control)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: object) -> None:

@@ -1,7 +1,7 @@
 """Remember the digests of large files, so that a later start need not read them again. Standard library only.
 
-The entries are in ``~/.cache/xpc/data``, where ``xpc compile`` and ``xpc verify`` find them, too (none with
-``XPC_CACHE=off``). An entry is used only while the file's size, times and inode are unchanged. The folder and its
+The entries are in ``~/.cache/xpc/data``; ``xpc compile`` and ``xpc verify`` read them, too. With ``XPC_CACHE=off``,
+there are no entries. An entry is used only while the file's size, times and inode are unchanged. The folder and its
 entries must be private: if other users can write to them, they are neither read nor written.
 """
 
@@ -38,7 +38,7 @@ def recall(path: str) -> str | None:
 
 
 def keep(path: str, before: str, digest: str) -> None:
-    """Remember the digest of a file. ``before`` is the stamp that the file had before it was read. Never raises."""
+    """Remember the digest of a file. ``before`` is the file's stamp before it was read. Never raises."""
     try:
         found = os.stat(path)
         if stamp(path) != before or max(found.st_mtime, found.st_ctime) > time.time() - SETTLED:

@@ -17,8 +17,8 @@ class LocalFiles(Feature):
 
 
 def find(folder: str, path: str) -> str:
-    """Find a local file or folder of the spec: first under $XPC_DATA_ROOT, then next to the bundle ``folder`` or its
-    sweep, then in the working directory.
+    """Find a local file or folder of the spec: under $XPC_DATA_ROOT, else next to the bundle ``folder`` or next to its
+    sweep, else in the working directory.
 
     Raises RunError with every place that was tried.
     """

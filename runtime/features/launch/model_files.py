@@ -1,7 +1,7 @@
 """Compare the files of local models (weights, tokenizer, adapter) with the digests in bundle.toml, before the launch.
 
-A file whose size, times and inode are unchanged since an earlier command is not read again (``known_digests``). Hashing
-all other files costs little time, because the run has to read these files from the disk in any case.
+A file is not read again if its size, times and inode are unchanged since an earlier command (``known_digests``).
+Hashing the other files costs little time, because the run has to read these files from the disk anyway.
 """
 
 import os
@@ -33,7 +33,7 @@ class ModelFiles(Feature):
         found = {}
         for folder in folders(bundle):
             own = {name[len(folder) + 1 :]: one for name, one in stated.items() if name.startswith(f"{folder}/")}
-            if own:  # the folder did not exist at compile time, so bundle.toml has no digests of its files
+            if own:  # the folder did not exist at compile time, so bundle.toml has no digests for its files
                 try:
                     found[folder] = finding(folder, local_files.find(bundle.folder, folder), own)
                 except RunError:  # a missing folder is reported when the model is loaded
@@ -54,7 +54,7 @@ def folders(bundle: Bundle) -> list[str]:
 
 
 def finding(folder: str, place: str, stated: Mapping[str, str]) -> str:
-    """Describe how the files in ``place`` differ from the digests in bundle.toml; "" if none differs."""
+    """Describe how the files in ``place`` differ from the digests in bundle.toml; "" if they do not differ."""
     there = listed(place)
     actual = digests({name: os.path.join(place, name) for name in there})
     wrong = [
@@ -75,8 +75,7 @@ def listed(place: str) -> list[str]:
 
 
 def digests(paths: Mapping[str, str]) -> dict[str, str]:
-    """The SHA-256 of each file by name, computed by several threads. For a file that cannot be read, the value is the
-    reason."""
+    """The SHA-256 of each file by name, computed by several threads. If a file cannot be read, the value is the reason."""
     found: dict[str, str] = {}
     left: queue.SimpleQueue[str] = queue.SimpleQueue()
     for name, path in paths.items():

@@ -1,4 +1,4 @@
-"""List the files of a local model's folder: the compiler computes their digests, and the launch compares them."""
+"""List the files of a local model's folder. The compiler computes their digests, and the launch compares them."""
 
 import os
 
@@ -9,14 +9,14 @@ STATES = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "tra
 RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.json", "eval_results.json")
 """Files that a run writes next to its model. They are not compared."""
 SKIPPED = (".", "checkpoint-", "global_step")
-"""Folders in a model's folder whose names begin like one of these are not searched."""
+"""A folder in a model's folder is not searched if its name begins like this."""
 LEVELS, MOST = 2, 10_000
 """At most LEVELS levels of folders are searched. The search ends after MOST files and folders."""
 
 
 def files(place: str) -> list[str]:
     """The names of the files in a folder and its subfolders, relative to the folder, without hidden files. Links to
-    folders are followed, as when a model is loaded.
+    folders are followed, because loading a model follows them, too.
     """
     out, count = list[str](), 0
     for where, folders, names in os.walk(place, followlinks=True):

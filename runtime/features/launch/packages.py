@@ -11,7 +11,7 @@ TRACKERS: Mapping[str, tuple[str, ...]] = {
     "dvclive": ("dvclive",), "mlflow": ("mlflow",), "neptune": ("neptune",), "swanlab": ("swanlab",),
     "tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio",), "wandb": ("wandb",),
 }  # fmt: skip
-"""Maps each value of ``report_to`` to modules of which it needs one (transformers, integration_utils.py)."""
+"""Maps each value of ``report_to`` to modules; it needs one of them (transformers, integration_utils.py)."""
 FLASH: Mapping[str, tuple[str, ...]] = {
     "flash_attention_2": ("flash_attn", "kernels"),
     "flash_attention_3": ("flash_attn_interface", "flash_attn_3", "kernels"),
@@ -19,7 +19,7 @@ FLASH: Mapping[str, tuple[str, ...]] = {
 """Maps kinds of attention to modules, of which at least one must be installed. The module ``kernels`` downloads a
 kernel from the hub."""
 EIGHT_BIT = ("8bit", "bnb", "paged", "lion", "ademamix")
-"""Texts in the names of optimizers that come from bitsandbytes (transformers, trainer_optimizer.py)."""
+"""Texts; the name of an optimizer from bitsandbytes contains one (transformers, trainer_optimizer.py)."""
 MATH = ("accuracy", "cosine", "len", "length")
 """Reward functions that need the package math_verify."""
 FLASH_FILE = "--no-build-isolation -r requirements-flash.txt"

@@ -1,7 +1,7 @@
 """Small JSON files in a folder that only the user can write to, such as ``~/.cache/xpc/data``. Standard library only.
 
-The compiler also stores its entries with these functions. The folder stays open while it is used. It must not be a
-link. Each file in the folder is an entry, and only regular files that belong to the user are read.
+The compiler also stores its entries with these functions. Each file in the folder is an entry. The folder stays open
+while it is used, and must not be a link. Only regular files that belong to the user are read.
 """
 
 import json
@@ -15,8 +15,8 @@ LARGEST = 2**20
 def opened(folder: str, make: bool = False) -> int:
     """Open a folder of entries and return its file descriptor. With ``make``, a missing folder is created.
 
-    The last two folders of the path (`xpc/data`) must not be links; a folder above may be one, because many people link
-    `~/.cache`. Raises OSError if there is no such folder, or others can write to it.
+    The last two folders of the path (`xpc/data`) must not be links. A folder above them may be a link, because many
+    people link `~/.cache`. Raises OSError if there is no such folder, or if other users can write to it.
     """
     above, kind = os.path.split(folder)
     base, ours = os.path.split(above)

@@ -1,4 +1,4 @@
-"""Recognize local files that have another name than in the run that is resumed, and the same content."""
+"""Recognize local files that were renamed since the run that is resumed began, but have the same content."""
 
 import os
 import re
@@ -20,7 +20,7 @@ class RenamedFiles(Feature):
 
 
 def renamed_back(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of `now` that name files, with the names in `was` for files that have the same content."""
+    """The settings of `now` that name a renamed file, with the name in `was` of the file with the same content."""
     found: dict[str, Any] = {}
     before, after = (each.get(SOURCES) for each in (was, now))
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
@@ -35,8 +35,8 @@ def renamed_back(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, An
 
 
 def same_rows(one: Any, other: Any) -> bool:
-    """Whether two sources have the same rows, by the digests of their files, and in the same format. False for rows
-    with images, whose paths are relative to the folder of the rows.
+    """Whether two sources have the same rows in the same format, by the digests of their files. False for rows with
+    images, because the images' paths are relative to the folder of the rows.
     """
     if not isinstance(one, dict) or not isinstance(other, dict):
         return False
@@ -48,14 +48,14 @@ def same_rows(one: Any, other: Any) -> bool:
 
 
 def _digests(source: Mapping[str, Any]) -> dict[str, str | None]:
-    """The digest of each file of a source, by its path in the folder of the source. None if a digest is unknown."""
+    """The digest of each file of a source, by the file's path in the source's folder; None for an unknown digest."""
     files = source.get("files")
     return {one.get("path"): one.get("sha256") for one in files} if files else {"": source.get("sha256")}
 
 
 def _digest_in(name: str) -> str:
-    """The digest and the ending in the name of a file of a bundle: `4c5f6c80.jinja` of `files/mine-4c5f6c80.jinja`. ""
-    for other names.
+    """The digest and the ending in the name of a file of a bundle, such as `4c5f6c80.jinja` in
+    `files/mine-4c5f6c80.jinja`. "" for a name without a digest.
     """
     found = IN_BUNDLE.fullmatch(name)
     return found[1] if found else ""

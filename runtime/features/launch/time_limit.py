@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class TooSlow(BaseException):
-    """Raised when a call exceeds its time limit. TooSlow is no Exception, because the called function may catch every
+    """Raised when a call exceeds its time limit. It is a BaseException, because the called function may catch every
     Exception.
     """
 
@@ -16,7 +16,7 @@ class TooSlow(BaseException):
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise TooSlow in this thread after this many seconds.
 
-    The limit uses another signal than SIGALRM, which math_verify needs for its limits. Only the main thread can handle
+    It does not use SIGALRM, because math_verify needs this signal for its own limits. Only the main thread can handle
     signals, so calls in other threads have no limit.
     """
     main = threading.main_thread()
@@ -39,5 +39,5 @@ def time_limit(seconds: float) -> Iterator[None]:
     finally:
         ended = True
         timer.cancel()
-        timer.join()  # a signal that the timer is sending arrives before the handler is replaced
+        timer.join()  # wait for a signal that the timer may be sending, before the handler is replaced
         signal.signal(signal.SIGVTALRM, before)

@@ -1,8 +1,8 @@
 """Compare the loaded tokenizer of a model with the model's other files, and with the first rows.
 
-transformers may load another class than tokenizer_config.json names, and that class replaces parts of tokenizer.json. A
-chat template may write control tokens that the tokenizer lacks, a tokenizer may have more tokens than the model has
-embeddings, and generation_config.json may name other end tokens than the rows.
+Four things may be wrong. transformers loads another class than tokenizer_config.json names, and this class replaces
+parts of tokenizer.json. The chat template writes control tokens that the tokenizer lacks. The tokenizer has more tokens
+than the model has embeddings. generation_config.json names other end tokens than the rows.
 """
 
 import json
@@ -18,13 +18,13 @@ from ...core.feature import Bundle, Feature, Tokenizer, Trainer
 CONTROL = re.compile(r"<\|[^|<>{}'\"\s]+\|>|<(?:start|end)_of_turn>")
 """Matches a control token in a chat template, such as `<|im_end|>`."""
 EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight", "embed_in.weight", "tok_embeddings.weight")
-"""Endings of the names that embedding weights have in a checkpoint."""
+"""Endings of the names of embedding weights in a checkpoint."""
 TEXTS = ("text", "prompt", "completion", "chosen", "rejected")
 
 
 def files_of(bundle: Bundle) -> str:
-    """The folder with the model's files: a local folder, or the model's files in the cache of the hub. "" if the cache
-    does not have them.
+    """The folder with the model's files: a local folder, or the model's files in the cache of the hub. "" if they are
+    not in the cache.
     """
     place = bundle.model_path
     if bundle.model["id"] is None or os.path.isdir(place):
@@ -38,7 +38,7 @@ def _in_cache(model: str, revision: str) -> str:
     from transformers.utils import cached_file
 
     if rank() == 0:
-        # the model is loaded after the rows, so the cache may lack this file, and `ends` reads it
+        # the model is loaded after the rows, so this file may not be in the cache yet, and `ends` reads it
         cached_file(model, "generation_config.json", revision=revision, _raise_exceptions_for_missing_entries=False,
                     _raise_exceptions_for_connection_errors=False, _raise_exceptions_for_gated_repo=False)  # fmt: skip
     names = ("tokenizer.json", "tokenizer_config.json", "config.json")
@@ -47,8 +47,8 @@ def _in_cache(model: str, revision: str) -> str:
 
 
 def differs(folder: str, tokenizer: Tokenizer, texts: Sequence[str]) -> str:
-    """A sentence about the parts of the loaded tokenizer that split texts differently from tokenizer.json; "" if there
-    are none.
+    """A sentence about the parts of the loaded tokenizer that split texts differently from tokenizer.json. "" if there
+    is no such part.
     """
     loaded, path = getattr(tokenizer, "backend_tokenizer", None), os.path.join(folder, "tokenizer.json")
     if loaded is None or not os.path.isfile(path):
@@ -83,7 +83,7 @@ def _tokenizer(path: str) -> Any:
 
 
 def _changed(tokenizer: Tokenizer, ours: Sequence[int], theirs: Sequence[int]) -> str:
-    """The first tokens that are not the same, as in `'1', '9' instead of '19'`."""
+    """The first tokens in which two tokenizers differ, as in `'1', '9' instead of '19'`."""
     pairs = enumerate(zip(ours, theirs, strict=False))
     start = next((at for at, (one, other) in pairs if one != other), min(len(ours), len(theirs)))
     shown = [[tokenizer.decode([one], skip_special_tokens=False) for one in ids[start : start + 3]]
@@ -93,7 +93,7 @@ def _changed(tokenizer: Tokenizer, ours: Sequence[int], theirs: Sequence[int]) -
 
 
 def _parts(loaded: Any, stated: Any, text: str) -> Iterator[str]:
-    """The parts that make a tokenizer treat texts differently: normalizer, pre_tokenizer, or else the model."""
+    """The parts in which two tokenizers differ: normalizer, pre_tokenizer, or, if these two are equal, the model."""
     normal, pieces = [], []
     for one in (loaded, stated):
         normal.append(text if one.normalizer is None else one.normalizer.normalize_str(text))
@@ -108,14 +108,14 @@ def _parts(loaded: Any, stated: Any, text: str) -> Iterator[str]:
 
 
 def _chooses_ends(folder: str) -> bool:
-    """Whether tokenizer_config.json states if texts get begin and end tokens. Such a statement overrides
+    """Whether tokenizer_config.json states whether begin and end tokens are added to texts. Such a statement overrides
     tokenizer.json.
     """
     return any(_json(folder, "tokenizer_config.json").get(f"add_{one}_token") is not None for one in ("bos", "eos"))
 
 
 def lacking(tokenizer: Tokenizer, texts: Sequence[str]) -> str:
-    """A sentence about control tokens of the chat template that the tokenizer splits into pieces, or ""."""
+    """A sentence about control tokens of the chat template that the tokenizer splits; "" if it splits none."""
     found = CONTROL.findall(str(tokenizer.chat_template)) if tokenizer.chat_template else []
     vocabulary = tokenizer.get_vocab()
     new = [one for one in dict.fromkeys(found) if one not in vocabulary and any(one in text for text in texts)]
@@ -130,7 +130,7 @@ def lacking(tokenizer: Tokenizer, texts: Sequence[str]) -> str:
 
 
 def ends(bundle: Bundle, folder: str, tokenizer: Tokenizer, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Sentences about end tokens in generation_config.json that would end answers early, or that no row teaches."""
+    """Sentences about end tokens in generation_config.json that end answers too early, or that no row teaches."""
     if bundle.model["id"] is not None and not os.path.isfile(os.path.join(folder, "generation_config.json")):
         return  # the cache may lack a file that the hub has
     eos, vocabulary = tokenizer.eos_token_id, set(tokenizer.get_vocab().values())
@@ -176,13 +176,13 @@ def rendered(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Token
         for messages in bundle.row_format().conversations(row) if tokenizer.chat_template else ():
             try:
                 texts.append(str(tokenizer.apply_chat_template(messages, tokenize=False)))
-            except Exception:  # converting the rows reports any exception that the template raises
+            except Exception:  # when the rows are converted, any exception of the template is reported
                 continue
     return texts
 
 
 def notes(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Tokenizer) -> Iterator[tuple[str, str]]:
-    """A pair for each finding about these rows: the kind of the finding (parts, lacking or ends), and its text."""
+    """A pair for each finding about these rows: its kind (parts, lacking or ends), and its text."""
     if hasattr(getattr(tokenizer, "apply_chat_template", None), "processor"):  # images change the texts
         return
     folder, texts = files_of(bundle), rendered(bundle, rows, tokenizer)
@@ -232,8 +232,8 @@ def _json(folder: str, name: str) -> dict[str, Any]:
 
 
 def beyond(bundle: Bundle, tokenizer: Tokenizer) -> int | None:
-    """The number of the model's embeddings if the tokenizer has more tokens and the run adds no embeddings; otherwise
-    None.
+    """If the tokenizer has more tokens than the model has embeddings, and the run adds no embeddings: the number of the
+    embeddings. Otherwise None.
     """
     folder = "" if bundle.tokenizer.get("added") else files_of(bundle)
     many = embeddings(folder) if folder else None
@@ -241,7 +241,7 @@ def beyond(bundle: Bundle, tokenizer: Tokenizer) -> int | None:
 
 
 def without(bundle: Bundle, tokenizer: Tokenizer, ids: Sequence[int], most: int) -> str:
-    """A phrase for error messages that names the token without an embedding among the token ids of a row."""
+    """A phrase for error messages: the row's token that has no embedding. ``ids`` are the row's token ids."""
     name = tokenizer.convert_ids_to_tokens(max(ids))
     return f"the token {name!r} ({max(ids)}), which has no embedding: {bundle.base} has {most} embeddings"
 
@@ -297,8 +297,7 @@ class TokenizerFiles(Feature):
 
 
 def _missing(base: str, folder: str) -> list[str]:
-    """A finding if a folder with weights has no file of a tokenizer. transformers 5 then makes a tokenizer without
-    tokens."""
+    """A finding if a folder with weights has no tokenizer file: transformers 5 then makes a tokenizer without tokens."""
     names = os.listdir(folder) if os.path.isdir(folder) else []
     if any("token" in name or name.startswith(VOCABULARIES) for name in names) or "config.json" not in names:
         return []

@@ -1,4 +1,4 @@
-"""When training resumes, continue each tracker's run. Checkpoints store the ids of the trackers' runs."""
+"""When training resumes, continue the same runs in the trackers. Checkpoints store the ids of these runs."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -11,9 +11,9 @@ from ...core.errors import say
 
 
 class TrackerRuns(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers has no types
-    """Stores the ids of the trackers' runs in each trainer_state.json, and continues these runs.
+    """Stores the ids of the trackers' runs in each trainer_state.json; when training resumes, continues these runs.
 
-    Metrics that were logged after the checkpoint are logged a second time.
+    Metrics that an earlier start logged after the checkpoint are logged a second time.
     """
 
     def __init__(self, reported: Sequence[str]) -> None:
@@ -24,7 +24,7 @@ class TrackerRuns(TrainerCallback, ExportableState):  # type: ignore[misc]  # tr
         return {"args": {}, "attributes": {one: RUNS[one][0]() for one in self.trackers}}
 
     def on_save(self, args: Any, state: Any, control: Any, **_: object) -> None:
-        """Send the metrics that ClearML has not sent yet: a resumed run does not repeat their steps."""
+        """Send the metrics that ClearML has not sent yet, because a resumed run does not repeat their steps."""
         if "clearml" in self.trackers and state.is_world_process_zero:
             from clearml import Task
 
@@ -50,8 +50,8 @@ def _mlflow() -> str | None:
 
 
 def _continue_mlflow(run: str) -> None:
-    """Continue an MLflow run if it still exists in the experiment. Its parameters stay those of the first start,
-    because MLflow cannot change parameters.
+    """Continue an MLflow run if it still exists in the experiment. It keeps the parameters of the first start, because
+    MLflow cannot change them.
     """
     import mlflow
     from mlflow.exceptions import MlflowException
@@ -88,9 +88,9 @@ def _continue_swanlab(run: str) -> None:
 def _without_fork() -> None:
     """Let ClearML report from threads of this process, not from a fork of it.
 
-    ClearML forks while another of its threads starts git to describe the repository. If the fork happens after that
-    thread has created the pipe to git, but before git runs, the fork keeps the pipe open, and at its end the run waits
-    for the pipe forever (clearml 2.1, utilities/process/mp.py ``__start_subprocess_os_fork``, task.py
+    ClearML forks while another of its threads starts git to describe the repository. The fork may happen when that
+    thread has created the pipe to git, but git does not run yet. Then the fork keeps the pipe open, and the run, at its
+    end, waits for the pipe forever (clearml 2.1, utilities/process/mp.py ``__start_subprocess_os_fork``, task.py
     ``_wait_for_repo_detection``; seen on a busy machine).
     """
     from clearml.config import config_obj

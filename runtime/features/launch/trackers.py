@@ -7,7 +7,7 @@ from collections.abc import Mapping, MutableMapping
 from ...core.feature import Bundle, Feature, Trainer
 
 ONLINE = ("cloud", "online")
-"""Values of SWANLAB_MODE with which SwanLab needs a key; the first is its default."""
+"""Values of SWANLAB_MODE with which SwanLab needs a key. The first value is SwanLab's default."""
 
 
 class Trackers(Feature):
@@ -29,8 +29,8 @@ class Trackers(Feature):
             environ.setdefault(name, str(value))
 
     def check_access(self, bundle: Bundle) -> list[str]:
-        """Check the logins now. Otherwise, after the model is loaded, SwanLab would ask for a login on the terminal,
-        and ClearML would raise an error. MLflow needs no login: without a server it writes mlflow.db here.
+        """Check the logins now. Otherwise, once the model is loaded, SwanLab would ask for a login on the terminal, and
+        ClearML would raise an error. MLflow needs no login: without a server it writes mlflow.db in this folder.
         """
         reported, environ, found = bundle.arguments["report_to"], os.environ, list[str]()
         project = environ.get("SWANLAB_PROJECT") or os.path.basename(os.getcwd())
@@ -58,8 +58,8 @@ class Trackers(Feature):
 
 
 def _swanlab_key(environ: Mapping[str, str]) -> bool:
-    """Whether SwanLab has a key or needs no key. It needs no key if ``swanlab offline`` has written ``settings`` to its
-    log folder.
+    """Whether SwanLab has a key or needs none. It needs none if ``swanlab offline`` has written ``settings`` to its log
+    folder.
     """
     login = os.path.join(environ.get("SWANLAB_SAVE_DIR", "~/.swanlab"), ".netrc")
     mode = os.path.join(environ.get("SWANLAB_LOG_DIR", "swanlog"), "settings")

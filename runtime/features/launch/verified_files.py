@@ -9,14 +9,14 @@ from ...core.feature import Bundle
 
 
 def changed(path: str) -> RunError:
-    """The error for a file whose digest differs."""
+    """The error for a file whose digest differs from the one in bundle.toml."""
     return RunError(f"{path} is not the file that this bundle was compiled with (its sha256 differs)")
 
 
 def verified(bundle: Bundle, name: str, digests: Mapping[str, str] | None = None) -> bytes:
-    """The bytes of a file of the bundle that is rendered or executed. Raises RunError if it was changed.
+    """The bytes of a file of the bundle that is rendered or executed. Raises RunError if the file was changed.
 
-    ``digests`` is the result of ``manifest_digests``, if the caller already has it.
+    ``digests`` is the result of ``manifest_digests``; a caller that already has it passes it on.
     """
     path = bundle.inside(name)
     try:

@@ -1,1 +1,1 @@
-"""Messages of rows: convert tool calls to the form that the chat template reads, and report keys that nothing reads."""
+"""Messages of rows: convert tool calls to the form that the chat template reads, and report keys that are not read."""

@@ -46,9 +46,9 @@ def from_caller(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
 def described_tools(tools: Any, where: str) -> Any:
     """The tools of a row (a list, or its JSON text), each in OpenAI's form: `{"type": "function", "function": {...}}`.
 
-    Rows of ShareGPT and OpenAI's older `functions` have only the inner object, which a template would write without
-    the outer one. OpenAI's newer API puts `type` into it, and Anthropic's and MCP call the parameters
-    `input_schema`. Raises RunError for a text that is not JSON, and for anything but a list of tools.
+    Rows of ShareGPT and OpenAI's older `functions` have only the inner object, which a template would write without the
+    outer one. OpenAI's newer API puts `type` into the inner object; Anthropic's API and MCP call the parameters
+    `input_schema`. Raises RunError for a text that is not JSON, and for a value that is no list of tools.
     """
     try:
         read = json.loads(tools) if isinstance(tools, str) else tools
@@ -95,8 +95,8 @@ def _with_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def wrong_call(calls: Sequence[Any]) -> str | None:
-    """A sentence about the first invalid call, or None. A call is invalid if it does not name its function, has its
-    arguments under another key, or has arguments that are neither an object nor the JSON text of an object.
+    """A sentence about the first invalid call, or None. A call is invalid if it does not name its function, if its
+    arguments are under another key, or if they are neither an object nor the JSON text of an object.
     """
     for call in calls:
         one = call.get("function", call) if isinstance(call, dict) else None
@@ -179,7 +179,7 @@ def found_forms(template: str, render: Callable[..., str]) -> Forms:
 
 
 def doubles(tokenizer: Any) -> bool:
-    """Whether the chat template writes a turn's reasoning twice if it is both in a key and in the content.
+    """Whether the chat template writes a turn's reasoning twice if the turn has it both in a key and in its content.
 
     False for a tokenizer without a `Renderer`.
     """

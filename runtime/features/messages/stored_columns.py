@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 QUESTIONS = ("conversations", "instruction", "question", "query", "problem", "messages")
-"""Names of the column with the prompt in published preference pairs."""
+"""Published preference pairs have their prompt in a column with one of these names."""
 
 
 SCORES = (("chosen_score", "score_chosen", "chosen_rating"), ("rejected_score", "score_rejected", "rejected_rating"))
-"""Names of the columns with the scores of the chosen and the rejected answer in published preference pairs."""
+"""Names of the columns with the score of the chosen answer, and of those with the score of the rejected answer."""
 
 
 WORDS = {
@@ -38,14 +38,14 @@ THOUGHTS = (
 PROMPTED = ("prompt_completion", "preference", "unpaired", "prompt")
 """Shapes of rows that have a prompt."""
 LONG = 12
-"""A prompt with fewer characters is not compared with its answers: an answer may begin with it by chance."""
+"""A prompt with fewer characters is not compared with its answers, because an answer may begin with it by chance."""
 SYSTEM = re.compile(r"(system|sys)[_ -]?(prompt|message|msg|content|instruction)s?", re.IGNORECASE)
-"""Matches names of columns that probably contain a row's system prompt, and that no trainer reads."""
+"""Matches names of columns that probably contain a row's system prompt, but that no trainer reads."""
 
 
 def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Iterator[str]:
-    """Yield the names of a row's problems. The trainer reads only the columns `names`, although another column says how
-    the row should be learned:
+    """Yield the names of a row's problems. `names` are the columns that the trainer reads. In each problem, a value
+    that the trainer ignores says how the row should be learned:
 
     - `history`: the turns before a prompt, in LLaMA-Factory's alpaca rows
     - `documents`: texts for retrieval next to a conversation or a prompt
@@ -89,14 +89,14 @@ def _repeats_prompt(prompt: object, row: Mapping[str, object], names: Sequence[s
 
 
 def not_read_by(method: str, shape: str) -> str:
-    """The end of a message about a column that the trainer does not read: "which dpo does not read", or for GRPO "which
-    only reward functions read".
+    """The end of a message about a column that the trainer does not read: "which dpo does not read", or, for GRPO,
+    "which only reward functions read".
     """
     return "which only reward functions read" if rewarded(method, shape) else f"which {method} does not read"
 
 
 def rewarded(method: str, shape: str) -> bool:
-    """Whether reward functions get the columns of rows of this shape. `distill` trains on prompts without rewards."""
+    """Whether reward functions get the columns of rows of this shape. `distill` has prompts but no rewards."""
     return shape == "prompt" and method != "distill"
 
 
@@ -107,7 +107,7 @@ def _reversed(chosen: object, rejected: object) -> bool:
 
 def _question_elsewhere(row: Mapping[str, object], names: Sequence[str]) -> bool:
     """Whether the question of a preference pair is in a column that the trainer does not read, and not in the answers.
-    Of the answers, only the first is searched.
+    Only the first answer is searched.
     """
     answer = row.get(names[0])
     if isinstance(answer, list) and answer and isinstance(answer[0], dict):
@@ -135,22 +135,22 @@ def visible(value: object) -> bool:
 
 
 def other_system(row: Mapping[str, object], names: Sequence[str]) -> bool:
-    """Whether the first turn is no system prompt, although the row has one in a column that is not called `system`."""
+    """Whether a column that is not called `system` contains a system prompt, and the first turn is no system prompt."""
     first = next((row[one][0] for one in names if isinstance(row.get(one), list) and row[one]), None)  # type: ignore
     spoken = isinstance(first, dict) and "system" in (first.get("role"), first.get("from"))
     return not spoken and any(SYSTEM.fullmatch(column) and visible(value) for column, value in row.items())
 
 
 def declined(mark: object) -> bool:
-    """Whether the value of a key such as `weight` or `train` means that the turn is not learned. Exports to formats
-    such as CSV contain `"false"` and `"0"` as texts.
+    """Whether the value of a key such as `weight` or `train` means that the turn is not learned. In exports to formats
+    such as CSV, this value is a text such as `"false"` or `"0"`.
     """
     mark = number_of(mark)
     return mark.strip().lower() in ("", "false", "no") if isinstance(mark, str) else not mark
 
 
 def number_of(mark: object) -> object:
-    """The number that a text contains, such as `"0.0"`; any other value unchanged."""
+    """The number that a text such as `"0.0"` contains; any other value is returned unchanged."""
     try:
         return float(mark) if isinstance(mark, str) else mark
     except ValueError:

@@ -16,7 +16,7 @@ MARKS = re.compile(r"train|learn|loss|mask|weight|supervis|ignore", re.IGNORECAS
 
 
 def with_roles(value: object, roles: Mapping[str, str]) -> object:
-    """A turn, or a list of turns, with roles instead of speakers' names; any other value is returned unchanged."""
+    """A turn, or a list of turns, with roles for the names of speakers; any other value is returned unchanged."""
     if isinstance(value, list):
         return [with_roles(turn, roles) if isinstance(turn, dict) else turn for turn in value]
     if not isinstance(value, dict):

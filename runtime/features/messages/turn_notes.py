@@ -1,4 +1,4 @@
-"""For a sample of the rows, report turns that are not learned in the way that the row suggests.
+"""For a sample of the rows, report turns that are learned in another way than the row suggests.
 
 Three examples: a key `loss_weight`, which the run does not read; a user's turn inside an answer, which is learned with
 the answer; reasoning that the chat template would write twice. The compiler has already checked rows of local JSON
@@ -23,7 +23,7 @@ READ = frozenset((*TRAINED, *MASKED))
 TWO_SYSTEMS = "a system prompt, in place of the row's column 'system'"
 ANSWERS = ("completion", "chosen", "rejected")
 PASSED = ("id", "index", "type", "tool_call_id", "content", "tool_calls", "function_call", *KEPT)
-"""Keys of a turn that are not reported as unread: the run reads them, or their values are not text to learn."""
+"""Keys of a turn that are never reported as unread: the run reads them, or their values are not text to learn."""
 PHRASES = {
     "weight": "an answer with a weight other than 0 and 1, which counts as 1",
     "key": "a key of a turn that is not read, although it seems to say whether the turn is learned",
@@ -35,10 +35,10 @@ PHRASES = {
 
 
 def learned_columns(method: str, assistant_only: bool) -> Collection[str]:
-    """The columns with answers in which the trainer learns every turn, also a turn of the user.
+    """The columns with answers in which the trainer learns every turn, even a user's turn.
 
-    In two cases, there are no such columns. With ``assistant_only``, the chat template masks the turns of other roles.
-    The answers of a reward model contain the prompt, so other roles belong there.
+    In two cases, there is no such column. With ``assistant_only``, the chat template masks the turns of other roles.
+    And the answers of a reward model contain the prompt, so other roles belong there.
     """
     return () if assistant_only or method == "reward" else ANSWERS
 
@@ -46,7 +46,7 @@ def learned_columns(method: str, assistant_only: bool) -> Collection[str]:
 def notes(
     row: Mapping[str, Any], tokenizer: Any = None, learned: Collection[str] = ANSWERS
 ) -> Iterator[tuple[str, str]]:
-    """The notes on a converted row, as pairs: a key of `PHRASES`, and a text such as the number of the turn.
+    """The notes on a converted row. A note is a pair: a key of `PHRASES`, and a text such as the number of the turn.
 
     In the columns ``learned``, the trainer learns every turn.
     """
@@ -71,13 +71,13 @@ def notes(
 
 
 def _unread(turns: list[dict[str, Any]], number: int, fields: Mapping[str, Any], tokenizer: Tokenizer) -> Iterator[str]:
-    """The keys of a turn whose values the chat template does not write: the rendered text is the same without them."""
+    """The keys of a turn whose values the chat template does not write: without them, the rendered text is the same."""
     template = getattr(tokenizer, "chat_template", None)
     known = (*READ, *REASONING, *PASSED, *(["name"] if turns[number]["role"] == "tool" else []))
     for key, value in fields.items() if template else ():
         if not value or key in known or MARKS.search(key):
             continue
-        # the template contains this name, but perhaps only as a key of a tool or of a call
+        # the template contains this name, but perhaps only as a key of a tool or of a tool call
         if re.search(rf"\b{re.escape(key)}\b", str(template)):
             less = {**turns[number], FIELDS: json.dumps({one: fields[one] for one in fields if one != key})}
             texts = [_rendered(tokenizer, rows) for rows in (turns, [*turns[:number], less, *turns[number + 1 :]])]
@@ -100,8 +100,7 @@ def _is_weight(value: Any) -> bool:
 
 
 def doubled(row: Mapping[str, Any]) -> tuple[int, str] | None:
-    """The first turn that has reasoning both in a key and in its content: its number, and the beginning of the
-    reasoning."""
+    """The first turn with reasoning both in a key and in its content: its number, and the beginning of the reasoning."""
     for turns in row.values():
         for number, turn in enumerate(turns if isinstance(turns, list) else ()):
             fields = json.loads(turn.get(FIELDS) or "{}") if isinstance(turn, dict) else {}

@@ -1,4 +1,4 @@
-"""Report columns of stored rows that say how a row is to be learned, but that no trainer reads, such as `documents`.
+"""Report stored columns that say how a row should be learned but that no trainer reads, such as `documents`.
 
 `xpc check` reports them for local files. The run reports them for a sample of the rows of every source, because the
 compiler reads neither hub datasets nor Parquet files.
@@ -29,8 +29,8 @@ SHAPES = ("messages", "conversations", *PROMPTED)
 
 
 def counted(bundle: Bundle, source: Source, stored: Rows) -> tuple[dict[str, int], dict[str, int], int]:
-    """Return three values: how many of the compared rows have each kind of problem in `WORDS`, the first row of each
-    kind, and the number of compared rows. Columns that cannot have a problem are not loaded.
+    """Return three values: a dict from each kind of problem (see `WORDS`) to the number of compared rows that have it,
+    a dict to the first such row, and the number of compared rows. Columns that cannot have a problem are not loaded.
     """
     counts, first = dict[str, int](), dict[str, int]()
     if source.get("only") or source["shape"] not in SHAPES or not len(stored):
@@ -56,8 +56,8 @@ def counted(bundle: Bundle, source: Source, stored: Rows) -> tuple[dict[str, int
 
 
 def check(bundle: Bundle, source: Source, stored: Rows) -> None:
-    """Print a sentence for each kind of column that is not read. Raises RunError if the question of every compared
-    preference pair is in such a column.
+    """Print a sentence for each kind of column that is not read. Raises RunError if all compared preference pairs have
+    their question in such a column.
     """
     if rank() != 0:
         return

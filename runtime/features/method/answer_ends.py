@@ -21,8 +21,8 @@ class AnswerEnds(Feature):
     def making_trainer(
         self, bundle: Bundle, model: Model, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """Let trl render each answer only up to its end token. If trl always appends an end token, leave out the
-        rendered end token.
+        """Let trl render each answer only up to its end token. If trl always appends an end token, omit the rendered
+        one.
         """
         # trl 1.0 has no such function for DPO and KTO, and needs no correction there
         render = getattr(module, "maybe_apply_chat_template", None)
@@ -38,7 +38,7 @@ def _rendered(render: Any, always: bool, example: Any, **options: Any) -> Any:
 
 
 def without_end(text: str, end: str, always: bool) -> str:
-    """The text up to its last end token, if only white space follows. With ``always``, the token is left out, too."""
+    """The text up to its last end token, if only white space follows it. With ``always``, the end token is cut, too."""
     if not text.rstrip().endswith(end):
         return text
     return text.rstrip().removesuffix(end) + ("" if always else end)

@@ -12,12 +12,11 @@ UNMARKED = "the chat template has no {% generation %} marks, which assistant_onl
 
 MARK = "write {% generation %} and {% endgeneration %} around the assistant's content alone"
 LONG = 8
-"""A turn with fewer characters is not searched for in the marked text, which may contain the same characters by chance.
-"""
+"""A turn with fewer characters is not searched for in the marked text: other text there may be the same by chance."""
 
 
 RENDERED = 200
-"""At most this many rows are rendered with empty answers, to find a row in which no token is learned."""
+"""To find a row in which no token is learned, at most this many rows are rendered with empty answers."""
 
 
 class AssistantMasks(Feature):
@@ -54,7 +53,7 @@ class AssistantMasks(Feature):
         return missing(tokenizer) if tokenizer is not None and tokenizer.chat_template else []
 
     def check_first_row(self, bundle: Bundle, name: str, row: Mapping[str, Any], tokenizer: Tokenizer) -> list[str]:
-        """Check that the template's marks enclose the answers of a row, and not its questions."""
+        """Check that the template's marks enclose the answers of a row, but not its questions."""
         why = wrong_marks(bundle.row_format().conversations(dict(row)), tokenizer)
         return [] if why is None else [f"{name}: {why}"]
 
@@ -101,8 +100,8 @@ def _has_marks(tokenizer: Tokenizer) -> bool:
 
 def wrong_marks(conversations: Sequence[Sequence[Mapping[str, Any]]], tokenizer: Tokenizer) -> str | None:
     """Describe how the template's {% generation %} marks contradict `assistant_only`: they enclose a question, or
-    nothing. None if the marks are right, or if the template has none, because trl then adds them. Only questions of at
-    least `LONG` characters that no answer repeats are compared.
+    nothing. None if the marks are right, or if the template has no marks, because trl then adds them. A question is
+    compared only if it has at least `LONG` characters and no answer repeats it.
     """
     if not tokenizer.chat_template or not _has_marks(tokenizer):
         return None

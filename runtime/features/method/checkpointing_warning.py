@@ -15,8 +15,8 @@ class CheckpointingWarning(Feature):
         """Filter two kinds of warnings.
 
         trl 1.16 and peft call methods of models by deprecated names. transformers 4.52 warns that a model with gradient
-        checkpointing has no cache of keys and values, which training does not read. The second filter is on the
-        handlers of the library's logger, because each module of a model has its own logger.
+        checkpointing has no cache of keys and values, which training does not read. Each module of a model has its own
+        logger, so the second filter is on the handlers of the library's logger.
         """
         names = "`(is_gradient_checkpointing|gradient_checkpointing_(en|dis)able)` is deprecated"
         warnings.filterwarnings("ignore", category=FutureWarning, message=names)

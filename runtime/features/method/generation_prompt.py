@@ -15,8 +15,8 @@ the row's answer begins with another part."""
 
 
 def wrong(tokenizer: Tokenizer) -> tuple[str, bool]:
-    """Return a pair: a text that says how the end of rendered prompts is wrong, and whether the template writes no
-    generation prompt at all. The text is "" if the end is right, or if the template refuses the test conversation.
+    """Return a pair: a text that says what is wrong at the end of rendered prompts, and whether the template writes no
+    generation prompt at all. The text is "" if nothing is wrong, or if the template refuses the test conversation.
     """
 
     def render(turns: list[dict[str, str]], **options: Any) -> str:

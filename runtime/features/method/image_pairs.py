@@ -1,4 +1,4 @@
-"""Preference pairs with images: a prompt with `<image>` where an image belongs, and two answers of text."""
+"""Preference pairs with images: a prompt with `<image>` in place of each image, and two answers of text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,11 +12,11 @@ from ..rows.images import PLACE, Images, images_of, placed, plain, refuse_kept
 
 SHAPE = "image_preference"
 PARTS = ("prompt", "chosen", "rejected", "images")
-"""The columns of this format. A source of the spec states the dataset's columns in the same order."""
+"""The columns of this format. A source in the spec names the columns of its dataset in the same order."""
 
 
 def columns(source: Source, present: Sequence[str]) -> dict[str, str]:
-    """The dataset's column for each part of a pair: `{"prompt": "question", ...}`; ``present`` are all its columns."""
+    """For each part of a pair, the dataset's column: `{"prompt": "question", ...}`; ``present`` are all its columns."""
     if source["shape"] != SHAPE:
         return prompts.columns(source, present)
     return dict(zip(PARTS, source["columns"] or PARTS, strict=True))
@@ -25,9 +25,9 @@ def columns(source: Source, present: Sequence[str]) -> dict[str, str]:
 def to_row(source: Source, row: Mapping[str, Any], index: int, system: str | None = None, **how: Any) -> dict[str, Any]:
     """Convert a stored row to ``prompt`` (messages with `<image>` at each image's place), both answers, and ``images``.
 
-    A prompt may be a text or a conversation, and an answer a text or messages that begin with the assistant's. A prompt
-    without `<image>` gets all images before its first question. Answers have no images, because TRL's collator reads
-    only the prompt's images. Raises RunError with the row's number (from 0) for any other row.
+    A prompt may be a text or a conversation. An answer may be a text, or messages of which the first is the
+    assistant's. A prompt without `<image>` gets all images before its first question. Answers have no images, because
+    TRL's collator reads only the prompt's images. Raises RunError with the row's number (from 0) for any other row.
     """
     if source["shape"] != SHAPE:
         return prompts.to_row(source, row, index, system, **how)

@@ -29,7 +29,7 @@ def shuffled(rows: Rows, data: Mapping[str, Any]) -> Any:
 def split_pairs(pairs: Any, data: Mapping[str, Any]) -> Any:
     """Split preference pairs into one row per answer and shuffle them; other rows are unchanged.
 
-    trl also splits pairs, but puts a thousand chosen answers before a thousand rejected ones, and KTO trains in that
+    trl also splits pairs, but it puts a thousand chosen answers before a thousand rejected answers, and KTO keeps this
     order (trl 1.16, KTOTrainer._prepare_dataset and train_sampling_strategy "sequential").
     """
     if "chosen" not in pairs.column_names:

@@ -1,4 +1,4 @@
-"""For methods of trl 0.18 whose loss is a mean over one micro-batch: divide the loss by the gradient accumulation."""
+"""For methods of trl 0.18 whose loss is the mean of one micro-batch: divide the loss by the gradient accumulation."""
 
 from ...core.feature import Bundle, Feature, Tokenizer, Trainer
 
@@ -9,7 +9,7 @@ class LossDivision(Feature):
     def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Make transformers divide the loss by the gradient accumulation.
 
-        trl 0.18 does this in the constructors of its other trainers. Without this hook, transformers takes the loss as
-        divided already, and the gradients are a sum over micro-batches instead of a mean.
+        The constructors of trl 0.18's other trainers do this. Without this hook, transformers assumes that the loss is
+        already divided, and the gradients are a sum over micro-batches instead of a mean.
         """
         trainer.model_accepts_loss_kwargs = False

@@ -1,7 +1,7 @@
 """Distillation: make trl's GKDTrainer (0.18, 0.24) train as DistillationTrainer (1.16) does.
 
-Both trainers train on completions that the student has just generated, with the generalized Jensen-Shannon divergence
-between the student's and the teacher's probabilities, averaged over all tokens of an optimizer step.
+Both trainers train on completions that the student has just generated. The loss is the generalized Jensen-Shannon
+divergence between the student's and the teacher's probabilities, averaged over all tokens of an optimizer step.
 """
 
 import random
@@ -19,13 +19,13 @@ class OnPolicy(Feature):
     """On-policy distillation: the student is trained on completions that it has just generated."""
 
     def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
-        """Change settings of trl's trainer that its constructor has made (`OnPolicyTrainer.settle`)."""
+        """Change settings of trl's trainer after its constructor has set them (`OnPolicyTrainer.settle`)."""
         trainer.settle(tokenizer)
 
 
 class Prompts:
-    """A collator that pads prompts on the left. With ``completions``, it adds the rows' own completions, because the
-    run trains on these in some batches.
+    """A collator that pads prompts on the left. With ``completions``, it adds the rows' own completions: in some
+    batches, the run trains on these.
     """
 
     def __init__(self, tokenizer: Tokenizer, completions: bool) -> None:
@@ -90,7 +90,7 @@ class OnPolicyTrainer:
     """Methods on top of trl's GKDTrainer: before the first micro-batch of an optimizer step, the student generates all
     completions of the step.
 
-    These methods correct four things: GKDTrainer averages over each micro-batch, uses the temperature only for
+    These methods correct four faults of GKDTrainer: it averages over each micro-batch, uses the temperature only for
     sampling, evaluates on the rows' completions, and masks every padding token, even the end token of an answer.
     """
 
@@ -151,7 +151,7 @@ class OnPolicyTrainer:
         return super().prediction_step(model, self._completed(inputs), *rest, **kwargs)  # type: ignore[misc]
 
     def _completed(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The batch with the student's completions. A share of the batches keeps the rows' own completions instead."""
+        """The batch with the student's completions. The rows' own completions stay in a share of the batches."""
         import torch
 
         batch = self._prepare_inputs(batch)  # type: ignore[attr-defined]
@@ -170,8 +170,8 @@ class OnPolicyTrainer:
 
     @contextmanager
     def _generating(self) -> Any:
-        """A context in which the student can generate: its weights are unsharded, and it is in evaluation mode, which
-        allows the KV cache.
+        """A context in which the student can generate: its weights are not sharded, and evaluation mode permits the KV
+        cache.
         """
         from trl.models.utils import unwrap_model_for_generation
 

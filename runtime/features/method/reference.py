@@ -1,4 +1,4 @@
-"""The reference model: a frozen copy with which preference and online methods compare the trained model."""
+"""The reference model: a frozen copy, with which preference and online methods compare the trained model."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -21,27 +21,27 @@ class Reference(Feature):
     def making_trainer(
         self, bundle: Bundle, model: Model, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """For trainers that load the reference model themselves: make them load it as the bundle states."""
+        """If the trainer loads the reference model itself: make it load the model as the bundle states."""
         return loaded_by(bundle, module, load, model)
 
 
 def is_given(bundle: Bundle) -> bool:
     """Whether the runtime loads the reference model and passes it to the trainer.
 
-    True for trainers that would otherwise copy the policy in memory, which is impossible under ZeRO-3.
+    True for trainers that would otherwise copy the policy in memory: under ZeRO-3, such a copy is impossible.
     """
     precomputed = bundle.arguments.get("precompute_ref_log_probs")
     return bundle.method in bundle.stack["reference_given"] and bundle.lora is None and not precomputed
 
 
 def loaded_by(bundle: Bundle, module: Any, load: Callable[[], Any], policy: Any) -> AbstractContextManager[None]:
-    """A context in which trl's module of the trainer loads the reference model with ``load``.
+    """A context in which the module ``module`` of trl's trainer loads the reference model with ``load``.
 
-    By itself trl loads the reference by the model's name: without the pinned revision, and in trl 0.18 (GRPO under
-    ZeRO-3 and FSDP) in float32 whatever the policy's dtype. trl's own setting for this, ``model_init_kwargs``, is
-    refused or causes a warning if the policy is passed as a loaded model. trl 0.24 also loads a configuration by the
-    model's name, to find the model class. For KTO of trl 0.18 and 0.24, the function that joins columns to the
-    evaluation rows is replaced, too, because there may be several evaluation sets.
+    By itself, trl loads the reference by the model's name: without the pinned revision, and in trl 0.18 (GRPO under
+    ZeRO-3 and FSDP) always in float32. trl's own setting for this, ``model_init_kwargs``, is refused or causes a
+    warning if the policy is passed as a loaded model. trl 0.24 also loads a configuration by the model's name, to find
+    the model class. KTO of trl 0.18 and 0.24 joins columns to the evaluation rows; because there may be several
+    evaluation sets, its function for this is replaced, too.
     """
     replacements: dict[str, Any] = {
         "create_model_from_path": lambda *_, **__: load(),
@@ -72,11 +72,11 @@ class _Classes:
 
 
 def _untrained(prepare: Callable[..., Any]) -> Callable[..., Any]:
-    """Replaces trl's ``prepare_deepspeed`` for a reference model: without optimizer, schedule and optimizer offload.
+    """Replaces trl's ``prepare_deepspeed`` for a reference model, which needs no optimizer, schedule or offload.
 
-    trl 1.16 itself omits all three. trl 0.18 gives the reference the complete deepspeed.json: under bf16 DeepSpeed
+    trl 1.16 itself omits all three. trl 0.18 gives the reference the complete deepspeed.json. Under bf16, DeepSpeed
     0.16.8 then creates an optimizer without weights (GRPO under ZeRO-1 and 2: "torch.cat(): expected a non-empty list
-    of Tensors"), or one with float32 copies of every weight of the reference.
+    of Tensors"), or an optimizer with float32 copies of all weights of the reference.
     """
 
     def prepared(model: Model, accelerator: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Call reward functions: once with a first row before the model is loaded, then in each step.
+"""Call reward functions: first once with a row, before the model is loaded, and then in each step.
 
-Errors become one sentence with the row, the function, what it returned, and what trl expects. trl raises its own errors
-only after the model is loaded and the first completions are generated (``GRPOTrainer._calculate_rewards``).
+Errors become one sentence with the row, the function, what it returned, and what trl expects. trl's own errors come
+later, after the model is loaded and the first completions are generated (``GRPOTrainer._calculate_rewards``).
 """
 
 import asyncio
@@ -26,8 +26,8 @@ function, before training, raises such an error, the run goes on."""
 
 
 class Messages(list[dict[str, str]]):
-    """A completion of messages in the first call. `"7" in completion` raises: it is false for every completion, because
-    a text is no message.
+    """A completion of messages, for the first call. `"7" in completion` raises an error, because it would be false for
+    every completion: a message is no text.
     """
 
     def __contains__(self, one: object) -> bool:
@@ -46,7 +46,7 @@ def arguments(
 ) -> tuple[dict[str, Any], int]:
     """Return a pair: the keyword arguments that trl passes for one group of completions, and the group's size.
 
-    ``given`` are the trainer's own arguments on this stack, ``row`` is a row as the trainer gets it. The first
+    ``given`` are the arguments that the trainer adds on this stack; ``row`` has the trainer's form. The first
     completion is empty; the other completions are made up.
     """
     from transformers import TrainerState
@@ -66,7 +66,7 @@ def arguments(
 
 
 def own_messages(prompts: Sequence[Any]) -> list[Any]:
-    """The prompts with the original keys of their messages, which the runtime stores as JSON under `FIELDS`."""
+    """The prompts, whose messages have their original keys again: the runtime stores these as JSON under `FIELDS`."""
     return [
         [{**own, "content": turn["content"]} for own, turn in zip(unpacked(one)[0], one, strict=True)]
         if isinstance(one, list)
@@ -76,8 +76,8 @@ def own_messages(prompts: Sequence[Any]) -> list[Any]:
 
 
 def first_call(function: Callable[..., Any], values: Mapping[str, Any], size: int, row: str) -> str | None:
-    """Call the function once. Returns a sentence about the function's exception or unusable result; None if the call
-    works.
+    """Call the function once. Returns a sentence if it raises an exception or its result cannot be used; None if the
+    call works.
     """
     where = f"called with {row} and {size} answers, the first of them empty"
     try:
@@ -97,8 +97,8 @@ def first_call(function: Callable[..., Any], values: Mapping[str, Any], size: in
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a reward function for trl's trainer. If it raises an exception, or returns what trl cannot use, raise a
-    RunError with the first prompt.
+    """Wrap a reward function for trl's trainer. If it raises an exception, or if trl cannot use its result, raise a
+    RunError that quotes the first prompt.
     """
 
     def own(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _question(prompt: Any) -> str:
-    """The end of a prompt in quotes. For a prompt of messages, the end of the last message's content."""
+    """The end of a prompt, in quotes. If the prompt consists of messages, the end of the last message's content."""
     text = prompt[-1].get("content") if isinstance(prompt, list) and prompt else prompt
     return repr(str(text)[-200:])
 
@@ -157,7 +157,7 @@ def _raised(function: Callable[..., Any], error: BaseException, where: str) -> s
 
 
 def _values(returned: Any) -> list[Any] | None:
-    """The values that the function returned; None if they are not in an ordered container."""
+    """The values in ``returned``; None if it is not an ordered container."""
     if isinstance(returned, str | bytes | Mapping | set):
         return None
     try:
@@ -170,7 +170,7 @@ def _values(returned: Any) -> list[Any] | None:
 def _problem(
     function: Callable[..., Any], returned: Any, values: Sequence[Any] | None, size: int, where: str
 ) -> str | None:
-    """A sentence about why trl cannot use the function's result; None if it can."""
+    """A sentence that says why trl cannot use the function's result; None if trl can."""
     import torch
 
     before = f"the reward {name_of(function)} returned"

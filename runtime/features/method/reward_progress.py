@@ -15,10 +15,10 @@ class RewardProgress(Feature):
     """Hooks that show rewards and margins in the progress line."""
 
     def log_words(self, bundle: Bundle, event: Mapping[str, Any]) -> list[str]:
-        """The rewards and margins of the event. `none`: since the last log, no completion had a reward."""
+        """The rewards and margins of the event. `none` means that no completion had a reward since the last log."""
         return [f"{word} {_number(event[key])}" for key, word in SHOWN.items() if key in event]
 
 
 def _number(value: Any) -> str:
-    """The value with three decimals; "none" for nan and None, which trl logs if every reward function returned None."""
+    """The value with three decimals. "none" for nan and None: trl logs these if every reward function returned None."""
     return f"{value:.3f}" if isinstance(value, float) and not isnan(value) else "none"

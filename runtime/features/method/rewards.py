@@ -1,8 +1,8 @@
 """Reward functions for GRPO and RLOO: built-in functions by name, and functions in files of the bundle.
 
 Names and formulas are those of Open-R1 (src/open_r1/rewards.py), and defaults are those of its GRPOScriptArguments. A
-function is called with ``prompts``, ``completions``, ``completion_ids`` and the other columns of the data by name. It
-returns one number per completion, or None for a completion without a reward.
+function gets ``prompts``, ``completions``, ``completion_ids`` and the other columns of the data as keyword arguments.
+It returns one number per completion, or None for a completion without a reward.
 """
 
 import math
@@ -29,7 +29,7 @@ class Rewards(Feature):
     """Hooks for a run with reward functions."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
-        """Check that the reward functions can be loaded. The bars of models that they load go to a terminal only."""
+        """Check that the reward functions can be loaded. If they load models, progress bars go to a terminal only."""
         from ...library_internals import progress_bars  # needs tqdm, which the environment of a vLLM server may lack
 
         progress_bars.capture(rank() == 0)
@@ -72,10 +72,8 @@ def texts(completions: list[Any]) -> list[str]:
 
 
 def verified(answers: list[str], solution: list[str], **logs: Any) -> list[float | None]:
-    """1 if math_verify finds the answer equal to the solution, otherwise 0. None for a solution that math_verify cannot
-    parse, such as null.
-
-    This uses trl's function if the installed trl has one, otherwise Open-R1's.
+    """1 for an answer that math_verify finds equal to the solution, otherwise 0. None if math_verify cannot parse the
+    solution, such as null.
     """
     try:
         from trl.rewards import accuracy_reward
@@ -115,7 +113,7 @@ def format_reward(completions: list[Any], **_: object) -> list[float]:
 
 
 def tag_count_reward(completions: list[Any], **_: object) -> list[float]:
-    """A quarter for each of the four tags that is in the text exactly once, with its line breaks."""
+    """A quarter for each of the four tags that, with its line breaks, is in the text exactly once."""
     return [sum(0.25 for tag in TAGS if text.count(tag) == 1) for text in texts(completions)]
 
 
@@ -125,10 +123,9 @@ def reasoning_steps_reward(completions: list[Any], **_: object) -> list[float]:
 
 
 def len_reward(completions: list[Any], solution: list[str], **_: object) -> list[float]:
-    """From 0.5 for the shortest completion to -0.5 for the longest; a wrong completion never gets more than 0 (Kimi
-    k1.5).
+    """From 0.5 for the shortest completion to -0.5 for the longest; a wrong completion gets at most 0 (Kimi k1.5).
 
-    Lengths are in characters, compared over the completions of one call.
+    Lengths are in characters, compared within one call's completions.
     """
     answers = texts(completions)
     right = [one is None or one > 0 for one in verified(answers, solution)]
@@ -147,8 +144,8 @@ def cosine(
     max_value_correct: float = 1.0,
     max_len: int = 1000,
 ) -> Function:
-    """A reward that falls from ``max_value_correct`` for an empty correct answer to ``min_value_correct`` at
-    ``max_len`` characters, along half a cosine.
+    """A reward for correct answers that falls, along half a cosine, from ``max_value_correct`` for an empty answer to
+    ``min_value_correct`` for ``max_len`` characters.
 
     For wrong answers, the reward rises from ``max_value_wrong`` to ``min_value_wrong``.
     """
@@ -223,7 +220,7 @@ CONFIGURABLE: Mapping[str, Callable[..., Function]] = {
     "repetition_penalty": repetition_penalty,
     "soft_overlong_punishment": soft_overlong_punishment,
 }
-"""Maps built-in reward functions with settings of their own to the functions that make them from their settings."""
+"""For each built-in reward function with settings of its own, the function that makes it from its settings."""
 SANDBOXED = ("binary_code", "cf_code", "code", "ioi_code")
 """Open-R1's rewards that run generated programs on a service outside of this machine."""
 
@@ -268,8 +265,8 @@ def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
     if name in PLAIN:
         return PLAIN[name]
     if name == "soft_overlong_punishment" and "max_completion_len" not in options:
-        # Open-R1's defaults for the two lengths are fixed: 16384 and 4096. The run's own limit and a quarter of it are
-        # used instead.
+        # Open-R1's defaults for the two lengths are fixed: 16384 and 4096. Instead, use the run's own limit and a
+        # quarter of it.
         options["max_completion_len"] = int(bundle.arguments["max_completion_length"])
         options.setdefault("soft_punish_cache", max(1, options["max_completion_len"] // 4))
     try:
@@ -314,11 +311,11 @@ def of_file(bundle: Bundle, named: Mapping[str, Any], kind: str = "reward functi
 
 
 _modules: dict[str, ModuleType] = {}
-"""Maps the path of an executed file to its module, so that two functions of a file share the module."""
+"""Maps the path of an executed file to its module: two functions of a file share this module."""
 
 
 def problem(bundle: Bundle, reward: Function, columns: list[str]) -> str | None:
-    """A sentence that says why this function cannot be called with these columns. None if it can be."""
+    """A sentence that says why this function cannot be called with these columns. None if it can."""
     name = reward_calls.name_of(reward)
     if not bundle.stack["reward_async"] and iscoroutinefunction(reward):
         return f"the reward {name} is asynchronous, which the installed trl cannot call"

@@ -1,4 +1,4 @@
-"""Sample completions during training with the parameters in the bundle."""
+"""Sample completions during training with the parameters that the bundle states."""
 
 import os
 import sys
@@ -32,9 +32,9 @@ class Sampling(Feature):
 
 
 def vllm_at_commit(bundle: Bundle, module: Any) -> AbstractContextManager[None]:
-    """A context for vLLM in the training process: its engine loads the model at the bundle's commit.
+    """A context for vLLM in the training process. Its engine loads the model at the bundle's commit.
 
-    trl passes only the model's name to the engine.
+    trl itself passes only the model's name to the engine.
     """
     # trl 1.16 creates vLLM's engine in the module of VLLMGeneration, and earlier versions in the trainer's module
     maker = getattr(module, "VLLMGeneration", None)
@@ -49,10 +49,10 @@ def vllm_at_commit(bundle: Bundle, module: Any) -> AbstractContextManager[None]:
 def sample_as_stated(model: Model) -> None:
     """Make ``generate`` sample with the trainer's parameters.
 
-    transformers 4.50 to 4.57 replaces values that equal the defaults (temperature 1.0, top_p 1.0) by those of the
-    model's generation_config.json, unless an earlier version has saved that file (generation/utils.py,
-    ``_prepare_generation_config``). Therefore the configuration in memory is marked as saved by an earlier version;
-    this mark is never saved.
+    If a value is the default (temperature 1.0, top_p 1.0), transformers 4.50 to 4.57 replaces it by the value in the
+    model's generation_config.json, unless an earlier version has saved this file (generation/utils.py,
+    ``_prepare_generation_config``). Therefore the configuration in memory is marked as saved by an earlier version. The
+    mark is never saved.
     """
     if "use_model_defaults" in signature(model.generate).parameters:
         model.generation_config.transformers_version = "4.49.0"

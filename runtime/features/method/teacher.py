@@ -24,7 +24,7 @@ class Teacher(Feature):
 def teacher(bundle: Bundle) -> Any:
     """Load the frozen teacher. Raises RunError if it cannot be loaded.
 
-    Custom code and pickles are not allowed for the teacher, even if they are for the student.
+    Custom code and pickles are not allowed for the teacher, even if the spec allows them for the student.
     """
     import torch
     from transformers import AutoModelForCausalLM

@@ -23,8 +23,8 @@ UNLEARNED = -100
 def to_row(source: Source, row: Mapping[str, Any], index: int) -> dict[str, Any]:
     """Convert a stored row to trl's ``input_ids`` and ``labels`` (or ``completion_mask``), without its padding.
 
-    A token is learned unless its label is -100 or, in a row without labels, one of its masks is 0. For a row in another
-    format, raises RunError with the row's number (from 0).
+    A token is not learned if its label is -100 or, in a row without labels, if one of its masks is 0. Raises RunError
+    with the row's number (from 0) for a row in another format.
     """
     where, parts = f"{name(source)}, row {index}", _parts(source, row)
     ids = _integers(parts["input_ids"], where, "input_ids")
@@ -47,8 +47,8 @@ def to_row(source: Source, row: Mapping[str, Any], index: int) -> dict[str, Any]
 
 
 def _parts(source: Source, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row's `input_ids`, labels and masks. The source names their columns; otherwise, the columns have the usual
-    names.
+    """The row's `input_ids`, labels and masks, from the columns that the source names or else from columns with the
+    usual names.
     """
     first, *others = list(source["columns"] or ())
     if not source.get("only"):
@@ -125,7 +125,7 @@ class TokenRows(Feature):
     """Hooks for a run on rows that are already tokenized."""
 
     def row_converter(self, bundle: Bundle, convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-        """``to_row`` of this module for rows of token ids, and ``convert`` for other rows."""
+        """For rows of token ids, ``to_row`` of this module; for other rows, ``convert``."""
         return partial(_convert, convert)
 
     def row_types(

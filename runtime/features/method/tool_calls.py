@@ -1,7 +1,7 @@
-"""Set the `response_template` of a tokenizer (transformers 5.13), with which trl reads the tool calls in a completion.
+"""Set the `response_template` of a tokenizer (transformers 5.13). With it, trl reads the tool calls in a completion.
 
 trl itself adds a response template if it knows the exact text of the chat template. For other chat templates, such as
-the built-in `qwen2.5`, this module adds the response template of trl that reads their calls.
+the built-in `qwen2.5`, this module adds that response template of trl that reads their tool calls.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ def reads(tokenizer: Any, response_template: Mapping[str, Any]) -> bool:
             prompt = tokenizer.apply_chat_template([QUESTION], tokenize=False, add_generation_prompt=True)
             text = tokenizer.apply_chat_template([QUESTION, answer], tokenize=False)
             read = tokenizer.parse_response(text.removeprefix(prompt), response_template, prefix=prompt)
-        except Exception:  # a template may raise any exception, and the parser, too, for a text of another form
+        except Exception:  # a template may raise any exception, and so may the parser for a text in another form
             return False
         if not text.startswith(prompt) or (read.get("content") or "").strip() != answer["content"]:
             return False

@@ -1,9 +1,9 @@
-"""Tools and environments of GRPO: functions, and a class, in files of the bundle. The model calls them as it generates.
+"""Tools (functions) and an environment (a class) of GRPO, in files of the bundle. The model calls them as it generates.
 
 trl renders their signatures into the prompt, executes the calls in a completion, and appends the results, which are not
-trained on (trl 1.16, ``GRPOTrainer._tool_call_loop``). If a tool raises an exception, the model gets it as the tool's
-result. This module gives each call a time limit. It also reports some errors earlier than trl: before the model is
-loaded.
+trained on (trl 1.16, ``GRPOTrainer._tool_call_loop``). If a tool raises an exception, the model gets the exception as
+the tool's result. This module gives each call a time limit. It also reports some errors before the model is loaded,
+which is earlier than trl.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class Tools(Feature):
         return []
 
     def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Tokenizer) -> str:
-        """A note on the tokens that the descriptions of the tools add to each prompt."""
+        """A note on the number of tokens that the descriptions of the tools add to each prompt."""
         try:
             tools, environment = loaded(bundle)
             called = [*tools, *(getattr(environment, one) for one in method_names(environment))]
@@ -135,19 +135,19 @@ def _environment_problems(bundle: Bundle, instance: Any) -> Iterator[str]:
 
 
 def schema_problem(tool: Function) -> str | None:
-    """The reason why this function's signature cannot be rendered into the prompt, as a sentence, or None."""
+    """Why this function's signature cannot be rendered into the prompt, as a sentence; None if it can."""
     from transformers.utils import get_json_schema
 
     try:
         get_json_schema(tool)
-    except Exception as error:  # transformers cannot describe every docstring, type or signature in a prompt
+    except Exception as error:  # transformers cannot describe every docstring, type or signature
         why = first_line(error).rstrip(".")
         return f"the tool {tool.__name__} needs a docstring with an `Args:` section and a type for each argument: {why}"
     return None
 
 
 def template_problem(tokenizer: Tokenizer) -> str | None:
-    """The reason why trl cannot train on tool calls with this tokenizer's chat template, as a sentence, or None."""
+    """Why trl cannot train on tool calls with this tokenizer's chat template, as a sentence; None if it can."""
     from trl import chat_template_utils as templates
 
     if not templates.supports_tool_calling(tokenizer):
@@ -164,8 +164,8 @@ def template_problem(tokenizer: Tokenizer) -> str | None:
 
 
 def first_rollout(instance: Any, row: Mapping[str, Any]) -> Any:
-    """Try an environment with a row: call `reset`, and `get_reward` if the environment has this method. Returns what
-    `reset` adds to the prompt. Raises RunError if the returned value has a wrong type.
+    """Try an environment with a row: call `reset`, and `get_reward` if the class has this method. Returns the text that
+    `reset` adds to the prompt. Raises RunError for a value of a wrong type.
     """
     observed = instance.reset(**deepcopy(dict(row)))
     content = row["prompt"][-1]["content"] if isinstance(row.get("prompt"), list) else ""
@@ -181,8 +181,8 @@ def limited(function: Function, seconds: float, checked: Callable[[Any], str | N
     """The function with a time limit for each call; a coroutine function is run to its end.
 
     If a tool raises an exception, it is printed once, and trl passes it to the model as the tool's result. If a method
-    that trl calls, such as `reset`, raises an exception or returns a wrong result, the run stops. For such a method,
-    ``checked`` describes what is wrong with a result, or returns None.
+    that trl calls, such as `reset`, raises an exception or returns a wrong result, the run stops. ``checked`` gets the
+    result of such a method, and returns what is wrong with it, or None.
     """
     name, reported = getattr(function, "__name__", type(function).__name__), list[str]()
 
@@ -225,7 +225,7 @@ def limited(function: Function, seconds: float, checked: Callable[[Any], str | N
 
 
 def as_text(tool: Function) -> Function:
-    """The tool with its result as the model reads it, see `result_text`."""
+    """The tool, but with its result in the form that the model reads (see `result_text`)."""
 
     @wraps(tool)
     def called(*args: Any, **given: Any) -> Any:
@@ -235,8 +235,8 @@ def as_text(tool: Function) -> Function:
 
 
 def result_text(value: Any) -> Any:
-    """The text of a tool's result. A list of text parts stays a list, and trl passes it on as the message's content.
-    trl would also pass on any other list, such as a list of texts, but chat templates cannot read it.
+    """The text of a tool's result. A list of text parts is returned unchanged: trl uses it as the message's content.
+    trl would use any other list in the same way, such as a list of texts, but chat templates cannot read it.
     """
     parts = value if isinstance(value, list) else []
     kinds = [one.get("type") if isinstance(one, Mapping) else None for one in parts]
@@ -248,7 +248,7 @@ def result_text(value: Any) -> Any:
 
 
 def limited_class(environment: type, seconds: float) -> type:
-    """A subclass of ``kind`` with the same name, whose methods have a time limit."""
+    """A subclass with the same name, whose methods have a time limit."""
     found = dict(inspect.getmembers(environment, inspect.isfunction))
     checks: Mapping[str, Callable[[Any], str | None]] = {START: lambda _: None, SCORE: _not_a_reward}
     methods = {name: limited(one, seconds, checks.get(name)) for name, one in found.items() if not name.startswith("_")}
@@ -274,8 +274,8 @@ later calls can use a session that an earlier call has opened."""
 
 
 def _awaited(coroutine: Any) -> Any:
-    """Run a coroutine on the event loop and return its result. If the coroutine exceeds the time limit, the next one
-    gets a new loop, because this loop may be blocked.
+    """Run a coroutine on the event loop and return its result. If the coroutine exceeds the time limit, the next
+    coroutine gets a new loop, because this one may be blocked.
     """
     if not _loops:
         _loops.append(asyncio.new_event_loop())
@@ -294,7 +294,7 @@ EXAMPLES: Mapping[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "ar
 
 
 def example_call(tool: Function) -> dict[str, Any]:
-    """A made-up call of the tool with its required arguments, in the form of an assistant's ``tool_calls``."""
+    """A made-up call of the tool, with its required arguments, in the form of an assistant's ``tool_calls``."""
     from transformers.utils import get_json_schema
 
     described = get_json_schema(tool)["function"]["parameters"]

@@ -1,11 +1,11 @@
 """Initialize LoRA adapters from the base's weights (PiSSA, OLoRA, LoftQ) or from the first rows (EVA).
 
 PiSSA and OLoRA move a part of each adapted weight W from the base into the adapter: W = W' + s B0 A0. The run trains A
-and B on W'. The saved adapter has twice the rank, [B, -B0] [A; A0]. Because it adds s (B A - B0 A0) to W, it fits the
-published base (peft converts in the same way, ``path_initial_model_for_weight_conversion``). A resumed run splits the
+and B on W'. The saved adapter has twice the rank, [B, -B0] [A; A0]. It fits the published base, because it adds s (B A
+- B0 A0) to W (peft converts in the same way, ``path_initial_model_for_weight_conversion``). A resumed run splits the
 saved adapter and removes the same part from the base again. A method such as dpo compares with the published base, W' +
-s B0 A0: its reference is a frozen adapter with A0 and B0. LoftQ (`loftq.py`) also has a frozen adapter as its
-reference. Its adapters correct the rounding of a 4-bit base, and it leaves the base unchanged.
+s B0 A0: its reference is a frozen adapter with A0 and B0. LoftQ (`loftq.py`) leaves the base unchanged: its adapters
+correct the rounding of a 4-bit base. Its reference also is a frozen adapter.
 """
 
 import warnings
@@ -23,7 +23,7 @@ from .loftq import initialize_from_rounding
 
 CHANGES_THE_BASE = ("pissa", "olora")
 MOST_PASSES = 100
-"""EVA makes at most this many passes over the rows, in which its components should converge. peft has no limit."""
+"""EVA makes at most this many passes over the rows, until its components converge. peft has no such limit."""
 A, B = f".lora_A.{ADAPTER}.weight", f".lora_B.{ADAPTER}.weight"
 
 
@@ -32,8 +32,8 @@ class AdapterInit(Feature):
 
     def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
         """Pass the bundle to the trainer, which initializes the adapters when training starts. If the method compares
-        with the base, also add the frozen adapter of the reference, without dropout, which is initialized at the same
-        time. It is not saved: every start of the run makes it again.
+        with the base, also add a frozen adapter without dropout for the reference; it is initialized at the same time,
+        and not saved, because every start of the run makes it again.
         """
         trainer.bundle = bundle
         if compares(bundle):
@@ -101,8 +101,8 @@ def matrices(layers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def initialize_from_weights(plan: Mapping[str, Any], layers: Mapping[str, Any], seed: int) -> None:
-    """Initialize the layers by peft's PiSSA or OLoRA, which change the base's weights. Raises RunError for a layer that
-    is narrower than the rank.
+    """Initialize the layers by peft's PiSSA or OLoRA, which change the base's weights. Raises RunError if a layer is
+    narrower than the rank.
     """
     import torch
 
@@ -123,8 +123,8 @@ def initialize_from_weights(plan: Mapping[str, Any], layers: Mapping[str, Any], 
 
 
 def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, Any]:
-    """Read the adapter's initial matrices from a checkpoint, and subtract their product from the base's weights, as
-    peft did at the first start. Return the matrices by name.
+    """Read the adapter's initial matrices from a checkpoint. Subtract their product from the base's weights, as peft
+    did at the first start. Return the matrices by name.
     """
     import torch
 
@@ -142,7 +142,7 @@ def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, Any]:
 
 
 def compares(bundle: Bundle) -> bool:
-    """Whether the method compares with a reference model, which then gets a frozen adapter (PiSSA, OLoRA, LoftQ)."""
+    """Whether the method compares with a reference model. If so, the reference needs a frozen adapter."""
     assert bundle.lora is not None
     return bool(bundle.lora.get("reference"))
 
@@ -150,7 +150,7 @@ def compares(bundle: Bundle) -> bool:
 def initialize_reference(layers: Mapping[str, Any], start: Mapping[str, Any]) -> None:
     """Give the adapter "ref" the initial matrices. With this adapter, the model is the published base, up to rounding.
 
-    The magnitudes of DoRA are copied from the trained adapter. They were computed before the base changed.
+    DoRA's magnitudes are copied from the trained adapter, where they were computed before the base changed.
     """
     import torch
 
@@ -165,7 +165,7 @@ def initialize_reference(layers: Mapping[str, Any], start: Mapping[str, Any]) ->
 
 
 def gathered(weight: Any) -> AbstractContextManager[Any]:
-    """A context with the complete weight, if ZeRO-3 has sharded it; process 0's changes of the weight are kept."""
+    """A context in which a weight that ZeRO-3 has sharded is complete; process 0's changes of it are kept."""
     if not hasattr(weight, "ds_id"):
         return nullcontext()
     import deepspeed
@@ -196,7 +196,7 @@ def convert(model: Model, start: Mapping[str, Any]) -> None:
 
 
 def doubled(state: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]:
-    """A state dict with adapters of twice the rank, whose second half subtracts the initial matrices."""
+    """A state dict of adapters with twice the rank; their second half subtracts the initial matrices."""
     import torch
 
     found = dict(state)
@@ -209,7 +209,7 @@ def doubled(state: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any
 
 
 def _load(model: Model, folder: str, *args: Any, **options: Any) -> Any:
-    """Load an adapter that this run has saved, without the half that subtracts the initial adapter. peft's
+    """Load an adapter that this run has saved, but without the half that subtracts the initial matrices. peft's
     ``load_adapter`` would load both halves.
     """
     from peft import set_peft_model_state_dict
@@ -234,7 +234,7 @@ def _as_saved(name: str) -> str:
 
 
 def initialize_from_rows(bundle: Bundle, trainer: Any) -> None:
-    """Initialize the A matrices by EVA: the principal components of each layer's inputs on the first training rows.
+    """Initialize the A matrices by EVA: by the principal components of each layer's inputs for the first training rows.
 
     Every layer keeps the rank of the bundle (peft's ``rho`` of 1). All processes read the same rows. Raises RunError if
     the rows have fewer trained tokens than a layer has components, or if the components do not converge.

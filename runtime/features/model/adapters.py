@@ -15,7 +15,7 @@ ADAPTER = "default"
 REFERENCE = "ref"
 """The name that trl gives the adapter in the reference model."""
 LABELS = "No label_names provided for model class `PeftModel"
-"""The beginning of a wrong warning of transformers 4.52, which searches peft's forward method for the label names and
+"""The beginning of a wrong warning of transformers 4.52. It searches peft's forward method for the names of labels, and
 finds none.
 """
 
@@ -34,9 +34,9 @@ class Adapters(Feature):
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Filter harmless warnings about tied weights, embeddings and label names."""
         # peft 0.18 gives this warning for every model whose class can tie weights. The rule XP467 warns only if the
-        # model ties weights and one of the tied weights has an adapter. merged_adapters.py unties them before a merge.
+        # model does tie weights, and one of them has an adapter. merged_adapters.py unties them before a merge.
         warnings.filterwarnings("ignore", message="Model (has|with) `tie_word_embeddings=True` and")
-        # peft also saves the base's embeddings if they have an adapter or new rows, which changes no result
+        # peft also saves the base's embeddings if they have an adapter or new rows; this changes no result
         warnings.filterwarnings("ignore", message="Setting `save_embedding_layers` to `True` as")
         logging.getLogger("transformers.trainer").addFilter(lambda record: LABELS not in record.getMessage())
 
@@ -70,8 +70,8 @@ class Adapters(Feature):
 def adapter(bundle: Bundle) -> Any:
     """peft's configuration of the adapters; None if no adapter is trained.
 
-    The score head of a reward model is new. With the task SEQ_CLS, peft trains and saves the head next to the adapters
-    (``modules_to_save``), and excludes it from "all-linear". The revision goes into adapter_config.json, so that the
+    The score head of a reward model is new. With the task SEQ_CLS, peft trains the head, saves it next to the adapters
+    (``modules_to_save``), and excludes it from "all-linear". adapter_config.json contains the revision, so that the
     adapter is later loaded onto the weights that it was trained on.
     """
     plan = bundle.lora
@@ -110,7 +110,7 @@ def adapter(bundle: Bundle) -> Any:
 
 
 def _inside_module(module: str, targets: Sequence[str]) -> str:
-    """The pattern for targets inside one module, which peft compares with the full names of modules."""
+    """The pattern for targets inside one module. peft compares it with the full names of modules."""
     names = "|".join(map(re.escape, targets))
     return rf"(?:.*\.)?{re.escape(module)}\.(?:.*\.)?(?:{names})"
 
@@ -118,9 +118,9 @@ def _inside_module(module: str, targets: Sequence[str]) -> str:
 def built(plan: Mapping[str, Any], model: Model) -> Iterator[tuple[str, object, object]]:
     """Yield what the bundle states about adapters, and what peft made: ("the target `q_proj`", stated, made).
 
-    They may differ: if one target matches, peft skips targets that match nothing. It rounds a block size that does not
-    divide the layer's width. It moves experts that transformers 5 stacks in one parameter from ``target_modules`` to
-    ``target_parameters``; two targets that are stacked together share an adapter of twice the rank.
+    The two may differ: if any target matches, peft skips the targets that match nothing. It rounds a block size that
+    does not divide the layer's width. If transformers 5 stacks experts in one parameter, peft moves them from
+    ``target_modules`` to ``target_parameters``; two targets in one stack share an adapter of twice the rank.
     """
     config = model.peft_config[ADAPTER]
     ranks = "miss_r" if plan["kind"] == "miss" else "r"
@@ -138,7 +138,7 @@ def built(plan: Mapping[str, Any], model: Model) -> Iterator[tuple[str, object, 
         found = "adapted" if _matches(ends, places) else "in no module of the model"
         if found != "adapted" and renamed and name not in config.target_modules:
             *inside, last = name.split(".")
-            # `shared_experts.down_proj`, for example, is not a routed expert
+            # for example, `shared_experts.down_proj` is not a routed expert
             other = inside and inside[-1] != "experts" and last != "gate"
             limited = plan.get("within") or any(word.isdecimal() for word in inside)
             found = "adapted in the experts of every layer" if other or limited else "adapted"
@@ -204,8 +204,8 @@ def keep_backward(model: Model) -> None:
     """Keep 4-bit weights on the CPU in their stored form, so that gradients still flow after an evaluation.
 
     On a CPU with AVX512-BF16, bitsandbytes packs a layer for inference at its first pass without gradients
-    (Linear4bit.forward of 0.50, nn/modules.py) and never unpacks it. The packed layer has no backward pass: either the
-    adapters before it silently get no gradient, or the bias stops the run ("a view of a leaf Variable").
+    (Linear4bit.forward of 0.50, nn/modules.py) and never unpacks it. A packed layer has no backward pass: either the
+    adapters in earlier layers silently get no gradient, or the bias stops the run ("a view of a leaf Variable").
     """
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
@@ -217,7 +217,7 @@ def rates(optimizer: Any, model: Model, plan: Mapping[str, Any]) -> None:
 
     Other options of a group, such as weight decay, stay the same. Weights are selected by name, not by shape as in
     peft's ``create_loraplus_optimizer``, because ZeRO-3 hides shapes and peft 0.17 finds no embeddings. The logged rate
-    is that of the first group, the A matrices.
+    is the rate of the first group, the A matrices.
     """
     rate_of: dict[int, float] = {}
     for name, weight in model.named_parameters():
@@ -237,8 +237,8 @@ def rates(optimizer: Any, model: Model, plan: Mapping[str, Any]) -> None:
 def quantization(bundle: Bundle) -> Any:
     """transformers' BitsAndBytesConfig for a base of 4 or 8 bits, or None.
 
-    ``storage_dtype`` is the dtype of packed 4-bit weights: FSDP and ZeRO-3 shard them only if the other weights
-    have it, too (accelerate 1.15, fsdp_utils.py).
+    ``storage_dtype`` is the dtype of packed 4-bit weights: FSDP and ZeRO-3 shard these only if all other weights have
+    the same dtype (accelerate 1.15, fsdp_utils.py).
     """
     plan = bundle.lora
     if plan is None or plan["bits"] is None:

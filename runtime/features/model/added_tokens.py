@@ -13,10 +13,10 @@ class AddedTokens(Feature):
         tokenizer.add_tokens([AddedToken(one, normalized=False) for one in bundle.tokenizer["added"] or ()])
 
     def model_loaded(self, bundle: Bundle, model: Model, tokenizer: Tokenizer) -> None:
-        """Resize the embeddings to the tokenizer. New rows are initialized from the seed of the run.
+        """Resize the embeddings to the tokenizer's size. New rows are initialized from the seed of the run.
 
         A reference model that is loaded later gets the same new rows. If a model has more embeddings than tokens, some
-        new tokens use the spare rows.
+        new tokens use the spare embeddings.
         """
         import torch
 

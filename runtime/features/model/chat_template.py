@@ -1,5 +1,5 @@
-"""Set the tokenizer's chat template to that in the bundle, whose file must be unchanged. If the bundle has no template,
-a local model keeps its own. In both cases, check that rendering with the template ends.
+"""Set the tokenizer's chat template to the one in the bundle, whose file must be unchanged. If the bundle has none, a
+local model keeps its own template. In both cases, check that rendering with the template ends.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class ChatTemplate(Feature):
         return []
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """If trl reads the template from a file itself (`chat_template_path`), set the path of the bundle's file."""
+        """If trl itself reads the template from a file (`chat_template_path`), set the path to the bundle's file."""
         if values.get("chat_template_path"):
             values["chat_template_path"] = bundle.inside(values["chat_template_path"])
 

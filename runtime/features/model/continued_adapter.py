@@ -1,4 +1,4 @@
-"""Continue training the adapter of another run. Of that run, only the adapter's weights are loaded."""
+"""Continue training the adapter of another run. Of the other run, only the adapter's weights are loaded."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ class ContinuedAdapter(Feature):
     """Hooks for a run that continues the adapter of another run."""
 
     def check_access(self, bundle: Bundle) -> list[str]:
-        """Report if the folder of the adapter to continue is not found, or cannot be used."""
+        """A finding if the folder of the adapter to continue is missing or cannot be used."""
         try:
             find(bundle)
         except RunError as error:
@@ -47,8 +47,8 @@ class ContinuedAdapter(Feature):
     ) -> AbstractContextManager[Any]:
         """Give the trainer's model the adapter's weights, and a frozen copy of these weights as the reference.
 
-        This is done only on stacks whose trainer uses such a copy as its reference; some trainers use it in their
-        constructor.
+        This happens here because some trainers use the copy in their constructor. On stacks whose trainer has no such
+        reference, nothing is done.
         """
         if not is_reference(bundle):
             return nullcontext()
@@ -69,7 +69,7 @@ class ContinuedAdapter(Feature):
 
 
 def is_reference(bundle: Bundle) -> bool:
-    """Whether the reference is the adapter that training starts from. If not, the reference is the base."""
+    """Whether the reference is the adapter from which training starts. If not, the reference is the base."""
     assert bundle.lora is not None
     return bool(bundle.lora["continued"].get("reference"))
 
@@ -90,7 +90,7 @@ def with_reference(bundle: Bundle, model: Model) -> Any:
 def load_weights(bundle: Bundle, model: Model, adapter: str = ADAPTER) -> None:
     """Load the weights of the other run's adapter into an adapter of the model. Raises RunError if they do not fit.
 
-    The adapter keeps its dtypes, and the same weights stay trainable, as in a run with a new adapter.
+    The adapter keeps its dtypes. The same weights are trainable as in a run with a new adapter.
     """
     import torch
     from peft import load_peft_weights, set_peft_model_state_dict

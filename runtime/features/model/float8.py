@@ -1,8 +1,8 @@
 """Training in fp8 (`precision fp8`): torchao multiplies matrices in eight bits, and everything else is bf16.
 
-accelerate replaces linear layers by torchao's Float8Linear when it wraps the model, which is after the trainer is made.
-The weights keep their dtype, so everything that is saved is the same as without fp8. accelerate skips the first and the
-last linear layer of the model, and layers whose sizes are not multiples of 16 (accelerate 1.15 `utils/ao.py`).
+accelerate replaces linear layers by torchao's Float8Linear when it wraps the model, after the trainer is made. The
+weights keep their dtype, so all saved files are the same as without fp8. accelerate skips the first and the last linear
+layer of the model, and layers whose sizes are not multiples of 16 (accelerate 1.15 `utils/ao.py`).
 """
 
 import logging
@@ -32,7 +32,7 @@ class Float8(Feature):
         logging.getLogger("torchao").setLevel(logging.ERROR)
 
     def made(self, bundle: Bundle, trainer: Trainer) -> Iterator[tuple[str, object, object]]:
-        """Compare accelerate's fp8 settings with the bundle, and keep the list of layers that will compute in fp8."""
+        """Compare accelerate's fp8 settings with the bundle, and record which layers will compute in fp8."""
         self.layers = replaceable(trainer.model)
         recipe = trainer.accelerator.ao_recipe_handler
         yield "the library that computes in fp8", "torchao", "none" if recipe is None else "torchao"
@@ -74,8 +74,8 @@ def named_modules(model: Model) -> Iterator[tuple[str, Any]]:
 
 
 def replaceable(model: Model) -> set[str]:
-    """The names of the layers that accelerate replaces: linear layers whose sizes are multiples of 16, except the first
-    and the last.
+    """The names of the layers that accelerate replaces: linear layers whose sizes are multiples of 16, but not the
+    first and the last linear layer.
     """
     import torch
 

@@ -20,7 +20,7 @@ def freeze(bundle: Bundle, model: Model) -> None:
     """Train only the named layers and modules of ``model``. Raises RunError if a name matches nothing.
 
     A name matches every module with this name in its path; a pattern matches the beginning of a parameter's full name.
-    A weight that two modules share is trained if one of the two is listed. The score head of a reward model is new and
+    A weight that two modules share is trained if either module is named. The score head of a reward model is new and
     always trained.
     """
     plan = bundle.plan["freeze"]
@@ -60,7 +60,7 @@ def freeze(bundle: Bundle, model: Model) -> None:
     for weight in weights:
         weight.requires_grad_(id(weight) in trained)
     if _reentrant(bundle):
-        # with reentrant checkpointing, a layer gets no gradient if its input needs none, as with frozen embeddings
+        # with reentrant checkpointing, a layer whose input needs no gradient (frozen embeddings) gets no gradient
         model.enable_input_require_grads()
     size = sum(_size(weight) for weight in weights)
     say(f"{sum(_size(weight) for weight in weights if weight.requires_grad):,} of {size:,} weights are trained")
@@ -78,8 +78,7 @@ def _layers(model: Model) -> tuple[str, int]:
 
 
 def _size(weight: Any) -> int:
-    """The number of elements of a complete weight. For a weight that ZeRO-3 has sharded, ``ds_numel`` is this
-    number."""
+    """The number of elements of a complete weight. If ZeRO-3 has sharded the weight, ``ds_numel`` has this number."""
     return int(getattr(weight, "ds_numel", weight.numel()))
 
 

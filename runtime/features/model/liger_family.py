@@ -8,7 +8,7 @@ class LigerFamily(Feature):
     """Hooks for a model whose family was unknown when the spec was compiled."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Tokenizer | None) -> list[str]:
-        """A finding if Liger has no kernels for the model's family, because Liger itself would only log this."""
+        """A finding if Liger has no kernels for the model's family: Liger itself would only log this."""
         import transformers
 
         family = transformers.AutoConfig.from_pretrained(bundle.model_path, **bundle.loading()).model_type

@@ -1,10 +1,9 @@
 """Initialize LoRA adapters by LoftQ, from the difference between the published weights and the base in 4 bits.
 
-Each pair of matrices is the best approximation of the error of rounding to 4 bits: s B A = W - Q(W) on `rank`
-directions. The base does not change, so the saved adapter loads on the published base in 4 bits. peft's
-``replace_lora_weights_loftq`` is not used for two reasons. It needs a GPU, and computes B A as if s were 1. With alpha
-twice the rank, s is 2, and with peft's function the first step would start as far from the published weights as without
-LoftQ.
+Each pair of matrices approximates the error of rounding to 4 bits as well as is possible with `rank` directions: s B A
+= W - Q(W). The base does not change, so the saved adapter fits the published base in 4 bits. peft's
+``replace_lora_weights_loftq`` is not used for two reasons. It needs a GPU, and it computes B A as if s were 1. If alpha
+is twice the rank, s is 2. The weights at the first step would then be as far from the published ones as without LoftQ.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from .adapters import ADAPTER
 def initialize_from_rounding(bundle: Bundle, model: Model, layers: Mapping[str, Any]) -> None:
     """Initialize the layers' adapters from the published weights, which are read one by one.
 
-    Raises RunError for a layer whose published weight is not in the model's files, or has another shape.
+    Raises RunError if a layer's published weight is not in the model's files, or has another shape.
     """
     import torch
     from bitsandbytes.functional import dequantize_4bit
@@ -45,7 +44,7 @@ def initialize_from_rounding(bundle: Bundle, model: Model, layers: Mapping[str, 
                 up, down = left[:, :rank] * root, root[:, None] * right[:rank]
                 layer.lora_A[ADAPTER].weight.copy_(down)
                 layer.lora_B[ADAPTER].weight.copy_(up)
-                # with DoRA, the new weights need new magnitudes: old ones would scale the columns at the first step
+                # with DoRA, the new weights need new magnitudes: the old ones would scale the columns at the first step
                 if ADAPTER in layer.lora_magnitude_vector:
                     magnitude = torch.linalg.norm(rounded + scale * up @ down, dim=1)
                     layer.lora_magnitude_vector[ADAPTER].weight.copy_(magnitude)

@@ -39,9 +39,9 @@ def merged(adapted: Any) -> Any:
     """The base model of ``adapted`` with the adapters merged into it. This modifies ``adapted``.
 
     Tied embeddings and head are one weight, but an adapter on `embed_tokens` changes the embeddings alone. peft would
-    add it to the shared weight, and so also to the head. Therefore an adapted weight is first separated from the
-    weights that share it. Afterwards the configuration states whether embeddings and head are tied, because
-    transformers 4.57 would otherwise tie them again when it loads the model.
+    add the adapter to the shared weight, and so also to the head. Therefore an adapted weight gets its own copy first.
+    Then the configuration states whether embeddings and head are tied; without this, transformers 4.57 would tie them
+    again when it loads the model.
     """
     from torch import nn
 

@@ -11,7 +11,7 @@ class NewerConfig(Feature):
     """Hooks for a run with transformers 4, whose model may have been saved by transformers 5."""
 
     def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:
-        """Raise RunError if the model would be loaded with other rotary positions than it was saved with."""
+        """Raise RunError if loading would give the model other rotary positions than it was saved with."""
         from transformers import AutoConfig
 
         config = options.get("config") or AutoConfig.from_pretrained(bundle.model_path, **bundle.loading())
@@ -24,7 +24,7 @@ class NewerConfig(Feature):
 
 def ignored(config: Mapping[str, Any]) -> dict[str, Any]:
     """The values of ``rope_parameters`` that transformers 4 would ignore, by the keys that it reads, such as
-    ``rope_theta``. Values that ``config`` has under these keys, too, are left out.
+    ``rope_theta``. Without the values that ``config`` also has under these keys.
 
     ``config`` is a config.json, completed by the defaults of the model's class.
     """
@@ -59,7 +59,7 @@ def _is_scaled(stated: Any, saved: Mapping[str, Any]) -> bool:
 
 
 def written(missing: Mapping[str, Any]) -> str:
-    """Keys and values of a config.json as a phrase: `"rope_theta": 1000000.0` and `"rotary_pct": 0.4`."""
+    """Keys and values of a config.json, as the phrase `"rope_theta": 1000000.0` and `"rotary_pct": 0.4`."""
     import json
 
     return " and ".join(f"`{json.dumps(key)}: {json.dumps(value)}`" for key, value in missing.items())

@@ -18,7 +18,7 @@ class RewardHead(Feature):
     """Hooks for a run that trains a reward model with its score head."""
 
     def model_class(self, bundle: Bundle, kind: Any) -> Any:
-        """The class with which to load the model: the one for sequence classification, because it has a score head."""
+        """The class that loads the model: the one for sequence classification, because it has a score head."""
         from transformers import AutoModelForSequenceClassification
 
         return AutoModelForSequenceClassification
@@ -31,7 +31,7 @@ class RewardHead(Feature):
         options["config"] = AutoConfig.from_pretrained(bundle.model_path, **bundle.loading(), num_labels=1)
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: object) -> None:
-        """Count too long rows as dropped, because the reward trainer drops such rows instead of truncating them."""
+        """Count rows that are too long as dropped, because the reward trainer drops them instead of truncating them."""
         counted.cut_rows = counted.cut_tokens = 0
         counted.left_out_for, counted.lacks = "they are longer than seq", "fits"
 
@@ -44,7 +44,7 @@ def filter_log_messages() -> None:
 
 
 def only_scores(message: str) -> bool:
-    """Whether a message is transformers' report about the new score head, and about no other weight.
+    """Whether a message is transformers' report about the new score head and no other weight.
 
     transformers 4.52 lists names in brackets, 5.23 in the first column of a table.
     """

@@ -42,8 +42,8 @@ class Rope(Feature):
 
 
 def lengthen(tokenizer: Tokenizer, context: int, rope: Mapping[str, Any]) -> None:
-    """Raise ``model_max_length`` to the scaled context, unless it is below the original context. ``context`` is the
-    context in the configuration, which `scale` has already multiplied (except for dynamic scaling).
+    """Raise ``model_max_length`` to the scaled context, unless it is below the original one. ``context`` is the context
+    in the configuration; `scale` has already multiplied it (except for dynamic scaling).
     """
     scaled = int(context * rope["factor"]) if rope["rope_type"] == "dynamic" else context
     if scaled / rope["factor"] <= tokenizer.model_max_length < scaled:
@@ -53,7 +53,7 @@ def lengthen(tokenizer: Tokenizer, context: int, rope: Mapping[str, Any]) -> Non
 def scale(config: Any, rope: Mapping[str, Any], place: str) -> None:
     """Write a scaling into a configuration, and multiply its context (`max_position_embeddings`) by `factor`.
 
-    Dynamic scaling does not change the written context, because it computes longer contexts from the original one.
+    With dynamic scaling, the written context stays the same, because longer contexts are computed from it.
     """
     original = rope["original"] or getattr(config, "max_position_embeddings", None)
     names = scaled_keys(config)
@@ -82,6 +82,6 @@ def scaled_keys(config: Any) -> list[str]:
         name for name in ("rope_parameters", "rope_scaling")
         if hasattr(config, name) and not isinstance(getattr(type(config), name, None), property)
     ]  # fmt: skip
-    if not names and hasattr(config, "rope_theta"):  # some families in transformers 4 lack the key: Gemma, Mistral
+    if not names and hasattr(config, "rope_theta"):  # Gemma and Mistral, for example, lack the key in transformers 4
         return ["rope_scaling"]
     return names

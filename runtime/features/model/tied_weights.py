@@ -1,5 +1,5 @@
-"""Filter transformers' warning that a checkpoint lacks a weight, if the weight is tied to a weight in the checkpoint.
-With DeepSpeed, there is no such warning.
+"""If a weight is tied to a weight in the checkpoint, filter transformers' warning that the checkpoint lacks it. With
+DeepSpeed, there is no such warning.
 """
 
 import logging
@@ -9,13 +9,13 @@ from ...core.feature import Bundle, Feature, Trainer
 
 
 class TiedWeights(Feature):
-    """Hooks for a model with tied weights: a checkpoint contains them once, and the model uses them twice."""
+    """Hooks for a model with tied weights: the checkpoint contains such a weight once, and the model uses it twice."""
 
     def before_training(self, bundle: Bundle, trainer: Trainer) -> None:
         """Filter transformers' warning about missing weights that are tied to a weight in the checkpoint."""
         places: dict[int, list[str]] = {}
         for name, weight in trainer.model.state_dict().items():
-            if weight.numel():  # here, a weight that ZeRO-3 has sharded has no elements
+            if weight.numel():  # a weight that ZeRO-3 has sharded has no elements here
                 places.setdefault(weight.data_ptr(), []).append(name)
         tied = {name for names in places.values() if len(names) > 1 for name in names}
 

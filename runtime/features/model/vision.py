@@ -1,4 +1,4 @@
-"""A model that reads images: its processor, its class, its vision part, which is frozen, and its batches."""
+"""A model that reads images: its processor, its class, its frozen vision part, and its batches."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ FROZEN = "visual"
 TALKS = ("messages", "prompt", "chosen", "rejected")
 """Columns of converted rows that contain messages."""
 OUTSIDE = rf"(?:.*\.)?{FROZEN}\..*"
-"""A pattern for peft's ``exclude_modules``, which matches full names: modules of the vision part get no adapter."""
+"""A pattern for peft's ``exclude_modules``, which matches full names: modules of the vision part get no adapters."""
 
 
 class Renderer:
@@ -33,12 +33,12 @@ class Renderer:
 
 
 def with_parts(turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The messages, in which every content is a list of parts."""
+    """The messages, each with its content as a list of parts."""
     return [{**turn, "content": parts(one) if isinstance(one := turn["content"], str) else one} for turn in turns]
 
 
 class Processor(Feature):
-    """The processor of a model that reads images: its chat template, and the tokens that images become."""
+    """The processor of a model that reads images: its chat template, and the number of tokens of an image."""
 
     def __init__(self) -> None:
         self.processor: Any = None
@@ -65,7 +65,7 @@ class Processor(Feature):
 
     def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Any:
         """Count the tokens of every row. Raises RunError for a row with more than `seq` tokens, because TRL does not
-        cut such rows, and a cut could divide an image.
+        cut such rows: a cut could divide an image.
         """
         if self.processor is not None and rank() == 0:
             conversations = bundle.row_format().conversations
@@ -77,7 +77,7 @@ class Vision(Feature):
     """Hooks for a run that trains the language model of a model that reads images."""
 
     reported = False
-    """Whether the frozen part was reported. It is reported only once, although dpo also loads a reference model."""
+    """Whether the frozen part was reported. dpo also loads a reference model, but the report appears only once."""
 
     def model_class(self, bundle: Bundle, kind: Any) -> Any:
         """The class of models that read images and write text."""
@@ -115,7 +115,7 @@ class Vision(Feature):
         yield "the number of trained weights in the vision tower", 0, len(trained)
 
     def final_saved(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
-        """Save the processor next to the merged model. The trainer has saved it next to the adapters."""
+        """Save the processor next to the merged model. The trainer has already saved it next to the adapters."""
         if bundle.lora is not None and bundle.lora.get("merge") and trainer.is_world_process_zero():
             trainer.processing_class.save_pretrained(os.path.join(trainer.args.output_dir, FOLDER))
 
@@ -133,7 +133,7 @@ def within(path: str) -> bool:
 
 
 def image_tokens(processor: Any, images: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The number of tokens that each image becomes, which depends on its size."""
+    """The number of tokens of each image; it depends on the image's size."""
     reader = processor.image_processor
     patches = [reader.get_number_of_image_patches(one["height"], one["width"], {}) for one in images]
     return [one // reader.merge_size**2 for one in patches]
@@ -149,8 +149,7 @@ def row_tokens(processor: Any, images: Sequence[int], conversation: Any) -> int:
 
 
 def counted(processor: Any, most: int, label: str, rows: Rows, conversations: Callable[[Any], list[Any]]) -> str:
-    """A sentence with the numbers of images and tokens in these rows. For a pair, each answer counts together with the
-    prompt.
+    """A sentence with the numbers of images and tokens in these rows. In a pair, each answer counts with the prompt.
 
     Raises RunError if a conversation has more than ``most`` tokens.
     """

@@ -2,7 +2,7 @@
 
 Silent casts (read in trl 1.16 and 0.18, transformers 5.23 and 4.52.3, peft 0.21 and 0.17.1):
 
-- trl 1.16 rounds every trained weight over a quantized base to bfloat16, in fp16 and in fp32 as well (sft_trainer.py,
+- trl 1.16 rounds every trained weight over a quantized base to bfloat16, also in fp16 and fp32 runs (sft_trainer.py,
   and the trainers of dpo, kto, grpo, rloo and reward);
 - a base that was saved quantized computes in the dtype of its config.json, mostly bfloat16;
 - mxfp4 weights are unpacked to bfloat16, and custom model code may use any dtype.
@@ -28,7 +28,7 @@ class WeightDtypes(Feature):
     def model_loaded(self, bundle: Bundle, model: Model, tokenizer: Tokenizer) -> None:
         """In a run without bfloat16, convert weights that were loaded as bfloat16 to a wider dtype; no value changes.
 
-        Packed weights stay packed; they are unpacked and multiplied in the run's precision.
+        Packed weights stay packed, because they are unpacked and multiplied in the run's precision.
         """
         import torch
 
@@ -71,8 +71,7 @@ def states_bf16(bundle: Bundle) -> bool:
 def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[None]:
     """A context that collects in ``kept``, by name, the trained weights that trl's ``module`` creates with peft.
 
-    Only float32 adapters are collected. The tensors themselves are kept and not copies, because rounding makes new
-    tensors.
+    Only float32 adapters are collected. No copies are needed, because rounding makes new tensors.
     """
     plan = bundle.lora
     if plan is None or plan["adapter_dtype"] != "float32" or not hasattr(module, "get_peft_model"):
@@ -87,7 +86,7 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
         return model
 
     def prepared(model: Model, accelerator: Any) -> Any:
-        restore(model, kept)  # here, before trl computes the reference's log-probabilities, ZeRO-3 shards the model
+        restore(model, kept)  # trl computes the reference's log-probabilities next, and ZeRO-3 then shards the model
         return prepare(model, accelerator)
 
     with replaced(module, {"get_peft_model": remembered, "prepare_deepspeed": prepared}):
@@ -95,8 +94,8 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
 
 
 def restore(model: Model, kept: dict[str, Any]) -> None:
-    """Before the optimizer is created, give the trained weights the values that they had before trl rounded them to
-    bfloat16.
+    """Before the optimizer is created, give the trained weights back the values that they had before trl rounded them
+    to bfloat16.
     """
     for name, weight in model.named_parameters():
         before = kept.get(name)

@@ -11,8 +11,8 @@ class NonemptyGroupsTrainer(FaultTolerant):
     def create_optimizer(self, *args: Any) -> Any:
         """transformers' optimizer without its empty groups.
 
-        DeepSpeed 0.16 drops empty groups from its optimizer but not from the schedule, which torch 2.13 refuses. If
-        deepspeed.json states the optimizer, DeepSpeed creates it later, and there are no groups yet.
+        DeepSpeed 0.16 drops empty groups from its optimizer but not from the schedule; torch 2.13 refuses such a
+        schedule. If deepspeed.json states the optimizer, DeepSpeed creates it later, so there are no groups yet.
         """
         optimizer = super().create_optimizer(*args)  # type: ignore[misc]
         groups = getattr(optimizer, "param_groups", None)

@@ -32,8 +32,8 @@ class Idle(Feature):
         """Record at which step the warm-up ends, which step is the run's last step, and a sample of the trained
         weights.
 
-        A resumed run is not compared with a sample: if it has only the last steps of a schedule, its weights may stay
-        the same in bf16.
+        A resumed run takes no sample: if only the last steps of a schedule are left, its weights may stay the same in
+        bf16.
         """
         self.last = trainer.state.max_steps
         self.warmup = trainer.args.get_warmup_steps(self.last)
@@ -72,7 +72,7 @@ class Idle(Feature):
             why = f"`temperature = {heat:g}` makes them equal" if heat < 0.1 else "the task is too hard or too easy"
             return f"all completions of a prompt had the same reward ({value}): the reward is too coarse, or {why}"
         small = all(isinstance(x := one.get("grad_norm"), int | float) and x < NO_GRADIENT for one in self.window)
-        if small and "layerwise" not in args.get("optim", ""):  # "layerwise" clears it
+        if small and "layerwise" not in args.get("optim", ""):  # "layerwise" clears the gradient
             return "the gradient was 0; check which tokens have a loss (`xpc preview`) and what is frozen"
         losses = {one["loss"] for one in self.window if "loss" in one}
         if len(losses) == 1 and losses != {0} and not method["generates"]:
@@ -81,8 +81,8 @@ class Idle(Feature):
         return unchanged if self._unchanged() else None
 
     def _unchanged(self) -> bool:
-        """Whether the sampled weights are nearly the same as before the first step: the norm of their change is below
-        `NO_CHANGE` of their norm. Only the first window of logged steps is compared.
+        """Whether the sampled weights are nearly as they were before the first step: the norm of their change is below
+        `NO_CHANGE` times their norm. Only the first window of logged steps is compared.
         """
         start, self.start = self.start, []
         now = sample(self.trainer.model) if start else []
@@ -98,9 +98,9 @@ class Idle(Feature):
 
 
 def sample(model: Model) -> list[Any]:
-    """Up to 2**20 elements of the trained weights (more, if there are over 1,024 tensors), on the CPU: of each tensor,
-    elements at equal distances. For a sharded weight, the elements come from this process's shard. Weights that
-    DeepSpeed has moved to a disk are left out.
+    """On the CPU, up to 2**20 elements of the trained weights (more if there are over 1,024 tensors). They are at equal
+    distances in each tensor or, if the weight is sharded, in this process's shard. Weights that DeepSpeed has moved to
+    a disk are omitted.
     """
     shards = [getattr(one, "ds_tensor", one) for one in model.parameters() if one.requires_grad]
     here = [one for one in shards if getattr(getattr(one, "status", None), "name", "AVAILABLE") == "AVAILABLE"]

@@ -45,7 +45,7 @@ class MuonTrainer(FaultTolerant):
 
     def create_optimizer(self, *args: Any) -> Any:
         """Muon and AdamW as one optimizer with three groups: hidden matrices; other weights with weight decay; norms
-        and biases without weight decay. The logged learning rate is the rate of the matrices. Raises RunError.
+        and biases without weight decay. The logged learning rate is that of the matrices. Raises RunError.
         """
         if self.optimizer is not None:
             return self.optimizer
@@ -76,8 +76,7 @@ class MuonTrainer(FaultTolerant):
 def divided(model: Model) -> tuple[list[Any], list[tuple[str, Any]]]:
     """Return a pair: a model's trained hidden matrices, and its other trained weights by name. Raises RunError.
 
-    Adapters on the embeddings or the head count as embeddings and head. Under ZeRO-3, ``ds_shape`` has a weight's
-    shape.
+    Adapters on embeddings or head count as embeddings or head. Under ZeRO-3, a weight's shape is in ``ds_shape``.
     """
     outer = {id(weight) for module in _outer(model) for weight in module.parameters()}
     matrices, others = list[Any](), list[tuple[str, Any]]()

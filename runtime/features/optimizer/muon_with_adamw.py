@@ -30,8 +30,8 @@ class MuonWithAdamW(torch.optim.Optimizer):  # type: ignore[misc]  # mypy reads 
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: Any = None) -> Any:
-        """Make a step of Muon and of AdamW. Each step passes the groups and the state to both optimizers again, because
-        loading a checkpoint replaces groups and state.
+        """Make a step of Muon and of AdamW. At each step, both optimizers get the groups and the state again, because
+        loading a checkpoint replaces them.
         """
         loss = None
         if closure is not None:

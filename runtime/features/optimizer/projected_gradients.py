@@ -1,4 +1,4 @@
-"""Optimizers that project gradients (GaLore, APOLLO): let torch.load read the classes of objects in their
+"""Optimizers that project gradients (GaLore, APOLLO): let torch.load read the classes of the objects in their
 checkpoints.
 """
 
@@ -13,7 +13,7 @@ PROJECTIONS = (
     ("apollo_torch", "random_projector", "GradientProjector"),
     ("apollo_torch", "svd_projector", "GaLoreProjector"),
 )
-"""The module and the class that checkpoints of each package contain (galore-torch 1.0, apollo-torch 1.0.3)."""
+"""For each package, the module and the class in its checkpoints (galore-torch 1.0, apollo-torch 1.0.3)."""
 
 
 class ProjectedGradients(Feature):

@@ -1,4 +1,4 @@
-"""Save a schedule-free optimizer's averaged weights, not the weights for which it computes gradients."""
+"""Save the averaged weights of a schedule-free optimizer, not the weights at which it computes gradients."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ class ScheduleFreeTrainer(FaultTolerant):
     optimizer: Any
 
     def save_model(self, *args: Any, **kwargs: Any) -> None:
-        """Let the optimizer put its averaged weights into the model, and save them. transformers lets it do so only for
-        evaluations.
+        """Let the optimizer put its averaged weights into the model, and save them. transformers itself does this only
+        for evaluations.
 
         The next training step puts the training weights back.
         """

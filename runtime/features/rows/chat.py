@@ -21,8 +21,8 @@ def to_row(
 ) -> dict[str, Any]:
     """Convert one stored row to the form that trl reads: ``messages``, or a text in trl's text column.
 
-    The system prompt is added to every conversation without one. For a row in another format, raises RunError with the
-    row's number (from 0).
+    The system prompt is added to every conversation without one. Raises RunError with the row's number (from 0) for a
+    row in another format.
     """
     shape, where = source["shape"], f"{name(source)}, row {index}"
     if shape == "conversations":

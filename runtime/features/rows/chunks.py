@@ -1,8 +1,8 @@
 """Split long texts into rows of `seq` tokens, instead of truncating them to `seq` tokens.
 
-As in trl, a document is its tokens and one end token. Each document begins a new row, and is cut every `seq` tokens.
-Nothing can be learned from a row of one token. If the last row would have only one token, it gets two tokens, and the
-row before it gets one token fewer.
+As in trl, a document consists of its tokens and one end token. Each document begins a new row, and is cut every `seq`
+tokens. Nothing can be learned from a row of one token, so if the last row would have only one token, it gets two, and
+the row before it gets one token less.
 """
 
 from collections.abc import Callable, Mapping
@@ -73,7 +73,7 @@ class Chunks(Feature):
     """Hooks for a run that splits long texts."""
 
     def truncation_limit(self, bundle: Bundle, most: int | None) -> int | None:
-        """The length at which rows are truncated. None if all rows are plain texts, because plain texts are split
-        instead. In a mixture of formats, rows of other formats are truncated.
+        """The length at which rows are truncated. None if all rows are plain texts, because these are split instead. In
+        a mixture of formats, rows of other formats are truncated.
         """
         return most if any(one.get("kind") for one in bundle.sources()) else None

@@ -1,4 +1,4 @@
-"""For trl's trainers that accept only one evaluation set: several named sets that behave like one."""
+"""Several named evaluation sets that behave like a single one, for trl's trainers that accept only one set."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class Sets(dict[str, Any]):
 
 
 def joined_sets(parts: list[Any], axis: int = 0) -> Any:
-    """A ``concatenate_datasets`` that also accepts `Sets`: trl 0.18's kto trainer adds columns with this function."""
+    """Like ``concatenate_datasets``, but also for `Sets`: trl 0.18's kto trainer adds columns with this function."""
     import datasets
 
     if not isinstance(parts[0], Sets):

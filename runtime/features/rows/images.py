@@ -1,7 +1,7 @@
 """Rows with images: find and check each image, and mark its place in the text.
 
 In a converted row, each message has a role and a text, and ``PLACE`` in a text marks an image. The row also has the
-images in the order of these marks, each with its path or bytes and its size in pixels.
+images, in the order of these marks; each has a path or bytes, and a size in pixels.
 """
 
 import base64
@@ -44,8 +44,8 @@ def columns(source: Source, present: Sequence[str]) -> dict[str, str]:
 def to_row(source: Source, row: Mapping[str, Any], index: int, system: str | None = None, **how: Any) -> dict[str, Any]:
     """Convert one stored row: its messages, with `<image>` at the place of each image, and the stored images.
 
-    If no text has `<image>`, the images stand before the user's first text, as in TRL. For a row in another format,
-    raises RunError with the row's number (from 0).
+    If no text has `<image>`, the images stand before the user's first text, as in TRL. Raises RunError with the row's
+    number (from 0) for a row in another format.
     """
     if source["shape"] != SHAPE:
         return chat.to_row(source, row, index, system, **{key: one for key, one in how.items() if key == "text"})
@@ -67,12 +67,12 @@ def refuse_kept(source: Source, row: Mapping[str, Any], where: str) -> None:
 
 
 def images_of(stored: Rows) -> list[Any]:
-    """The stored images of a row, as a list. The row may also have a single image, or none."""
+    """The stored images of a row, as a list. A row may also store a single image without a list, or null."""
     return stored if isinstance(stored, list) else [] if stored is None else [stored]
 
 
 def plain(turn: Mapping[str, Any], where: str) -> dict[str, str]:
-    """A message with only a role and a text. Raises RunError if the message has more."""
+    """A message with only a role and a text. Raises RunError if the stored message has more than these."""
     more = [key for key, value in turn.items() if key not in ("role", "content") and value]
     if more:
         raise RunError(f"{where}: a message has `{more[0]}`, and messages with images have a role and a content only")
@@ -104,7 +104,7 @@ def _joined(content: Sequence[Any], where: str) -> str:
 
 
 def placed(turns: list[dict[str, str]], images: int, where: str) -> list[dict[str, str]]:
-    """The messages with one mark per image. Raises RunError if the numbers of marks and images are not the same."""
+    """The messages with one mark per image. Raises RunError if there are more or fewer marks than images."""
     places = sum(turn["content"].count(PLACE) for turn in turns)
     first = next((turn for turn in turns if turn["role"] == "user"), None)
     if images and not places and first is not None:
@@ -139,7 +139,7 @@ def _read(
 
 @lru_cache(maxsize=8)
 def listed(folder: str, file: str | None, digest: str | None) -> Mapping[str, tuple[int, str] | None]:
-    """Map each image's path to its size and SHA-256 when the bundle was compiled; None for a missing image.
+    """For each image's path, a pair of size and SHA-256 at compile time; None for an image that was missing.
 
     The bundle's list ``file`` has these values; without a list, the result is empty. Raises RunError if the digest of
     the list is not ``digest``.
@@ -167,11 +167,7 @@ def _root(folder: str, source: Source) -> str:
 def checked(
     stored: Any, root: str, where: str, stated: Mapping[str, tuple[int, str] | None] | None = None
 ) -> dict[str, Any]:
-    """A stored image with its path or bytes and its size. The image is decoded, so that a broken one is found now.
-
-    ``stored`` is a path inside ``root``, a data URL, bytes, or a dictionary with the key `bytes` or `path`. ``stated``
-    has the digests that files must have. Raises RunError.
-    """
+    """A stored image: its path or bytes, and its size. Decodes the image, so that a broken one is found now."""
     from PIL import Image
 
     if isinstance(stored, Image.Image):  # the datasets library has already decoded the image
@@ -211,7 +207,7 @@ def checked(
 
 
 def _unchanged(path: str, place: str, size: int, stated: tuple[int, str], where: str) -> None:
-    """Compare an image with the bundle's list of images. Raises RunError with both values if it has changed."""
+    """Compare an image with its entry in the bundle's list. If it has changed, raise RunError with both values."""
     with open(place, "rb") as handle:
         digest = file_digest(handle, "sha256").hexdigest()
     if digest != stated[1]:
@@ -272,7 +268,7 @@ def _file(found: Mapping[str, Any]) -> Any:
 
 
 def opened(found: Mapping[str, Any]) -> Any:
-    """The decoded image in RGB, rotated as its EXIF data state; the datasets library does the same."""
+    """The decoded image in RGB, rotated as its EXIF data state; the datasets library rotates images in the same way."""
     from PIL import ImageOps
 
     with _file(found) as image:
@@ -325,7 +321,7 @@ class Images(Feature):
         return FORMAT
 
     def row_converter(self, bundle: Bundle, convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-        """``convert``, followed by a check of each row's images."""
+        """``convert``, followed by a check of the row's images."""
         return partial(_read, bundle.folder, convert)
 
     def row_types(
@@ -334,9 +330,9 @@ class Images(Feature):
     ) -> Any:  # fmt: skip
         """The types of the columns, because the first row may have no image.
 
-        The datasets library keeps converted rows for later starts, under a digest that includes these types. The type
-        of the path contains the state of the image files (``id=state``). If an image file changes, the digest changes,
-        and all images are opened and checked again.
+        The datasets library caches converted rows for later starts, by a digest of these types, among other things. The
+        type of the path contains the state of the image files (``id=state``). So if an image file changes, the digest
+        changes, and all images are opened and checked again.
         """
         from datasets import Features, List, Value
 

@@ -10,6 +10,6 @@ with this shape: `text/text`."""
 
 
 def own_columns(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the mixture with only the columns of its own format, without the prefix in their names."""
+    """A row of the mixture with only the columns of its own format, without the format in their names."""
     begin = f"{row[KIND]}/"
     return {name[len(begin) :]: value for name, value in row.items() if name.startswith(begin)}

@@ -1,5 +1,5 @@
-"""Drop rows whose prompt is too long, and rows with too few or too many tokens, before training. Report prompts that
-the trainer cuts.
+"""Before training, drop rows with a too long prompt, and rows with too few or too many tokens. Report prompts that the
+trainer cuts.
 """
 
 import json
@@ -16,8 +16,8 @@ Restore = Callable[[Mapping[str, Any]], dict[str, Any]] | None
 
 
 CUT_FIRST = ("dpo", "grpo", "rloo")
-"""Methods whose trainers before trl 1.0 cut every prompt at `max_prompt_length`. Those of orpo, cpo and kto do so
-only in rows that are longer than `seq`, which `TokenCounts` counts.
+"""Methods whose trainers before trl 1.0 cut every prompt at `max_prompt_length`. The trainers of orpo, cpo and kto do
+so only in rows longer than `seq`; `TokenCounts` counts these.
 """
 
 
@@ -27,17 +27,17 @@ class LengthLimits(Feature):
     tokenizer: Any = None
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Tokenizer) -> None:
-        """Remember the tokenizer, which counts the tokens of each source's rows later.
+        """Remember the tokenizer, which later counts the tokens of each source's rows.
 
         trl 0.24 shortens long prompts at the tokenizer's `truncation_side`. The default, "right", would remove the last
-        question of a prompt, so GRPO and RLOO get "left", as trl sets it on a tokenizer that it loads itself.
+        question of a prompt, so GRPO and RLOO get "left", which trl sets if it loads the tokenizer itself.
         """
         self.tokenizer = tokenizer
         if bundle.method in ("grpo", "rloo") and bundle.arguments.get("max_prompt_length"):
             tokenizer.truncation_side = "left"
 
     def source_mapped(self, bundle: Bundle, source: Source, part: Rows) -> Any:
-        """In a mixture with shares, drop rows of a source before its share is drawn, so that the shares are exact."""
+        """In a mixture with shares, drop a source's rows before its share is drawn, so that the shares are exact."""
         if source.get("share") is None or self.tokenizer is None or len(part) == 0:
             return part
         return fitting(bundle, part, self.tokenizer, f"draw from {name(source)}")
@@ -95,7 +95,7 @@ def of_stream(bundle: Bundle, rows: Rows, tokenizer: Tokenizer) -> Any:
 
 
 def cut_prompts(rows: Rows, tokenizer: Tokenizer, limit: int) -> None:
-    """Print how many prompts have more than ``limit`` tokens. The trainer cuts these at their beginning."""
+    """Print how many prompts have more than ``limit`` tokens. The trainer cuts the beginning of these."""
     counted = rows.map(_with_length, fn_kwargs={"tokenizer": tokenizer}, remove_columns=rows.column_names, desc=None)
     lengths = counted[:]["tokens"]
     if many := sum(one > limit for one in lengths):
@@ -147,13 +147,12 @@ def _long_enough(row: Mapping[str, Any], tokenizer: Tokenizer, least: int, resto
 
 
 def _short_enough(row: Mapping[str, Any], tokenizer: Tokenizer, most: int, restore: Restore) -> bool:
-    """Whether a row has at most ``most`` tokens, including the end token that the trainer appends to a text."""
+    """Whether a row has at most ``most`` tokens. The end token that the trainer appends to a text is counted, too."""
     return max(of_row(restore(row) if restore else row, tokenizer, tokenizer.eos_token or "")) <= most
 
 
 def of_row(row: Mapping[str, Any], tokenizer: Tokenizer, end: str) -> list[int]:
-    """The numbers of tokens of a row, one for each of its answers. ``end`` is appended to a text that does not end with
-    it."""
+    """The numbers of tokens of a row, one for each of its answers. ``end`` is appended to a text without it."""
     if "messages" in row:
         return [_rendered(row, row["messages"], tokenizer, False)]
     if "input_ids" in row:

@@ -25,7 +25,7 @@ class LocalSources(Feature):
 
     def source_unreadable(self, bundle: Bundle, reason: str, source: Source, split: str) -> str:
         """The reason why a local source cannot be read: the first bad row of its JSON Lines files, or the first Parquet
-        file with other types of columns. If there is neither, the library's ``reason``.
+        file with other types of columns. Without such a row or file, the library's ``reason``.
         """
         if source["id"] is not None:
             return reason
@@ -55,7 +55,7 @@ def _read(bundle: Bundle, source: Source, split: str, streaming: bool) -> Any:
         options["features"] = Features({"text": Value("string")})
         options["sample_by"] = "document" if documents == "file" else documents
     rows = load_dataset(builder, data_files=found, split="train" + cut, streaming=streaming, **options)
-    if documents == "paragraph":  # the library keeps empty paragraphs, and line breaks at the end of a paragraph
+    if documents == "paragraph":  # the library keeps empty paragraphs, and a line break at the end of a paragraph
         rows = rows.map(_stripped, features=options["features"]).filter(_has_text)
     return rows
 
@@ -100,8 +100,8 @@ def _of_split(place: str, names: list[str], split: str) -> list[str]:
 
 
 def _stated(bundle: Bundle, source: Source, split: str) -> list[str]:
-    """The files of a folder that the bundle lists, after a check of their digests. A file that was added after
-    compiling is not read.
+    """The files of a folder that the bundle lists, after a check of their digests. Files that were added later are not
+    read.
     """
     stated = {one["path"]: one for one in source["files"] or ()}
     found = []
@@ -145,7 +145,7 @@ def _first_wrong(path: str) -> str | None:
 
 
 def _other_type(paths: list[str]) -> str | None:
-    """Describe the first Parquet column whose type is not that in the first file; all files must have equal types."""
+    """Describe the first Parquet column with another type than in the first file: all files must have equal types."""
     if not paths[1:] or not all(path.endswith(".parquet") for path in paths):
         return None
     from pyarrow.parquet import read_schema

@@ -41,7 +41,7 @@ class MessageFields(Feature):
     tokenizer: Any = None
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Tokenizer) -> None:
-        """Give the chat template every message in the forms that it reads."""
+        """Give the chat template every message in a form that the template can read."""
         tokenizer.apply_chat_template = Renderer(tokenizer)
         self.tokenizer = tokenizer
 
@@ -64,7 +64,7 @@ class MessageFields(Feature):
         self, bundle: Bundle, source: Source, stored: Rows, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
     ) -> Any:  # fmt: skip
-        """The types of the columns: each message has three texts, whatever keys the stored messages have."""
+        """The types of the columns. Every message has three texts, whatever keys the stored messages have."""
         from datasets import Features, List, Value
 
         if not len(stored) or not _has_fields(stored):
@@ -123,7 +123,7 @@ def _read(
 
 
 def _other_system(made: Mapping[str, Any], system: Any, row: Mapping[str, Any]) -> bool:
-    """Whether the conversation begins with its own system prompt, so that the row's column `system` is not read."""
+    """Whether the conversation begins with its own system prompt. If so, the row's column `system` is not read."""
     first = next(made[column][0] for column in CARRIERS if isinstance(made.get(column), list))
     return bool(system) and system == row.get("system") and first["role"] == "system" and first["content"] != system
 
@@ -145,7 +145,7 @@ def _check_learned(made: Mapping[str, Any], learned: Sequence[str], where: str) 
 
 
 def _check_calls(made: Mapping[str, Any], where: str) -> None:
-    """Raises RunError for a call without a name, and for a call whose arguments are not a JSON object."""
+    """Raises RunError for a call without a name, and for arguments of a call that are not a JSON object."""
     for turns in made.values():
         for turn in turns if isinstance(turns, list) else ():
             fields = json.loads(turn[FIELDS]) if isinstance(turn, dict) and turn.get(FIELDS) else {}
@@ -163,15 +163,15 @@ def untrained(turn: Mapping[str, Any]) -> bool:
 
 
 def _packed(value: Any, where: str) -> Any:
-    """The column with each message converted by `packed`. A column without messages is returned unchanged."""
+    """The column, with each message converted by `packed`. A column without messages is returned unchanged."""
     if isinstance(value, list):
         return [_packed(turn, where) if isinstance(turn, dict) else turn for turn in value]
     return packed(value, where) if isinstance(value, dict) and ("role" in value or "from" in value) else value
 
 
 def _without_nulls(value: Any) -> Any:
-    """The column without keys whose value is null. In a Parquet file, every message has all keys of the file, with null
-    for keys that the message itself lacks.
+    """The column without those keys whose value is null. In a Parquet file, every message has all keys of the file; its
+    value is null if the stored message lacked the key.
     """
     if isinstance(value, list):
         return [_without_nulls(turn) if isinstance(turn, dict) else turn for turn in value]
@@ -179,8 +179,8 @@ def _without_nulls(value: Any) -> Any:
 
 
 def packed(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A message as role, content and one JSON string with all its other keys. If the content is a list of parts, their
-    texts are joined, and the JSON keeps the list for templates that read it. OpenAI's older form of a tool call
+    """A message as role, content and one JSON string with all its other keys. If the content is a list of parts, the
+    parts' texts are joined; the JSON keeps the list for templates that read lists. OpenAI's older form of a tool call
     (`function_call`, role `function`) becomes the newer form. A turn with calls needs no content. Raises RunError for a
     part that is not text.
     """
@@ -241,8 +241,7 @@ def unpacked(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]
 
 
 class Renderer:
-    """Replaces ``apply_chat_template`` of a tokenizer. The chat template gets each message in a form that it can
-    read."""
+    """Replaces ``apply_chat_template`` of a tokenizer: gives the template each message in a form that it can read."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -252,7 +251,7 @@ class Renderer:
         return partial(type(self.tokenizer).apply_chat_template, self.tokenizer)
 
     def __call__(self, conversation: Any, tools: Any = None, **options: Any) -> Any:
-        """Render messages with their original keys. The assistant mask is 0 for turns that their row excludes."""
+        """Render messages with their original keys. If a row excludes a turn, the assistant mask of the turn is 0."""
         real = self.real()
         if conversation and not isinstance(conversation[0], Mapping):
             every = [unpacked(one) for one in conversation]
@@ -290,7 +289,7 @@ class Renderer:
             place = found.start() - removed
             removed += len(found[0])
             token = next(i for i, (start, end) in enumerate(read["offset_mapping"]) if start < place <= end)
-            for step in (1, -1):  # the loop sets the mask to 0 for the tokens of the answer and its end token
+            for step in (1, -1):  # the loop sets the mask to 0 for the answer's tokens and its end token
                 at = token if step == 1 else token - 1
                 while 0 <= at < len(mask) and mask[at]:
                     mask[at] = 0
@@ -320,7 +319,7 @@ MARK = re.compile(r" ?zQ\d+qZ")
 
 
 def _with_mark(turn: Mapping[str, Any], number: int, marks: Markers) -> dict[str, Any]:
-    """An answer with a marker: in its content or, for an answer without content, in the name of its first tool call."""
+    """An answer with a marker: in its content or, if it has no content, in the name of its first tool call."""
     out, loss = dict(turn), Loss("content", number, "")
     if isinstance(turn.get("content"), str) and turn["content"].strip():
         out["content"] = marks.text(turn["content"], loss)

@@ -1,4 +1,4 @@
-"""A mixture of rows in several formats: each row is tokenized and masked according to its own format."""
+"""A mixture of rows in several formats. Each row is tokenized and masked according to its own format."""
 
 import sys
 from collections.abc import Callable
@@ -26,8 +26,8 @@ class MixedShapesTrainer(Prepared):
     """Trainer methods for a run whose rows have several formats."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Call trl's constructor, which looks at the first row to decide whether the rows are conversations. For a row
-        of a mixture, the answer is always yes.
+        """Call trl's constructor. By the first row, it decides whether rows are conversations; for a row of a mixture,
+        the answer is always yes.
         """
         module = next(sys.modules[one.__module__] for one in type(self).__mro__ if one.__module__.startswith("trl."))
         real = module.is_conversational
@@ -64,20 +64,20 @@ class MixedShapesTrainer(Prepared):
 
 
 def _of_kind(rows: Rows, kind: str) -> Any:
-    """The rows of the format ``kind`` with only this format's columns, under their original names."""
+    """The rows of the format ``kind``, with only this format's columns, under their original names."""
     names = {name: name[len(kind) + 1 :] for name in rows.column_names if name.startswith(f"{kind}/")}
     return rows.select_columns([KIND, *names]).rename_columns({KIND: PART, **names})
 
 
 def _learned(part: Rows, missing: list[str]) -> Any:
-    """The rows with the mask columns of all formats. A mask that the rows' own format lacks is 1 for every token."""
+    """The rows with the mask columns of all formats. A mask that is not in the rows' own format is 1 everywhere."""
     if not missing:
         return part
     return part.map(lambda row: {name: [1] * len(row["input_ids"]) for name in missing}, desc=None)
 
 
 class MixedCounts(TokenCounts):
-    """Counts the tokens of all rows of the mixture: after the formats are joined, before truncation and packing."""
+    """Counts the tokens of all rows of the mixture, after the formats are joined but before truncation and packing."""
 
     def mapped(self, real: Callable[..., Any], rows: Rows, *args: Any, **kwargs: Any) -> Any:
         """Replaces ``Dataset.map``: map the rows as usual. When tokenized rows of all formats are first mapped

@@ -12,7 +12,7 @@ from ...core.rows import FIELDS, KEPT, name
 from .evaluation_sets import Sets
 
 Load = Callable[..., Any]
-"""A function that gets a source, and optionally a split, and returns the converted rows."""
+"""A function of a source, and optionally a split, that returns the converted rows."""
 
 
 class Mixture(Feature):
@@ -32,12 +32,12 @@ class Mixture(Feature):
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Rows], load: Load, tokenizer: Tokenizer
     ) -> tuple[Any, Any]:
-        """Return a pair: the mixed rows of all sources, and the evaluation set, which is None, rows, or `Sets`."""
+        """Return a pair: the mixed rows of all sources, and the evaluation set (None, rows, or `Sets`)."""
         return build(bundle, parts, load, mix)
 
 
 def build(bundle: Bundle, parts: list[Rows], load: Load, mix: Callable[..., tuple[Any, Any]]) -> tuple[Any, Any]:
-    """Return the training set, made from the converted rows of its sources, and the evaluation set."""
+    """Return a pair: the training set, made from the converted rows of its sources, and the evaluation set."""
     data = bundle.data
     filtered = repeated if data.get("unique") else None
     train, evaluation = mix(parts, data["sources"], data["seed"], _shuffles(bundle), data["holdout"], filtered)
@@ -61,7 +61,7 @@ def mix(
 
     A part with a share is shuffled with the seed, and its first ``int(rows x share)`` rows are kept. The parts are
     concatenated and shuffled with the seed. ``train_test_split`` with the seed makes the holdout. Without ``shuffle``,
-    nothing is shuffled. ``filtered`` drops rows of the concatenated parts.
+    nothing is shuffled. ``filtered`` drops rows from the concatenated parts.
     """
     taken = [selected(part, plan, seed, shuffle) for part, plan in zip(parts, plans, strict=True)]
     rows = joined(taken)
@@ -156,11 +156,11 @@ def _take(part: Rows, take: Mapping[str, Any] | None, seed: int, shuffle: bool) 
 
 
 def _shuffles(bundle: Bundle) -> bool:
-    """Whether rows are shuffled before training. They are if there is a mixture, a share or a holdout, as in the
-    published recipes.
+    """Whether rows are shuffled before training: if there is a mixture, a share or a holdout, as in the published
+    recipes.
 
     A complete dataset is passed to the trainer unchanged, as in the recipes, because the trainer's sampler shuffles
-    every epoch. KTO's trainer keeps the order of rows, so they are shuffled before it gets them.
+    every epoch. KTO's trainer does not shuffle, so its rows are shuffled before.
     """
     data = bundle.data
     mixed = len(data["sources"]) > 1 or any(one.get("take") for one in data["sources"]) or data["holdout"]
@@ -168,7 +168,7 @@ def _shuffles(bundle: Bundle) -> bool:
 
 
 def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> Any:
-    """The evaluation sets that the spec states apart from the training data. Sources of a set may have shares."""
+    """The evaluation sets that the spec states separately from the training data. Sources of a set may have shares."""
     data, made = bundle.data, Sets()
     for one in stated["sets"]:
         parts = [load(source) for source in one["sources"]]
@@ -183,8 +183,8 @@ def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> A
 def repeated(rows: Rows, seen: set[bytes] | None = None) -> Any:
     """The rows without duplicates (rows that are equal in every converted column). Prints how many are dropped.
 
-    ``seen`` has the digests of other sources' rows, which also count as duplicates. The digests of these rows are added
-    to it.
+    ``seen`` has the digests of other sources' rows; a row that equals one of these is also a duplicate. The digests of
+    ``rows`` are added to ``seen``.
     """
     seen = set() if seen is None else seen
     kept: list[int] = []

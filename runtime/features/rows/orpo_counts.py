@@ -1,7 +1,7 @@
-"""Count tokens for ORPO, whose trainer truncates pairs while it tokenizes them, and drop pairs without an answer.
+"""Count tokens for ORPO, whose trainer truncates pairs while it tokenizes them. Drop pairs without an answer.
 
 If a prompt alone fills `seq`, trl keeps the pair with an empty answer. The loss of such a pair is a mean over no
-tokens: nan. The loss of the whole batch is then nan, too. The trainers of dpo, kto and reward drop such rows.
+tokens: nan. This makes the loss of the whole batch nan. The trainers of dpo, kto and reward drop such rows.
 """
 
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from .pair_counts import PairTokenCounts
 
 PAIR, FULL_LENGTHS, HAS_ANSWERS = ("chosen_input_ids", "rejected_input_ids"), "full_lengths", "has_answers"
 MASKED = -100
-"""The label of a token without a loss. trl masks prompts, so in a pair without an answer, each label is this one."""
+"""The label of a token without a loss. trl masks prompts, so if a pair has no answer, all its labels are this one."""
 
 
 class Measured:
-    """ORPO's tokenization of a row with two more columns: the lengths of both sequences before truncation, and whether
-    both answers still have a token after truncation.
+    """ORPO's tokenization of a row, with two more columns: the lengths of both sequences before truncation, and whether
+    both answers have a token left after truncation.
     """
 
     def __init__(self, tokenize: Any) -> None:
@@ -57,7 +57,7 @@ class OrpoCounts(Feature):
 
 
 class OrpoTokenCounts(PairTokenCounts):
-    """Counts the pairs while ORPO tokenizes them, and drops pairs with an answer that has no token left."""
+    """Counts the pairs while ORPO tokenizes them. Drops a pair if an answer has no token left."""
 
     def mapped(self, real: Callable[..., Any], rows: Rows, *args: Any, **kwargs: Any) -> Any:
         """Called in place of ``Dataset.map`` while ORPO tokenizes: return only pairs in which both answers have a token
@@ -67,7 +67,7 @@ class OrpoTokenCounts(PairTokenCounts):
         return self.complete_pairs(real(rows, Measured(args[0]), *args[1:], **kwargs))
 
     def complete_pairs(self, tokenized: Any) -> Any:
-        """Count the pairs before and after truncation, and drop pairs with an answer that has no token left."""
+        """Count the pairs before and after truncation, and drop a pair if an answer has no token left."""
         import numpy
 
         if FULL_LENGTHS not in tokenized.column_names:  # a dataset without rows has no columns

@@ -25,5 +25,5 @@ class Packing(Feature):
         return None if bundle.arguments.get("packing_strategy", "wrapped") in LOSSLESS else most
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: object) -> None:
-        """Report no dropped rows: trl's number of packed sequences says nothing about the number of rows."""
+        """Report no dropped rows, because trl's number of packed sequences says nothing about the number of rows."""
         counted.left_out = 0

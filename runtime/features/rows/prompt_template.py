@@ -10,7 +10,7 @@ from ...core.rows import RowFormat, name
 
 Read = Callable[..., dict[str, Any]]
 NO_PROMPT = ("text", "messages", "conversations")
-"""Row shapes without a separate prompt. In a mixture, the template does not apply to rows of these shapes."""
+"""Row formats without a separate prompt. In a mixture, the template does not apply to rows of these formats."""
 
 
 class PromptTemplate(Feature):
@@ -56,7 +56,7 @@ def _prompt(template: str, row: Mapping[str, Any], where: str) -> str:
 
 @cache
 def _compiled(template: str) -> Any:
-    """The compiled template. A column that is null renders as "", and a column that is missing is an error."""
+    """The compiled template. It renders a column that is null as "", and raises an error for a missing column."""
     from jinja2 import StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
