@@ -1,9 +1,9 @@
 """Run the launcher that launch.sh names (``accelerate.commands.launch`` or ``torch.distributed.run``), unchanged.
 
 This module adds four things. It runs the preflight. After a failure it prints one line instead of the launcher's
-traceback. It sends stop requests to the processes of the run, and not to torch's agent, which would kill the processes
-after 30 seconds. When the launcher ends for any reason, all processes end. The first Ctrl-C is a stop request, and so
-is a closed terminal; the second Ctrl-C ends the run at once.
+traceback. It sends stop requests to the processes of the run, because torch's agent would kill them 30 seconds after a
+request. When the launcher ends for any reason, all processes end. The first Ctrl-C is a stop request, and so is a
+closed terminal; the second Ctrl-C ends the run at once.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 ENDINGS = ("failed (exitcode", "closing signal")
 RETRIES, ATTEMPT = "XPC_RETRIES", "XPC_ATTEMPT"
-"""Environment variables: how many restarts are left after temporary failures, and the attempt ("1 of 4")."""
+"""Environment variables: the number of restarts left for temporary failures, and the attempt, such as "1 of 4"."""
 _command, _environment = [sys.executable, *sys.argv], dict(os.environ)
 """The command and the environment variables with which this launcher was started."""
 
@@ -38,7 +38,7 @@ class State:
     """Not empty after torchrun's agent has started the run's processes. Then the agent decides when this launcher ends,
     because the nodes wait for each other at the end."""
     process: Any = None
-    """The class psutil.Process. None until psutil is imported, because a stop request may arrive earlier."""
+    """The class psutil.Process. None until psutil is imported: a stop request may arrive before that."""
 
 
 def main(folder: str, words: Sequence[str]) -> int:
@@ -58,7 +58,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     os.environ[signals.LAUNCHER] = str(os.getpid())
     checked = os.environ.get(preflight.DONE)
     if os.environ.get("NODE_RANK", "0") == "0":
-        # print progress lines until a training process has started, which prints its own
+        # print progress lines until a training process has started: this process prints its own
         progress.watch(lambda: not (State.started or (State.process and State.process().children())))
     progress.now("checking this machine")
     try:
@@ -66,7 +66,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         State.output_dir = read.output_dir
         arguments.prepare_environment(read)
         if not checked and (found := preflight.without_libraries(read)):
-            preflight.check(read, 0, 0, found)  # raises one RunError with all findings
+            preflight.check(read, 0, 0, found)  # if there are findings, raises one RunError for all
     except Finished as done:
         return finished(read, done)
     except RunError as error:
@@ -84,7 +84,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         status = _preflight(folder)
         if status != 0:
             return status
-    # torch's agent handles SIGQUIT only; `_forward_signal` and `_interrupt` handle the other signals
+    # torch's agent handles only SIGQUIT; `_forward_signal` and `_interrupt` handle the other signals
     os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGQUIT"
     logging.getLogger(api.__name__).addFilter(lambda one: not any(words in one.getMessage() for words in ENDINGS))
     from .library_internals import torch_distributed
@@ -129,7 +129,7 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
         if isinstance(error, ChildFailedError):
-            # of several failed processes, report the first to fail: all other processes have the exit status BROKEN
+            # of several failed processes, report the one that failed first: all others have the exit status BROKEN
             rank, failure = min(error.failures.items(), key=lambda one: one[1].exitcode == BROKEN)
             codes = [one.exitcode for one in error.failures.values()]
             return _ended(f"process {rank}", failure.exitcode, codes if State.stop_requested else [failure.exitcode])
@@ -140,7 +140,7 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
 
 
 def _forward_signal(number: int, _: object) -> None:
-    """Pass a stop request on to the processes of the run. If they are not started yet, exit immediately."""
+    """Pass a stop request on to the processes of the run. If there are none yet, exit immediately."""
     State.stop_requested = True
     children = State.process().children() if State.process else []
     if not children and not State.started:
@@ -156,7 +156,7 @@ def _exit_if_stopped() -> None:
 
 
 def _interrupt(*_: object) -> None:
-    """Ctrl-C: the first is a stop request, the second kills every process of the run."""
+    """Handle Ctrl-C: the first is a stop request, the second kills every process of the run."""
     if State.interrupted:
         _signal(State.process().children(recursive=True) if State.process else [], signal.SIGKILL)
         _report(f"quit at once; the newest checkpoint is {_newest() or 'none: nothing is saved'}")
@@ -203,7 +203,7 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
     exit ``codes`` means a stop request, the run counts as stopped."""
     from .core import signals
 
-    # Ctrl-C kills a process without a handler, whose exit status is then that of SIGINT
+    # if Ctrl-C kills a process that has no handler, its exit status is that of SIGINT
     stops = (*signals.STOP_SIGNALS, signal.SIGINT) if State.interrupted else signals.STOP_SIGNALS
     if any(code == signals.REQUEUE or -code in stops for code in codes):
         _report(_stopped())

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 FILE, METRICS, MEASURED = "picture.svg", "metrics.jsonl", "measured.jsonl"
 REWARDS = "rewards"
-"""The title of a panel with one curve for each reward function. It exists only if there are several functions."""
+"""The title of a panel with one curve per reward function. There is no such panel for a single function."""
 PANELS = ("reward", REWARDS, "accuracy", "margin", "loss", "learning rate", "tokens/s")
 """The panels of a picture, in their order. A run has only the panels whose metrics it has logged."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b2df8a")
-"""Colours that colour-blind people can distinguish (Okabe and Ito 2008), and two others at the end."""
+"""Colours that colour-blind people can distinguish (Okabe and Ito 2008); the last two are additions."""
 WIDTH, HEIGHT = 400, 230
 """The size of a panel in pixels. On a phone, a panel is as wide as the screen; text of 11 pixels is then readable."""
 LEFT, RIGHT, TOP, BOTTOM = 52, 18, 40, 26
 POINTS = 300
-"""A curve's steps are divided into at most this many parts. The lowest and highest value of each part are drawn."""
+"""A curve's steps are divided into at most this many parts. Of each part, the lowest and highest value are drawn."""
 STYLE = (
     ".curves text{font:11px system-ui,sans-serif;fill:#3a4452}.curves .title{font-weight:600;font-size:12px}"
     ".curves .grid{stroke:#d7dce3;stroke-width:1}.curves .restart{stroke-dasharray:2 3;stroke-width:1}"
@@ -46,8 +46,8 @@ class Curve(NamedTuple):
 
 
 def curves(events: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Points]]:
-    """The points of each metric by panel and name. Values that are not finite are kept; the drawn line is interrupted
-    there.
+    """The points of each metric by panel and name. They include values that are not finite: these interrupt the drawn
+    line.
     """
     found: dict[str, dict[str, Points]] = {name: {} for name in PANELS}
     before: tuple[float, float] | None = None
@@ -92,7 +92,7 @@ def is_step(value: Any) -> bool:
 
 
 def _number(value: Any) -> float | None:
-    """A number of metrics.jsonl, which has nan and infinity as strings. A number too large to draw becomes infinite."""
+    """A number of metrics.jsonl, in which nan and infinity are strings. A number too large to draw becomes infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -103,7 +103,7 @@ def _number(value: Any) -> float | None:
 
 
 def panel(title: str, found: Sequence[Curve], restarts: Iterable[tuple[float, str]] = (), legend: bool = True) -> str:
-    """One panel as an `<svg>` element; `restarts` are steps at which a run started again, with a colour."""
+    """One panel as an `<svg>` element. `restarts` are pairs: a step at which a run started again, and a colour."""
     every = [point for curve in found for point in curve.points if isfinite(point[1])]
     high = max((x for x, _ in every), default=1.0)
     low = min((x for x, _ in every), default=0.0)
@@ -192,7 +192,7 @@ def _thinned(points: Points) -> Points:
 
 
 def _ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers from low to high, whose distance is 1, 2 or 5 times a power of ten."""
+    """Round numbers from low to high; the distance between two is 1, 2 or 5 times a power of ten."""
     rough = (high - low) / most
     if not rough > 0 or not isfinite(rough):
         return [low]
@@ -266,7 +266,7 @@ def write(out: str) -> str:
 
 
 def _lines(path: str) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines that have a step. A damaged line is skipped."""
+    """The objects of a JSON Lines file that have a step. A damaged line is skipped."""
     found = []
     if os.path.isfile(path):
         with open(path, "rb") as handle:

@@ -1,8 +1,8 @@
 """Prepare the rows of a run once, without a GPU: ``launch.sh --prepare DIR``. A run with XPC_PREPARED=DIR reads them.
 
-The bundle's own code and trl convert, tokenize, cut and pack the rows, with a tiny model in place of the run's model.
-Each result of ``Dataset.map`` is kept in DIR, in a folder whose name is a digest of everything that determines the
-rows. The run makes the same calls of ``Dataset.map``, which then read these results.
+The bundle's own code and trl convert, tokenize, cut and pack the rows. A tiny model replaces the run's model. Each
+result of ``Dataset.map`` is kept in DIR, in a folder whose name is a digest of everything that determines the rows. The
+run makes the same calls of ``Dataset.map``, which then read these results.
 """
 
 import argparse
@@ -46,7 +46,7 @@ COMPUTING = (
     "output_dir", "parallelism", "per_device_eval", "push_", "report_", "restore_", "resume_", "run_name", "save_",
     "tf32", "torch_", "use_cpu", "use_liger", "vllm_", "warmup", "weight_decay",
 )  # fmt: skip
-"""Beginnings of names of arguments that decide how a run computes, logs or saves, but not its rows."""
+"""Arguments whose names begin like this decide how a run computes, logs or saves, but not its rows."""
 OFF: Mapping[str, Any] = {
     "activation_checkpointing": False, "activation_offloading": False, "bf16": False, "bf16_full_eval": False,
     "ddp_backend": None, "eval_on_start": False, "eval_strategy": "no", "fp16": False, "fp16_full_eval": False,
@@ -59,14 +59,14 @@ OFF: Mapping[str, Any] = {
 not set stays unset."""
 DROPPED = ("deepspeed", "fsdp", "fsdp_config", "parallelism_config")
 ELSEWHERE = ("distributed", "evaluation", "optimizer", "saving", "streaming", "library_internals")
-"""Folders in the runtime and in its ``features/`` whose features do not change how rows are prepared."""
+"""Folders of the runtime and of its ``features/``. Their features do not change how rows are prepared."""
 MODELS = (
     "adapters", "compiled_layers", "continued_adapter", "frozen_weights", "liger", "liger_family", "merged_adapters",
     "packages", "reward_head", "rewards", "teacher", "tied_weights", "tokenizer_files", "tools",
     "weight_dtypes",
 )  # fmt: skip
-"""Modules of features that do not change how rows are prepared: they load or change models, or call the user's
-functions."""
+"""Modules whose features do not change how rows are prepared: they load or change models, or call the user's functions.
+"""
 Mapped = Callable[..., Any]
 
 
@@ -92,7 +92,7 @@ def key(plan: Mapping[str, Any], manifest: Mapping[str, Any], model: str | None)
 
 
 def unpinned(bundle: "Bundle") -> list[str]:
-    """The hub tokenizer and hub sources that are not pinned to a commit. Their rows may change later."""
+    """The hub tokenizer and hub sources that are not pinned to a commit, so that the rows may change later."""
     found = (bundle.model, *bundle.sources())
     return [name for one in found if (name := one["id"]) and len(one["revision"] or "") != COMMIT]
 
@@ -106,7 +106,7 @@ def concerns_rows(feature: "Feature") -> bool:
 def tiny_model(bundle: "Bundle", tokenizer: "Tokenizer") -> Any:
     """The smallest model that trl's constructors accept: one layer of width 8 over the tokenizer's vocabulary.
 
-    The preparation needs only the class and the configuration of the model.
+    Only the class and the configuration of this model matter.
     """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification
@@ -129,7 +129,7 @@ def tiny_model(bundle: "Bundle", tokenizer: "Tokenizer") -> Any:
 
 
 def stub_feature() -> "Feature":
-    """A feature that passes rewards which return 0, and a tiny teacher, to trl's constructor."""
+    """A feature that passes stand-ins to trl's constructor: rewards that return 0, and a tiny teacher."""
     from .core.feature import Bundle, Feature
 
     class StubFeature(Feature):
@@ -271,7 +271,7 @@ def _counts(given: int, counted: "TokenCounts", lengths: Any, prepared: Any) -> 
 
 
 def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: "Tokenizer") -> Mapped:
-    """A replacement of ``Dataset.map`` that writes each result to the folder, and adds each call to ``calls``."""
+    """A replacement of ``Dataset.map``. It writes each result to the folder, and adds each call to ``calls``."""
     from runpy import run_path
 
     from .core.errors import say
@@ -346,7 +346,7 @@ def _reading(folder: str, calls: list[dict[str, Any]]) -> Mapped:
 
 
 def _outermost(mapped: Mapped) -> Mapped:
-    """Make ``mapped`` replace only outer calls of ``Dataset.map``. Calls inside of another call stay as they are."""
+    """Make ``mapped`` replace only outer calls of ``Dataset.map``, not calls inside another call."""
     within = False
 
     def called(real: Mapped, rows: Any, function: Any = None, **options: Any) -> Any:
@@ -363,7 +363,7 @@ def _outermost(mapped: Mapped) -> Mapped:
 
 
 def _joined(files: Sequence[str], layout: Mapping[str, Any]) -> Any:
-    """Load the rows of these Arrow files and set their output format, such as torch, to ``layout`` (Dataset.format)."""
+    """Load the rows of these Arrow files. ``layout`` is their output format (Dataset.format), such as torch."""
     import datasets
 
     parts = [datasets.Dataset.from_file(one) for one in files]

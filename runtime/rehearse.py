@@ -1,6 +1,6 @@
 """Rehearse a run on its own nodes before it begins: ``launch.sh --rehearse``, or ``XPC_REHEARSE=1`` for job scripts.
 
-The bundle's own launch.sh trains two steps and saves. It is started again, resumes, and trains a third step. The
+The bundle's own launch.sh trains two steps and saves. Then it is started again, resumes, and trains a third step. The
 rehearsal writes to the folder OUT.rehearsal, and uses neither a tracker nor the hub. Then the folder is deleted, and
 launch.sh starts the run from the beginning. Every node of the run does the same. Standard library only.
 """
@@ -28,21 +28,21 @@ OFF: dict[str, Any] = {
 """Values that replace those of the run's arguments: each step is logged, and no tracker or hub gets anything."""
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 REQUEUE = 75
-"""The exit status of a run that stopped on request after saving."""
+"""The exit status of a run that has saved and stopped because it was asked to."""
 SECONDS = 0.2
 """Seconds between two reads of the log."""
 
 
 class Launch:
-    """The running launch of the copied bundle. ``stopped``: this process has received a stop request."""
+    """The running launch of the copied bundle. ``stopped``: whether this process has received a stop request."""
 
     process: "subprocess.Popen[bytes] | None" = None
     stopped = False
 
     @classmethod
     def ask(cls, number: int, _: FrameType | None) -> None:
-        """Signal handler: pass a stop request on to the launch. SIGINT is not passed on, because a Ctrl-C in the
-        terminal also reaches the launch directly.
+        """Signal handler: pass a stop request on to the launch. SIGINT is not passed on, because Ctrl-C in a terminal
+        also reaches the launch directly.
         """
         cls.stopped = True
         if number != signal.SIGINT and cls.process is not None and cls.process.poll() is None:
@@ -88,7 +88,7 @@ def _rehearsed(bundle: str, out: str, plan: dict[str, Any], environ: dict[str, s
         if status not in (0, REQUEUE):
             _say(f"the rehearsal failed, and the run is not started; the files of the rehearsal are in {out}")
             return status
-        ended = os.path.exists(os.path.join(out, "summary.json"))  # a short run may end before it is asked to stop
+        ended = os.path.exists(os.path.join(out, "summary.json"))  # a short run may end before it gets the stop request
         if status and saved <= before and not ended and os.path.exists(os.path.join(out, "metrics.jsonl")):
             _say(f"error: the rehearsal saved nothing after step {before} in {out!r}")
             return 1
@@ -100,7 +100,7 @@ def _rehearsed(bundle: str, out: str, plan: dict[str, Any], environ: dict[str, s
 
 
 def _launched(bundle: str, out: str, environ: dict[str, str], before: int) -> int:
-    """Launch the copied bundle. Once a step after ``before`` is logged, ask it to stop. Returns the exit status."""
+    """Launch the copied bundle, and ask it to stop when it logs a step after ``before``. Returns the exit status."""
     Launch.process = process = subprocess.Popen([os.path.join(bundle, "launch.sh")], env=environ)
     requested = False
     while process.poll() is None:
@@ -112,7 +112,7 @@ def _launched(bundle: str, out: str, environ: dict[str, str], before: int) -> in
 
 
 def _logged(out: str) -> int:
-    """The newest step in metrics.jsonl, which only process 0 writes. 0 on a node that does not see this file."""
+    """The newest step in metrics.jsonl, which only process 0 writes; 0 on a node where this file is missing."""
     try:
         with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as handle:
             return max((json.loads(line)["step"] for line in handle if line.endswith("\n")), default=0)
@@ -152,7 +152,7 @@ def _copied(folder: str, place: str, plan: dict[str, Any]) -> str:
 
 
 def _root(folder: str) -> str:
-    """The folder in which a bundle looks for local files: the folder around the bundle or around its sweep."""
+    """The folder in which a bundle looks for local files: the parent folder of the bundle, or of its sweep."""
     above = os.path.dirname(folder)
     return os.path.dirname(os.path.dirname(above)) if os.path.basename(above) == "members" else above
 

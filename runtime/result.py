@@ -18,7 +18,7 @@ from math import isnan
 from typing import Any
 
 WORDS = {"loss": "loss", "reward": "reward", "rewards/margins": "margin", "margin": "margin", "accuracy": "accuracy"}
-"""Maps training metrics that are printed at the end to the word for each."""
+"""Maps each training metric that is printed at the end to the printed word."""
 HIGHER = ("reward", "rewards/margins", "rewards/accuracies", "margin", "accuracy")
 """Metrics for which a higher value is better. For all other metrics, such as a loss, a lower value is better."""
 PICTURE = "picture.svg"
@@ -41,8 +41,8 @@ def results(events: Iterable[Mapping[str, Any]], rewarded: bool) -> dict[str, Re
     """First, last, lowest, highest and best value of losses, rewards, margins and accuracies, also in evaluations
     (``eval_loss``).
 
-    For a method that logs rewards, the loss is omitted, because it is around zero at every step. Several reward
-    functions have a result each, after the result of their sum.
+    If ``rewarded``, the loss is omitted, because it is around zero at every step. If there are several reward
+    functions, the result of their sum comes first, and then the result of each.
     """
     values: dict[str, list[tuple[float, int]]] = {}
     functions: dict[str, list[tuple[float, int]]] = {}
@@ -70,14 +70,14 @@ def results(events: Iterable[Mapping[str, Any]], rewarded: bool) -> dict[str, Re
 
 
 def _function(key: str) -> str:
-    """The name of the reward function in a metric ``rewards/NAME/mean``, as trl logs it; empty for another metric."""
+    """The name of the reward function in a metric ``rewards/NAME/mean`` of trl; empty for any other metric."""
     before, _, name = key.partition("rewards/")
     known = name.endswith("/mean") and (not before or before.startswith("eval_"))
     return name.removesuffix("/mean") if known else ""
 
 
 def _number(value: Any) -> float | None:
-    """A number of metrics.jsonl, where nan and infinity are strings; None for another value."""
+    """A number of metrics.jsonl, where nan and infinity are strings; None for any other value."""
     try:
         return None if isinstance(value, bool) or not isinstance(value, int | float | str) else float(value)
     except (ValueError, OverflowError):
@@ -99,10 +99,10 @@ def lines(found: Mapping[str, Result]) -> str:
 
 
 def overview(members: str, statuses: Sequence[str]) -> str:
-    """A line for each member of a sweep, with the member's best value of the metric that compares runs.
+    """A line for each member of a sweep. It has the best value of the metric by which the runs are compared.
 
-    ``members`` is the folder of the bundles. ``statuses`` is a flat list: a member's name, then the exit status of its
-    launch, and so on.
+    ``members`` is the folder of the bundles. ``statuses`` is a flat list: a member's name, the exit status of its
+    launch, the next member's name, and so on.
     """
     ended = list(zip(statuses[::2], statuses[1::2], strict=True))
     best: dict[str, tuple[str, Result]] = {}
@@ -135,8 +135,8 @@ def overview(members: str, statuses: Sequence[str]) -> str:
 
 
 def totals(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The measurements of all starts, from the lines of measured.jsonl: times and counts are added, and the
-    largest value of memory is kept. ``peaks`` has the peak of each process.
+    """The measurements of all starts together, from the lines of measured.jsonl: the sums of times and counts, and the
+    largest values of memory. ``peaks`` has the peak of each process.
     """
     out: dict[str, Any] = {"starts": sum("started" in one for one in measured)}
     out |= {"seconds": {}, "memory": {}, "peaks": {}}
@@ -161,14 +161,14 @@ def totals(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def peak_allocated(measured: Mapping[str, Any]) -> int | None:
-    """The largest ``allocated`` of the phases in ``totals``; None on a CPU."""
+    """The largest ``allocated`` memory of a phase, from ``totals``; None on a CPU."""
     return max((one.get("allocated", 0) for one in measured["memory"].values()), default=0) or None
 
 
 def utilisation(
     flops: Mapping[str, Any] | None, tokens: float | None, sequences: int, seconds: float, world: int
 ) -> dict[str, float | None] | None:
-    """Model FLOPs per second of a process, and their share of its GPU's peak; None if something is not known.
+    """Model FLOPs per second of a process, and their share of its GPU's peak. None if a value is unknown.
 
     ``flops`` is ``run.flops`` of trainer_args.json: ``token``, the operations per token; ``length``, the operations per
     token and per token of its sequence (attention); and the GPU's ``peak``. FLOPs per second are tokens x (``token`` +
@@ -182,8 +182,8 @@ def utilisation(
 
 
 def draw(folder: str, say: Callable[[str], object]) -> str:
-    """Draw the curves of the run in ``folder`` with picture.py, which is next to this file, and return the path of the
-    picture. If drawing fails, print the reason with ``say`` and return "": a run must not fail because of its picture.
+    """Draw the curves of the run in ``folder`` with picture.py, which is next to this file, and return the picture's
+    path. If drawing fails, print the reason with ``say`` and return "", because a picture must not make a run fail.
     """
     try:
         program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "picture.py")
@@ -195,7 +195,7 @@ def draw(folder: str, say: Callable[[str], object]) -> str:
 
 def weights(folder: str, base: str | None, adapters: Mapping[str, Any] | None) -> str:
     """The summary's lines about weights: the folder of the final weights (for adapters, also the name of their base),
-    and, if merged weights are saved, their folder.
+    and the folder of merged weights, if these are saved.
     """
     place = f"{folder}  (adapters; their base is {base})" if base else folder
     return place + (f"\nmerged     {os.path.join(folder, 'merged')}" if adapters and adapters.get("merge") else "")
@@ -207,9 +207,9 @@ def ending(
 ) -> str:  # fmt: skip
     """The lines that a run prints at its end.
 
-    ``facts`` is the content of summary.json, ``results`` the lines of the metrics, ``adapters`` as in `weights`,
-    ``picture`` and ``metrics`` the paths of two files (no picture: ""), ``use`` the lines of `usage`, and ``bundle``
-    the path of the bundle's folder.
+    ``facts`` is the content of summary.json, ``results`` the lines of the metrics, ``adapters`` as in `weights`.
+    ``picture`` and ``metrics`` are paths of files (``picture`` may be ""), ``use`` has the lines of `usage`, and
+    ``bundle`` is the path of the bundle's folder.
     """
     folder, tokens = facts["weights"], facts["tokens"]
     lines = [
@@ -225,9 +225,9 @@ def ending(
 
 
 def usage(scores: bool, chat: bool, settings: Mapping[str, Any], folder: str, written: str = "") -> list[str]:
-    """Lines of Python that load the weights in ``folder`` and use them; for adapters, they also load the base, with
-    these ``settings`` of its configuration. A folder with a processor contains a model that reads images. ``written``
-    is the folder as the lines name it.
+    """Lines of Python that load the weights in ``folder`` and use them. For adapters, they also load the base, with
+    these ``settings`` of its configuration. If the folder has a processor, the model reads images. ``written`` is the
+    folder's name in these lines.
     """
     images = os.path.exists(os.path.join(folder, "processor_config.json"))
     if images:
@@ -235,7 +235,7 @@ def usage(scores: bool, chat: bool, settings: Mapping[str, Any], folder: str, wr
     else:
         task = "text-classification" if scores else "text-generation"
         call = '[{"role": "user", "content": "Hello"}]' if chat and not scores else '"Hello"'
-        # without `function_to_apply`, a pipeline passes the score through a sigmoid
+        # otherwise a pipeline passes the score through a sigmoid
         call += ', function_to_apply="none"' if scores else ", max_new_tokens=64"
     rendering = []
     if scores and chat:
@@ -248,8 +248,8 @@ def usage(scores: bool, chat: bool, settings: Mapping[str, Any], folder: str, wr
 def _loading(folder: str, written: str, task: str, scores: bool, settings: Mapping[str, Any]) -> list[str]:
     """The lines of Python that load the weights in ``folder`` as the pipeline ``ask``.
 
-    A pipeline can load most adapters itself, but then it takes the base's tokenizer, which may have another chat
-    template and fewer tokens. So peft loads adapters, except adapters of models that read images.
+    A pipeline can load most adapters itself, but it would use the base's tokenizer, which may have another chat
+    template and fewer tokens. So peft loads adapters, except for models that read images.
     """
     place, adapters = json.dumps(written, ensure_ascii=not written.isprintable()), {}
     with suppress(OSError, ValueError), open(os.path.join(folder, "adapter_config.json"), encoding="utf-8") as file:
@@ -257,7 +257,7 @@ def _loading(folder: str, written: str, task: str, scores: bool, settings: Mappi
     if not adapters or task.startswith("image"):
         return ["from transformers import pipeline", f"ask = pipeline({json.dumps(task)}, {place})"]
     loader = "SequenceClassification" if scores else "CausalLM"
-    # get_base_model() keeps the adapters in the layers; given a PeftModel, a pipeline logs that it is not supported
+    # get_base_model() keeps the adapters in the layers; a pipeline would log that a PeftModel is not supported
     text = f"tokenizer=AutoTokenizer.from_pretrained({place})"
     ask = f"ask = pipeline({json.dumps(task)}, model.get_base_model(), {text})"
     labels = ", num_labels=1" * scores
@@ -281,11 +281,11 @@ def complete_cards(
     folder: str, facts: Mapping[str, Any], bundle: str, sources: Sequence[Mapping[str, Any]], written: str,
     use: Callable[[str, str], list[str]],
 ) -> None:  # fmt: skip
-    """Append to the model card, and to the model card of merged weights: the picture, the results of summary.json, the
-    licences of the ``sources`` (model and data of trainer_args.json), and the lines that ``use`` returns. Raises
+    """Append four parts to the model card, and to the card of merged weights: the picture, the results of summary.json,
+    the licences of the ``sources`` (model and data of trainer_args.json), and the lines that ``use`` returns. Raises
     OSError.
 
-    ``written`` is the folder as the card names it; ``use`` is `usage` of this run.
+    ``written`` is the folder's name in the card; ``use`` is `usage` for this run.
     """
     cards = {one["id"] or one["path"]: _card_of(one, bundle) for one in sources}
     licences = ["", "## Licences", "", "| source | licence |", "|---|---|"]
@@ -320,7 +320,7 @@ def _rows(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _card_of(source: Mapping[str, Any], bundle: str) -> str | None:
-    """The README.md of a model or data set: in its local folder, in the hub's cache, or fetched. None if missing."""
+    """The README.md of a model or dataset: from its local folder or the hub's cache, or fetched. None if missing."""
     if source["id"] is None:
         roots = [os.environ.get("XPC_DATA_ROOT"), os.path.dirname(bundle), os.getcwd()]
         places = [os.path.join(root, source["path"]) for root in roots if root]
@@ -340,7 +340,7 @@ def _card_of(source: Mapping[str, Any], bundle: str) -> str | None:
 
 
 def licence(card: str) -> str | None:
-    """The licence in the metadata of a card, or None (on the hub: keys `license` and `license_name`)."""
+    """The licence in the metadata of a card (on the hub: the keys `license` and `license_name`), or None."""
     if not os.path.isfile(card):
         return None
     with open(card, encoding="utf-8", errors="replace") as handle:

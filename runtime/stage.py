@@ -1,8 +1,8 @@
 """Fetch what a run reads from the hub, for machines without a network: ``launch.sh --stage DIR [--wheels]``.
 
 DIR gets ``hub`` (models and tokenizers, in the hub's cache layout), ``rows`` (the rows of each source, as parquet
-files), ``wheels`` if requested, and last staged.json, which lists the contents with commits and sizes. The rows are
-stored as files because offline, the datasets library ignores the requested revision and takes the newest rows in its
+files), ``wheels`` if requested, and last staged.json, which lists the contents with commits and sizes. Rows are stored
+as files because the datasets library, when offline, ignores the requested revision and takes the newest rows in its
 cache. After an interruption, the next call continues. A folder without staged.json counts as not staged.
 """
 
@@ -63,7 +63,7 @@ def main(folder: str, words: Sequence[str]) -> int:
             return stop(findings(missing)) if missing else 0
         if options.check:
             return _check(bundle, place)
-        # with this variable, the process would read rows from an older stage instead of the hub
+        # with this variable, this process would read rows from an older stage instead of the hub
         os.environ.pop("XPC_STAGED", None)
         progress.watch()
         _stage(bundle, place, options.wheels)
@@ -73,7 +73,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         say("stopped; the same command continues")
         return 130
     progress.now("")
-    # libraries read HF_HUB_OFFLINE only when they are imported, so a new process checks the stage offline
+    # libraries read HF_HUB_OFFLINE only when they are imported, so a new process checks the stage
     check = [sys.executable, os.path.abspath(__file__), place, "--check"]
     offline = {"XPC_STAGED": place, "HF_HUB_CACHE": os.path.join(place, "hub"), "HF_HUB_OFFLINE": "1"}
     return subprocess.run(check, env={**os.environ, **offline}, check=False).returncode
@@ -133,7 +133,7 @@ def _index(place: str) -> dict[str, Any]:
 
 
 def _missing(bundle: Bundle, place: str) -> list[str]:
-    """A sentence for each model and each set of rows that this run needs and the folder lacks. Raises RunError."""
+    """A sentence for each model and each set of rows that this run needs and ``place`` lacks. Raises RunError."""
     staged, found = _index(place), []
     again = f"run `launch.sh --stage {place}` of this bundle on a machine with a network"
     for name in _needs(bundle):
@@ -184,7 +184,7 @@ def _fetch(bundle: Bundle, place: str) -> None:
 
 
 def _model(place: str, bundle: Bundle, model: Mapping[str, Any]) -> dict[str, Any]:
-    """Fetch a model with its tokenizer into a hub cache, where an interrupted download can continue."""
+    """Fetch a model with its tokenizer into a hub cache. There, an interrupted download can continue."""
     from huggingface_hub import snapshot_download
 
     cache, left = os.path.join(place, "hub"), [*OTHERS, *(() if model.get("pickle") else PICKLES)]
@@ -196,7 +196,7 @@ def _model(place: str, bundle: Bundle, model: Mapping[str, Any]) -> dict[str, An
 
 
 def _code_of_others(folder: str) -> set[str]:
-    """Repositories whose code a model's configuration refers to, in the form "org/name--file.Class"."""
+    """The repositories of code that a model's configuration names, in the form "org/name--file.Class"."""
     repos: set[str] = set()
     for name in ("config.json", "tokenizer_config.json"):
         path = os.path.join(folder, name)
@@ -244,7 +244,7 @@ def _wheels(bundle: Bundle, place: str) -> None:
 
 
 def _files(place: str, folder: str) -> dict[str, int]:
-    """The files below a folder: their paths relative to ``place``, with their sizes in bytes."""
+    """The files below a folder: a dict from their paths, relative to ``place``, to their sizes in bytes."""
     paths = [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names]
     return {os.path.relpath(path, place): os.path.getsize(path) for path in sorted(paths)}
 

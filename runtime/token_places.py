@@ -1,9 +1,9 @@
-"""Find the token at a position of a text without the tokenizer's offsets. Computing offsets takes a quarter of the time
-of encoding.
+"""Find the token at a position of a text without the tokenizer's offsets, because computing offsets takes a quarter of
+the time of encoding.
 
 A byte-level BPE, as in GPT-2, Llama 3 and Qwen, keeps every byte of a text. Each of its tokens stands for a known
 number of bytes, so the sums of these numbers say where each token begins. `launch.sh --prepare` uses the sums for
-assistant masks. Where the sums may be wrong (`places`), it computes the offsets.
+assistant masks. Where they may be wrong (`places`), it computes the offsets.
 """
 
 import json
@@ -13,21 +13,21 @@ from typing import Any
 
 
 class TokenPlaces:
-    """The bytes of a text at which its tokens end. It replaces a tokenizers.Encoding in the function that
-    computes a loss mask, because that function calls only `char_to_token`.
+    """The positions in bytes at which the tokens of a text end. In the function that computes a loss mask, this class
+    replaces a tokenizers.Encoding, because that function calls only `char_to_token`.
     """
 
     def __init__(self, text: str, ends: Any) -> None:
         self.text, self.ends = text, ends
 
     def char_to_token(self, at: int) -> int:
-        """The token with the first byte of this character."""
+        """The token that contains the first byte of this character."""
         before = at if self.text.isascii() else len(self.text[:at].encode())
         return int(self.ends.searchsorted(before, side="right"))
 
 
 class TokenBytes:
-    """The number of bytes for which each token of a byte-level BPE stands."""
+    """The number of bytes for which each token of a byte-level BPE stands, such as 5 for " like"."""
 
     def __init__(self, core: Any) -> None:
         import numpy
@@ -45,7 +45,7 @@ class TokenBytes:
         the characters ``chars``.
 
         They may differ at a space, which the tokenizer may leave out of its offsets. They may also differ if the
-        tokenizer changes the text: the numbers of bytes are then not equal, or the text is not in the normal form NFC.
+        tokenizer changes the text; then the numbers of bytes are not equal, or the text is not in the normal form NFC.
         """
         if any(text[at : at + 1] in ("", " ") for at in chars):
             return None
@@ -73,7 +73,7 @@ def token_bytes(core: Any) -> TokenBytes | None:
 
 
 def _steps(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The steps of a pre-tokenizer; a Sequence has several."""
+    """The steps of a pre-tokenizer. A pre-tokenizer of the type Sequence has several steps."""
     if step["type"] == "Sequence":
         for one in step["pretokenizers"]:
             yield from _steps(one)

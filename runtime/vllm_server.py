@@ -24,11 +24,11 @@ from .core.feature import Bundle
 from .enabled import FEATURES
 
 SECONDS = 5.0
-"""Timeout in seconds of one answer."""
+"""Timeout in seconds for an answer of the server."""
 
 
 def main(folder: str, words: Sequence[str]) -> int:
-    """Run the program. Returns 0, or 1 after a message; if the server replaces this process, does not return."""
+    """Run the program. Returns 0, or 1 after a message. Does not return if the server replaces this process."""
     parser = argparse.ArgumentParser(prog="vllm_server.py", allow_abbrev=False)
     parser.add_argument("--answers", metavar="HOST")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="GPUs that share the weights")
@@ -45,7 +45,7 @@ def main(folder: str, words: Sequence[str]) -> int:
 
 
 def port(bundle: Bundle) -> int:
-    """The port on which the trainer expects the vLLM server. Raises RunError for a run that needs no such server."""
+    """The port on which the trainer expects the vLLM server. Raises RunError for a run without such a server."""
     found = bundle.arguments.get("vllm_server_port")
     if not bundle.arguments.get("use_vllm") or not isinstance(found, int):
         raise RunError("this bundle uses no vLLM server")
@@ -55,7 +55,7 @@ def port(bundle: Bundle) -> int:
 def command(bundle: Bundle, tensor: int, data: int) -> list[str]:
     """The command line of the server.
 
-    If the program is vllm, the command is the same that `trl vllm-serve` builds (trl 1.16 `scripts/vllm_serve.py`
+    If the program is vllm, the command is the one that `trl vllm-serve` builds (trl 1.16 `scripts/vllm_serve.py`
     `build_command`); if the program is trl, the command is trl's own (trl 0.18 `scripts/vllm_serve.py`).
     """
     model, where = bundle.model, bundle.model_path
@@ -100,7 +100,7 @@ def start(bundle: Bundle, tensor: int, data: int) -> NoReturn:
 
 
 def answers(bundle: Bundle, host: str) -> bool:
-    """Ask the server on the host, without a proxy, whether it is ready to generate."""
+    """Ask the server on the host whether it is ready to generate. The request uses no proxy."""
     from http.client import HTTPException
     from urllib.request import ProxyHandler, build_opener
 

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class LoadingHook:
-    """A trainer with this base class, before trl's, loads a checkpoint's weights by calling ``load_checkpoint``."""
+    """A base class before trl's: such a trainer calls ``load_checkpoint`` to load the weights of a checkpoint."""
 
     def load_checkpoint(self, load: Callable[[], None]) -> None:
         """Call ``load``, which loads the weights of a checkpoint as transformers does. Subclasses extend this."""

@@ -32,8 +32,8 @@ class DeepSpeedEngine(Feature):
 def no_shared_memory_op() -> None:
     """Keep DeepSpeed from compiling a C++ extension at the start of a CPU run (deepspeed/comm/torch.py, build_shm_op).
 
-    The extension is used only for inference, and building it needs a compiler and a minute or two. All installed
-    DeepSpeed versions share the build folder, so one version's build breaks another version ("no attribute
+    The extension is used only for inference, and building it takes a compiler and a minute or two. All installed
+    versions of DeepSpeed share one build folder, so the build of one version breaks another ("no attribute
     'vector_kernel_level'").
     """
     import deepspeed
@@ -42,8 +42,8 @@ def no_shared_memory_op() -> None:
 
 
 def print_no_counts() -> None:
-    """Keep DeepSpeed before 0.19 from printing how many weights ZeRO-3 does not shard, each time that it adds its hooks
-    (zero/parameter_offload.py, mark_persistent_parameters).
+    """Keep DeepSpeed before 0.19 from printing how many weights ZeRO-3 does not shard. It would do so each time that it
+    adds its hooks (zero/parameter_offload.py, mark_persistent_parameters).
     """
     from deepspeed.runtime.zero import parameter_offload
 
@@ -51,12 +51,12 @@ def print_no_counts() -> None:
 
 
 def wait_for_every_gather() -> None:
-    """Make DeepSpeed before 0.19 wait for each parameter that it gathers; 0.19.8 does so itself.
+    """Make DeepSpeed before 0.19 wait for each parameter that it gathers, as 0.19.8 does.
 
-    DeepSpeed starts many gathers and waits only for the last (partition_parameters.py, _allgather_params_coalesced).
-    That is enough on a CUDA stream. With gloo, an earlier gather may finish later and overwrite weights that were just
-    loaded: one ZeRO-3 run in four began from garbage. Therefore parameters are gathered one at a time, so that the last
-    gather is the only one.
+    DeepSpeed starts many gathers and waits only for the last one (partition_parameters.py,
+    _allgather_params_coalesced). That is enough on a CUDA stream. With gloo, an earlier gather may finish later and
+    overwrite weights that were just loaded: one ZeRO-3 run in four began with garbage. Therefore parameters are
+    gathered one at a time, so that each gather is the last one.
     """
     from deepspeed.runtime.zero.partition_parameters import Init
 
@@ -72,16 +72,16 @@ def wait_for_every_gather() -> None:
 def keep_numbers_of_modules() -> None:
     """Let the modules of a ZeRO-3 model keep the ids that DeepSpeed gave them first.
 
-    trl removes DeepSpeed's hooks for each generation and adds them again, which renumbers all modules from the last id
-    (parameter_offload.py of 0.16 and 0.19, ``count=[0]``). DeepSpeed's earlier trace of the modules then has outdated
-    ids: with adapters and DeepSpeed 0.16.8, the second step ends with "pop from an empty deque".
+    For each generation, trl removes DeepSpeed's hooks and adds them again. This renumbers all modules, beginning after
+    the last id (parameter_offload.py of 0.16 and 0.19, ``count=[0]``). DeepSpeed's earlier trace of the modules then
+    has outdated ids: with adapters and DeepSpeed 0.16.8, the second step ends with "pop from an empty deque".
     """
     from deepspeed.runtime.zero.parameter_offload import DeepSpeedZeRoOffload
 
     register = DeepSpeedZeRoOffload._register_deepspeed_module
 
     def once(self: Any, module: Any, count: list[int] | None = None) -> None:
-        if count is not None:  # for a nested module, DeepSpeed itself calls this
+        if count is not None:  # DeepSpeed itself makes this call, for a nested module
             register(self, module, count)
             return
         numbers = {one: one.ds_id for one in module.modules() if hasattr(one, "ds_id")}

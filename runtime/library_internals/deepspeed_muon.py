@@ -1,4 +1,4 @@
-"""DeepSpeed's Muon, which orthogonalizes the complete gradient of a matrix that ZeRO has sharded."""
+"""DeepSpeed's Muon. It orthogonalizes the complete gradient of a matrix, even if ZeRO has sharded the matrix."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -8,12 +8,12 @@ from typing import Any
 def sharded(plan: Mapping[str, Any], matrices: Sequence[Any], others: Sequence[tuple[float, Sequence[Any]]]) -> Any:
     """DeepSpeed's MuonWithAuxAdam: Muon for ``matrices``, AdamW for ``others`` (pairs of a weight decay and weights).
 
-    DeepSpeed recognizes Muon's matrices by the attribute ``use_muon``. ``ns_method`` is "standard", the Newton-Schulz
-    iteration of torch's Muon, because DeepSpeed's default, "gram", computes in float16.
+    DeepSpeed recognizes Muon's matrices by the attribute ``use_muon``. ``ns_method`` is "standard" (as in torch's
+    Muon), because DeepSpeed's default, "gram", computes in float16.
     """
     import torch
 
-    # To compile Muon's kernels torch imports setuptools, which warns because DeepSpeed has already imported distutils.
+    # torch imports setuptools to compile Muon's kernels; it warns because DeepSpeed has already imported distutils.
     warnings.filterwarnings("ignore", module="_distutils_hack")
     from deepspeed.runtime.zero.muon.muon_optimizer import MuonWithAuxAdam
 

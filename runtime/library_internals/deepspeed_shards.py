@@ -1,7 +1,7 @@
-"""Resume from ZeRO's checkpoints with another number of processes, which deepspeed 0.16 to 0.19 refuses.
+"""Resume from ZeRO's checkpoints with another number of processes, although deepspeed 0.16 to 0.19 refuses this.
 
-A checkpoint has one shard per process: its part of the weights and of each optimizer state, in flat groups. Each
-process builds its new shard from the old shards, and DeepSpeed loads the new shard as if DeepSpeed had saved it.
+A checkpoint has one shard for each process: its part of the weights and of each optimizer state, in flat groups. Each
+new process builds its shard from the old ones, and DeepSpeed loads it as if DeepSpeed had saved it.
 """
 
 import os
@@ -15,13 +15,13 @@ SHARD = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_00_optim_states\.pt$")
 STATES = "optimizer_state_dict"
 UP_TO_TWO = ("single_partition_of_fp32_groups", "base_optimizer_state", "single_partition_of_fp32_groups")
 THREE = ("fp32_flat_groups", STATES, "fp32_partitioned_groups_flat")
-"""For ZeRO stages 1 and 2, and for stage 3: the keys of a shard's weights and states, and DeepSpeed's attribute."""
+"""For ZeRO 1 and 2, and for ZeRO 3: the keys of a shard's weights and of its states, and DeepSpeed's attribute."""
 Part = tuple[int, int, int, int, int]
-"""A slice of a weight: process, group, start of the slice in the shard and in the weight, and its length."""
+"""A slice of a weight: process, group, the start of the slice in the shard and in the weight, and its length."""
 
 
 class DeepSpeedShards(Feature):
-    """Hooks that let another number of processes read ZeRO's checkpoints."""
+    """Hooks that let ZeRO's checkpoints be read by another number of processes than wrote them."""
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
         """Replace the method of DeepSpeed's engine that loads checkpoints."""

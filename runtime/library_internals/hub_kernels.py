@@ -1,7 +1,7 @@
 """Load hub kernels at the commits that a bundle pins.
 
-When transformers loads a model with attention from the hub, or imports the module of some families, it asks the
-``kernels`` package for a version. A version is a branch of the hub, so its code may change between two runs.
+When transformers loads a model with attention from the hub, or imports the module of some families, it requests a
+version of a kernel. A version is a branch of the hub, so its code may change between two runs.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ class HubKernels(Feature):
 
 
 def load_at(commits: Mapping[str, str]) -> None:
-    """Make `get_kernel` load the repositories in ``commits`` at these commits, and other repositories as before."""
+    """Make `get_kernel` load the repositories in ``commits`` at these commits. Other repositories load as before."""
     try:
         import kernels
     except ImportError:
-        return  # without `kernels`, transformers needs flash-attn; the preflight reports it if both are missing
+        return  # without `kernels`, transformers needs flash-attn; if this is missing, too, the preflight reports it
     from transformers.integrations import hub_kernels
 
     load = kernels.get_kernel

@@ -1,4 +1,4 @@
-"""Read a text of a JSON file as a text, even if it is a date (datasets 5)."""
+"""Read a text of a JSON file as a text, even if the text is a date (datasets 5)."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +8,7 @@ def keep_dates() -> None:
     """Make the datasets library read dates in JSON files as texts from now on.
 
     pyarrow turns a column in which every text is a date, such as answers like "2024-05-01", into timestamps. A run
-    would stop at such an answer, and a reward function would compare a datetime with the model's text.
+    would stop at such an answer, or its reward function would compare a datetime with the model's text.
     """
     from datasets.packaged_modules.json import json as module
 
@@ -30,7 +30,7 @@ def _read_json(data: Any, **options: Any) -> Any:
 
 
 def _without_dates(kind: Any) -> Any:
-    """A type of Arrow in which every timestamp is replaced by text, also inside lists and structs."""
+    """An Arrow type in which text replaces every timestamp type, also inside lists and structs."""
     import pyarrow
 
     types = pyarrow.types

@@ -1,4 +1,4 @@
-"""Apply Liger's kernels to the layers of a loaded model. Liger's public functions change the classes of a family."""
+"""Apply Liger's kernels to the layers of one loaded model. Liger's public functions change all models of a family."""
 
 from ..core.feature import Bundle, Feature, Model, Tokenizer
 

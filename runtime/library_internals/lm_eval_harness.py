@@ -6,7 +6,7 @@ from typing import Any
 def model(quantized: Any, **arguments: Any) -> Any:
     """The harness's class for transformers models, with the base quantized as in training.
 
-    Without this, the harness would quantize a model only if the model's own configuration says so.
+    The harness itself quantizes a model only if the model's own configuration says so.
     """
     from lm_eval.models.huggingface import HFLM
 

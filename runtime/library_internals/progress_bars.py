@@ -1,4 +1,4 @@
-"""The progress bars of datasets, transformers and huggingface_hub, all of which are tqdm's."""
+"""The progress bars of datasets, transformers and huggingface_hub. All three use tqdm."""
 
 import os
 import sys

@@ -8,12 +8,12 @@ from typing import Any
 
 
 class RandomStatesTrainer:
-    """A base class before trl's trainer, which overrides how random states are loaded from a checkpoint."""
+    """A base class before trl's trainer. It overrides how random states are loaded from a checkpoint."""
 
     args: Any
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        """Load random states. If the run began with fewer processes, this process loads those of another process."""
+        """Load random states. If fewer processes began the run, this process may load another process's states."""
         single, rank = self.args.world_size == 1, self.args.process_index
         name = "rng_state.pth" if single else f"rng_state_{rank}.pth"
         files = sorted(glob(os.path.join(glob_escape(checkpoint), "rng_state*.pth"))) if checkpoint else []

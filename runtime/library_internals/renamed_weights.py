@@ -1,16 +1,16 @@
 """Load checkpoints of models whose weights transformers saves under other names than the model has.
 
 transformers 5 stacks the experts of a mixture in one parameter and saves them one by one under their published names;
-it also renames parts of other models, such as Qwen2.5-VL's. Its Trainer (5.23, trainer.py) reads a checkpoint with
-``load_state_dict(..., strict=False)``, which skips all of these weights. So in a resumed run, these weights would have
-the base model's values, and in a run that loads its best checkpoint at the end, those of the last step.
+it also renames parts of other models, such as Qwen2.5-VL. Its Trainer (5.23, trainer.py) reads a checkpoint with
+``load_state_dict(..., strict=False)``, which skips all of these weights. So in a resumed run they would have the base
+model's values. If a run loads its best checkpoint at the end, they would have the values of the last step.
 """
 
 from typing import Any
 
 
 class RenamedWeightsTrainer:
-    """Trainer methods for a run whose checkpoints name some weights in another way than the model."""
+    """Trainer methods for a run whose checkpoints name some weights differently from the model."""
 
     model: Any
     state: Any
@@ -23,8 +23,8 @@ class RenamedWeightsTrainer:
 
 
 def load(model: Any, folder: str) -> None:
-    """Load the weights in ``folder`` into ``model``, under the names that transformers gives them when it loads a
-    model. Raises RuntimeError for a weight that the folder lacks.
+    """Load the weights in ``folder`` into ``model``, with the names that transformers gives them when it loads a model.
+    Raises RuntimeError if a weight is not in the folder.
 
     The weights are read on the CPU in the model's dtype, or in float32 if the model has several dtypes.
     """

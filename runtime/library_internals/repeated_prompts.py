@@ -8,14 +8,14 @@ class PromptSampler:
     """trl's sampler. When a run resumes, it first skips the orders of the epochs that were already trained.
 
     trl's ``RepeatSampler`` shuffles each epoch with the next numbers of a generator that is seeded once. A resumed run
-    makes a new sampler, which would shuffle a later epoch as if it were the first.
+    makes a new sampler; it would shuffle a later epoch as if it were the first.
     """
 
     def __init__(self, sampler: Any, trainer: Any) -> None:
         self.sampler, self.trainer, self.started = sampler, trainer, False
 
     def __len__(self) -> int:
-        """The number of indices of an epoch, without prompts that do not fill a round of generation.
+        """The number of indices of an epoch, without the last prompts if they do not fill a round of generation.
 
         trl drops such prompts, but trl 0.18 counts them: its epochs would have fewer steps than transformers expects,
         and a run would resume at another step.
@@ -25,7 +25,7 @@ class PromptSampler:
         return int(len(prompts) // size * size)
 
     def __iter__(self) -> Iterator[int]:
-        """The indices of an epoch. The first call looks up in the checkpoint how many epochs were already trained."""
+        """The indices of an epoch. The first call reads from the checkpoint how many epochs were already trained."""
         if not self.started:
             self.started = True
             for _ in range(int(self.trainer.state.epoch or 0)):

@@ -8,8 +8,8 @@ class RolloutRoundsTrainer:
     """A base class before trl's trainer, which saves and restores completions together with a checkpoint.
 
     Several steps train on the completions of one round if `iterations` is above 1, or `steps_per_generation` above the
-    accumulation. trl saves neither the completions nor its place in the round: a run that resumes within a round would
-    generate new ones and train on them for a complete round.
+    accumulation. trl saves neither the completions nor its place in the round. So a run that resumes within a round
+    would generate new completions and train on them for a complete round.
     """
 
     args: Any

@@ -13,11 +13,10 @@ SECONDS = 60.0
 
 
 class TemplateTime(Feature):
-    """Hooks for a run whose rows go through a chat template. The limit holds in this process and in forks that
-    tokenize."""
+    """Hooks for a run whose rows go through a chat template. The limit is for this process and its forks."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Tokenizer) -> None:
-        """Set the time limit: a row for which the template does not end stops the run."""
+        """Set the time limit. If the template does not end for a row, the run stops."""
         from transformers import tokenization_utils_base as base
 
         base.render_jinja_template = _limited(base.render_jinja_template)
@@ -25,8 +24,8 @@ class TemplateTime(Feature):
 
 def _limited(render: Callable[..., Any]) -> Callable[..., Any]:
     def rendered(*args: Any, **options: Any) -> Any:
-        # Only the main thread can set a signal handler. If a handler is already set, `time_limit` has set it, and its
-        # limit, which is shorter, applies.
+        # Only the main thread can set a signal handler. If `time_limit` has already set a handler, its limit, which is
+        # shorter, applies.
         main = threading.main_thread()
         if threading.current_thread() is not main or signal.getsignal(signal.SIGVTALRM) != signal.SIG_DFL:
             return render(*args, **options)

@@ -8,7 +8,7 @@ from typing import Any
 def one_timeout(timeout: timedelta) -> None:
     """Set the timeout of every process group, because transformers passes ``ddp_timeout`` only to the first group.
 
-    The groups of DeepSpeed and device meshes would wait 10 minutes with NCCL (torch 2.13 ``_get_default_timeout``).
+    With NCCL, the groups of DeepSpeed and of device meshes would wait 10 minutes (torch 2.13 ``_get_default_timeout``).
     """
     from torch.distributed import distributed_c10d
 
@@ -19,7 +19,7 @@ def adapt_agent(number: int, before: Callable[[], None], started: Callable[[], N
     """Make the agent call ``before`` and ``started`` around the start of its processes. After a failure, it ends the
     remaining processes with the signal ``number``.
 
-    Otherwise the agent sends SIGTERM, which means "save" to a bundle's processes (torch 2.13,
+    Otherwise the agent sends SIGTERM, at which a bundle's processes would save (torch 2.13,
     elastic/agent/server/local_elastic_agent.py).
     """
     from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent

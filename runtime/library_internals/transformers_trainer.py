@@ -1,4 +1,4 @@
-"""The private methods of transformers' Trainer that a run overrides. Each calls a method of our own trainer.
+"""The private methods of transformers' Trainer that a run overrides. Each override calls a method of our own trainer.
 
 transformers 4.52 to 5.23, trainer.py: there is no public hook between a step and its save, nor around a checkpoint.
 """
@@ -12,7 +12,7 @@ class TrainerHooks:
     """A base class before trl's trainer: transformers' private methods call the two methods declared here."""
 
     staging: str | None = None
-    """The folder into which a checkpoint is written. None for transformers' own folder."""
+    """The folder into which a checkpoint is written. None means the folder that transformers uses."""
     args: Any
 
     log_save_evaluate: Callable[..., None]
@@ -38,12 +38,12 @@ def last_logged(trainer: Any) -> int:
 
 
 def resume_log(trainer: Any, step: int) -> None:
-    """Make the next logged loss the mean over the steps after ``step``, without earlier steps."""
+    """Make the next logged loss the mean over the steps after ``step`` only."""
     trainer._globalstep_last_logged = step
 
 
 def metrics_since(trainer: Any) -> Any:
-    """trl's lists of metrics since the last log, by name; in trl 0.18, their attribute depends on the method."""
+    """trl's lists of metrics since the last log, by name. In trl 0.18, the method decides which attribute has them."""
     for name in ("_metrics", "_stored_metrics"):
         if hasattr(trainer, name):
             return getattr(trainer, name)["train"]
@@ -51,14 +51,14 @@ def metrics_since(trainer: Any) -> Any:
 
 
 def tokens_trained(trainer: Any) -> float:
-    """Tokens that were trained since this start of the program. 0 if trl's trainer does not count them."""
+    """The number of tokens trained since this start of the program. 0 if trl's trainer does not count tokens."""
     return float(getattr(trainer, "_total_train_tokens", 0))
 
 
 def attention(model: Any) -> str:
-    """The attention that the language model really uses, by the names of the bundle.
+    """The attention that the language model really uses, in the bundle's words.
 
-    Without the package flash-attn, transformers loads the same kernels from the hub, and uses that repository's name.
+    Without the package flash-attn, transformers loads the same kernels from the hub, and uses their repository's name.
     """
     name = str(model.config.get_text_config()._attn_implementation)
     kernel = re.search(r"/.*flash-attn(\d?)", name)

@@ -7,8 +7,8 @@ from typing import Any
 
 @contextmanager
 def replaced(module: Any, replacements: Mapping[str, Any]) -> Iterator[None]:
-    """A context in which objects of a module are replaced: ``replacements`` maps names to new objects. A name that the
-    module lacks is skipped.
+    """A context in which objects of a module are replaced: ``replacements`` maps names to new objects. A name is
+    skipped if the module lacks it.
     """
     originals = {name: getattr(module, name) for name in replacements if hasattr(module, name)}
     for name in originals:

@@ -1,5 +1,5 @@
-"""Corrections to trl 1.16's tool calls: convert the results of tools to texts, report results that trl drops because
-they are too long, and make up calls in a rehearsal.
+"""Corrections to trl 1.16's tool calls: convert tools' results to texts, report results that are so long that trl drops
+them, and make up calls in a rehearsal.
 """
 
 import os
@@ -15,7 +15,7 @@ because an untrained model may call no tool. The tools take turns."""
 
 
 class ToolCallingTrainer:
-    """Extends the loop in which trl's GRPO trainer calls the tools of its completions."""
+    """Extends the loop in which trl's GRPO trainer executes the tool calls in its completions."""
 
     dropped_reported = False
 
@@ -57,7 +57,7 @@ def call_tokens(
 ) -> list[int] | None:
     """The token ids of an answer that calls a tool with made-up arguments.
 
-    If the chat template writes a prompt differently when an answer follows it, prints a line and returns None.
+    Prints a line and returns None if the chat template writes a prompt differently when an answer follows.
     """
     tokenizer, given = trainer._tokenizer, {"tools": tools, "tokenize": False, **trainer.chat_template_kwargs}
     if trainer.chat_template is not None:

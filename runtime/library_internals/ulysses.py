@@ -12,12 +12,12 @@ class Ulysses(Feature):
     """Hooks for a run with DeepSpeed's sequence parallelism (Ulysses)."""
 
     def libraries_imported(self, bundle: Bundle) -> None:
-        """Filter torch's warning about a collective that transformers calls by its old name in each step."""
+        """Filter torch's warning that transformers, in each step, calls a collective by its old name."""
         warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\.integrations\.deepspeed")
 
     def before_training(self, bundle: Bundle, trainer: Trainer) -> None:
-        """Correct the loader and the loss of transformers' trainer. Raises RunError unless accelerate splits a sequence
-        over as many processes as the bundle states.
+        """Correct the loader and the loss of transformers' trainer. Raises RunError if accelerate splits a sequence
+        over another number of processes than the bundle states.
         """
         size, mesh = bundle.run["context_parallel"], trainer.accelerator.parallelism_config
         if getattr(mesh, "sp_size", 1) != size:
@@ -52,9 +52,9 @@ def _gradient() -> None:
 def _epochs() -> None:
     """Start each epoch with its first rows, and a resumed epoch at its next rows.
 
-    DeepSpeed's loader wraps accelerate's and hides two parts that transformers uses: the epoch, which decides the
+    DeepSpeed's loader wraps accelerate's and hides two parts of it that transformers uses: the epoch, which decides the
     shuffle, and the sampler, in which rows are skipped. DeepSpeed's loader starts again only if a row after the last
-    one is requested. transformers never does this, so every later epoch would lose its first step.
+    one is requested. transformers never requests one, so every later epoch would lose its first step.
     """
     from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPDataLoaderAdapter
     from transformers import trainer

@@ -15,7 +15,7 @@ SHAPES = {
     "prompt_completion": ("prompt", "completion"), "preference": ("chosen", "rejected"),
     "unpaired": ("prompt", "completion", "label"), "prompt": ("prompt",),
 }  # fmt: skip
-"""Maps each format to its columns. A source of the spec states the dataset's columns in the same order."""
+"""Maps each format to its columns. A source in the spec names its dataset's columns in the same order."""
 RESERVED = ("messages", "chosen", "rejected", "completion", "prompts", "completions", "completion_ids")
 """Columns from which trl infers the format of a row, and columns with the names of arguments that trl itself passes to
 reward functions."""
@@ -32,7 +32,7 @@ ALPACA_WITH_INPUT = (
 
 
 def columns(source: Source, present: Sequence[str]) -> dict[str, str]:
-    """The dataset's column for each part of the format: `{"prompt": "question"}`; ``present`` are all its columns.
+    """For each part of the format, the dataset's column: `{"prompt": "question"}`; ``present`` are all its columns.
 
     A preference has a prompt if the source names three columns (the first is the prompt) or, without names, has a
     column ``prompt``. For the format unpaired, two named columns are a conversation, whose last turn is the answer, and
@@ -62,9 +62,9 @@ def dropped(source: Source, present: Sequence[str], method: str) -> list[str]:
     """The stored columns that the trainer does not get.
 
     Reward functions get every column of their source, or only those that the source names. trl decides by one of the
-    first four reserved columns whether a row is a conversation, and each process may use another of these columns
-    (data_utils.is_conversational iterates over a set). So the four columns are dropped from rows with a prompt. A
-    reward model's trainer also reads ``margin``.
+    first four `RESERVED` columns whether a row is a conversation, and two processes may use different ones
+    (data_utils.is_conversational iterates over a set). So these four are dropped from rows with a prompt. A reward
+    model's trainer also reads ``margin``.
     """
     if source["shape"] != "prompt":
         margin = method == "reward" and (not source.get("only") or "margin" in (source["columns"] or ()))
@@ -75,7 +75,7 @@ def dropped(source: Source, present: Sequence[str], method: str) -> list[str]:
 
 
 def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-    """The conversations of a mapped row that the chat template renders. Empty if the row has only plain texts."""
+    """Those conversations of a mapped row that the chat template renders. Empty if the row has only plain texts."""
     prompt = row.get("prompt") or []
     if isinstance(row.get("messages"), list) or isinstance(prompt, str):
         return rows.conversations(row)
@@ -100,8 +100,8 @@ def to_row(
     - prompt: ``prompt``; if the tokenizer has a chat template (``chat``), a text becomes a user turn, as in Open-R1's
       grpo.py, because instruct models need it.
 
-    If the source's ``wording`` is "chat", texts become turns: the prompt a user's, the answers an assistant's. The text
-    of the column ``context``, if any, is appended to a text prompt. Other shapes are converted by chat.py.
+    If the source's ``wording`` is "chat", texts become turns: the prompt a user's turn, an answer an assistant's turn.
+    The text of the column ``context``, if there is one, is appended to a text prompt. chat.py converts other shapes.
     """
     shape, where = source["shape"], f"{name(source)}, row {index}"
     if shape not in SHAPES:
@@ -150,7 +150,7 @@ def _pair(values: Mapping[str, Any], where: str, system: str | None) -> dict[str
 
 
 def _preference(values: Mapping[str, Any], where: str, system: str | None, full: bool) -> dict[str, Any]:
-    """The prompt and both answers of a row. With ``full`` (for a reward model), only the two answers, each with the
+    """The prompt and both answers of a row. With ``full`` (for a reward model), only both answers, each with its
     prompt.
 
     If the answers already begin with the prompt (ultrafeedback_binarized has a text prompt next to complete
@@ -175,7 +175,7 @@ def _preference(values: Mapping[str, Any], where: str, system: str | None, full:
 
 
 def _begins(answer: list[dict[str, Any]], prompt: list[dict[str, Any]], given: Any) -> bool:
-    """Whether an answer is the complete conversation, which begins with the prompt."""
+    """Whether an answer is the complete conversation, that is, whether it begins with the prompt."""
     if isinstance(given, str):
         return str(answer[0]["role"]) != "assistant"
     return answer[: len(prompt)] == prompt
@@ -238,7 +238,7 @@ def _turns(turns: Any, where: str) -> list[dict[str, Any]]:
 
 
 def _boundary_moves(row: dict[str, Any], tokenizer: Tokenizer) -> bool:
-    """Whether the tokens of a prompt change if its completion follows. If they do, trl warns and cuts tokens."""
+    """Whether the tokens of a prompt change if its completion follows. If so, trl warns and cuts tokens."""
     prompt, answer = row.get("prompt"), row.get("completion", row.get("chosen"))
     if prompt is None or answer is None:
         return False
@@ -251,7 +251,7 @@ def _boundary_moves(row: dict[str, Any], tokenizer: Tokenizer) -> bool:
 
 
 def _without_prompt(row: Mapping[str, Any], tokenizer: Tokenizer) -> str | None:
-    """The column of the first answer that is not rendered right after its prompt (trl 0.18 requires it), or None."""
+    """The column of the first answer that is not rendered right after its prompt, as trl 0.18 requires; or None."""
     prompt = row.get("prompt")
     if not isinstance(prompt, list):
         return None
@@ -276,7 +276,7 @@ class PromptRows(Feature):
         self.tokenizer = tokenizer
 
     def source_mapped(self, bundle: Bundle, source: Source, rows: Rows) -> Any:
-        """Raise RunError if trl would refuse a row because its text does not begin with its prompt."""
+        """Raise RunError for a row that trl would refuse because the text of the row does not begin with its prompt."""
         if bundle.stack.get("prompts_begin_rows") and getattr(self.tokenizer, "chat_template", None):
             for number in sampled_rows(rows):
                 if (column := _without_prompt(rows[number], self.tokenizer)) is not None:
@@ -289,12 +289,12 @@ class PromptRows(Feature):
         return rows
 
     def row_format(self, bundle: Bundle) -> RowFormat:
-        """The format that reads rows of every shape, whether or not they have a prompt."""
+        """The format for rows of every shape, with or without a prompt."""
         return FORMAT
 
     def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Tokenizer) -> str:
-        """A note if these rows are plain text although there is a chat template, or if the tokens of a prompt change
-        when its answer follows.
+        """A note if these rows are plain text although there is a chat template, or if a prompt's tokens change when
+        its answer follows.
         """
         plain = all(isinstance(row.get("completion", row.get("chosen")), str) for row in rows)
         note = "; plain text, which the chat template does not wrap" if plain and tokenizer.chat_template else ""

@@ -1,4 +1,4 @@
-"""A mixture with shares: exact numbers of rows of each source, in an order that follows from the seed.
+"""A mixture with shares: each source has an exact number of rows, and the order follows from the seed.
 
 Example: two sources have 700 and 5,000 rows and shares of 70 % and 30 %. With ``stop``, the mixture ends when the first
 source has no more rows: 700 and 300 rows. With ``repeat``, it uses every row at least once: 11,667 and 5,000 rows.
@@ -28,7 +28,7 @@ class Shares(Mixture):
         self.tokenizer = tokenizer
 
     def source_mapped(self, bundle: Bundle, source: Source, part: Rows) -> Any:
-        """Return the rows that the trainer will keep, so that it trains on the stated shares."""
+        """Return those rows that the trainer will keep: so the stated shares are the shares that it trains on."""
         kept_in_full = bundle.plan["method"]["scores"]
         drops = kept_in_full or _drops_long_prompts(bundle)
         if source.get("share") is None or self.tokenizer is None or not drops or len(part) == 0:
@@ -59,8 +59,8 @@ class Shares(Mixture):
 
 
 def _drops_long_prompts(bundle: Bundle) -> bool:
-    """Whether the trainer drops rows whose answer begins after `seq` tokens, as trl 1.16 does. If prompts have a limit
-    of their own, answers begin earlier, and no row is dropped.
+    """Whether the trainer drops rows whose answer begins after `seq` tokens, as trl 1.16 does. If the spec also limits
+    prompts, answers begin earlier, and no row is dropped.
     """
     plan = bundle.arguments
     if plan.get("max_length") is None or plan.get("truncation_mode") == "keep_end" or plan.get("packing"):
@@ -91,8 +91,8 @@ def mix(
     """Draw the training rows and the held-out rows; ``counts`` computes their numbers.
 
     First, ``take`` and ``limit`` select rows of a source, and ``filtered`` drops repeated rows. Then rows are held out
-    and drawn, in the order of the source, shuffled with the seed. A source that has no more rows starts again. Without
-    ``shuffle`` the sources alternate by their shares. Raises RunError.
+    and drawn, in the order of a shuffle with the seed. A source that has no more rows starts again. Without
+    ``shuffle``, rows keep their order, and the sources alternate by their shares. Raises RunError.
     """
     import numpy
 
@@ -127,8 +127,8 @@ def counts(
     exhausted: str,
     holdout: Mapping[str, Any] | None,
 ) -> tuple[list[int], list[int]]:
-    """Return a pair: for each source, the number of rows to train on, and the number of rows to hold out. ``rows`` has
-    the sources' numbers of rows.
+    """Return a pair: a list of how many rows to train on, and a list of how many rows to hold out, by source. ``rows``
+    has the sources' numbers of rows.
 
     The held-out rows have the shares of the mixture. A holdout that is a fraction refers to the mixture without
     repeats. Raises RunError for a source that has too few rows.

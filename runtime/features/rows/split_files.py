@@ -26,7 +26,7 @@ def of_split(names: Sequence[str], split: str) -> list[str]:
         return [name for name in names if shards.get(name) == split]
     words = KEYWORDS.get(split, (split,))
     known = _has(*words, *(word for several in KEYWORDS.values() for word in several))
-    for parts in (slice(-1), slice(-1, None)):  # try keywords in folder names first, then in file names
+    for parts in (slice(-1), slice(-1, None)):  # keywords in folder names are tried first, then keywords in file names
         if any(known(part) for name in names for part in name.split("/")[parts]):
             has = _has(*words)
             return [one for one in names if any(has(part) for part in one.split("/")[parts])]
@@ -35,7 +35,7 @@ def of_split(names: Sequence[str], split: str) -> list[str]:
 
 def _has(*words: str) -> Callable[[str], object]:
     """Make a function that tests whether a name contains one of the words as a separate word: `my-train1.jsonl`
-    contains `train`, and `training` does not.
+    contains `train`, but `training` does not.
     """
     return re.compile(rf"(?:^|[-._ 0-9])(?:{'|'.join(map(re.escape, words))})(?:[-._ 0-9]|$)").search
 

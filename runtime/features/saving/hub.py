@@ -6,7 +6,7 @@ transformers 4.52 and 5.23 (``Trainer._push_from_checkpoint``, ``PushInProgress`
 
 - a push that fails in the background is never reported,
 - ``save_total_limit`` deletes a checkpoint while it is being uploaded,
-- the weights of every save overwrite those in the output folder, while an upload may be reading them,
+- every save overwrites the weights in the output folder, although an upload may be reading them,
 - 4.52 has no ``hub_revision``, and 5.23 does not create its branch.
 """
 
@@ -30,7 +30,7 @@ FOLDER = "_hub"
 """A folder in the output folder. It has hard links to files that wait to be pushed, so that their checkpoints may
 already be deleted."""
 PENDING = "_hub_pending"
-"""A file in the output folder. It exists while the final model is saved but not yet pushed."""
+"""A file in the output folder. It exists from the moment when the final model is saved until it is pushed."""
 STATE = (
     "optimizer*", "scheduler.pt", "scaler.pt", "rng_state*", "*.pt", "*.pth", "global_step*", "latest",
     "zero_to_fp32.py", "pytorch_model_fsdp*",
@@ -47,7 +47,7 @@ def pushes(bundle: Bundle) -> bool:
 
 
 def _repository_name(bundle: Bundle) -> str:
-    """The repository's name in the bundle. The default is the output folder's name, as in transformers."""
+    """The repository's name in the bundle. By default, it is the name of the output folder, as in transformers."""
     return str(bundle.arguments.get("hub_model_id") or os.path.basename(bundle.output_dir))
 
 
@@ -124,7 +124,7 @@ class Hub(Feature):
             Path(bundle.output_dir, PENDING).touch()
 
     def finished_before(self, bundle: Bundle) -> None:
-        """On node 0, push what the launch that finished this run did not push. Raises RunError."""
+        """On node 0, push what the launch that finished this run has not pushed. Raises RunError."""
         pending = os.path.exists(os.path.join(bundle.output_dir, PENDING))
         if pushes(bundle) and pending and os.environ.get("NODE_RANK", "0") == "0":
             self.output_folder_locked(bundle)
@@ -159,7 +159,7 @@ def _unanswered(repo: str, error: Exception) -> str:
 
 
 def _may_not(who: dict[str, Any], full: str) -> str | None:
-    """The reason why the token may not write to a repository, by the hub's answer to `whoami-v2`, or None."""
+    """Why the token may not write to a repository, according to the hub's answer to `whoami-v2`; None if it may."""
     owner = full.partition("/")[0]
     token = (who.get("auth") or {}).get("accessToken") or {}
     if token.get("role") == "read":
@@ -194,9 +194,7 @@ def _no_entry(api: Any, full: str) -> list[str]:
 
 
 def branch(api: Any, repository: str, name: str) -> None:
-    """Create a branch if it is missing. Like Open-R1, create it from the repository's first commit, so that it begins
-    empty.
-    """
+    """Create a branch if it is missing. It begins at the repository's first commit, so it is empty (as in Open-R1)."""
     first = api.list_repo_commits(repository)[-1]
     api.create_branch(repository, branch=name, revision=first.commit_id, exist_ok=True)
 
@@ -225,7 +223,7 @@ class PublishingTrainer(FaultTolerant):
 
 
 class Publisher:
-    """Makes the pushes of a run: on process 0, in one thread, one after the other. Every failure is reported."""
+    """Makes the pushes of a run, one after the other, in one thread of process 0. Every failure is reported."""
 
     def __init__(self, bundle: Bundle) -> None:
         from huggingface_hub import HfApi
@@ -253,7 +251,7 @@ class Publisher:
             os._exit(signals.REQUEUE)
 
     def _left_over(self) -> None:
-        """Push the checkpoints that an earlier start copied but did not push; delete its other copies."""
+        """Push the checkpoints that an earlier start staged but did not push; delete everything else that it staged."""
         place = os.path.join(self.output_dir, FOLDER)
         for name in sorted(os.listdir(place)) if os.path.isdir(place) else []:
             folder = os.path.join(place, name)
@@ -273,7 +271,7 @@ class Publisher:
             self.jobs.append(self.thread.submit(self._save, folder, message, model))
 
     def _staged(self, checkpoint: str) -> str:
-        """Hard links to the files of a checkpoint, or copies if the file system has no links; also the model card."""
+        """The folder with the files of a checkpoint and the model card: hard links, or copies if there are no links."""
         folder = os.path.join(self.output_dir, FOLDER, os.path.basename(checkpoint))
         part = folder + ".part"
         for old in (folder, part):
@@ -303,8 +301,7 @@ class Publisher:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _upload(self, what: str, folder: str, to: str | None, message: str, new: bool = False, **more: Any) -> None:
-        """Push one commit. If this fails, training continues, and the failure is reported at once and again after
-        training.
+        """Push one commit. If it fails, training continues. The failure is reported at once, and again after training.
         """
         where = to or "main"
         try:
@@ -320,7 +317,7 @@ class Publisher:
             self.pushed.append(where)
 
     def finish(self) -> None:
-        """Wait for running pushes, and push the output folder. Raises RunError with everything that was not pushed."""
+        """Wait for running pushes, then push the output folder. Raises RunError that lists everything not pushed."""
         progress.now(f"pushing to {self.repository}")
         for job in self.jobs:
             job.result()
@@ -346,7 +343,7 @@ class Publisher:
 
 
 def _link(source: str, target: str) -> str:
-    """Copy JSON files, some of which are rewritten in place later. All other files become hard links."""
+    """Make a hard link, or for a JSON file a copy, because some JSON files are later rewritten in place."""
     if not fnmatch(source, "*.json"):
         try:
             os.link(source, target)
@@ -361,8 +358,8 @@ def _status(error: Exception) -> int | None:
 
 
 def _line(error: Exception) -> str:
-    """The first three lines of an error's message as one line. In errors of the hub's client, these lines contain the
-    HTTP status and the reason.
+    """The first three lines of an error's message, as one line. In the hub's errors, they contain the HTTP status and
+    the reason.
     """
     lines = [one.strip() for one in str(error).splitlines() if one.strip()]
     text = " ".join(lines[:3]) or type(error).__name__

@@ -29,7 +29,7 @@ class RotatingTrainer(FaultTolerant):
 
 
 def remove(path: str) -> None:
-    """Delete a checkpoint. The folder is renamed first, so that a partial checkpoint never has a checkpoint's name."""
+    """Delete a checkpoint. Its folder is renamed first, so that no partial checkpoint has a checkpoint's name."""
     folder, name = os.path.split(path)
     os.makedirs(staging(folder), exist_ok=True)
     os.rename(path, os.path.join(staging(folder), name))

@@ -31,7 +31,7 @@ def weights_complete(path: str) -> bool:
 
 
 def _weights(path: str) -> str | None:
-    """Describe the fault of the weights that transformers has written; None if there is no fault."""
+    """Describe what is wrong with the weights that transformers has written; None if nothing is."""
     names = os.listdir(path)
     if INDEX in names:
         try:

@@ -1,4 +1,4 @@
-"""Checkpoints that contain only weights. A run that is stopped saves a complete checkpoint, because training cannot
+"""Checkpoints that contain only weights. If a run is stopped, it saves a complete checkpoint, because training cannot
 resume from weights alone.
 """
 
@@ -15,7 +15,7 @@ class WeightsOnlyTrainer(FaultTolerant):
     """Trainer methods for a run whose checkpoints contain only weights."""
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """If a stop request is the reason for this checkpoint, save the complete state."""
+        """Save the complete state if the checkpoint is written because of a stop request."""
         stated = self.args.save_only_model
         self.args.save_only_model = stated and not self.stopping
         try:
@@ -28,8 +28,8 @@ class WeightsOnly(Feature):
     """Hooks for a run whose checkpoints contain only weights."""
 
     def no_checkpoint_found(self, bundle: Bundle, folder: str) -> None:
-        """Raise RunError if a folder has checkpoints with only weights, because a run from the first step would replace
-        these checkpoints.
+        """Raise RunError if a folder has checkpoints with only weights: a run that starts at the first step would
+        replace them.
         """
         if any(weights_complete(path) for _, path in steps(folder)):
             raise RunError(

@@ -28,12 +28,12 @@ class Stream(IterableDataset):  # type: ignore[misc]  # datasets has no types
 
 
 class Passes(Iterable):  # type: ignore[misc]  # torch is not installed where types are checked
-    """The sequences of the run: one pass after another over the tokenized stream. With shuffling, each pass has another
-    order.
+    """The sequences of the run: one pass after another over the tokenized stream. If rows are shuffled, the order
+    differs in each pass.
 
     Its length makes the run's N steps one epoch of transformers, so a resumed run skips exactly the sequences that it
-    has trained on. `Passes` is not a class of the datasets library, because accelerate would divide the files of such a
-    dataset among the processes. Here, each process gets a part of every batch.
+    has trained on. `Passes` is no class of the datasets library: accelerate would divide the files of such a dataset
+    among the processes, but here, each process should get a part of every batch.
     """
 
     column_names = ()
@@ -51,7 +51,7 @@ class Passes(Iterable):  # type: ignore[misc]  # torch is not installed where ty
             raise
         except TemplateError as error:
             raise RunError(f"the chat template refuses a row of the data: {error}") from error
-        except Exception as error:  # the datasets library wraps the errors of its readers in many exception classes
+        except Exception as error:  # the datasets library raises many exception classes for the errors of its readers
             source = self.bundle.data["sources"][0]
             raise RunError(data_sources.unreadable(self.bundle, source, None, error)) from error
 

@@ -1,8 +1,8 @@
 """Streamed rows: read one after the other while the run trains, and shuffled in a buffer.
 
 A run of N steps trains on N x gbs sequences of the stream. When the stream ends, the run reads it again in another
-order. All processes read the same stream, and each trains on its part of every step. A resumed run first reads the
-stream up to the step of its checkpoint, so that the next step gets the same rows as in an uninterrupted run.
+order. All processes read the same stream, and each process trains on its part of every step. A resumed run first reads
+the stream up to the step of its checkpoint, so that the next step gets the same rows as in an uninterrupted run.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from ...core.token_counts import TokenCounts
 from ..rows import lengths
 
 FIRST = 1000
-"""Before the run, this many rows at the beginning are converted and compared with their rendered text."""
+"""Before the run, this many of the first rows are converted and compared with their rendered text."""
 
 
 class FirstRows(Feature):
-    """Reads only the first rows of the stream, for checks that would otherwise read all rows of the source."""
+    """Reads only the first rows of the stream. The checks that use it would otherwise read all rows of the source."""
 
     def source_reader(self, bundle: Bundle, source: Source) -> Callable[..., Any] | None:
         """A reader that returns only a source's first rows. None for a source that is used only for evaluation."""
@@ -57,11 +57,11 @@ class Streaming(Feature):
         return Stream(rows, sequences(bundle)), sets[1]
 
     def token_counter(self, bundle: Bundle, kind: type[TokenCounts]) -> type[TokenCounts]:
-        """A counter that counts nothing, because a stream's training rows are not all read before the run."""
+        """A counter that counts nothing, because the rows of a stream are not all read before the run."""
         return NullTokenCounter
 
     def trainer_made(self, bundle: Bundle, trainer: Trainer, tokenizer: Tokenizer) -> None:
-        """Replace the trainer's dataset by `Passes` over the tokenized stream, which has the sequences of all steps."""
+        """Replace the trainer's dataset by `Passes` over the tokenized stream. It has the sequences of all steps."""
         from .passes import Passes
 
         trainer.train_dataset = Passes(bundle, trainer.train_dataset, sequences(bundle))
