@@ -112,8 +112,8 @@ class Going:
         return all(map(alive, self.pids))
 
     def send(self, number: int, *ranks: int) -> None:
-        """Send a signal to the training processes with these `ranks`. Without `ranks`, send it to the launcher, then to
-        all.
+        """Send a signal to the training processes with these `ranks`. Without `ranks`, send it first to the launcher,
+        then to all training processes.
         """
         pids = self.ranks
         if self.launched and not ranks:
@@ -149,10 +149,10 @@ class Going:
         return out
 
     def check(self) -> None:
-        """Check the state after a disturbance: there is no traceback, every checkpoint is complete, and there are at
-        least as many checkpoints as before the start, or KEPT if there were more.
+        """Check the state after a disturbance: there is no traceback, every checkpoint is complete, and no checkpoint
+        is missing. There must be as many checkpoints as before the start, but more than KEPT are not needed.
 
-        A kill between a save and the deletion of older checkpoints may leave one more than `keep`.
+        A kill between a save and the deletion of older checkpoints may leave one checkpoint more than `keep` states.
         """
         assert "Traceback" not in self.text, self.text
         found = sound(self.out)

@@ -87,8 +87,8 @@ def owes(going: Going, bundle: str) -> bool:
     """Whether the evaluation at the step of the newest checkpoint is not finished, because the run was stopped during
     this evaluation.
 
-    The next start then begins with this evaluation. If the run is stopped during it again, this start has trained no
-    step and written no checkpoint.
+    The next start then begins with this evaluation. If it is also stopped during the evaluation, it has trained no step
+    and written no checkpoint.
     """
     arguments = payload(bundle)["arguments"]
     step = int(checkpoints(going.out)[-1].split("-")[1])

@@ -1,5 +1,5 @@
-"""FSDP2's checkpoints of each kind can be loaded by another number of processes than the number that saved them;
-weights and optimizer states stay the same.
+"""A checkpoint of FSDP2, of any kind, can be loaded by more or fewer processes than have saved it. Weights and
+optimizer states stay the same.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Load and save a small model by DeepSpeed's own engine on CPU processes with gloo, also in half precision and with
-offloading. A bundle cannot train so on a CPU, where accelerate replaces DeepSpeed by DDP (XP306).
+offloading. A bundle cannot do this on a CPU, because accelerate replaces DeepSpeed by DDP there (XP306).
 
 ``python zero_states.py PRECISION OFFLOAD INTO [FROM]`` is started once per process, with RANK set. For each stage of
 ZeRO it resumes from the checkpoint in FROM, or trains two steps; then it saves into INTO, and writes each complete
-weight and optimizer state next to it.
+weight and optimizer state next to the saved files.
 """
 
 from __future__ import annotations

@@ -311,8 +311,8 @@ def test_the_last_node_runs_the_server(cluster: Cluster, tmp_path: Path, served:
     cluster.run("scancel", "--signal=USR1", "--batch", number)
     job = cluster.wait(number)
     assert (job["JobState"], job["Restarts"], job["NumNodes"]) == ("COMPLETED", "1", "3"), log(str(tmp_path))
-    # A server ends by itself only if the file `end` exists. It does not, so in both starts the job has stopped the
-    # server.
+    # A server ends by itself only if the file `end` exists. The file does not exist, so in both starts the job has
+    # stopped the server.
     assert not os.path.exists(tmp_path / "end")
 
 

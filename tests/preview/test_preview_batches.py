@@ -62,7 +62,7 @@ def lacks(target: str, name: str) -> bool:
 
 
 def both(warm: Warm, name: str, text: str, target: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return, for a spec, the preview of all its rows, and the batches that its run collates."""
+    """Return a pair: the preview of all rows of a spec, and the batches that its run collates."""
     bundle = warm.compiled(text, name)
     _write_strategy(bundle, STRATEGIES.get(name.rpartition("-")[2]))
     answers, cwd = [], os.path.join(warm.location, f"{name}.run")

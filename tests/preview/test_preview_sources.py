@@ -159,9 +159,7 @@ def test_a_list_that_is_not_json_is_left_to_the_library(tmp_path: Path) -> None:
 
 
 def test_few_rows_of_a_large_list_are_those_of_a_file_of_lines(warm: Warm) -> None:
-    """The first rows of a large list in a JSON file are found in the file itself. The datasets library does not read
-    the list.
-    """
+    """The first rows of a large list in a JSON file are read from the file itself, without the datasets library."""
     rows = [{"prompt": f"What is {at}?", "completion": f" {at}", "note": None, "more": {"a": [at] * 9}}
             for at in range(60_000)]  # fmt: skip
     put(warm.location, {"large.json": json.dumps(rows, indent=1), "large.jsonl": lines(rows)})

@@ -130,7 +130,7 @@ def test_turns_are_told_apart_if_a_template_writes_the_last_one_differently(
 
 @pytest.mark.parametrize("template", ["qwen2.5", "llama3.1", "vicuna", "chatml"])
 def test_what_a_template_writes_before_the_first_turn_belongs_to_no_turn(warm: Warm, template: str) -> None:
-    """Qwen2.5, Llama 3.1 and Vicuna begin conversations with a system prompt of their own, ChatML does not."""
+    """Qwen2.5, Llama 3.1 and Vicuna begin conversations with a system prompt of their own. ChatML does not."""
     row = {"messages": [ASK, GOOD]}
     (one,) = first(warm, f"opening-{template}", row, DEFAULT, f"chat_template = {template}", seq=400)["sequences"]
     before = "".join(text for _, text, _, turn in one["tokens"] if turn < 0)
@@ -146,7 +146,7 @@ def test_what_a_template_writes_before_the_first_turn_belongs_to_no_turn(warm: W
 
 @pytest.mark.parametrize("template", ["llama3.1", "qwen3"])
 def test_descriptions_of_tools_belong_to_no_turn(warm: Warm, template: str) -> None:
-    """Llama 3.1's template writes them into the user's turn, between its header and its content."""
+    """Llama 3.1's template writes the tools' descriptions into the user's turn, between its header and its content."""
     row = {"tools": [TOOL], "messages": [ASK, GOOD]}
     (one,) = first(warm, f"tools-{template}", row, DEFAULT, f"chat_template = {template}", seq=900)["sequences"]
     texts = ["".join(text for _, text, _, turn in one["tokens"] if turn == at) for at in (-1, 0)]

@@ -73,8 +73,8 @@ def train_rows(run: Any, read: Any) -> Any:
 
 
 def teacher(run: Any) -> Any:
-    """A teacher for distillation: a copy of the student that is more confident in its predictions. If the teacher were
-    identical, the student would learn nothing.
+    """A copy of the student as the teacher for distillation. The copy is more confident in its predictions: from a
+    teacher with the student's own predictions, the student would learn nothing.
     """
     model = tiny_models.load(run.family, run.plan["model"], run.kind)
 

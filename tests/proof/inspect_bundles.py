@@ -213,8 +213,8 @@ def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
 def sharded(variables: dict[str, str]) -> dict[str, Any]:
     """The FSDP settings that accelerate's own plugin reads from the launcher's variables.
 
-    The option of FSDP1 that copies weights from rank 0 to the others is read from the variables directly, because the
-    plugin would need a GPU for this option.
+    FSDP1 has an option to copy weights from rank 0 to the other ranks. This option is read from the variables directly,
+    because the plugin would need a GPU for it.
     """
     from accelerate.utils import FullyShardedDataParallelPlugin
 
@@ -329,8 +329,8 @@ def _remember_yaml() -> None:
 
 
 def many(folders: list[str]) -> dict[str, list[str]]:
-    """Map the folder of each bundle to the bundle's problems: those that a brief inspection finds, exceptions, and log
-    records.
+    """Map the folder of each bundle to the bundle's problems. A problem is a difference that a brief inspection finds,
+    an exception, or a log record.
     """
     import importlib.metadata
 

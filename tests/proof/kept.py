@@ -17,8 +17,8 @@ FLASH = "flash_attention_2"
 
 
 def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
-    """Change the plan so that it can run on a CPU. Return the arguments that need not be replaced: they keep the value
-    for the GPU, or have the nearest value with which a CPU can run.
+    """Change the plan so that it can run on a CPU. Return the arguments that need no replacement. Each has the value
+    for the GPU, or the nearest value with which a CPU can run.
     """
     values, run, more = plan["arguments"], plan["run"], dict[str, Any]()
     # only one worker, because each worker imports the stack's libraries, which takes seconds

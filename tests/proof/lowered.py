@@ -73,8 +73,8 @@ def past(
 
 
 def lowered_files(spec: Spec) -> dict[str, bytes]:
-    """Return two mappings: one from the names of those bundle files that the libraries read to their contents, and one
-    of the environment variables that launch.sh would set.
+    """Map the names of the bundle's files to their contents. Only the files that the libraries read are included, and
+    the file with the environment variables that launch.sh would set.
     """
     texts = {"accelerate.yaml": yaml(accelerate(spec), YAML_COMMENT), "trainer_args.json": json.dumps(payload(spec))}
     if spec.zero_stage:

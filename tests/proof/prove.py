@@ -144,7 +144,7 @@ class Proof:
 
 
 def aimed(text: str, target: str) -> str:
-    """A spec's text whose `target` is replaced by this target."""
+    """Return a spec's text, with its `target` replaced by the given target."""
     kept = [line for line in text.splitlines() if not line.startswith("target ")]
     return "\n".join([*kept, f"target {target}"]) + "\n"
 

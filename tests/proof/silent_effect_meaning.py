@@ -1,9 +1,9 @@
 """Check what determines the trained model: which tokens have a loss, the optimizer's parameter groups, the learning
 rates, and the saved weights.
 
-Each of them is computed a second time, independently of the trainer: the labels of the first batch from the rows, the
-groups from the names of the weights, the learning rate of every step from the published formula of the schedule. The
-saved weights are compared with the weights in memory.
+The first three are computed a second time, independently of the trainer: the labels of the first batch from the rows,
+the groups from the names of the weights, and the learning rate of every step from the published formula of the
+schedule. The saved weights are compared with the weights in memory.
 """
 
 from __future__ import annotations

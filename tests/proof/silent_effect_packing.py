@@ -70,8 +70,8 @@ def _leaks(run: Any, trainer: Any, given: Any, packed: bool) -> str:
 
 
 def _batch(run: Any, trainer: Any, rows: Any, packed: bool) -> tuple[Any, list[int]]:
-    """Return a pair: a batch with one row of at least two documents, and the ends of these documents. None if no row
-    has two documents.
+    """Return a pair: a batch with one row of at least two documents, and the ends of these documents. If no row has two
+    documents, the batch is None.
     """
     chosen = None
     for number in range(min(len(rows), 16) if packed else 0):
@@ -93,8 +93,8 @@ def _batch(run: Any, trainer: Any, rows: Any, packed: bool) -> tuple[Any, list[i
 
 
 def _pair_in_one_row(trainer: Any, batch: dict[str, Any]) -> tuple[Any, list[int]]:
-    """The dpo trainer of the older stacks puts the texts of two pairs into one row. Return this row as the model's
-    input.
+    """Return the model's input and the ends of its documents. The dpo trainer of the older stacks puts the texts of two
+    pairs into one row, and this row is the input.
     """
     import torch
 

@@ -124,7 +124,7 @@ class SmallRun:
     @cached_property
     def rows(self) -> Any:
         """The training rows, with the columns of the bundle's first source. If the job checks a bundle whose sources
-        have several shapes, rows of all shapes.
+        have several shapes, there are rows of every shape.
         """
         sources = self.plan["data"]["sources"]
         if self.job.get("checked") and not self.job.get("library") and not self.job["shape"]:
@@ -273,7 +273,7 @@ def _sharded_group(values: dict[str, Any]) -> None:
     from accelerate.utils import DistributedType
     from torch.distributed.fsdp import _init_utils
 
-    # asked for an index, the device "cpu" becomes "cpu:0", and FSDP1 then sees two different devices
+    # with an index, torch's function returns "cpu:0" instead of "cpu", and FSDP1 takes the two for different devices
     _init_utils._get_device_from_device_id = lambda *_, **__: torch.device("cpu")
     PartialState(cpu=True, backend="gloo")
     PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU

@@ -37,8 +37,8 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 
 @pytest.fixture(scope="session")
 def answers(bundles: Mapping[str, str]) -> Mapping[str, Mapping[str, Any]]:
-    """Map the name of each spec to the objects that the libraries of its target have built from its bundle, or to the
-    reason why the tests of the target are skipped, if the target's interpreter is missing.
+    """Map the name of each spec to the objects that the libraries of its target have built from its bundle. If the
+    target's interpreter is missing, the value is the reason why the target's tests are skipped.
     """
     out: dict[str, Mapping[str, Any]] = {}
     for target in STACKS:

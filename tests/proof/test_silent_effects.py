@@ -33,8 +33,8 @@ GPU, CPU, TWO = "1 x a100-80gb", "cpu", "2 x cpu"
 
 @frozen
 class Specimen:
-    """A spec, and a text that must occur in the problem that is reported after its training step ("" for a legal spec,
-    without a problem).
+    """A spec, and a text that must occur in the problem reported after its training step. For a legal spec, which has
+    no problem, the text is "".
     """
 
     name: str

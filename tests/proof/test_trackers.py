@@ -45,8 +45,8 @@ def with_added(warm: Warm) -> Warm:
 
 @pytest.fixture(scope="module")
 def tracked(warm: Warm, with_added: Warm, tmp_path_factory: pytest.TempPathFactory) -> Tracked:
-    """Return a run on a target that reports to all trackers in the target's environment, and the same run resumed from
-    its first checkpoint. Both are trained only once.
+    """Return a function that gets a target and a tracker, and returns two runs: a run that reports to the trackers of
+    the target's environment, and the same run resumed from its first checkpoint. Both are trained only once.
     """
 
     @cache
@@ -84,7 +84,7 @@ def read(path: str) -> bytes:
 
 
 def both(runs: tuple[Trained, Trained], name: str = "loss") -> list[tuple[int, float]]:
-    """The pairs of a step and a value that a tracker gets: first those of the first start, then those that the resumed
+    """The (step, value) pairs that a tracker gets: first the pairs of the first start, then the pairs that the resumed
     run sends a second time.
     """
     first, again = ([(one["step"], one[name]) for one in run.events if name in one] for run in runs)
@@ -197,7 +197,7 @@ task.close()
 @pytest.mark.nightly
 @pytest.mark.parametrize("target", STACKS)
 def test_clearml_has_every_step_before_a_checkpoint(with_added: Warm, tmp_path: Path, target: str) -> None:
-    """A killed run resumes after its checkpoint and does not log the steps before it again."""
+    """After a kill, a run resumes from its checkpoint, and does not log the steps before the checkpoint again."""
     text = small(method="sft", target=target).replace("track none", "track clearml")
     bundle = with_added.compiled(text, f"saved-{target}")
     (seen,) = with_added.program(target, SAVED, bundle, str(tmp_path), json.dumps(OFFLINE))

@@ -1,10 +1,10 @@
-"""Compare a published recipe with the bundle of its spec: each value that the recipe states and, for each argument that
-the recipe leaves out, the default.
+"""Compare a published recipe with the bundle of its spec: each value that the recipe states, and the default of each
+argument that the recipe leaves out.
 
 These tables are next to this file: `recipes.toml` (which spec belongs to which file, and how it is launched),
 `names.toml` (where a bundle has the value of a published key, and the reason if its name or unit differs there),
-`differences.toml` (allowed differences, with reasons) and `native.json` (defaults of library versions for which
-there is no target).
+`differences.toml` (allowed differences, with reasons) and `native.json` (defaults of library versions for which there
+is no target).
 """
 
 from __future__ import annotations

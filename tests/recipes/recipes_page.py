@@ -71,8 +71,8 @@ def name(key: str) -> str:
 
 
 def common() -> dict[str, str]:
-    """Map the key of each difference that more than half of the recipes have to the reason. All these recipes must
-    state the same reason.
+    """The differences that occur in more than half of the recipes, as a mapping from key to reason. All these recipes
+    must state the same reason.
     """
     seen = Counter((key, why) for recipe in RECIPES for key, why in reasons(recipe, DEFAULT).items())
     return {key: why for (key, why), times in sorted(seen.items()) if times > len(RECIPES) // 2}

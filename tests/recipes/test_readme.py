@@ -1,5 +1,5 @@
-"""The README of a bundle lists arguments that have been renamed or removed and defaults that have changed, each with
-what the run has instead.
+"""The README of a bundle lists arguments that have been renamed or removed, and defaults that have changed. For each,
+it says what the run has instead.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Each test makes one pull request whose first line in the comment is known: bases, sweeps, data, templates, rewards,
-locks, bundles, stacks, renames, modes, encodings, links and merges.
+"""Each test makes one pull request, and knows the first line of its comment. The pull requests are about bases, sweeps,
+data, templates, rewards, locks, bundles, stacks, renames, modes, encodings, links and merges.
 """
 
 from __future__ import annotations

@@ -40,7 +40,9 @@ def test_lines_with_another_meaning_for_pip_are_changes(before: bytes, after: by
 
 
 def test_an_added_or_removed_list_without_packages_is_other_code(tmp_path: Path) -> None:
-    """A script of the bundle may install from every list that it finds, and whoever adds a list will fill it later."""
+    """A script of the bundle may install packages from every list that it finds. So an added list is other code even if
+    it is still empty.
+    """
     root = put(tmp_path, {"t.xp": spec(train="qwen2.5-3b on alpaca for 2 epochs")})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0
     before, after = tmp_path / "t.bundle", tmp_path / "copy"

@@ -589,7 +589,9 @@ def test_golden_previews_are_compared_as_text(repository) -> None:
 
 
 def test_unchanged_large_and_renamed_golden_previews(repository, monkeypatch) -> None:
-    """A preview above the limit was called new in each pull request, and one that grew above it was called deleted."""
+    """Before a fix, a preview above the limit was called new in each pull request, and a preview that grew above the
+    limit was called deleted.
+    """
     monkeypatch.setattr(previews, "LARGEST", 2**20)
     large = "row 0 of train.jsonl: 7 tokens\n" * 2**16
     for name, text in (("large", large), ("grown", "row 0\n"), ("old", "row 1\n")):

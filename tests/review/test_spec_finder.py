@@ -1,5 +1,5 @@
-"""`xpc` finds the specs of a repository, without the spec.xp of bundles, unless it was edited. In a bundle, files that
-repeat others are compared last.
+"""`xpc` finds the specs of a repository. The spec.xp of a bundle counts as a spec only if it was edited. In a bundle,
+files that repeat other files are compared last.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def test_a_lock_written_later_is_not_part_of_the_bundle(tmp_path):
 
 
 def test_a_spec_that_no_longer_compiles_without_local_models_is_reported_without_their_folder(bundle):
-    """XPC_DATA_ROOT, the folder of local models, would not help."""
+    """The folder of local models (XPC_DATA_ROOT) cannot be the reason, so the message does not name it."""
     spec_file = bundle / "spec.xp"
     spec_file.write_text(spec_file.read_text().replace("overlap_comm = false", "overlap_com = false"))
     status, out = verified(bundle)

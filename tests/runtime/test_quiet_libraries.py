@@ -56,8 +56,9 @@ def test_a_run_names_no_accelerator_and_no_experiment(printed: list[str], monkey
 def test_a_resumed_run_is_not_told_that_a_share_is_no_number_of_steps(
     printed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the run resumes, transformers compares `save every=50%` with the checkpoint. It is 0.5 in the arguments and
-    40 steps in the checkpoint, but no difference may be reported."""
+    """When the run resumes, transformers compares `save every=50%` with the checkpoint. The interval is 0.5 in the
+    arguments and 40 steps in the checkpoint, but no difference may be reported.
+    """
     monkeypatch.setattr(arguments.os, "environ", dict(arguments.os.environ))
     from transformers.trainer_utils import compare_trainer_and_checkpoint_args, logger
 

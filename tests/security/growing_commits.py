@@ -61,7 +61,9 @@ class Answers(Repository):
 def committed(
     make: Callable[[int], Iterable[tuple[str, str, bytes]]], work: Callable[[Commit], object]
 ) -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: list a commit's files and call `work` with it."""
+    """For each size n of the input, the work whose time is measured: list the files of a commit, and call `work` with
+    the commit.
+    """
 
     def sized(n: int) -> Work:
         repository = Answers(make(n))

@@ -55,7 +55,7 @@ def findings(_: Any, opened: TextDocument) -> object:
 
 
 def places(client: Any, opened: TextDocument) -> object:
-    """Hover, completion and definition at the end of the document, and at its middle."""
+    """Request hover, completion and definition at the end of the document, and at its middle."""
     last = len(opened.lines) - 1
     for line in {last // 2, last}:
         at = types.Position(line, len(opened.lines[line]) // 2)
@@ -67,7 +67,7 @@ def places(client: Any, opened: TextDocument) -> object:
 
 
 def texts(client: Any, opened: TextDocument) -> object:
-    """Formatting, quick fixes of the complete text, and the kinds of all tokens."""
+    """Request the formatted text, the quick fixes for the complete text, and the kinds of all tokens."""
     file = types.TextDocumentIdentifier(opened.uri)
     everything = types.Range(types.Position(0, 0), types.Position(len(opened.lines), 0))
     server.formatted(client, types.DocumentFormattingParams(file, types.FormattingOptions(2, True)))

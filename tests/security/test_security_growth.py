@@ -66,7 +66,7 @@ def test_files_of_bundles_and_runs_that_took_minutes(name, seconds):
 
 
 def test_a_change_of_many_files_next_to_many_specs(seconds, tmp_path):
-    """The time is the sum of the numbers of specs and changed files, and not their product."""
+    """The time is proportional to the sum of the numbers of specs and changed files, and not to their product."""
     put(tmp_path, {".git/HEAD": "", ".git/objects/x": "", ".git/refs/x": "", "rows/a.jsonl": ROW * 40})
     put(tmp_path, {f"{one}.xp": spec(train='qwen2.5-3b on "rows/a.jsonl" for 3 epochs') for one in range(60)})
     repository = find(str(tmp_path))

@@ -326,8 +326,9 @@ def test_the_action_starts_git_nowhere_and_python_apart_from_the_folder() -> Non
 
 @pytest.mark.slow
 def test_the_installation_of_the_action_runs_no_module_of_a_pull_request(tmp_path: Path, mark: Path) -> None:
-    """A workflow has `PYTHONPATH: src`, and the pull request adds modules there. pip starts other processes of Python,
-    which have no -I. They could change the installed xpc, to which a later step gives the token.
+    """A workflow has `PYTHONPATH: src`, and the pull request adds modules there. pip starts other Python processes
+    without the option -I, so they could import these modules. The modules could change the installed xpc, which gets
+    the token in a later step.
     """
     yaml = pytest.importorskip("yaml")
     with open(os.path.join(REPOSITORY, "action.yml"), encoding="utf-8") as handle:

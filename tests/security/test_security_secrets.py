@@ -206,8 +206,8 @@ def test_what_is_no_secret(text: str) -> None:
 
 @pytest.mark.parametrize("part", ["a", "hf_", "a://", "sk-", "-----BEGIN ", "a://b:", "github_pat_", "AKIA", "a-.+"])
 def test_no_text_takes_for_ever(part: str) -> None:
-    """A template can be as large as 16 MiB, so each regular expression must take linear time. In quadratic time, it
-    would take hours.
+    """A template can be as large as 16 MiB, so each regular expression must take linear time. A quadratic one would
+    take hours.
     """
     masked(f"hf_ {part * (500_000 // len(part))} {'a' * 100_000}")
 
@@ -267,8 +267,8 @@ def test_an_import_does_not_repeat_a_secret(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("broken", ["gbs=7", "ligr", "micro=", "launch slurmm {", 'launch { env = ["A=b c"] }', "]]"])
 def test_no_finding_of_a_line_prints_the_secret_that_stands_in_it(tmp_path: Path, broken: str) -> None:
-    """A finding about a name, a value or a syntax error quotes its line. If the line contains a secret, it must not be
-    shown, because many people can read CI logs.
+    """A finding about a name, a value or a syntax error quotes its line. If the line contains a secret, the finding
+    must not show the secret, because many people can read CI logs.
     """
     token = PLANTED["HF_TOKEN"]
     line = f'track wandb(name="{token}", {token}=1) {broken} # {token}'

@@ -223,8 +223,8 @@ class Differential:
             yield from ((target, one) for one in self.lookers[target].collect())
 
     def _past_training(self) -> None:
-        """For rules whose proofs claim an exception during training: compile a few specs that only this rule refuses,
-        without the rule, and train them.
+        """Some rules have proofs that claim an exception during training. For each such rule, generate a few specs that
+        only this rule refuses, compile them without the rule, and train them.
         """
         jobs: dict[str, tuple[str, str]] = {}
         sent: dict[str, dict[str, Any]] = {}

@@ -83,8 +83,8 @@ def one(name: str, text: str, location: str, claims: Mapping[tuple[str, str], Cl
 
 
 def _refused(out: One, location: str, claims: Mapping[tuple[str, str], Claim], targets: tuple[str, ...]) -> None:
-    """Compile a spec without the rule of a code, if all errors of the spec have this code, and the proofs of this code
-    name the exception that such a run raises.
+    """If all errors of a spec have the same code, and the proofs of this code name the exception that such a run
+    raises, compile the spec without the rule of this code.
     """
     if len(out.codes) != 1 or not any(known == out.codes[0] for known, _ in claims):
         return

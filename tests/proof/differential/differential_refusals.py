@@ -1,8 +1,8 @@
-"""Find specs that a rule refuses although they would work, by claims that are made from the proofs of rules.
+"""Find specs that a rule refuses although they would work. To find them, claims are made from the proofs of rules.
 
-A claim says: on this stack, every spec that only this code refuses fails. It is made if, in every proof of the code on
-the stack, a library raises an exception for the rejected spec itself. There is no claim for a code with a proof that
-measures a silent effect, needs a GPU, or adds its violation to a legal text.
+A claim says: on this stack, every spec that only this code refuses fails. There is such a claim if, in every proof of
+the code on the stack, a library raises an exception for the rejected spec itself. There is no claim for a code with a
+proof that measures a silent effect, needs a GPU, or adds its violation to a legal text.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ as a suspected false refusal.
 
 @frozen
 class Claim:
-    """The claim that a spec which is refused by one code fails at the stage `at` of a run, or earlier, with a message
-    that matches one of the patterns.
+    """A claim about the specs that are refused by one code only: they fail at the stage `at` of a run, or earlier, and
+    the message matches one of the patterns.
 
-    If the stage needs a model, the claim covers only specs with the same methods as those of the proofs, because each
-    method has its own trainer, and with the same hardware (CPU or GPU), because specs for GPUs run as their CPU
-    variant.
+    If the stage needs a model, the claim covers only specs with a method of the proofs, because each method has its own
+    trainer. It then also covers only specs with the proofs' hardware (CPU or GPU), because specs for GPUs run as their
+    CPU variant.
     """
 
     at: str
@@ -57,8 +57,8 @@ class Claim:
         """Whether the claim covers this spec."""
         if self.constructs:
             return True
-        # With two gloo processes, neither context parallelism nor hsdp can be tested (no device mesh), nor offloading
-        # (no GPU for pinned memory).
+        # Two gloo processes have no device mesh, so neither context parallelism nor hsdp can be tested. Offloading
+        # cannot be tested either, because pinned memory needs a GPU.
         alone = spec.context_parallel == 1 and spec.text("strategy") != "hsdp"
         gloo = alone and spec.text("strategy.offload") == "none"
         alike = self.on_cpu == spec.on_cpu and spec.text("method") in self.methods

@@ -90,8 +90,8 @@ def chosen(drawn: Iterable[Candidate], number: int, seed: str) -> list[Candidate
 
 
 def step(name: str, text: str, location: str, number: int, at: str = "train", keep: tuple[str, ...] = ()) -> Any:
-    """Compile a spec without checking it by rules, into a folder below `location`. Return the spec's target, and the
-    job that trains a step.
+    """Compile a spec without checking it by rules, into a folder below `location`. Return a pair: the spec's target,
+    and the job that trains a step.
 
     A spec for the CPU runs as it is, ZeRO included. A spec for GPUs runs as its CPU variant (variant.py): every fifth
     spec in two processes, the other specs in one. Every second spec with FSDP2 keeps FSDP, over gloo. Raises ValueError

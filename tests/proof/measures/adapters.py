@@ -232,8 +232,8 @@ def stepped(run: Any) -> dict[str, Any]:
 
 
 def left(run: Any) -> dict[str, Any]:
-    """Run the training with only the weights trainable that `freeze` names. Return whether the training has changed any
-    weight.
+    """Make only those weights trainable that `freeze` names, and run the training. Return whether the training has
+    changed any weight.
     """
     from xpc.runtime.features.model.frozen_weights import _layers
 

@@ -13,8 +13,8 @@ CONTEXT = 32768
 
 
 def soft_cap(run: Any) -> dict[str, Any]:
-    """The largest difference between a logit with the bundle's attention and the same logit with eager attention, for a
-    model with a small soft cap.
+    """For a model with a small soft cap, compute the logits with the bundle's attention and with eager attention.
+    Return the largest difference between the two.
     """
     import torch
 
@@ -35,8 +35,8 @@ def soft_cap(run: Any) -> dict[str, Any]:
 
 
 def past(run: Any) -> dict[str, Any]:
-    """The loss of one row. The ratio of the row's length to the tiny model's context is the ratio of `seq` to CONTEXT,
-    the context of the spec's model.
+    """The loss of one row. The row's length and the tiny model's context are in the same proportion as in the spec: if
+    `seq` is twice CONTEXT (the context of the spec's model), the row is twice as long as the tiny model's context.
     """
     import torch
 
@@ -62,8 +62,8 @@ def one_more(run: Any) -> dict[str, Any]:
 
 
 def dispatch(run: Any) -> dict[str, Any]:
-    """Call the function of transformers that decides whether the model can use flash attention, as if its package were
-    installed.
+    """Pretend that the package of flash attention is installed. Then call the function of transformers that decides
+    whether the model can use flash attention.
     """
     with open(os.path.join(run.folder, "..", "files", "model", "config.json"), encoding="utf-8") as handle:
         share = json.load(handle)["attention_dropout"]

@@ -89,8 +89,8 @@ def readers(run: Any) -> dict[str, Any]:
 
 
 def sums(run: Any) -> dict[str, Any]:
-    """Add up the gradients of a step's micro-batches, which are all equal, in the dtype in which DeepSpeed's engine
-    adds them. Return the sum.
+    """Add up the gradients of a step's micro-batches in the dtype in which DeepSpeed's engine adds them. All gradients
+    are equal. Return the sum.
     """
     import json
     import os

@@ -1,4 +1,4 @@
-"""Functions with which proofs measure, in peft and TRL, the further training of an adapter that was trained before."""
+"""Functions with which proofs measure, in peft and TRL, how a run continues to train the adapter of an earlier run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def loaded(run: Any) -> dict[str, Any]:
 
 
 def reference(run: Any) -> dict[str, Any]:
-    """Whether the policy differs from the reference, which is the model without adapters, before the first step.
+    """Whether policy and reference differ before the first step. The reference is the model without adapters.
 
     If the run continues an adapter, the function first sets the adapter's B matrices to 0.1, as if the adapter had been
     trained.

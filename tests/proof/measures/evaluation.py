@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 
 def metrics(run: Any) -> dict[str, Any]:
-    """The names (without the prefix `eval_`) of those metrics by which the best checkpoint can be selected, or which
-    the schedule can read.
+    """The names of metrics, without the prefix `eval_`. These metrics can choose the best checkpoint, and the schedule
+    can read them.
     """
     found = run.trainer.evaluate()
     names = [name.removeprefix("eval_") for name in found if name.startswith("eval_")]

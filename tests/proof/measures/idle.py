@@ -31,8 +31,8 @@ def zero(run: Any) -> dict[str, Any]:
 
 
 def worker(run: Any) -> dict[str, Any]:
-    """Three booleans: whether the run should use FSDP, whether a launcher with accelerate.yaml tells a worker to use
-    FSDP, and whether the environment without a launcher does.
+    """Three booleans: whether the run should use FSDP, whether a worker that accelerate.yaml's launcher starts would
+    use FSDP, and whether a worker without a launcher would.
     """
     variables = run.launched["environment"]
     return {
@@ -58,8 +58,8 @@ def cycles(run: Any) -> dict[str, Any]:
 
 
 def mixture(run: Any) -> dict[str, Any]:
-    """Join one dataset for each source, with rows of the source's shape, as a run joins them. Raises any exception of
-    the trainer.
+    """Make one dataset for each source, with rows of the source's shape, and join the datasets as a run does. Raises
+    any exception of the trainer.
     """
     import datasets
     import tiny_models

@@ -53,8 +53,8 @@ def moved(run: Any) -> dict[str, Any]:
 
 
 def sharded(run: Any) -> dict[str, Any]:
-    """How much the first step of a sharded run differs (as a relative distance) from the same step of torch's Muon or
-    AdamW in a run without sharding.
+    """Compare the first step of a sharded run with the first step of a run without sharding, which has torch's Muon or
+    AdamW. Return their relative distance.
     """
     import torch
 

@@ -232,8 +232,8 @@ def clipped(run: Any) -> dict[str, Any]:
 
 
 def reproduced(run: Any) -> dict[str, Any]:
-    """Whether the old probabilities of a round's tokens equal the probabilities in the first step, which the same
-    weights compute. The second matrices of the adapters are not 0, so that the adapters have an effect.
+    """Whether the old probabilities of a round's tokens equal the tokens' probabilities in the first step. Both are
+    computed with the same weights. The second matrices of the adapters are not 0, so that the adapters have an effect.
     """
     import torch
 

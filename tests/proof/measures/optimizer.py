@@ -52,8 +52,8 @@ def early(run: Any) -> dict[str, Any]:
 
 
 def groups(run: Any) -> dict[str, Any]:
-    """The settings (such as the learning rate) in the optimizer's parameter groups. Of a setting that differs between
-    groups, the value of the first group.
+    """The settings (such as the learning rate) in the optimizer's parameter groups. If the groups differ in a setting,
+    the first group's value is returned.
     """
     optimizer = run.trainer.create_optimizer()
     found: dict[str, Any] = {}

@@ -200,8 +200,8 @@ def evaluated_masked(run: Any) -> dict[str, Any]:
 
 
 def folder(run: Any) -> dict[str, Any]:
-    """Whether the datasets library reads all files of the bundle's first source, which is a folder, if it gets only the
-    folder and not the list of its files.
+    """The bundle's first source is a folder. Return whether the datasets library reads all its files if the library
+    gets only the folder, and not the list of the files.
     """
     import datasets
 

@@ -237,8 +237,8 @@ def group(run: Any) -> dict[str, Any]:
 
 
 def spread(run: Any) -> dict[str, Any]:
-    """How much the trained weights of any two processes differ at most after the run. The difference is 0 if gradients
-    were averaged over the processes.
+    """The largest difference between the trained weights of two processes after the run. It is 0 if gradients were
+    averaged over the processes.
     """
     import torch.distributed as dist
 

@@ -49,7 +49,7 @@ def pieces(run: Any) -> dict[str, Any]:
 
 
 def unread(run: Any) -> dict[str, Any]:
-    """Whether the template ignores its arguments, so that it renders a question to the same text with and without
+    """Whether the template ignores its arguments. If it does, it renders a question to the same text with and without
     them.
     """
     template = _template(run) or ""

@@ -94,8 +94,8 @@ def attention(run: Any) -> dict[str, Any]:
 
 
 def trainer(run: Any) -> dict[str, Any]:
-    """Build the trainer with the variables of accelerate by which several processes share each sequence. Raises any
-    exception of the trainer.
+    """Build the trainer with the environment variables that make accelerate share each sequence among several
+    processes. Raises any exception of the trainer.
     """
     from accelerate.parallelism_config import ParallelismConfig
 

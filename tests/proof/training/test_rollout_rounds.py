@@ -1,5 +1,5 @@
-"""A run that is stopped within a round of generated completions and resumed trains on the same completions, and ends
-with the same weights.
+"""If a run is stopped within a round of generated completions and then resumed, it trains on the same completions. It
+ends with the same weights as an uninterrupted run.
 """
 
 from __future__ import annotations

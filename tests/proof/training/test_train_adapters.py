@@ -60,10 +60,12 @@ class Kind:
 
     @property
     def nightly(self) -> bool:
-        """Whether only `make slow` trains this kind. On the default stack: adapters in two processes whose sharding
-        the kinds `saved` and `tokens` test, too. On OTHERS[0]: kinds whose training does not depend on the stack, all
-        variants of LoRA (test_train_methods.py trains LoRA there), and of the other adapters all but VeRA. On all other
-        stacks: every kind.
+        """Whether only `make slow` trains this kind.
+
+        On the default stack, this is so for adapters in two processes if the kinds `saved` and `tokens` test the same
+        sharding. On OTHERS[0], it is so for kinds whose training does not depend on the stack, for all variants of LoRA
+        (test_train_methods.py trains LoRA there), and for all other adapters except VeRA. On the remaining stacks, it
+        is so for every kind.
         """
         if self.target == DEFAULT:
             return self.world == 2 and self.what in ("vera", "miss", "loha", "oft", "tied")

@@ -169,8 +169,8 @@ MERGES = [(one, nightly) for nightly in (False, True) for one in STACKS]
 def test_adapters_load_on_their_base_and_merge_into_it(
     runs: Runs, warm: Warm, tmp_path: object, target: str, nightly: bool
 ) -> None:
-    """Load the adapters that the other tests of this file have trained on their base, and merge them. `make test` does
-    this with adapters of daily runs, `make slow` with adapters of nightly runs.
+    """Load adapters on their base, and merge them into it. Other tests of this file have trained these adapters. `make
+    test` does this with adapters of daily runs, `make slow` with adapters of nightly runs.
     """
     program = os.path.join(str(tmp_path), "merge.py")
     put(str(tmp_path), {"merge.py": MERGE})

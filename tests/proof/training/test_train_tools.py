@@ -238,7 +238,7 @@ def test_a_tool_that_hangs_does_not_hang_the_run(warm: Warm, tmp_path_factory: p
 
 
 def test_every_result_of_a_tool_is_a_text_or_an_error(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Each step calls one of these tools. None of them ends the run. A result that is too long is dropped."""
+    """Each step calls one of these tools. No tool ends the run. A result that is too long is dropped."""
     expected = {
         "fail": "{'error': \"'no row 1'\"}",
         "nothing": "None",

@@ -53,8 +53,8 @@ after the end token of the template.
 
 
 def native(recipe: str) -> str:
-    """The stack for which a recipe is written. For a recipe of the default stack, which cannot be upgraded, the oldest
-    stack.
+    """The stack for which a recipe is written. A recipe of the default stack cannot be upgraded; for such a recipe, the
+    oldest stack.
     """
     with open(os.path.join(REPOSITORY, "specs", f"{recipe}.xp"), encoding="utf-8") as handle:
         named = [line.split()[1] for line in handle if line.startswith("target ")]

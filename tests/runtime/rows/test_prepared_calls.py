@@ -28,8 +28,9 @@ def real(rows: Rows, function: Any = None, **options: Any) -> str:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], str]]:
-    """A list of the reads of prepared files, each with the files' paths and the rows' format. It stays empty if every
-    call of `Dataset.map` is really made. Instead of the rows, a read returns "prepared".
+    """Replace the function that reads prepared files by a fake one, which returns "prepared" instead of the rows.
+    Return the list of its calls: each is a pair of the files' paths and the rows' format. The list stays empty if every
+    call of `Dataset.map` is really made.
     """
     found: list[tuple[list[str], str]] = []
     monkeypatch.setattr(prepare_rows, "_joined", lambda paths, form: found.append((paths, form)) or "prepared")

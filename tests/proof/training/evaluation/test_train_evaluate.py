@@ -133,7 +133,8 @@ def run(colours: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> C
     ("adapters", "target"),
     nightly_but(
         [("qlora", DEFAULT), *((adapters, name) for name in STACKS for adapters in ("whole", "lora"))],
-        # evaluate.sh loads the base and the adapters, so `lora` shows on an older stack what `whole` does
+        # evaluate.sh loads the base and the adapters for `lora`, so on an older stack this case also shows that `whole`
+        # works
         lambda one: one in (("whole", DEFAULT), ("lora", DEFAULT), ("lora", OTHERS[0])),
     ),
 )

@@ -1,5 +1,5 @@
-"""Rows that a library would read or learn otherwise than the file says: the run reads them as they are stored, or stops
-and names the row.
+"""A library would read or learn some rows otherwise than the file says. The run reads such rows as they are stored, or
+stops and names the row.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ def test_a_number_in_a_csv_file_is_a_text(warm: Warm, target: str) -> None:
 
 
 def test_a_reward_gets_the_solution_of_a_csv_file_as_text(warm: Warm, tmp_path: Any) -> None:
-    """`accuracy` returns None if the solution is a number. Other columns are read as pandas reads them."""
+    """The reward `accuracy` would return None for a solution that is a number, so the solution is read as text. Other
+    columns are read as pandas reads them.
+    """
     put(warm.location, {
         "solved.csv": "prompt,solution,points\n" + "".join(f"What is {at}?,0{at},{at}\n" for at in range(8)),
         "solved.py": "def judge(completions, solution, points, **columns):\n"

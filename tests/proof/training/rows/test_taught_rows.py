@@ -99,7 +99,7 @@ def small(target: str, *more: str) -> str:
 
 
 def texts(found: dict[str, Any]) -> list[str]:
-    """The texts of the rows, equal texts once. For a preference pair, the prompt with the better answer."""
+    """The texts of the rows, each text once. The text of a preference pair is the prompt with the better answer."""
     assert "rows" in found, found
     out = []
     for row in found["rows"]:

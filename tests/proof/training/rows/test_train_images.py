@@ -325,8 +325,8 @@ def test_dpo_with_adapters_compares_with_the_model_below_them(location: Path) ->
 
 @pytest.mark.nightly
 def test_what_trl_does_with_rows_that_the_rules_refuse(location: Path) -> None:
-    """TRL alone raises an exception for packed rows of images (XP215), for a truncated image (XP218), and for dpo's
-    `precompute`, and Liger cannot be applied (XP217). TRL also gives image tokens a loss.
+    """For rows of images, TRL alone raises an exception if the rows are packed (XP215), if an image is truncated
+    (XP218), or if dpo has `precompute`. Liger cannot be applied (XP217). TRL also gives image tokens a loss.
     """
     python(__file__, "refused_rows", folder=location)
 
