@@ -1,11 +1,11 @@
 """`make bench-run`: time a bundle and, alternately, a plain TRL script with the same arguments. A slow result does not
-fail it.
+fail the benchmark.
 
-Each is started in a new process, as a user starts it: the bundle by `launch.sh`, the script by `python script.py`. With
-`--llamafactory PYTHON`, a run of the LLaMA-Factory in the interpreter PYTHON is also timed. The benchmark prints the
-seconds to the first logged step and to the end, the CPU seconds (which a busy machine changes less than the wall-clock
-seconds), steps per second between the first and the last step, and whether the losses of bundle and script are equal to
-the last digit.
+Bundle and script are each started in a new process, as a user starts them: the bundle by `launch.sh`, the script by
+`python script.py`. With `--llamafactory PYTHON`, a run of the LLaMA-Factory in the interpreter PYTHON is also timed.
+The benchmark prints the seconds to the first logged step and to the end, the CPU seconds (which a busy machine changes
+less than the wall-clock seconds), steps per second between the first and the last step, and whether the losses of
+bundle and script are equal to the last digit.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Record how many seconds the files took that the slow tier has run."""
+    """Record the seconds of each file that the slow tier has run."""
     config = session.config
     if config.getoption("dist") == "loadfile" and not hasattr(config, "workerinput"):
         config.cache.set(SECONDS, {**recorded(config), **_seconds})

@@ -2,8 +2,8 @@
 write docs/requirements.md.
 
 The files of the golden bundles and of the specs in specs/ are sets of packages. For each stack, there are two more
-sets, with all optional packages, one of them also with vLLM. If these two can be installed, so can every smaller set.
-Each set is resolved for Linux on x86-64 and several Pythons; nothing is installed.
+sets: one has all optional packages, and the other one has also vLLM. If these two can be installed, so can every
+smaller set. Each set is resolved for Linux on x86-64 and several Pythons; nothing is installed.
 """
 
 from __future__ import annotations

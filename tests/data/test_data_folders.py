@@ -191,7 +191,9 @@ def test_a_large_folder_waits_for_no_hash_in_a_check(tmp_path: Path, monkeypatch
      ("eval", "test"), ("evaluation", "test")],
 )  # fmt: skip
 def test_other_words_of_a_split_name_its_files(name: str, split: str) -> None:
-    """The words are those of datasets 5.2 `data_files.py` (SPLIT_KEYWORDS)."""
+    """A file belongs to a split if its name is one of the datasets library's words for the split. The words are
+    SPLIT_KEYWORDS in `data_files.py` of datasets 5.2.
+    """
     names = [f"{name}.jsonl", "other.jsonl"]
     assert split_files.of_split(names, split) == names[:1]
 

@@ -83,8 +83,8 @@ def test_specs_are_shown_in_several_colours(looked):
 
 
 def test_a_spec_that_is_copied_from_a_page_is_legal(looked, tmp_path):
-    """Every spec on a page passes the check. If a spec reads files that do not exist here, it may have other errors
-    than those about syntax, names and values.
+    """Every spec on a page passes the check. A spec that reads files which do not exist here may have errors, but none
+    about syntax, names and values.
     """
     files, complete = Workspace(str(tmp_path)), 0
     for page, code in specs(looked):

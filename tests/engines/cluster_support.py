@@ -73,7 +73,7 @@ def trainjob(text: str) -> dict[str, Any]:
 
 
 def job(text: str, at: int = 0) -> dict[str, Any]:
-    """The specification of a Job in jobset.yaml. `at` is the index of its template in `replicatedJobs`."""
+    """The specification of a Job in jobset.yaml. `at` is the index of the Job's template in `replicatedJobs`."""
     return dict(read(text, "jobset.yaml")["spec"]["replicatedJobs"][at]["template"]["spec"])
 
 

@@ -50,8 +50,8 @@ def stubbed(bundle: str) -> None:
 
 
 def pinned(script: str) -> str:
-    """Replace the digest of the compiled bundle in a script by the digest of the same bundle with STUB as its
-    launch.sh.
+    """In a script, replace the digest of the compiled bundle. The new digest is the digest of the same bundle with STUB
+    as its launch.sh.
     """
     for old, new in PINS.items():
         script = script.replace(old, new)

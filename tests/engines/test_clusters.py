@@ -2,8 +2,8 @@
 
 Kubeflow's types (TrainJob, and the JobSet and pods in it) come from `kubeflow-trainer-api`, which the dev extra pins.
 These types drop unknown fields silently. So the tests convert each file to the types and back, and compare the result
-with the file: a missing field was unknown. SkyPilot's schemas are in `sky_schema.json`, which names their version
-(tests/engines/write_sky_schema.py).
+with the file: a field that is missing in the result is unknown to the types. SkyPilot's schemas are in
+`sky_schema.json`, which names their version (tests/engines/write_sky_schema.py).
 """
 
 from __future__ import annotations

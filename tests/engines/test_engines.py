@@ -1,4 +1,4 @@
-"""Launch engines: each engine is one file or folder. No code outside of it depends on the engine that a run uses."""
+"""Each launch engine is one file or folder. No code outside of it depends on which engine a run uses."""
 
 from __future__ import annotations
 

@@ -191,8 +191,8 @@ def topic_page(name: str, codes: list[Entry]) -> str:
 
 
 def conditions() -> str:
-    """The page of conditions that no rule checks, of conditions that a rule checks without a proof, and of obsolete
-    restrictions.
+    """The page of three kinds of conditions: those that no rule checks, those that a rule checks without a proof, and
+    obsolete restrictions.
     """
     rows, _ = outcomes.outcomes()
     lines = [CONDITIONS]

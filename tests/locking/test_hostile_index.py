@@ -88,7 +88,7 @@ def refused(*more):
 
 
 def test_a_report_of_pip_is_read_up_to_a_limit(tmp_path, monkeypatch):
-    """A report of megabytes of packages is not read to its end, and a message of pip is cut."""
+    """A report of pip with megabytes of packages is read only up to a limit, and a long message of pip is cut."""
     as_pip(monkeypatch, tmp_path, REPORT.format('{"install": []}' + " " * 10**6))
     assert environments.resolve({environments.BASE: ("x==1",)}, sys.executable)[environments.BASE].resolved == ()
     as_pip(monkeypatch, tmp_path, REPORT.format('{"install": [' + " " * 10**6 + "]}"))
@@ -117,7 +117,9 @@ time.sleep(600)
     ids=["packages", "time", "lines", "silence"],
 )  # fmt: skip
 def test_pip_is_stopped_if_it_does_not_end(program, message, tmp_path, monkeypatch):
-    """An index can describe packages that each require another one, or answer so slowly that pip never ends."""
+    """A hostile index can describe an endless chain of packages, each of which requires the next one. Or it answers so
+    slowly that pip never ends.
+    """
     as_pip(monkeypatch, tmp_path, program)
     monkeypatch.setattr(environments, "PACKAGES", 50)
     monkeypatch.setattr(environments, "ANSWER", 10**5)

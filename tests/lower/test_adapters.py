@@ -89,7 +89,9 @@ def test_the_readme_says_what_is_trained() -> None:
 
 
 def test_the_readme_names_what_is_not_in_the_bundle(tmp_path: Path) -> None:
-    """Who takes the bundle to another machine must take the folder of a local model, too, but not the copied rows."""
+    """A user who takes the bundle to another machine must also take the folder of a local model, but not the copied
+    rows.
+    """
     root = put(tmp_path, {"rows.jsonl": ROW, "models/my_m/config.json": json.dumps(CONFIG)})
     local = compiled(spec(train='"models/my_m" on "rows.jsonl" for 1 epochs', batch="gbs=8 micro=1"), root)[
         "README.md"

@@ -67,8 +67,8 @@ def test_every_file_says_the_same_of_topology_and_batch(nodes, gpus, micro, accu
 
 
 def agree(files, nodes, gpus, micro, accum, strategy, engine, readers=None):
-    """Check every file of a bundle that contains the number of nodes, the GPUs per node or the batch: it must contain
-    these numbers.
+    """Several files of a bundle contain the number of nodes, the GPUs per node, or the batch. Check that all of them
+    contain the given numbers.
     """
     world = nodes * gpus
     gbs = micro * accum * (readers or world)

@@ -336,7 +336,7 @@ def test_a_setting_that_needs_a_module_which_is_not_there_is_one_sentence(
 
 
 class Noted(dict[str, Any]):
-    """A mapping that remembers which of its keys have been read, in `requested`."""
+    """A mapping that records in `requested` which of its keys have been read."""
 
     def __init__(self, section: dict[str, Any]) -> None:
         super().__init__(section)
@@ -364,8 +364,8 @@ def test_no_module_depends_on_what_is_not_called_decisive() -> None:
 
 @pytest.mark.parametrize("name", every_fourth(tuple(SPECS)))
 def test_what_is_unused_would_need_another_module(name: str) -> None:
-    """trainer_args.json lists settings as unused. If any of them were set, the run would need a module that the bundle
-    does not have.
+    """trainer_args.json lists the settings that the run does not use. Each of them, if it were set, would need a module
+    that the bundle does not have.
     """
     plan = json.loads(bundle(name)["trainer_args.json"])
     before = uses(plan)

@@ -1,4 +1,6 @@
-"""Mutation operators: each finds pieces of source code that it can change, and yields the replacement for each."""
+"""Mutation operators. Each operator finds pieces of source code that it can change, and yields a replacement for each
+piece.
+"""
 
 from __future__ import annotations
 

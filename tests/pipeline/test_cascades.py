@@ -131,7 +131,7 @@ def test_findings_that_follow_from_a_typo_are_not_reported(line, code):
     ("extra", "code"), [("", "XP208"), ("extra trl(dataloader_drop_last=true)\n", "XP210")], ids=["batch", "drop"]
 )
 def test_rows_of_a_file_without_the_columns_are_not_compared_with_the_batch(tmp_path, extra, code):
-    """The object in the file contains 400 rows, but is itself no row."""
+    """The file within.json has a single JSON object, which contains 400 rows. The object itself is not a row."""
     rows = [{"prompt": "1+1?", "completion": "2"}] * 400
     put(tmp_path, {"within.json": json.dumps({"rows": rows}), "one.json": json.dumps(rows[:1])})
     for name, expected in (("within.json", ["XP553"]), ("one.json", [code])):
@@ -187,7 +187,10 @@ def test_a_correction_of_an_edit_is_in_the_edit_and_its_help():
 
 
 def test_two_errors_with_the_same_message_are_both_reported():
-    """The second is only seen after the correction of a name: 0.03 in the sweep, next to 0.03 outside of it."""
+    """The name `warmup_ratio` in the sweep is wrong, so its values are checked only after the name is corrected. The
+    error about 0.03 in the sweep is reported although `warmup = 0.03` outside of the sweep has an error with the same
+    message.
+    """
     sweep = "sweep {\n  warmup_ratio = [0.03, 0.05]\n}\n"
     found = checked(f"xpc 1\n{LINE}\nwarmup = 0.03\n{sweep}").problems
     assert [one.edits[0].text for one in found if one.code == "XP105"] == ["3%", "3%", "5%"]

@@ -1,5 +1,5 @@
-"""Some warnings are for reviewers of a spec by a stranger. The bundle's README begins with them, and a comment in the
-spec cannot silence them.
+"""Some warnings are for a person who reviews the spec of a stranger. The bundle's README begins with these warnings,
+and a comment in the spec cannot silence them.
 """
 
 from __future__ import annotations

@@ -132,7 +132,8 @@ def _deepspeed(plan: dict[str, Any], job: dict[str, Any], more: dict[str, Any]) 
     zero = stated["zero_optimization"]
     zero.update(overlap_comm=False)
     stated.get("aio", {}).pop("use_gds", None)  # GPUDirect Storage needs a GPU.
-    for name in [name for name in zero if name.startswith("zero_quantized_")]:  # These need kernels for GPUs (XP571).
+    # These settings need kernels for GPUs (XP571).
+    for name in [name for name in zero if name.startswith("zero_quantized_")]:
         zero[name] = False
     for name in ("offload_optimizer", "offload_param"):
         zero.pop(name, None)

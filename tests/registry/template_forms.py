@@ -55,8 +55,8 @@ KINDS: dict[str, list[dict[str, Any]]] = {
 
 
 def forms() -> dict[str, dict[str, Any]]:
-    """Map each template to the kinds of rows that it refuses or omits, to the form that it needs for the arguments of a
-    tool call, and to whether a run can train on tool calls with it.
+    """Map each template to three facts: which kinds of rows it refuses or omits, which form it needs for the arguments
+    of a tool call, and whether a run can train on tool calls with it.
     """
     names = sorted(name[:-6] for name in os.listdir(chat_templates.FOLDER) if name.endswith(".jinja"))
     return {name: _forms(chat_templates.text(name).decode()) for name in names}

@@ -45,7 +45,9 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def learned(tokenizer: Any, template: str, messages: list[dict[str, Any]]) -> list[tuple[int, int]]:
-    """For each token of a rendered conversation, its id, and 1 if the template marks it for the loss (0 if not)."""
+    """For each token of a rendered conversation, a pair: the token's id, and 1 if the template marks the token for the
+    loss, otherwise 0.
+    """
     made = tokenizer.apply_chat_template(
         messages, chat_template=template, tokenize=True, return_dict=True, return_assistant_tokens_mask=True
     )

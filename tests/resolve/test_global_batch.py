@@ -1,4 +1,6 @@
-"""If the global batch is not divisible by micro-batch and processes, the error suggests a global batch that is."""
+"""If the global batch is not divisible by micro-batch and processes, the error suggests a global batch that is
+divisible by both.
+"""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def test_one_named_column_is_text_or_turns_as_its_first_row_says(tmp_path):
         found = checked(spec(data("columns = [body]"), **{**ON_TINY, "train": trained(f'"tiny" on "{name}"')}), place)
         assert errors(found) == codes_of, shown(found)
         assert codes_of or found.spec.data[0].shape == "text"
-    # columns of no known shape are one finding, and the rules about rows of a shape stay silent
+    # If columns have no known shape, there is only one finding. The rules about rows of a shape report nothing.
     for name, names in (("d.jsonl", "body"), ("a.csv", "text")):
         block = data(f"columns = [{names}]", "long = chunk")
         found = checked(spec(block, **{**ON_TINY, "train": trained(f'"tiny" on "{name}"')}), place)

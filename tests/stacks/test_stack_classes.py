@@ -30,8 +30,8 @@ Ask = Callable[[str], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
-    """Return a function that returns the output of class_answers.py for a target. The output is computed once. `table`
-    in it is the text that generate.py writes.
+    """Return a function that gets a target and returns the output of class_answers.py. The output is computed only once
+    for each target. Its entry `table` is the text that generate.py writes.
     """
     folder = tmp_path_factory.mktemp("tables")
 
@@ -95,8 +95,8 @@ def test_the_models_that_liger_patches(name: str, answers: Ask) -> None:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_the_methods_that_widen_a_quantized_base(name: str) -> None:
-    """Some methods convert the unquantized weights of a quantized base to float32. They do so if the method's trainer,
-    or a function that all trainers share, calls peft's prepare_model_for_kbit_training.
+    """Some methods convert the unquantized weights of a quantized base to float32. Such a method calls peft's
+    prepare_model_for_kbit_training, either in its own trainer or in a function that all trainers share.
     """
     stack = stack_of(name)
     where = "import importlib.util as u; print(u.find_spec('trl').submodule_search_locations[0])"

@@ -91,8 +91,8 @@ def test_the_masks_that_keep_packed_documents_apart(name: str) -> None:
 
 @every_stack
 def test_the_families_whose_flash_attention_mixes_documents(name: str) -> None:
-    """Flash attention keeps packed documents apart if its kernel gets their bounds. The table lists the families that
-    do not pass the bounds on.
+    """Flash attention keeps packed documents apart if its kernel gets the bounds of the documents. The table lists the
+    families that do not pass the bounds on.
     """
     facts = stacks.load(name).facts
     mixed = {family for family, found in known(name).items() if _number(found["errors"]["flash2"]) > MIXED}

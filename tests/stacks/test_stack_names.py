@@ -44,8 +44,8 @@ def named(node: ast.AST | None) -> bool:
 
 
 def expected(tree: ast.AST) -> Iterator[ast.AST]:
-    """The expressions that a file asserts. Conditions inside these expressions are left out: a test must not depend on
-    a stack's name in them.
+    """The expressions that a file asserts. Conditions inside these expressions are left out: a test must not use a
+    stack's name as a condition.
     """
     for one in (one.test for one in ast.walk(tree) if isinstance(one, ast.Assert)):
         requested = {id(part) for node in ast.walk(one) if isinstance(node, ast.IfExp) for part in ast.walk(node.test)}

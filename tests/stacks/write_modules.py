@@ -5,8 +5,8 @@ can have. Write the result as a table.
 
 A tiny model of each family is built on the meta device, in each form that its configuration can have (dense layers next
 to experts, queries of low rank). PEFT then makes an adapter on each module separately; a module that it refuses is not
-a target. A path in the table is a name of `named_modules` with N instead of each number. Some experts are stacked in
-one parameter by transformers. Their old names are targets if PEFT converts these names.
+a target. A path in the table is a name of `named_modules` with N instead of each number. transformers stacks some
+experts in one parameter. The former names of such experts are targets if PEFT converts these names.
 """
 
 from __future__ import annotations
