@@ -87,7 +87,7 @@ class Draft:
         self.inside.setdefault(clause, []).append(item)
 
     def build(self) -> None:
-        """Generate all clauses of a spec. If a clause depends on another clause, the other clause is generated first."""
+        """Generate all clauses of a spec. If a clause depends on another one, the other clause is generated first."""
         self._method()
         self._machines()
         self._subject()
