@@ -1,9 +1,9 @@
 """`make bench`: measure start-up times (medians over whole processes), and throughput within one process. The benchmark
 has no limits: a slow result does not fail it.
 
-The benchmark times commands of an xpc that `pip install .` has installed into a fresh environment, as a user would,
-with only the four packages that the compiler needs. It alternates each command with `python -c pass` of the same
-interpreter, so that the ratio of the two times is right even on a busy machine.
+`pip install .` installs xpc into a fresh environment, as a user would do. The environment has only the four packages
+that the compiler needs. The benchmark times commands of this xpc. Each command alternates with `python -c pass` of the
+same interpreter, so that the ratio of the two times is right even on a busy machine.
 """
 
 from __future__ import annotations
@@ -198,9 +198,7 @@ def searches(count: int) -> None:
 
 
 def in_process() -> None:
-    """Print the throughput of the compiler as a library, without garbage collection, which the command line turns off,
-    too.
-    """
+    """Print the throughput of the compiler as a library. Garbage collection is off, as it is on the command line."""
     gc.disable()
     variants(5)
     print(f"\n{'in process, s':34} {'spent':>7} {'budget':>7}")

@@ -128,8 +128,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def in_turn(items: list[pytest.Item], seconds: Mapping[str, float]) -> list[pytest.Item]:
     """Sort the slow tests into the order in which they start: after each file whose tests mostly wait come two files
     whose tests compute. Of each kind, files without a record of their ``seconds`` come first, then the files that took
-    longest. If a long file started late, one process would still run it while all others had nothing left to do. The
-    proofs come last, one by one.
+    longest. If a long file started late, one process would still run this file while all other processes had nothing
+    left to do. The proofs come last, one by one.
     """
     waiting, computing, proofs = list[Path](), list[Path](), list[pytest.Item]()
     of: dict[Path, list[pytest.Item]] = {}

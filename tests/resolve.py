@@ -54,7 +54,7 @@ is assumed to need torch and einops, as its setup.py states; whether it builds i
 
 
 def additions(stack: stacks.Stack, pins: Mapping[str, str]) -> str:
-    """The packages of a bundle (with versions) that not every bundle of its stack has, as one text."""
+    """The packages of a bundle that some other bundles of its stack lack, with their versions, as one text."""
     base = stack.requirements()
     return (
         ", ".join(f"{name} {pins[name]}" for name in sorted(pins) if base.get(name) != pins[name]) or "no other package"

@@ -1,4 +1,4 @@
-"""Every spec on the pages is legal. So is every `setting = value` in running text, as part of a spec."""
+"""Every spec on the pages is legal. Every `setting = value` in running text is legal as a part of a spec."""
 
 from __future__ import annotations
 
@@ -139,8 +139,8 @@ def _inline() -> list[tuple[str, str]]:
 
 
 def _locations(text: str) -> Iterator[str]:
-    """Yield several specs with the text. In each, the text is at another place where a reader could write it: on its
-    own line, after `with` in the first line, or inside a clause that has a setting of this name.
+    """Yield several specs that contain the text. Each has it at another place where a reader could write it: on its own
+    line, after `with` in the first line, or inside a clause that has a setting of this name.
     """
     if text.startswith("train "):
         yield text + "\n"

@@ -23,8 +23,8 @@ ASKS = re.compile(rf"""["'](launch|{"|".join(ENGINES)})["']""")
 
 
 def sources():
-    """The syntax tree of each Python file of the compiler and the runtime that contains an engine's name. Files in the
-    engines' folder are left out.
+    """The syntax trees of those Python files of the compiler and the runtime that contain an engine's name. Files in
+    the engines' folder are left out.
 
     The table of settings is skipped, because it lists all engines.
     """

@@ -182,7 +182,7 @@ ZERO2 = on_cpu("")
 
 
 def locked(folder: Path, minutes: int) -> Path:
-    """Make the lock of a compilation in folder/cache, as torch does, with an age in minutes."""
+    """Make the lock file that torch makes in folder/cache while it compiles. The file is `minutes` old."""
     lock = folder / "cache" / "torch_extensions" / "py312_cpu" / "cpu_adam" / "lock"
     lock.parent.mkdir(parents=True)
     lock.touch()

@@ -59,8 +59,8 @@ def examples() -> dict[str, tuple[list[str], list[str]]]:
 
 
 def example(case: Case) -> tuple[list[str], list[str]] | None:
-    """The lines in which the two specs of a case differ. None if no line differs, or if more than MOST lines of one
-    spec do.
+    """The lines in which the two specs of a case differ. If no line differs, or if more than MOST lines of one spec
+    differ, the result is None.
     """
     lines = list(ndiff(case.rejected.splitlines(), case.accepted.splitlines()))
     rejected, accepted = ([line[2:] for line in lines if line.startswith(mark)] for mark in ("- ", "+ "))

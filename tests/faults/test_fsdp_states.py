@@ -1,5 +1,5 @@
-"""A checkpoint of FSDP2, of any kind, can be loaded by more or fewer processes than have saved it. Weights and
-optimizer states stay the same.
+"""FSDP2's checkpoints of each kind: the number of processes that load a checkpoint may differ from the number of
+processes that saved it. Weights and optimizer states stay the same.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""On every stack except the default one, runs survive kills and stop requests. They arrive at random moments, in the
-training processes or in accelerate's launcher.
+"""On every stack except the default one, runs survive kills and stop requests. The kills and requests arrive at random
+moments, in the training processes or in accelerate's launcher.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.slow
 
 
 def small(number: int) -> dict[str, bytes]:
-    """A complete small bundle. It has few files, so that the compiler makes few system calls, and the test can kill it
-    at each.
+    """A complete small bundle. It has few files, so that the compiler makes few system calls, and the test can kill the
+    compiler at each call.
     """
     import hashlib
 

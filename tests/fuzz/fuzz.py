@@ -161,8 +161,8 @@ class Counts:
 
 
 def examine(data: bytes, every_format: bool = False) -> Checked:
-    """Compile one input. Raises Failure for an exception, for a wrong diagnostic or bundle, or if it takes more than
-    one CPU second.
+    """Compile one input. Raises Failure for an exception, for a wrong diagnostic or bundle, or if the compilation takes
+    more than one CPU second.
     """
     try:
         with limited(1.0):

@@ -94,8 +94,8 @@ class Readings:
 
 
 def unequal(found: dict[str, Reading]) -> Iterator[str]:
-    """All runs of a group should have equal losses. Yield a sentence for each run whose losses differ from the losses
-    of the group's first run by more than CLOSE.
+    """All runs of a group should have equal losses. Compare the losses of each run with the losses of the group's first
+    run. Yield a sentence for each run where the difference is larger than CLOSE.
     """
     first: dict[str, Reading] = {}
     for one in found.values():

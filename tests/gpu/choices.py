@@ -20,7 +20,7 @@ WRITTEN = ("gradient_checkpointing", "activation_checkpointing")
 
 @frozen
 class Choice:
-    """A spec that is measured, with the settings that it states. If it leaves both to the compiler, `micro` is 0 and
+    """A micro-batch and a recomputation to measure. For the spec that leaves both to the compiler, `micro` is 0 and
     `checkpointing` is None.
     """
 

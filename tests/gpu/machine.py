@@ -129,8 +129,8 @@ def _version(name: str) -> str:
 
 
 def output(command: list[str], folder: str | None = None, seconds: float = 460, **environment: str) -> str:
-    """Run a command; return its output. Raises Failed, with the last lines of the output, if it fails or takes more
-    than `seconds`.
+    """Run a command; return its output. If the command fails or takes more than `seconds`, raises Failed with the last
+    lines of the output.
     """
     added = {"PYTHONPATH": SUPPORT, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     whole = {**os.environ, **added, **environment}

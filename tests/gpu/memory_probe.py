@@ -1,8 +1,8 @@
 """One memory measurement: a Qwen2 of the given shape takes two steps. For each phase of a step, the program records the
 bytes at the phase's end and at its peak.
 
-On a GPU the numbers come from torch's allocator (`max_memory_allocated`). On a CPU, where torch does not count
-allocated bytes, they are the bytes of weights, gradients, optimizer states and tensors saved by autograd, so that a
+On a GPU the numbers come from torch's allocator (`max_memory_allocated`). On a CPU, torch does not count allocated
+bytes. There the numbers are the bytes of weights, gradients, optimizer states and tensors saved by autograd, so that a
 rehearsal can run the same program.
 """
 

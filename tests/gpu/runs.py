@@ -38,9 +38,9 @@ class Case:
     """One run. All runs with the same `group` should have the same losses, which the campaign compares. `needs` is a
     package without which the run is left out.
 
-    `cards` is the number of GPUs. FSDP needs two, because the compiler refuses it for one. `rows` names the file of the
-    data. `micro` is the number of sequences per GPU. If it is 0, the compiler chooses; if it is None, the number of the
-    campaign is used.
+    `cards` is the number of GPUs. FSDP needs two GPUs, because the compiler refuses FSDP on one GPU. `rows` names the
+    file of the data. `micro` is the number of sequences per GPU. If `micro` is 0, the compiler chooses; if `micro` is
+    None, the number of the campaign is used.
     """
 
     name: str

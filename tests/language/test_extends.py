@@ -110,7 +110,7 @@ def test_files_are_relative_to_the_file_that_names_them(tmp_path):
     ids=["data", "model", "adapter"],
 )
 def test_a_path_that_exists_only_next_to_the_base_gets_a_help_with_the_right_path(tmp_path, line, code, path):
-    """Paths of data and models are relative to the spec. Paths of other files are relative to the file that names them."""
+    """Paths of data and models are relative to the spec, paths of other files to the file that names them."""
     put(tmp_path, {"house/base.xp": f"{line}\n", "house/data/rows.jsonl": ROW, "house/data/model/a.txt": ""})
     text = 'xpc 1\nextends "house/base.xp"\nhardware 8 x h100-80gb\n'
     found = only(checked(text, tmp_path), code)

@@ -113,8 +113,8 @@ def stand_in(folder: str, text: str, *starts: str) -> str:
 
 
 def repinned(bundle: str, runs: list[str]) -> None:
-    """Update a bundle of which a test has changed files: write the new digests of these files into the bundle's lists
-    and job scripts.
+    """A test has changed files of a bundle. Write the new digests of these files into the bundle's lists and job
+    scripts. `runs` are the folders that have a run.sha256.
     """
     pins = {}
     for run in runs:

@@ -231,7 +231,7 @@ def test_preempted_it_comes_back(cluster: Cluster, tmp_path: Path) -> None:
 
 def test_the_loss_of_the_first_node_queues_the_job_again(cluster: Cluster, tmp_path: Path) -> None:
     """The batch shell runs on the first node, and is lost with this node. So the job cannot requeue itself, and Slurm
-    must do it. In test_slurm_trains.py, the other node is lost.
+    must do it. test_slurm_trains.py tests the loss of the second node.
     """
     number = cluster.submit(stand_in(str(tmp_path), spec(), "wait", "0"), cwd=str(tmp_path))
     until(lambda: running(tmp_path), "both nodes run")

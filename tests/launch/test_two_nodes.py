@@ -74,7 +74,7 @@ def losses(cwd: str) -> list[float]:
 
 @pytest.fixture(scope="module")
 def alone(warm: Forks, location: str, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
-    """The losses of the same run when both its processes are on one machine."""
+    """The losses of the same run when both of its processes are on one machine."""
     bundle = compiled(spec(strategy="zero2", hardware="2 x cpu", length="4 steps"), location, f"{location}/one.bundle")
     run = launch(bundle, str(tmp_path_factory.mktemp("one")), PYTHON=warm.python)
     assert run.done.returncode == 0, run.output
@@ -99,8 +99,8 @@ def test_two_nodes_train_as_one_does(
     pair: Nodes, location: str, tmp_path: object, alone: list[float], name: str, more: tuple[str, ...], named: bool,
     warmed: bool, rehearses: bool,
 ) -> None:  # fmt: skip
-    """Unless `named` is true, neither node's host name can be resolved to an address. Left to itself, gloo would then
-    listen only on the loopback interface.
+    """Unless `named` is true, neither node's host name can be resolved to an address. Without the runtime, gloo would
+    then listen only on the loopback interface.
 
     If `rehearses` is true, the run is rehearsed on both nodes first.
     """

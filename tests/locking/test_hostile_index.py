@@ -128,7 +128,9 @@ def test_pip_is_stopped_if_it_does_not_end(program, message, tmp_path, monkeypat
 
 
 def test_all_requirements_of_a_bundle_have_one_time_limit(tmp_path, monkeypatch):
-    """The time that the first requirements file has used is not available for the second one."""
+    """All requirements files of a bundle share one time limit: the time that the first file has used is not available
+    for the second file.
+    """
     as_pip(monkeypatch, tmp_path, "import sys, time\n" + REPORT.format('{"install": []}') + "time.sleep(1)\n")
     times = iter([0, *[environments.SECONDS + 1] * 9])
     monkeypatch.setattr(environments, "monotonic", lambda: next(times))

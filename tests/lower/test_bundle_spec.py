@@ -1,4 +1,4 @@
-"""A bundle contains a spec.xp that states all defaults. It compiles to the same run as the user's spec."""
+"""A bundle contains a spec.xp that states all defaults. This spec.xp compiles to the same run as the user's spec."""
 
 import pytest
 from case_support import spec

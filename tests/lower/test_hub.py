@@ -20,7 +20,7 @@ from xpc.compiler.stacks import Json
 
 
 def stated(text: str) -> tuple[dict[str, Json], Json]:
-    """Return the trainer's arguments about the hub, together with the section `hub` of trainer_args.json."""
+    """Return a pair: the trainer's arguments about the hub, and the section `hub` of trainer_args.json."""
     found = checked(text)
     assert found.spec is not None, shown(found)
     plan = payload(found.spec)

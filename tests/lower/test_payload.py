@@ -19,7 +19,7 @@ BUNDLES = sorted(name for name in os.listdir(GOLDEN) if os.path.exists(f"{GOLDEN
 
 
 def faults(value, kind, location="payload"):
-    """The paths of all pieces inside a value whose types are not those that the type `kind` requires."""
+    """Compare a value with the type `kind`. Return the path of each piece of the value that has another type."""
     origin = typing.get_origin(kind)
     if kind is typing.Any:
         return []

@@ -95,7 +95,7 @@ def test_every_moment_is_called_and_used() -> None:
 
 def test_mypy_knows_the_functions_of_each_program() -> None:
     """`bundle.program("result.py")` is untyped. So each use is in the `else` branch of `if TYPE_CHECKING`, whose first
-    branch imports the module for mypy. stage.py is an exception: it imports the module that uses it.
+    branch imports the module for mypy. stage.py is an exception, because it imports the module in which it is used.
     """
     used, typed = list[str](), list[str]()
     for path in (RUNTIME / "core").glob("*.py"):

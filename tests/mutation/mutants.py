@@ -9,12 +9,12 @@ First every test of the fast tier runs once under coverage, which records which 
 lowering), and for each line one of the mutations in operators.py. A mutant is tested in a copy of the repository: the
 tests that reach its line run until one fails. Each result is a line of OUT/results.jsonl, so an interrupted run can
 continue. With --slow, the lines are those of the runtime that only a training run reaches, and the tests are the slow
-ones in TRAINED. Use --again after writing new tests: it tests the mutants that survived once more, with the tests that
-LATER lists for their files, and then with the complete fast tier.
+ones in TRAINED. Use --again after writing new tests. With this option, the mutants that survived are tested once more,
+with the tests that LATER lists for their files, and then with the complete fast tier.
 
-mutmut 3 and cosmic-ray cannot be used: mutmut switches a mutant on inside one process, so a test that starts `python -m
-xpc.compiler` or a bundle as a new process runs the unchanged code. cosmic-ray runs the same command for every mutant,
-which would have to be the whole test suite.
+mutmut 3 and cosmic-ray cannot be used. mutmut switches a mutant on inside one process, so a test that starts `python -m
+xpc.compiler` or a bundle as a new process runs the unchanged code. cosmic-ray runs one command for all mutants, and
+this command would have to be the whole test suite.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def files(since: str | None = None) -> dict[str, list[str]]:
 
 
 def chosen_mutations(places: int, seed: int, known: Map, slow: bool, since: str | None) -> list[Mutation]:
-    """Draw lines at random, as many from each group as from any other, and one mutation for each line."""
+    """Draw the same number of random lines from each group, and one mutation for each line."""
     out: list[Mutation] = []
     for group, names in files(since).items():
         if slow and group != "runtime":

@@ -62,8 +62,8 @@ def typos(word: str) -> Iterator[str]:
 
 
 def misspelt(text: str) -> Iterator[tuple[str, str]]:
-    """Yield pairs of a copy of a spec with one typo in one name, and the misspelt name. There are three copies for each
-    name.
+    """Yield pairs: a copy of a spec in which one name has a typo, and this misspelt name. There are three copies for
+    each name.
     """
     file = parse(Source("t.xp", text))[0]
     locations = {

@@ -1,5 +1,5 @@
-"""Ten kinds of wrong rows. For each, the preview reports one finding of one sentence; for the correct row it reports
-nothing.
+"""Ten kinds of wrong rows. For each kind, the preview reports one finding in one sentence. For the correct row, it
+reports nothing.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def test_a_defect_of_the_spec_is_found_by_the_check(name: str, tmp_path: Path, c
 
 
 def found_in(warm: Warm, text: str) -> tuple[list[str], int]:
-    """The findings of a rehearsal in one of the warm interpreters, and its exit status."""
+    """Rehearse a spec in one of the warm interpreters. Return the findings and the exit status of the rehearsal."""
     put(warm.location, {**FILES, "run.xp": text})
     path = os.path.join(warm.location, "run.xp")
     report = small_run.rehearse(small_run.checked_run(path), path, warm.of(DEFAULT))

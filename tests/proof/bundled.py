@@ -1,8 +1,8 @@
 """Train one step of a bundle on a tiny model, with the bundle's own trainer, adapters, frozen weights and reward
 functions.
 
-This program runs in the stack's interpreter. Weights and rows are made up, as are the values of reward functions: real
-ones would all be zero for the texts of an untrained model.
+This program runs in the stack's interpreter. Weights and rows are made up. The values of reward functions are made up,
+too, because the real values would all be zero for the texts of an untrained model.
 """
 
 from __future__ import annotations

@@ -163,7 +163,8 @@ class Watch:
 
     def _kinds(self) -> list[str]:
         """Check the dtypes of weights. The base model must have the dtype `model.dtype`, and the adapters the dtype
-        that the bundle states. If the precision is bf16 or fp16, DeepSpeed converts both to it.
+        that the bundle states. If the precision is bf16 or fp16, DeepSpeed converts base and adapters to this
+        precision.
         """
         values, seen = self.run.stated, {}
         base = self.plan["model"]["dtype"]

@@ -24,9 +24,9 @@ OURS = ("RunError", "CheckpointError")
 
 
 def by_day(proof: Proof) -> bool:
-    """Whether `make test` tries a proof in the libraries. `make slow` tries all proofs, and `make test` the first proof
-    of each rule. Of the proofs that load a model, `make test` tries only a third, because what a library does with such
-    a model changes only with the pinned version.
+    """Whether `make test` tries a proof in the libraries; `make slow` tries all proofs. `make test` tries the first
+    proof of each rule. If this proof loads a model, only every third rule is tried, because what a library does with a
+    model changes only with the pinned version.
 
     If a rule is lost, `test_the_code_answers_the_text` fails.
     """

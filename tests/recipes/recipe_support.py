@@ -155,8 +155,9 @@ def _plain_mixture(value: Any) -> Any:
 
 
 def _template(found: View) -> Any:
-    """The digest of the published chat template that the bundle's template replaces, or NOTHING. Recipes use templates
-    of specs/templates instead of published templates; test_templates.py shows that both render the same.
+    """The digest of a published chat template, or NOTHING. Recipes use templates of specs/templates instead of
+    published templates; test_templates.py shows that both render the same. The digest is that of the published template
+    which the bundle's template replaces.
     """
     inside = found["files"][found["tokenizer"]["chat_template"]]
     for digest, name in TEMPLATES.items():
@@ -286,8 +287,7 @@ def defaults(recipe: str) -> dict[str, Any]:
 def unlike(
     recipe: str, target: str, found: View | None = None, keys: Mapping[str, Any] | None = None
 ) -> dict[str, tuple[Any, Any]]:
-    """Compare a bundle with the published values. Return both values for each key whose value in the bundle is another
-    one.
+    """Compare a bundle with the published values. For each key whose values differ, return both values.
 
     `found` replaces the recipe's bundle, and `keys` replaces the published values.
 

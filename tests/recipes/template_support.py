@@ -88,8 +88,8 @@ def cases(tools: bool, calls_without_content: bool) -> list[tuple[str, list[dict
 
 
 def render(template: str, turns: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    """Render a conversation. Return the text, and the spans that are inside a `generation` block, as pairs of begin and
-    end in characters of the text.
+    """Render a conversation. Return the text, and the spans that are inside a `generation` block. A span is a pair of
+    character positions: its begin and its end.
     """
     from transformers.utils import chat_template_utils as chat
 

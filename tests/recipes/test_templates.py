@@ -2,7 +2,7 @@
 loss.
 
 `renderings.json` has the conversations rendered by the published templates (copy_published.py). Vicuna has no published
-template: FastChat joins the turns in Python, so this file does the same.
+template. FastChat joins Vicuna's turns in Python, so this file does the same.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Find out which kinds of rows each built-in chat template can render, by rendering a row of each kind. `python
 template_forms.py` writes the result as a table.
 
-The kinds are the same that `xpc check` counts in local files (`compiler/data/structure.py`). A template renders a row
-of a kind completely, omits something of the row, or raises an exception for it.
+The kinds are those that `xpc check` counts in local files (`compiler/data/structure.py`). A template renders a row of a
+kind completely, omits something of the row, or raises an exception for it.
 """
 
 from __future__ import annotations

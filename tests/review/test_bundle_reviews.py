@@ -1,5 +1,5 @@
-"""If an edit of a spec does not change its meaning, the files of the bundle stay the same. The spec.xp inside a bundle
-can be checked where it is.
+"""If an edit of a spec keeps the spec's meaning, the files of the bundle stay the same. The spec.xp inside a bundle can
+be checked without moving it.
 """
 
 import os

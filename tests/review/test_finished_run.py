@@ -130,8 +130,8 @@ def test_a_finished_run_with_its_digests(location):
 
 
 def test_long_metrics_are_compared_up_to_the_limit_of_a_report(location, monkeypatch):
-    """Before a fix, `xpc report` read 256 MiB of metrics, and `verify --run` called a run with more than 64 MiB
-    changed.
+    """Before a fix, `xpc report` read up to 256 MiB of metrics, but `verify --run` reported a run with more than 64 MiB
+    of metrics as changed.
     """
     finished(location, {"step": 2, "name": "x" * 65 * 2**20})
     assert of_run(location)[0] == 0, of_run(location)

@@ -94,8 +94,8 @@ def test_changes_behind_a_link_are_seen(what: str, linked: Path) -> None:
 
 @pytest.mark.slow
 def test_a_submodule_is_read_at_the_commit_of_each_side(linked: Path, tmp_path: Path) -> None:
-    """For each of two commits, a submodule is read at the commit that it has there. Before a fix, both sides were read
-    from the working tree, so `diff` printed `the same run` and the comment said `No run changes`.
+    """If two commits are compared, a submodule is read at the commit that each of the two records for it. Before a fix,
+    both sides were read from the working tree, so `diff` printed `the same run` and the comment said `No run changes`.
     """
     put(tmp_path / "other", {"rows.jsonl": ROW * 8, "house.xp": HOUSE})
     git("other", "init", "-q")

@@ -234,8 +234,8 @@ def test_the_job_summary_is_used_if_github_does_not_answer(api):
     ],
 )
 def test_the_job_summary_is_used_if_the_answer_is_none_of_github(api, monkeypatch, answer, why):
-    """If a request to GitHub's API is not answered by GitHub, but for example with a proxy's page, the comment's text
-    is written into the job summary.
+    """If, for example, a proxy answers a request to GitHub's API instead of GitHub, the comment's text is written into
+    the job summary.
     """
     kind, environment = api
     monkeypatch.setattr(kind, "do_GET", lambda self: self.wfile.write(answer))
@@ -391,7 +391,7 @@ def test_specs_that_inherit_train_are_grouped_by_the_line_of_the_base(house):
 
 
 def test_each_spec_of_a_group_shows_its_own_consequences(house):
-    """Before a fix, the comment said `the same hours and memory` of each spec whose verdict on the memory stayed the
+    """Before a fix, the comment said `the same hours and memory` about each spec whose verdict on the memory stayed the
     same, even if its hours changed.
     """
     write(house, "specs/b.xp", 'xpc 1\n\nextends "../base/trained.xp"\n\nsave "out/b"\n\nhardware 2 x h100-80gb\n')

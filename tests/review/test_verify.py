@@ -301,8 +301,8 @@ def test_a_setting_is_named_before_digests_that_follow_from_it():
 
 @pytest.mark.parametrize("sweep", ["", "sweep { seed = [1, 2] }\n"])
 def test_a_changed_base_is_reported_by_its_setting(sweep, tmp_path):
-    """If a base changes, the first line names the changed setting, and not the Slurm job's script. The script also
-    differs, because it contains a digest of the bundle, and its file name comes first.
+    """If a base changes, the first line names the changed setting, and not the Slurm job's script. The job's script
+    also differs, because it contains a digest of the bundle, and it is the first of the files that differ.
     """
     base = "xpc 1\n\noptimizer(lr=1e-5)\nlaunch slurm(time=1d)\n"
     text = spec(sweep).replace("xpc 1\n", 'xpc 1\n\nextends "base.xp"\n')

@@ -61,7 +61,7 @@ def rendezvous(rank: int, port: int, count: int = 2, wait: int = 3, address: str
 
 
 def hold(seats: list[Rendezvous], bundles: list[Bundle], found: list[list[str]]) -> list[str]:
-    """Let all nodes connect at the same time. Return the error of each node. The error is "" if there is none."""
+    """Let all nodes connect at the same time. Return the error of each node, or "" for a node without an error."""
     output = [""] * len(seats)
 
     def one(index: int) -> None:

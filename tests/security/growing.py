@@ -44,8 +44,8 @@ HEAD = "xpc 1\n\ntrain qwen2.5-3b on infinity-instruct for 3 epochs\n\n"
 
 
 def data(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
-    """Return a function that, for each size n of the input, returns the work whose time is measured: reading the rows
-    of the file `make(n)`.
+    """Return a function of the input's size n. It makes the input and returns the work to be timed: reading the rows of
+    the file `make(n)`.
     """
 
     def sized(n: int) -> Work:
@@ -56,7 +56,9 @@ def data(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
 
 
 def surveyed(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: check a spec with a data file."""
+    """Return a function of the input's size n. It makes the input and returns the work to be timed: checking a spec
+    with a data file.
+    """
 
     def sized(n: int) -> Work:
         folder = tempfile.mkdtemp(dir=os.environ.get("PYTEST_TMP"))
@@ -68,7 +70,9 @@ def surveyed(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
 
 
 def footer(make: Callable[[int], bytes]) -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: read the footer of a Parquet file."""
+    """Return a function of the input's size n. It makes the input and returns the work to be timed: reading the footer
+    of a Parquet file.
+    """
 
     def sized(n: int) -> Work:
         found = make(n)
@@ -79,7 +83,9 @@ def footer(make: Callable[[int], bytes]) -> Callable[[int], Work]:
 
 
 def specs(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: check a spec and render the findings."""
+    """Return a function of the input's size n. It makes the input and returns the work to be timed: checking a spec and
+    rendering the findings.
+    """
 
     def sized(n: int) -> Work:
         text = make(n)
@@ -89,7 +95,9 @@ def specs(make: Callable[[int], str]) -> Callable[[int], Work]:
 
 
 def formatted(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: parse a spec and format it as `xpc fmt` does."""
+    """Return a function of the input's size n. It makes the input and returns the work to be timed: parsing a spec and
+    formatting it as `xpc fmt` does.
+    """
 
     def sized(n: int) -> Work:
         text = make(n)
@@ -99,7 +107,7 @@ def formatted(make: Callable[[int], str]) -> Callable[[int], Work]:
 
 
 def read(function: Callable[..., object], make: Callable[[int], str], name: str = "x") -> Callable[[int], Work]:
-    """Return a function that, for each size n of the input, returns the work whose time is measured: reading a file of
+    """Return a function of the input's size n. It makes the input and returns the work to be timed: reading a file of
     another tool with ``function``.
     """
 
@@ -124,7 +132,7 @@ def script(text: str, name: str) -> object:
 
 
 def locked(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """Return a function that, for each size n of the input, returns the work whose time is measured: checking a spec
+    """Return a function of the input's size n. It makes the input and returns the work to be timed: checking a spec
     with a lock.
     """
 
@@ -152,8 +160,8 @@ def lines(n: int, different: int, seed: int) -> list[str]:
 
 
 def difference(different: int) -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: compare two previews of n lines. They have
-    `different` kinds of lines.
+    """Return a function of the input's size n. It makes the input and returns the work to be timed: comparing two
+    previews of n lines. `different` limits how many lines of a preview differ from each other.
     """
 
     def sized(n: int) -> Work:
@@ -164,8 +172,8 @@ def difference(different: int) -> Callable[[int], Work]:
 
 
 def comments(make: Callable[[int], list[Entry]]) -> Callable[[int], Work]:
-    """Return a function that, for each size n of the input, returns the work whose time is measured: writing the
-    comment on a pull request.
+    """Return a function of the input's size n. It makes the input and returns the work to be timed: writing the comment
+    on a pull request.
     """
 
     def sized(n: int) -> Work:
@@ -191,7 +199,9 @@ def manifest(n: int) -> bytes:
 
 
 def manifests(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: read the manifest of a bundle."""
+    """Return a function of the input's size n. It makes the input and returns the work to be timed: reading the
+    manifest of a bundle.
+    """
 
     def sized(n: int) -> Work:
         data = make(n).encode()
@@ -213,8 +223,8 @@ def spec_of_copies(n: int) -> Work:
 
 
 def packages(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: compare a requirements file, `make(n)`, with an
-    empty one.
+    """Return a function of the input's size n. It makes the input and returns the work to be timed: comparing a
+    requirements file, `make(n)`, with an empty one.
     """
 
     def sized(n: int) -> Work:
@@ -225,7 +235,9 @@ def packages(make: Callable[[int], str]) -> Callable[[int], Work]:
 
 
 def table_of(name: str, make: Callable[[int], str]) -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: read a file of keys and values of a bundle."""
+    """Return a function of the input's size n. It makes the input and returns the work to be timed: reading a file of
+    keys and values of a bundle.
+    """
 
     def sized(n: int) -> Work:
         data = make(n).encode()
@@ -240,7 +252,9 @@ def table_of(name: str, make: Callable[[int], str]) -> Callable[[int], Work]:
 
 
 def run_of_files(make: Callable[[int], dict[str, object]]) -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: compare the files of a finished run."""
+    """Return a function of the input's size n. It makes the input and returns the work to be timed: comparing the files
+    of a finished run.
+    """
 
     def sized(n: int) -> Work:
         folder = tempfile.mkdtemp(dir=os.environ.get("PYTEST_TMP"))

@@ -49,7 +49,7 @@ class Answers(Repository):
             object.__setattr__(self, name, value)
 
     def git(self, *arguments: str, given: bytes = b"", most: int = 0) -> bytes | None:
-        """Answer a subcommand of git with the output that git would have."""
+        """Answer a subcommand of git with the output that git would print."""
         if arguments[0] != "cat-file":
             return self.lists[arguments[0]]  # type: ignore[attr-defined, no-any-return]
         found = [(name, self.blobs[name]) for name in given.decode().split()]  # type: ignore[attr-defined]
@@ -61,8 +61,8 @@ class Answers(Repository):
 def committed(
     make: Callable[[int], Iterable[tuple[str, str, bytes]]], work: Callable[[Commit], object]
 ) -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: list the files of a commit, and call `work` with
-    the commit.
+    """Return a function of the input's size n. It makes the input and returns the work to be timed: listing the files
+    of a commit, and calling `work` with the commit.
     """
 
     def sized(n: int) -> Work:
@@ -118,8 +118,8 @@ def changed(n: int) -> Work:
 
 
 def recorded(make: Callable[[int], str], work: Callable[[str], object]) -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: call `work` with the folder of a finished run,
-    whose metrics.jsonl is `make(n)`.
+    """Return a function of the input's size n. It makes the input and returns the work to be timed: calling `work` with
+    the folder of a finished run, whose metrics.jsonl is `make(n)`.
     """
 
     def sized(n: int) -> Work:
@@ -151,8 +151,9 @@ def events(n: int, **more: object) -> str:
 
 
 def compared(line: Callable[[int, bool], str]) -> Callable[[int], Work]:
-    """For each size n of the input, the work whose time is measured: find, ten times, the lines that change a spec.
-    `line(k, new)` is source k of the old or the new spec, which has at most 8,000 sources.
+    """Return a function of the input's size n. It makes the input and returns the work to be timed: finding, ten times,
+    the lines that change a spec. `line(k, new)` is source k of the old or the new spec, which has at most 8,000
+    sources.
     """
 
     def sized(n: int) -> Work:

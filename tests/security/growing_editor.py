@@ -37,7 +37,9 @@ TEXTS: dict[str, Callable[[int], str]] = {
 
 
 def document(make: Callable[[int], str], request: Callable[[Any, TextDocument], object]) -> Callable[[int], Work]:
-    """For each size n of the document, the work whose time is measured: one request about it."""
+    """Return a function of the document's size n. It makes the document and returns the work to be timed: one request
+    about the document.
+    """
 
     def sized(n: int) -> Work:
         uri = Path(tempfile.mkdtemp(dir=os.environ.get("PYTEST_TMP")), "a.xp").as_uri()

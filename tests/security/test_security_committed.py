@@ -43,7 +43,7 @@ def in_folder(folder: str, files: dict[str, str | bytes]) -> Callable[[Path], No
 
 def other_version(root: Path) -> None:
     """Edit a bundle. Its new manifest has the digests of the edited files, and claims that another version of xpc wrote
-    it.
+    the bundle.
     """
     bundle = root / "specs" / "a.bundle"
     text = (bundle / "launch.sh").read_bytes()

@@ -50,8 +50,8 @@ def families() -> list[str]:
 
 
 def models(family: str) -> Iterator[Any]:
-    """Functions that build the family's model on the meta device, one for each form; none if transformers lacks the
-    family.
+    """Functions that build the family's model on the meta device, one function for each form of the model. There is
+    none if transformers lacks the family.
     """
     import torch
     from tiny_models import config

@@ -4,12 +4,14 @@ fail.
     python tests/proof/differential/differential.py --accepted 20000 --steps 600 --out differential
 
 Every accepted spec is lowered, and inspect_bundles.py tries it in the libraries of its target: the launcher reads the
-YAML file, DeepSpeed reads the JSON file, and the configuration class is built from the arguments. None of these may
-cause an exception, a mismatch, or an ignored or deprecated name. `--steps` of the specs, spread over strategies and
-methods, train a step on a tiny model. A refused spec is tried if all its errors have the same code (XPnnn), and if all
-proofs of this code show an exception. The spec is compiled without the rule of this code, and tried in the same
-libraries. If no library raises an exception, the refusal may be false, and is reported. The report is DIR/report.json,
-.md and .txt; each finding is printed when it is found.
+YAML file, DeepSpeed reads the JSON file, and the configuration class is built from the arguments. No exception, no
+mismatch, and no message about an ignored or deprecated name may occur. `--steps` of the specs, spread over strategies
+and methods, train a step on a tiny model.
+
+A refused spec is tried if all its errors have the same code (XPnnn), and if all proofs of this code show an exception.
+The spec is compiled without the rule of this code, and tried in the same libraries. If no library raises an exception,
+the refusal may be false, and is reported. The report is DIR/report.json, .md and .txt; each finding is printed when it
+is found.
 """
 
 from __future__ import annotations

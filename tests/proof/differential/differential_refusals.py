@@ -70,8 +70,8 @@ class Claim:
 
 
 def claims(proofs: Iterable[Proof]) -> Mapping[tuple[str, str], Claim]:
-    """Make the claims from the proofs of rules that refuse specs. The key of a claim is a pair of its code and its
-    target.
+    """Make claims from the proofs of rules that refuse specs. The result maps pairs, a code and a target, to the claim
+    about them.
     """
     groups: dict[tuple[str, str], list[Proof]] = defaultdict(list)
     proofs = [one for one in proofs if one.text]

@@ -54,7 +54,7 @@ def served(run: Any) -> dict[str, Any]:
 
 def shrunk(run: Any) -> dict[str, Any]:
     """Pretend that the first training step runs out of memory. Return whether the trainer then reduces its batch sizes
-    for training and for evaluation, and its number of accumulation steps.
+    for training and for evaluation. Also return its number of accumulation steps.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Measurements that proofs make of the best checkpoint, full determinism and pickled weights."""
+"""Functions with which proofs measure the best checkpoint, full determinism and pickled weights."""
 
 from __future__ import annotations
 

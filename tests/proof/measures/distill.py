@@ -1,4 +1,4 @@
-"""Measurements that proofs make of the teacher in TRL's distillation trainers."""
+"""Functions with which proofs measure the teacher in TRL's distillation trainers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import tiny_models
 
 
 def _teacher(run: Any) -> Any:
-    """Load a tiny teacher. If the bundle's teacher is Qwen2.5 7B, the tiny one's vocabulary has another size than the
-    student's, as in reality.
+    """Load a tiny teacher. If the bundle's teacher is Qwen2.5 7B, the vocabularies of the tiny teacher and of the
+    student differ in size, as in reality.
     """
     stated = run.plan["method"]["teacher"]
     if stated is None:

@@ -1,4 +1,4 @@
-"""Measurements that proofs make of evaluations."""
+"""Functions with which proofs measure evaluations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measurements that proofs make of mixtures of experts in transformers."""
+"""Functions with which proofs measure mixtures of experts in transformers."""
 
 from __future__ import annotations
 

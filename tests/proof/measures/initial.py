@@ -1,4 +1,4 @@
-"""Measurements that proofs make of peft's adapter initializations: their effects on the base, the reference and the
+"""Functions with which proofs measure peft's adapter initializations: their effects on the base, the reference and the
 adapters.
 """
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def patched(run: Any) -> dict[str, Any]:
-    """The number of modules of the loaded model whose forward method Liger has replaced."""
+    """Apply Liger to the loaded model. Return the number of modules that get another forward method."""
     from liger_kernel.transformers import _apply_liger_kernel_to_instance
 
     def functions() -> list[Any]:
@@ -63,8 +63,8 @@ def liger_scores(run: Any) -> dict[str, Any]:
 
 
 def regions(run: Any) -> dict[str, Any]:
-    """Whether the bundle requests compilation, and whether accelerate would then compile each layer separately, on
-    which the runtime relies.
+    """Whether the bundle requests compilation, and whether accelerate would then compile each layer separately. The
+    runtime relies on separate compilation.
     """
     import os
     from unittest import mock

@@ -152,8 +152,8 @@ def _chosen(trainer: Any, batch: Any) -> Any:
 
 
 def compared(run: Any) -> dict[str, Any]:
-    """Whether the loss of the first batch stays the same when all weights of the model change, so that it does not
-    depend on the model.
+    """Whether the loss of the first batch is independent of the model: whether it stays the same when all weights of
+    the model change.
     """
     import torch
 

@@ -30,8 +30,8 @@ def trained(run: Any) -> dict[str, Any]:
 
 
 def moved(run: Any) -> dict[str, Any]:
-    """How long Muon's first step is, as two ratios. `share` compares it with the step at Muon's original scale.
-    `uneven` compares the steps of tall matrices with the steps of wide matrices.
+    """Two ratios about the length (norm) of Muon's first step. `share` is the ratio between the step and the step at
+    Muon's original scale. `uneven` is the ratio between the steps of tall matrices and the steps of wide matrices.
 
     The norm of an orthogonal update is sqrt(the shorter side); the original scale of a tall matrix is sqrt(rows /
     columns). With torch's `match_rms_adamw`, the updates of a matrix and of its transpose have equal norms.

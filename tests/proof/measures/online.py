@@ -188,8 +188,8 @@ def remembered(run: Any) -> dict[str, Any]:
 
 def praised(run: Any) -> dict[str, Any]:
     """Train on completions whose advantages are all positive. `learned` says whether there is a gradient. `whole` says
-    whether the gradient stays the same with the upper bound 5 for the importance ratio: then the bundle's own bound
-    clips nothing.
+    whether the gradient stays the same if 5 replaces the upper bound of the importance ratio. If it does, the bundle's
+    own bound clips nothing.
     """
     trainer = run.trainer
     trainer.current_gradient_accumulation_steps = 1

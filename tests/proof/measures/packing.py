@@ -50,7 +50,7 @@ def attends(run: Any, batches: str = "get_train_dataloader") -> dict[str, Any]:
 
     The documents are texts that end with the end token. The measurement replaces the tokens of the first document; if
     the logits of a later document change, this document attends to the first one. The weights are larger than usual
-    initial weights: with usual ones, a recurrent state would fade within one token.
+    initial weights: with usual weights, a recurrent state would fade within one token.
     """
     import torch
 

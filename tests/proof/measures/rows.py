@@ -51,7 +51,7 @@ def _trainer(run: Any, rows: Any) -> Any:
 
 
 def masked(run: Any) -> dict[str, Any]:
-    """The number of tokens in the prepared rows that have no loss."""
+    """How many tokens of the prepared rows have no loss."""
     rows = run.trainer.train_dataset
     if "labels" in rows.column_names:
         return {"masked": sum(label == -100 for labels in rows["labels"] for label in labels)}
@@ -113,7 +113,7 @@ def stored(run: Any) -> dict[str, Any]:
 
 
 def heard(run: Any) -> dict[str, Any]:
-    """The number of turns in the bundle's rows that TRL's Qwen3 template drops, because it does not know their
+    """How many turns of the bundle's rows are dropped by TRL's Qwen3 template, because the template does not know their
     roles.
     """
     import trl
@@ -129,7 +129,7 @@ def heard(run: Any) -> dict[str, Any]:
 
 
 def silent(run: Any) -> dict[str, Any]:
-    """The number of rows whose assistant turns are all empty, if the trainer keeps all rows. Otherwise 0."""
+    """If the trainer keeps all rows, the number of rows whose assistant turns are all empty. Otherwise 0."""
     rows = _own(run)[0]
     kept = len(_trainer(run, rows).train_dataset) == len(rows)
     answers = [[one for one in row["messages"] if one["role"] == "assistant"] for row in rows]
@@ -152,7 +152,7 @@ def templated(run: Any) -> dict[str, Any]:
 
 
 def unasked(run: Any) -> dict[str, Any]:
-    """The number of rows in which a user turn has no text, if the trainer keeps all rows; otherwise 0."""
+    """If the trainer keeps all rows, the number of rows in which a user turn has no text. Otherwise 0."""
     rows = _own(run)[0]
     kept = len(_trainer(run, rows).train_dataset) == len(rows)
     requested = [

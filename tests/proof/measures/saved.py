@@ -1,4 +1,4 @@
-"""Measurements that proofs make of the files that a run saves."""
+"""Functions with which proofs measure the files that a run saves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measurements that proofs make of torch's gradient scaler, which fp16 needs."""
+"""Functions with which proofs measure torch's gradient scaler, which fp16 needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measurements that proofs make of the bundle's chat template in the libraries."""
+"""Functions with which proofs measure the effect of the bundle's chat template in the libraries."""
 
 from __future__ import annotations
 

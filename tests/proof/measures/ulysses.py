@@ -15,7 +15,9 @@ import inspect_bundles
 
 
 def mesh(run: Any) -> dict[str, Any]:
-    """The process groups that the file configures, as accelerate reads them. Raises any exception of accelerate."""
+    """The process groups and the attention that accelerate reads for sequence parallelism. Raises any exception of
+    accelerate.
+    """
     found = inspect_bundles.parallelism(run)
     return {"ranks": found.sp_size, "attention": found.sp_handler.sp_attn_implementation}
 
@@ -68,8 +70,8 @@ def chunks(run: Any) -> dict[str, Any]:
 
 
 def attention(run: Any) -> dict[str, Any]:
-    """The largest change of a logit if DeepSpeed's attention replaces the model's own, for a tiny model with short
-    sliding windows.
+    """The largest change of a logit if DeepSpeed's attention replaces the model's own attention. The model is a tiny
+    one with short sliding windows.
     """
     import tiny_models
     import torch

@@ -1,5 +1,5 @@
-"""The compiler predicts the sizes of a checkpoint and of the final model. The tests compare them with the files of real
-runs.
+"""The compiler predicts the sizes of a checkpoint and of the final model. The tests compare the predictions with the
+files of real runs.
 """
 
 from __future__ import annotations

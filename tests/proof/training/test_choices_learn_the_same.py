@@ -1,5 +1,5 @@
-"""The compiler may choose some settings by memory and speed. None of these changes what a run learns. To show this, the
-tests train bundles of each method.
+"""The compiler may choose some settings by memory and speed. None of these settings changes what a run learns. To show
+this, the tests train bundles of each method.
 
 With recomputation, or with several tokenizing processes, the weights are bit-identical. With another micro-batch and
 the same global batch, the weights differ only because gradients are added in another order. If a method learns from the

@@ -77,11 +77,11 @@ def test_the_loss_of_a_batch_is_that_of_the_formula(warm: Warm, target: str) -> 
 
 @pytest.mark.parametrize("target", EACH_STACK)
 def test_no_pair_loses_an_answer_to_truncation(warm: Warm, tmp_path: Path, target: str) -> None:
-    """In trl releases after 0.24 and before 1.16, both answers of a pair lose the same number of tokens: the excess
-    of the longer answer. So the shorter answer can become empty (trl#6548). simpo then takes the mean over no tokens,
+    """In trl releases after 0.24 and before 1.16, both answers of a pair lose the same number of tokens: the excess of
+    the longer answer. So the shorter answer can become empty (trl#6548). simpo then takes the mean over no tokens,
     which is nan.
 
-    On our stacks, each answer is truncated by itself: it keeps as many tokens as the prompt leaves of `seq`.
+    On our stacks, each answer is truncated by itself, so that prompt and answer together have at most `seq` tokens.
     """
     pair = {"prompt": "What colour is it?", "chosen": "It is red.", "rejected": "Blue."}
     put(warm.location, {"longer.jsonl": lines([pair] * 15 + [{**pair, "chosen": "It is red. " * 40}])})

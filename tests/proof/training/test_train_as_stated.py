@@ -144,7 +144,7 @@ HEADLESS = "has no weights for lm_head.weight, and Qwen2ForCausalLM needs them"
         ("sft", "one", MODELS[2], HEADLESS),
         ("sft", "one", MODELS[0], CLASSIFIER),
         ("sft", "one", MODELS[1], CLASSIFIER),
-        # under ZeRO-3, the weights of a model are loaded in another way, and its configuration is read in the same way
+        # under ZeRO-3, the weights of a model are loaded in another way, but its configuration is read in the same way
         ("orpo", "zero3", MODELS[2], HEADLESS),
     ],
 )

@@ -139,8 +139,8 @@ def test_a_task_of_skypilot_trains_on_both_nodes(cluster: Callable[[str, int], C
 
 
 def test_a_jobset_goes_on_after_a_pod_was_preempted(cluster: Callable[[str, int], Cluster]) -> None:
-    """One pod gets SIGTERM, as from the kubelet when it is preempted. Both pods end with status 75, and the JobSet's
-    failure policy starts both again.
+    """One pod gets SIGTERM, as if the kubelet preempted it. Both pods end with status 75, and the JobSet's failure
+    policy starts both again.
     """
     made, steps = cluster("jobset.yaml", 100), list(range(1, 101))
     pods = [{"JOB_COMPLETION_INDEX": index, "MASTER_PORT": free} for free in [str(free_port())] for index in "01"]

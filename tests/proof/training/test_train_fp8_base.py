@@ -34,7 +34,7 @@ def test_adapters_are_trained_over_a_model_in_fp8(warm: Warm, tmp_path: Path) ->
     assert types(os.path.join(made["eight"].out, "adapter_model.safetensors")) == {"F32"}
     assert saved["eight"].keys() == saved["tiny"].keys()
     assert any(one != saved["tiny"][name] for name, one in saved["eight"].items())
-    # The base of the other run is the same, without the rounding to fp8.
+    # The other run has the same base, but this base is not rounded to fp8.
     losses = [done.events[-1]["loss"] for done in made.values()]
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.05)

@@ -49,7 +49,7 @@ def test_muon_moves_matrices_and_adamw_the_rest(warm: Warm, tmp_path: Path, targ
     """In the first step, AdamW changes every value by the learning rate, as in a run without Muon.
 
     Muon changes the values of a matrix of any shape by about 0.2 times the learning rate (root mean square). If the
-    gradient has a low rank, it is less.
+    gradient has a low rank, the change is smaller.
     """
     text = spec(target=target, **ONE_STEP)
     runs = {

@@ -1,4 +1,6 @@
-"""Prepared rows in $XPC_PREPARED are used only if a run makes the same call of `Dataset.map` on the same rows."""
+"""Prepared rows in $XPC_PREPARED belong to a call of `Dataset.map`. They are used only if the run makes the same call
+on the same rows.
+"""
 
 from __future__ import annotations
 

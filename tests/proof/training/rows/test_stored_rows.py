@@ -149,8 +149,8 @@ def test_a_row_with_an_empty_answer_is_named(warm: Warm) -> None:
 
 @pytest.mark.parametrize("target", EACH_STACK)
 def test_packed_rows_without_a_learned_token_stop_the_run(warm: Warm, target: str) -> None:
-    """In packed rows without a learned token, the loss of every step would be 0. trl packs them, so the run itself
-    stops.
+    """If no token of the packed rows is learned, the loss of every step would be 0. trl packs such rows without an
+    error, so the run itself stops.
     """
     facts = load(target).facts
     if not (facts.assistant_only_loss and facts.isolate_mask):
