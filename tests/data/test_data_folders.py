@@ -141,7 +141,7 @@ def test_a_check_holds_until_a_file_of_the_folder_changes(
     large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """xpc caches the result of checking a file. If one file of a folder changes, the cached results of the folder's
-    other files remain.
+    other files stay valid.
     """
     monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
     if large:

@@ -1,4 +1,4 @@
-"""The compiler computes the share of rows that two files have in common from a sketch of each file."""
+"""From a sketch of each of two files, the compiler computes the share of rows that the files have in common."""
 
 from __future__ import annotations
 

@@ -139,8 +139,8 @@ def _inline() -> list[tuple[str, str]]:
 
 
 def _locations(text: str) -> Iterator[str]:
-    """Yield several specs that contain the text. Each has it at another place where a reader could write it: on its own
-    line, after `with` in the first line, or inside a clause that has a setting of this name.
+    """Yield several specs that contain the text. Each spec has the text at another place where a reader could write it:
+    on its own line, after `with` in the first line, or inside a clause that has a setting of this name.
     """
     if text.startswith("train "):
         yield text + "\n"

@@ -63,7 +63,7 @@ def looked(site, tmp_path_factory) -> dict[str, dict[str, Any]]:
 
 
 def specs(looked: dict[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-    """Pairs of a page and a block of the page, for all blocks that are complete specs."""
+    """Pairs: a page, and a block of the page. All blocks that are complete specs are included."""
     blocks = [(page, code) for page, one in looked.items() for code in one["codes"]]
     return [(page, code) for page, code in blocks if re.match(r"(?:#.*\n)*xpc 1\n", code["text"])]
 

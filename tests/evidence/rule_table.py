@@ -78,8 +78,8 @@ class Ban:
 
 
 def outcomes() -> tuple[dict[str, TableRow], list[str]]:
-    """Return every `TableRow` by the number of its row, in the order of the groups, and the list of mistakes in the
-    TOML files.
+    """Return a pair. The first part maps the number of each row to its `TableRow`, in the order of the groups. The
+    second part is the list of mistakes in the TOML files.
     """
     found: dict[str, TableRow] = {}
     wrong: list[str] = []

@@ -160,8 +160,8 @@ def test_zero_goes_on_with_more_and_fewer_processes(
     runs: Callable[[str], Runs], tmp_path: object, target: str, kind: tuple[str, tuple[str, ...], dict[str, str]],
     request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip
-    """DeepSpeed itself cannot load a checkpoint of another number of processes. In a bundle, each process builds its
-    new shard of weights and optimizer states from the old shards.
+    """DeepSpeed itself cannot load a checkpoint that another number of processes has saved. In a bundle, each process
+    builds its new shard of weights and optimizer states from the old shards.
     """
     strategy, more, swaps = kind
     name, worlds = f"shards-{request.node.callspec.id}", [1, 2, 4] if strategy == "zero3" else [2, 4, 1]

@@ -1,5 +1,5 @@
-"""If an optional dependency is missing, a message shows a pip command. This command installs the extra for every way in
-which xpc can have been installed, such as from a checkout.
+"""If an optional dependency is missing, a message shows a pip command that installs the extra. The command is right for
+every way in which xpc may have been installed, such as from a checkout.
 """
 
 from __future__ import annotations

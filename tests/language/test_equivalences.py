@@ -1,5 +1,5 @@
-"""Different forms of a spec have the same meaning: a clause may stand after `with`, in the body, or as a call, and the
-order of lines does not matter, nor do comments.
+"""Different forms of a spec have the same meaning: a clause may stand after `with`, in the body, or as a call. The
+order of lines and the comments do not change the meaning, either.
 """
 
 import pytest

@@ -3,7 +3,7 @@ node.
 
 No tolerance is needed: both runs have the same world size and order of rows, a sum of two values does not depend on
 their order, and communication does not change values. With more than two ranks, the order of the values in a sum could
-depend on the nodes of the ranks, and with the order the last digit of the sum.
+depend on the nodes of the ranks. Then the last digit of the sum could differ.
 """
 
 from __future__ import annotations

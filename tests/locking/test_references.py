@@ -1,5 +1,5 @@
-"""Messages write references to the hub as words. The columns and the number of rows of a dataset are read from its
-card.
+"""Messages write a reference to the hub in words: "the dataset me/rows". The columns and the number of rows of a
+dataset are read from its card.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def noticed(folder: str, words: list[str]) -> str | None:
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
 
     environ = {**os.environ, "PYTHONPATH": os.path.join(folder, ".mutant"), "XPC_CACHE": "off"}
-    # bytecode of the copy's modules: compiling them would take longer than most tests
+    # Python may keep the bytecode of the copy's modules: compiling them anew would take longer than most tests
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         status = subprocess.run(

@@ -78,7 +78,7 @@ def misspelt(text: str) -> Iterator[tuple[str, str]]:
 
 
 def cascades(path: str) -> list[str]:
-    """The misspelt names of a spec for which the check reports no new finding, or more than one."""
+    """The misspelt names of a spec that do not lead to exactly one new finding."""
     with open(path, encoding="utf-8") as handle:
         text = handle.read()
     folder = os.path.dirname(path)

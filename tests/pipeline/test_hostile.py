@@ -106,8 +106,8 @@ def test_texts_of_every_kind_in_every_slot(slot, tmp_path):
         text = SLOTS[slot](quoted(payload))
         files, found = compile_text(text.encode(), "t.xp", Workspace(str(tmp_path)))
         if slot != "base":
-            # In the slot `base`, the hostile text is the name of a base, which the compiler reads and parses. So only
-            # there syntax errors are possible.
+            # In the slot `base`, the hostile text is the name of a base, which the compiler reads and parses. So syntax
+            # errors are possible only in this slot.
             assert not [code for code in codes(found) if code < "XP100"], (payload, shown(found))
         if files is None:
             assert all(one.primary is not None for one in found.problems)

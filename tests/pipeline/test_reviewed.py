@@ -16,7 +16,7 @@ KNOWN = "# xpc: allow XP701 it is known"
 
 
 def executed(files: dict[str, bytes]) -> str:
-    """The section at the beginning of the bundle's README about code that the run executes."""
+    """The section of the bundle's README about code that the run executes. It is at the beginning of the README."""
     head, title, rest = files["README.md"].decode().partition("## What this run executes\n")
     assert title
     assert "## " not in head

@@ -1,8 +1,8 @@
 """variant.py changes a bundle for GPUs so that a step can be trained on a CPU. This module keeps properties that
 variant.py would otherwise replace: gradient accumulation, bf16, ZeRO, and the arithmetic of flash attention.
 
-fp16 is not kept, because torch has no gradient scaler without a GPU; bf16 is. The runtime's own code loads quantized
-weights.
+bf16 is kept, but fp16 is not, because torch has no gradient scaler without a GPU. Quantized weights are loaded by the
+runtime's own code.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def load() -> None:
     torch.set_num_threads(1)
     fork_server.warm()
     datasets.disable_progress_bars()
-    # DeepSpeed would compile this operator if it counted as compatible, which takes minutes (see
+    # If this operator counted as compatible, DeepSpeed would compile it. Compiling takes minutes (see
     # runtime/core/arguments.py).
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     import accelerate.commands.launch

@@ -49,7 +49,7 @@ def _left(plan: dict[str, Any], name: str, names: list[str]) -> tuple[bool, ...]
 
 
 class Watch:
-    """Records what a trainer has before, during and after its steps. This is then compared with the trainer's
+    """Records what a trainer has before, during and after its steps. The records are then compared with the trainer's
     bundle.
     """
 

@@ -25,8 +25,8 @@ OURS = ("RunError", "CheckpointError")
 
 def by_day(proof: Proof) -> bool:
     """Whether `make test` tries a proof in the libraries; `make slow` tries all proofs. `make test` tries the first
-    proof of each rule. If this proof loads a model, only every third rule is tried, because what a library does with a
-    model changes only with the pinned version.
+    proof of each rule. If this proof loads a model, it is tried only for every third rule, because what a library does
+    with a model changes only with the pinned version.
 
     If a rule is lost, `test_the_code_answers_the_text` fails.
     """

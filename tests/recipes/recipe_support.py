@@ -48,7 +48,9 @@ TEMPLATES = {entry["published"]: name for name, entry in table("renderings.json"
 
 @cache
 def family(name: str) -> dict[str, Any]:
-    """The published files of a family of recipes, as this repository stores them, by path."""
+    """The published files of a family of recipes, as this repository stores them. The keys of the mapping are their
+    paths.
+    """
     with open(os.path.join(HERE, "published", name + ".json"), encoding="utf-8") as handle:
         return json.load(handle)["files"]
 

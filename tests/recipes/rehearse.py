@@ -54,7 +54,7 @@ def rehearsed(recipe: str, stack: str | None) -> dict[str, Any]:
 
 
 def own_stack(recipe: str) -> str:
-    """The stack for which a recipe is written, which the recipe or its base states as `target`."""
+    """The stack for which a recipe is written. The recipe or its base states this stack as `target`."""
     path = os.path.join(SPECS, recipe + ".xp")
     with open(path, encoding="utf-8") as handle:
         checked = check_text(handle.read().encode(), recipe, Workspace(SPECS))

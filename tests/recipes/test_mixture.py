@@ -2,7 +2,8 @@
 same order.
 
 The code (https://github.com/huggingface/alignment-handbook at 925acdf, src/alignment/data.py, get_dataset; Open-R1's
-src/open_r1/utils/data.py is the same) is rewritten here as `by_the_rule`. Both run on made-up data.
+src/open_r1/utils/data.py is the same) is rewritten here as `by_the_rule`. The bundle and `by_the_rule` get the same
+made-up data.
 """
 
 from __future__ import annotations

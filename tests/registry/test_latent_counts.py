@@ -55,7 +55,7 @@ for family, keys in json.load(sys.stdin):
 
 
 def configurations() -> list[tuple[str, dict[str, Any]]]:
-    """Pairs of a family and a configuration of it. There is one for each change that is tested."""
+    """Pairs: a family, and a configuration of this family. There is one pair for each change that is tested."""
     out = []
     for family in LATENT:
         experts = {} if family in ("minicpm3", "youtu") else EXPERTS

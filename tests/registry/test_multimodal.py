@@ -92,8 +92,8 @@ def test_a_published_and_a_saved_configuration_are_the_same_model():
 
 @pytest.mark.slow
 def test_no_model_of_transformers_that_reads_images_passes_for_a_text_model():
-    """All but four of the model types with which transformers reads images are recognised by their default
-    configuration. These four are not causal text models either, so a spec with one of them is refused anyway.
+    """transformers reads images with many model types. All but four of these types are recognised by their default
+    configuration. The four are not causal text models either, so a spec with one of them is refused anyway.
     """
     pytest.importorskip("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING

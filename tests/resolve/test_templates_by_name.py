@@ -1,5 +1,5 @@
-"""A spec can name a built-in chat template: `chat_template = chatml`. A message reports a wrong name, and a template
-with tokens that are not in the model's vocabulary.
+"""A spec can name a built-in chat template: `chat_template = chatml`. Messages report a wrong name, and a template
+whose tokens are not in the model's vocabulary.
 """
 
 from __future__ import annotations

@@ -92,7 +92,9 @@ def test_lines_with_words_after_with_models_data_and_extra(repository: Path) -> 
 
 
 def test_a_sweep_whose_members_change_is_not_in_the_group(repository: Path) -> None:
-    """A new axis, and a change of the sweep's own file, are no change of the base alone."""
+    """The sweep's own file changes and has a new axis. So the base is not the only cause, and the sweep is not in the
+    base's group.
+    """
     found, lines = changed(repository, {
         "base/house.xp": HOUSE.replace("weight_decay = 0", "weight_decay = 0.1"),
         "specs/lr.xp": LEAF.replace("NAME", "lr") + "sweep {\n  lr = [1e-6, 2e-6, 3e-6]\n  warmup = [10, 20, 30]\n}\n",

@@ -1,4 +1,4 @@
-"""`xpc verify BUNDLE --run OUT` compares what a run has recorded in its summary with its bundle."""
+"""`xpc verify BUNDLE --run OUT` compares the summary that a run has written with the run's bundle."""
 
 import hashlib
 import json

@@ -86,7 +86,7 @@ def test_members_that_differ_in_a_rate_share_a_plan(
 
 
 def test_members_of_a_sweep_with_a_new_axis_keep_their_runs(tmp_path: Path) -> None:
-    """The new sweep has the seed as an additional axis. One of its two values is the old sweep's seed, so half of the
+    """The new sweep has the seed as an additional axis. One of the two seeds is the old sweep's seed, so half of the
     members are runs of the old sweep.
     """
     old = ONE + "seed 1\nsweep {\n  lr = [1e-6, 2e-6]\n}\n"

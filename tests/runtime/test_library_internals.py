@@ -159,8 +159,8 @@ def test_the_code_under_it_is_what_it_was(target: str) -> None:
 
 @pytest.mark.slow
 def test_no_other_private_method_is_overridden() -> None:
-    """None of our private methods may have the name of a private method in a library's trainer, because it would change
-    what the library does.
+    """None of our private methods may have the name of a private method in a library's trainer, because our method
+    would then replace the library's method.
     """
     trl = pytest.importorskip("trl")
     from xpc.runtime.core.fault_tolerance import FaultTolerant

@@ -70,8 +70,9 @@ def test_a_silent_phase_prints_at_growing_intervals(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 def test_a_phase_of_a_started_process_counts_the_silence_before_it():
-    """Before the launcher starts a process, it prints nothing for some seconds. The process counts these seconds as
-    silence, so that its first line is not late."""
+    """The launcher prints nothing for some seconds before it starts a process. The process counts these seconds as
+    silence, so that its first line is not late.
+    """
     start = (
         "import os, subprocess, sys, time; from xpc.runtime.core import errors, progress; errors.printed -= 100;"
         "progress.watch(lambda: False); progress.now('starting the processes')\n"

@@ -248,8 +248,9 @@ def test_weights_that_training_cannot_go_on_from_are_not_trained_over(tmp_path: 
 
 @pytest.mark.parametrize("kept", [0, 1, 4096, -1])
 def test_a_marker_that_a_kill_cut_off_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
-    """A truncated marker file counts as a missing file. The file has a line with the settings that is several pages
-    long, so a kill can truncate the file between two pages."""
+    """A truncated marker file counts as a missing file. In this file, the line with the settings is several pages long,
+    so a kill can truncate the file between two pages.
+    """
     monkeypatch.setattr(output_folder, "LOCK_SECONDS", 0)
     out = tmp_path / "out"
     bundle = made(tmp_path, output_dir=str(out), optim_args="n" * 5000)

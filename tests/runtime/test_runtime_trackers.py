@@ -1,5 +1,5 @@
 """The runtime sets the environment variables of MLflow, SwanLab and ClearML, and checks the login of each. After a
-resume, it continues the same run of the tracker.
+resume, each tracker continues the run that it had before.
 """
 
 from __future__ import annotations

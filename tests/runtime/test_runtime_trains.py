@@ -247,8 +247,8 @@ print(json.dumps([tokenizer.eos_token, seen]))
 
 
 def alpaca(instruction: str, more: str) -> str:
-    """The prompts that Stanford's Alpaca makes of rows. They are computed here a second time, to compare them with the
-    runtime's prompts.
+    """The prompt that Stanford's Alpaca makes of a row. The prompt is computed here a second time, to compare it with
+    the runtime's prompt.
     """
     if more:
         return (

@@ -161,7 +161,7 @@ def lines(n: int, different: int, seed: int) -> list[str]:
 
 def difference(different: int) -> Callable[[int], Work]:
     """Return a function of the input's size n. It makes the input and returns the work to be timed: comparing two
-    previews of n lines. `different` limits how many lines of a preview differ from each other.
+    previews of n lines. Each preview has at most `different` different lines.
     """
 
     def sized(n: int) -> Work:

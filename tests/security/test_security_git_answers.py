@@ -132,7 +132,9 @@ def test_a_tree_that_is_in_itself_many_times_is_a_sentence(top: Path) -> None:
 
 @pytest.mark.parametrize("name", ["HEAD", "config", "packed-refs", "objects/info/alternates", "commondir"])
 def test_a_pipe_in_the_folder_of_git_is_not_waited_for(top: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An archive with a `.git` was unpacked, in which a file is a pipe. git itself would wait for ever."""
+    """An unpacked archive has a folder `.git` in which a file is a pipe. git itself would wait for ever, but xpc must
+    not.
+    """
     path = top / ".git" / name
     path.unlink(missing_ok=True)
     os.mkfifo(path)

@@ -1,6 +1,6 @@
 """Hostile pull requests of further kinds do no harm: links to endless files in a bundle with a finished run, Parquet
-files that promise more than they contain, files that are the standard input, names and notes with encoded commands,
-locks that name addresses.
+files that promise more than they contain, paths such as /dev/stdin, names and notes with encoded commands, locks that
+name addresses.
 
 All commands of a reviewer run, as in test_security_reviewed.py.
 """

@@ -176,7 +176,9 @@ def two_commits(top: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.usefixtures("any_git")
 def test_a_repository_of_somebody_else_runs_nothing(tmp_path: Path, mark: Path) -> None:
-    """An archive with a `.git` was unpacked. git in it must run none of the commands in its configuration."""
+    """An archive with a `.git` was unpacked. If git is started in its folder, git must run none of the commands in its
+    configuration.
+    """
     top = two_commits(tmp_path / "work")
     configure(top / ".git", mark, str(tmp_path))
     done = xpc("diff", "main~1:a.xp", "a.xp", cwd=str(top))

@@ -308,7 +308,9 @@ def test_a_key_without_a_form_of_its_own_is_not_printed(line, format, tmp_path):
     ],
 )  # fmt: skip
 def test_the_value_of_an_unknown_setting_that_is_called_a_key_is_not_printed(line, format, tmp_path):
-    """No rule reports such a value, because the setting itself is an error."""
+    """No rule reports the value of an unknown setting, because the setting itself is an error. The message about the
+    setting must not show the value, either.
+    """
     for value in ("0123456789abcdef0123456789abcdef01234567", "correcthorsebattery"):
         put(tmp_path, {"x.xp": f"xpc 1\ntrain qwen2.5-3b on infinity-instruct\n{line.format(value)}\n"})
         done = xpc("check", "x.xp", "--format", format, cwd=str(tmp_path))

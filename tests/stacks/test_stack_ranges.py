@@ -28,7 +28,7 @@ def policy(name: str) -> str:
 
 
 def numbers(stack: Stack) -> Iterator[tuple[str, str]]:
-    """Yield pairs of a numeric argument that `extra trl` accepts, and a method that has this argument."""
+    """Yield pairs: a numeric argument that `extra trl` accepts, and a method that has this argument."""
     for method in METHODS:
         if stack.refused(method) is None:
             fields = stack.fields(stack.config(method))

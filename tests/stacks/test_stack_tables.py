@@ -265,8 +265,8 @@ def test_the_sources_that_speak_of_a_state_are_those_of_families_that_have_one(n
 
 
 def test_a_family_that_is_newer_than_every_stack_is_in_none_of_them() -> None:
-    """A stack knows every `model_type` of its transformers. If a stack gets a newer transformers, its families leave
-    the registry's table of newer families.
+    """A stack knows every `model_type` of its transformers. If a stack gets a newer transformers, the families that it
+    now knows must be removed from the registry's table of newer families.
     """
     newer = build.read("families.toml")["newer"]
     assert "sarvam_moe" in newer

@@ -37,9 +37,8 @@ class Claim:
     """A claim about the specs that are refused by one code only: they fail at the stage `at` of a run, or earlier, and
     the message matches one of the patterns.
 
-    If the stage needs a model, the claim covers only specs with a method of the proofs, because each method has its own
-    trainer. It then also covers only specs with the proofs' hardware (CPU or GPU), because specs for GPUs run as their
-    CPU variant.
+    If the stage needs a model, the claim covers only specs whose method and hardware (CPU or GPU) occur in the proofs:
+    each method has its own trainer, and specs for GPUs run as their CPU variant.
     """
 
     at: str

@@ -304,8 +304,8 @@ class Draft:
         )  # fmt: skip
 
     def value(self, row: schema.Setting) -> str | None:
-        """A random value of the setting, as a user would type it. If no values are generated for this kind of setting,
-        None.
+        """A random value of the setting, as a user would type it. Returns None for kinds of settings for which no
+        values are generated.
         """
         name = row.kind.name
         if row.path == "method.loss":

@@ -53,8 +53,8 @@ def moved(run: Any) -> dict[str, Any]:
 
 
 def sharded(run: Any) -> dict[str, Any]:
-    """Compare the first step of a sharded run with the first step of a run without sharding, which has torch's Muon or
-    AdamW. Return their relative distance.
+    """Compare the first step of a sharded run with the same step without sharding, by torch's Muon or AdamW. Return the
+    relative distance between the two steps.
     """
     import torch
 

@@ -1,7 +1,7 @@
 """Compiled bundles train adapters with each kind of initialization (`lora(init = ...)`).
 
-The tests check the adapters' weights before the first step, the saved files, that these files load on the published
-base, and that a resumed run is bit-identical.
+The tests check four things: the adapters' weights before the first step, the saved files, whether these files load on
+the published base, and whether a resumed run is bit-identical.
 """
 
 from __future__ import annotations
@@ -224,8 +224,8 @@ def test_loftq_begins_with_what_the_rounding_took_away(warm: Warm, ground: str, 
 
 
 def test_the_reference_of_dpo_begins_as_loftq_does(warm: Warm, tmp_path: Path) -> None:
-    """In the first step, also of a resumed run, dpo's loss is ln 2: the policy equals the frozen reference. The
-    reference is not saved.
+    """In the first step, dpo's loss is ln 2, because the policy equals the frozen reference. This also holds for the
+    first step of a resumed run. The reference is not saved.
     """
     text = still("method dpo", f"qlora({SHAPE}, init=loftq)", method="dpo", save='save "out" every=2')
     done, again = warm.twice(text, "loftq-dpo", DEFAULT, str(tmp_path), 1)

@@ -96,7 +96,7 @@ def command(file: str, table: dict[str, Any]) -> tuple[list[str], dict[str, str]
 @pytest.fixture(scope="module")
 def cluster(location: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Cluster]:
     """Return a function of two arguments, a cluster file and a number of steps. It makes the volume that the file
-    names. In the volume is the bundle of a run with this number of steps.
+    names. The volume has the bundle of a run with this number of steps.
     """
     if os.geteuid() or shutil.which("unshare") is None:
         assert not os.environ.get("XPC_EVERY_TEST"), "all tests should run, but this one needs root and unshare"

@@ -216,7 +216,7 @@ def test_accelerate_converts_what_the_runtime_expects_and_no_reference(location:
     found, stopped = answers(MODEL + CONVERTED, str(location), made)
     assert found["made"] == found["expected"]
     # The model has 15 linear layers: seven in each of its two decoder layers, and the head. accelerate does not convert
-    # the first of them and the head.
+    # the first of these layers and the head.
     assert len(found["made"]) == 13
     assert not [name for name in found["made"] if name.endswith(("lm_head", "layers.0.self_attn.q_proj"))]
     assert found["reference"] == []

@@ -218,8 +218,8 @@ def test_results_of_tools_are_given_and_not_learned(warm: Warm, tmp_path_factory
 
 
 def test_calls_are_read_from_a_built_in_template(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """TRL does not know this built-in chat template, so TRL cannot tell how to parse its tool calls. The run tells
-    TRL.
+    """TRL does not know this built-in chat template, so it cannot parse the template's tool calls by itself. The run
+    tells TRL how to parse them.
     """
     settings = 'tools="tools.py:add", rewards="watch.py:constant"'
     cwd = str(tmp_path_factory.mktemp("built-in"))

@@ -274,8 +274,8 @@ def recomputed(*more: str, target: str) -> str:
 
 
 def adapted(target: str) -> Proof:
-    """A proof about adapters under ZeRO-3 with non-reentrant recomputation, with which torch raises a CheckpointError
-    on this stack.
+    """A proof about adapters under ZeRO-3 with non-reentrant recomputation. With this combination, torch raises a
+    CheckpointError on this stack.
     """
     return Proof(
         "D98",

@@ -161,7 +161,8 @@ def test_lengths_count_with_what_is_right(monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_is_no_reward_is_reported(tmp_path: Path) -> None:
     bundle = made(tmp_path, names=("format", "cosine", "soft_overlong_punishment"))
     punish = rewards.functions(bundle)[2]
-    # The run's `max_completion` of 64 tokens, and its last quarter.
+    # The limit is the run's `max_completion` of 64 tokens. A completion is punished only within the last quarter before
+    # the limit: 48 tokens get 0, and 64 tokens get -1.
     assert punish(completions=[], completion_ids=[[1] * 48, [1] * 64]) == [0.0, -1.0]
     for name, words in (("formatt", "is not known; known are accuracy,"), ("ioi_code", "in a sandbox")):
         bundle.plan["method"]["rewards"][0]["name"] = name

@@ -76,7 +76,9 @@ def test_other_templates_are_not_stopped(template: str) -> None:
 
 @pytest.fixture
 def limited(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Replace transformers' module that renders templates by a fake one, with the time limit that a launch sets."""
+    """transformers has a module that renders templates. Replace it by a fake one, with the time limit that a launch
+    sets.
+    """
     base = SimpleNamespace(render_jinja_template=lambda work: work())
     monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(tokenization_utils_base=base))
     monkeypatch.setattr(template_time, "SECONDS", 0.3)

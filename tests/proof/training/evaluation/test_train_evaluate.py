@@ -192,8 +192,8 @@ def test_the_table_of_tasks_is_that_of_the_pinned_harness(warm: Warm) -> None:
 
 
 def test_the_harness_runs_no_code_that_nobody_allowed(colours: str, evaluate: Evaluate, tmp_path: Path) -> None:
-    """The task runs code that the model writes. With `allow_code_execution`, the harness runs it. Without, the harness
-    raises an exception after it has loaded the model (XP520).
+    """The task runs code that the model writes. With `allow_code_execution`, the harness runs this code. Without
+    `allow_code_execution`, the harness raises an exception after it has loaded the model (XP520).
     """
     put(colours, {"tasks/executes.yaml": TASK.replace("task: colours", "task: executes\nunsafe_code: true")})
     shutil.copytree(os.path.join(colours, "tiny"), tmp_path / "out")

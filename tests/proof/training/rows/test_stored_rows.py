@@ -46,7 +46,7 @@ def stopped(warm: Warm, name: str, rows: list[Any], *more: str, target: str = DE
 
 
 def learned(warm: Warm, found: dict[str, Any]) -> set[str]:
-    """The texts in the rows that are learned, without their end tokens."""
+    """The learned texts of the rows, without their end tokens."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(os.path.join(warm.location, "tiny"))
@@ -119,7 +119,7 @@ def test_a_reward_gets_a_date_as_text(warm: Warm, tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("target", EACH_STACK)
 def test_a_row_without_an_answer_is_named(warm: Warm, target: str) -> None:
-    """trl raises a RuntimeError that blames the chat template and names no row."""
+    """trl alone would raise a RuntimeError that blames the chat template and names no row. The run names the row."""
     if not load(target).facts.assistant_only_loss:
         pytest.skip("the stack has no loss on the assistant's turns only")
     rows: list[Any] = conversations(12)
