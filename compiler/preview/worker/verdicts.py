@@ -308,11 +308,11 @@ def _notes(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
         return
     learned = turn_notes.learned_columns(session.method, bool(session.stated.get("assistant_only_loss")))
     for kind, what in dict(turn_notes.notes(row, session.tokenizer, learned)).items():
-        two = turn_notes.TWO_SYSTEMS in what
-        found = (
-            verdict("XP546", what, "delete one of the two") if two else verdict(NOTES[kind], what, HELPS.get(kind, ""))
-        )
-        yield {**found, "severity": "note"} if kind == "unread" and not two else found
+        if turn_notes.TWO_SYSTEMS in what:
+            yield verdict("XP546", what, "delete one of the two")
+            continue
+        found = verdict(NOTES[kind], what, HELPS.get(kind, ""))
+        yield {**found, "severity": "note"} if kind == "unread" else found
     doubles = session.optional("features.messages.call_forms").doubles(session.tokenizer)
     if doubles and (twice := turn_notes.doubled(row)):
         found = verdict("XP599", turn_notes.written_twice(*twice))
