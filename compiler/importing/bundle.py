@@ -24,8 +24,8 @@ DIGEST = re.compile(r"-[0-9a-f]{8}(?=\.\w+$)")
 Reader = Callable[[str], bytes | None]
 """A function that returns the contents of a file in the bundle's folder, or None if the file does not exist."""
 Copy = tuple[str, str, str | None]
-"""A copied data file of a bundle: its name in the bundle; the path in the spec of the file or folder that it comes
-from; and, if it comes from a folder, its name in that folder, otherwise None.
+"""A copied data file of a bundle, as three values: its name in the bundle; the path, as the spec states it, of the
+original file or folder; and the file's name in that folder. The third value is None if the original is a file.
 """
 
 

@@ -221,8 +221,8 @@ def _reference(name: str | None) -> str | None:
 
 
 FILES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".arrow")
-"""Endings of data files. Without quotes, a spec reads a path such as `data/rows.jsonl` as the name of a dataset on the
-hub.
+"""Endings of data files. A path with such an ending gets quotes, because a spec would read `data/rows.jsonl` without
+quotes as the name of a dataset on the hub.
 """
 
 

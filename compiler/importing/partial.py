@@ -27,8 +27,8 @@ from xpc.grammar.record import evolve
 
 MODEL = re.compile(r"model(?:_name|_path|_id|_name_or_path)?$")
 DATA = re.compile(r"(?:train_dataset|load_dataset|dataset)\b|(?:dataset_name|dataset_path|data_path|data|train_file)$")
-"""Two patterns. An error whose key matches MODEL explains why the model is unknown, and DATA does the same for the
-data.
+"""Two patterns for the keys of errors. If a key matches MODEL, the error explains why the model is unknown. If it
+matches DATA, the error explains why the data are unknown.
 """
 ABOUT = re.compile(
     "^(?:the column `[^`]*`: |the rows of the evaluation are not known: |the rows are not known: |"

@@ -12,7 +12,7 @@ from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.compiler.resolve.open_spec import OpenSpec
 
 DEFAULT_GBS = 128
-"""The number of sequences per optimizer step if the spec states neither gbs, micro nor accum."""
+"""The number of sequences per optimizer step, if the spec states none of gbs, micro and accum."""
 
 
 def global_batch(of: OpenSpec) -> None:

@@ -34,8 +34,8 @@ EVA_ROWS = 256
 EMBEDDING_LR = 1e-6
 """LoRA+'s default learning rate for adapters of embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
 ROOM_AFTER_PROMPT = ("cpo", "kto", "orpo")
-"""Methods whose trainers shorten rows in their own way before TRL 1: in a row that is too long, they keep only `seq -
-max_prompt` tokens of the answers. A rule reports a `max_prompt` that leaves too little room for answers.
+"""Methods whose trainers shorten rows in their own way before TRL 1: in a row that is too long, they keep only
+`seq - max_prompt` tokens of the answers. A rule reports a `max_prompt` that leaves too little room for answers.
 """
 TOOL_TIMEOUT = 60
 """Default time limit in seconds of one tool call."""

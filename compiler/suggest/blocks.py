@@ -46,8 +46,8 @@ CODES = ("XP101", "XP102")
 @record
 class Block:
     """A block as the user wrote it. `settings` are its settings, each with its value as text. `header` is true if the
-    block stands after `with` in the `train` line. `python` is true for a Python call such as `args =
-    SFTConfig(packing=True)`. `method` is the spec's training method.
+    block stands after `with` in the `train` line. `python` is true for a Python call such as
+    `args = SFTConfig(packing=True)`. `method` is the spec's training method.
     """
 
     name: str

@@ -42,8 +42,8 @@ def flag_setting(row: schema.Setting, node: Value, typed: str) -> str | None:
 
 
 def setting_of_choice(clause: str, name: str) -> str | None:
-    """The setting for a choice that is written without the setting's name: `vllm { colocate }` becomes `mode =
-    colocate`. None if the choice belongs to no setting of the clause.
+    """The setting for a choice that is written without the setting's name: `vllm { colocate }` becomes
+    `mode = colocate`. None if the choice belongs to no setting of the clause.
     """
     rows = tuple(schema.children(clause))
     inner = [(one, name) for one in rows if name in one.choices]

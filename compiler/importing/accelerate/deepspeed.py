@@ -28,8 +28,8 @@ IGNORED = {*(key.rpartition(".")[2] for key in KEYS if key.startswith("zero_opti
 """Keys of a DeepSpeed file that have no effect in `deepspeed_config` of accelerate's YAML."""
 REPORTING = ("tensorboard", "csv_monitor", "wandb", "comet", "monitor_config", "flops_profiler", "comms_logger",
              "seq_parallel_communication_data_type")  # fmt: skip
-"""Keys that do not affect the training: keys about logging and profiling, and one that DeepSpeed reads only with its
-own sequence parallelism.
+"""Keys that do not affect the training. Most of them are about logging and profiling. One is a key that DeepSpeed reads
+only with its own sequence parallelism.
 """
 AUTO = "auto: it follows the trainer's arguments"
 

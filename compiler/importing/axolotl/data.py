@@ -34,12 +34,12 @@ COLUMNS = {
     "prompt_pairs": ("prompt", "chosen", "rejected"),
     "argilla": ("instruction", "chosen_response", "rejected_response"),
 }
-"""Maps the last part of a dataset type to the columns of its preference pairs: `intel`, as in `chatml.intel`, to
-`question`, `chosen` and `rejected`.
+"""Maps the last part of a dataset type to the columns of its preference pairs. For example, `chatml.intel` has the
+columns `question`, `chosen` and `rejected`, so `intel` is mapped to these names.
 """
 CONVERSATIONS = ("argilla_chat", "ultra")
-"""Last parts of dataset types, such as `ultra` in `chatml.ultra`, for which both answers of a preference pair are
-conversations.
+"""In a dataset type such as `chatml.ultra`, the last part says what the rows are. For these last parts, both answers of
+a preference pair are conversations.
 """
 SYSTEM = "axolotl puts the column `system` before the question, and the spec does not read that column"
 

@@ -70,9 +70,9 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
 
 NUMBER = re.compile(r"[0-9]{0,20}\.?[0-9]{0,20}(?<=[0-9])")
 ENDS = {"interleave_under": "stop", "interleave_over": "repeat"}
-"""Maps each `mix_strategy` to the time when a mixture with shares ends: when the first dataset is used up (`stop`), or
-when every dataset was used up at least once (`repeat`: shorter datasets are repeated until then). Source:
-data/data_utils.py (`merge_dataset`).
+"""Maps each `mix_strategy` to a word for the end of a mixture with shares. `stop`: the mixture ends when the first
+dataset is used up. `repeat`: it ends when every dataset was used up at least once, and shorter datasets are repeated
+until then. Source: data/data_utils.py (`merge_dataset`).
 """
 
 
@@ -288,8 +288,8 @@ UNKNOWN: Mapping[str, tuple[About, str]] = {
         ", rated by `kto_tag`",
     ),
 }
-"""Used for a dataset without an entry in dataset_info.json: maps the stage to the entry that LLaMA-Factory then
-assumes, and to a phrase for a warning that describes the assumed rows.
+"""For a dataset without an entry in dataset_info.json, LLaMA-Factory assumes an entry. This table maps each stage of
+training to a pair: the assumed entry, and a phrase for a warning that describes the assumed rows.
 """
 
 

@@ -43,8 +43,8 @@ FIRST: Mapping[str, object] = {
     "batch.seq": 2048, "batch.micro": 8, "optimizer.lr": 5e-5, "eval.micro": 8, "save.every": Amount("count", 500),
     "track.every": Amount("count", 500),
 }  # fmt: skip
-"""Maps settings to the defaults of LLaMA-Factory's older layout that differ from xpc's. They are transformers'
-defaults, except LLaMA-Factory's own `cutoff_len`.
+"""Maps settings to the defaults of LLaMA-Factory's older layout, if these differ from xpc's. Most of them are
+transformers' defaults; `cutoff_len` has a default of LLaMA-Factory's own.
 """
 SECOND: Mapping[str, object] = {
     "batch.seq": 2048, "batch.micro": 1, "optimizer.lr": 1e-4, "optimizer.weight_decay": 0.01, "schedule": "constant",

@@ -16,8 +16,8 @@ from xpc.runtime.core.row_names import ROLES as KNOWN
 About = Mapping[str, object]
 """The entry of one dataset in `dataset_info.json`."""
 SPEAKERS = {"user_tag": "user", "assistant_tag": "assistant", "system_tag": "system"}
-"""Maps each key of a dataset_info.json entry that names a speaker to the speaker's role: `user_tag`, as in `user_tag:
-human`, to `user`.
+"""Some keys of an entry in dataset_info.json state the name of a speaker: `user_tag: human`. This table maps such a key
+to the speaker's role: `user_tag` to `user`.
 """
 TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
 """Maps each key under `tags` in an entry to LLaMA-Factory's default: `role_tag` to `from`."""

@@ -30,8 +30,8 @@ UNCHANGED = (
     "align_labels_with_mapping",
 )  # fmt: skip
 AS_TRAINER = ("extract_prompt", "apply_chat_template")
-"""Endings of the names of TRL's functions that the trainers apply to rows themselves, such as
-`maybe_apply_chat_template`.
+"""Functions of TRL that the trainers themselves apply to rows. The names are the endings of the functions' names:
+`apply_chat_template` stands for `maybe_apply_chat_template`, too.
 """
 
 

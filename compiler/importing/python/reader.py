@@ -51,8 +51,8 @@ LIFE = (
     "__init__", "log", "save_model", "evaluate", "_save", "prediction_step", "__repr__", "push_to_hub",
     "_save_checkpoint", "create_model_card", "store_metrics", "log_metrics", "save_metrics", "__post_init__",
 )  # fmt: skip
-"""Methods of a trainer that concern only logging, evaluating and saving. A script that overrides one of them does not
-change what is learned.
+"""Methods of a trainer that concern only logging, evaluating and saving. A script may override them without changing
+what is learned.
 """
 IDENTITY = re.compile("TOKEN|KEY|SECRET|RANK|WORLD_SIZE|WANDB|MLFLOW|SWANLAB|CLEARML|HF_|CUDA|MASTER_")
 """Matches the names of environment variables that concern accounts, trackers and launchers, and do not change what is

@@ -26,8 +26,8 @@ HARMLESS = (
     "can_return_loss", "label_names", "is_model_parallel", "compute_metrics", "preprocess_logits_for_metrics",
     "use_cache", "pad_token_id", "bos_token_id", "_signature_columns", "max_new_tokens", "max_length",
 )  # fmt: skip
-"""Attributes of a trainer or of its generation settings that do not change what is learned. This holds even for
-`max_length` and `max_new_tokens`, because an argument of the trainer sets the length of completions.
+"""Attributes that do not change what is learned, although they belong to a trainer or its generation settings.
+`max_length` and `max_new_tokens` are among them, because an argument of the trainer sets the length of completions.
 """
 
 

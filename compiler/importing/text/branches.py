@@ -78,8 +78,8 @@ class Branches:
     state: Variables = field(factory=Variables)
     blocks: list[Block] = field(factory=list)
     unset: str = ""
-    """If the command after `&&` or `||` runs because the script never sets a variable, this operator: `&&` in `[ -z
-    "$X" ] && X=5`. Otherwise "".
+    """If the command after `&&` or `||` runs because the script never sets a variable, this operator: `&&` in
+    `[ -z "$X" ] && X=5`. Otherwise "".
     """
     ended: bool = False
     """Whether the script has ended by `exit`."""

@@ -14,12 +14,12 @@ COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     "-eq": int.__eq__, "-ne": int.__ne__, "-lt": int.__lt__, "-le": int.__le__, "-gt": int.__gt__, "-ge": int.__ge__,
 }  # fmt: skip
 ORDERS = {"==": "-eq", "!=": "-ne", "<": "-lt", "<=": "-le", ">": "-gt", ">=": "-ge"}
-"""Maps an operator of an arithmetic condition to the operator of `[ ]` for the same comparison: `>`, as in `((N > 1))`,
-to `-gt`.
+"""Maps an operator of arithmetic conditions to the operator for the same comparison in `[ ]`: `((N > 1))` is
+`[ "$N" -gt 1 ]`, so `>` is mapped to `-gt`.
 """
 EMPTY = {"=": "-z", "==": "-z", "!=": "-n"}
-"""Maps an operator of a comparison with the empty text to the operator for the same test: `=`, as in `[ "$X" = "" ]`,
-to `-z`.
+"""A comparison with the empty text is the same as a shorter test: `[ "$X" = "" ]` is `[ -z "$X" ]`. This table maps the
+operator of the comparison to the operator of the test: `=` to `-z`.
 """
 COMPARED = re.compile(r"([^<>=!]*)(?:([<>]=?|[=!]=)([^<>=!]*))?")
 

@@ -24,8 +24,8 @@ PUBLISHERS = {
     "llama": "meta-llama", "code_llama": "meta-llama", "mistral": "mistralai", "gemma": "google", "phi": "microsoft",
     "qwen": "Qwen",
 }  # fmt: skip
-"""Maps the beginning of a package's name in torchtune.models to the publisher of the models on the hub: `llama`, as in
-`llama3_1`, to `meta-llama`.
+"""Maps the beginning of the name of a package in torchtune.models to the publisher of its models on the hub. For
+example, the package `llama3_1` has models of `meta-llama`.
 """
 FOLDERS = r"(?:Meta-Llama|Llama|CodeLlama|Mistral|gemma|[Pp]hi|Qwen)-?[\w.\-]*"
 """Matches the name of a folder to which `tune download PUBLISHER/NAME` writes the model."""

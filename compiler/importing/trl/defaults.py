@@ -26,8 +26,8 @@ REPORTING = (
     "num_completions_to_print",
     "f_alpha_divergence_coef",
 )
-"""Arguments without an effect on training: some affect only logging, and `f_alpha_divergence_coef` is read only for one
-kind of divergence.
+"""Arguments without an effect on training. Most of them affect only logging. `f_alpha_divergence_coef` is read only for
+one kind of divergence.
 """
 
 

@@ -188,8 +188,8 @@ ARGUMENTS: Mapping[str, tuple[str, str]] = {
     "soft_punish_cache": ("soft_overlong_punishment", "soft_punish_cache"),
     "code_language": ("code_format", "language"),
 }
-"""Maps an argument of Open-R1's scripts (`configs.py`) to a reward function and the argument of this function that it
-sets: `repetition_n_grams` to `ngram_size` of `repetition_penalty`.
+"""Maps an argument of Open-R1's scripts (`configs.py`) to a pair: a reward function, and the argument of this function
+that has the same meaning. For example, `repetition_n_grams` sets `ngram_size` of `repetition_penalty`.
 """
 
 

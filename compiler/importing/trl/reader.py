@@ -226,8 +226,8 @@ GUESSES = {
         "train_file_dir", "train_jsonl", "train_files", "train_data_dir", "data_files", "train_data_files",
     ),
 }  # fmt: skip
-"""Maps TRL's keys for the model and the data to the names that custom scripts use instead. These names are tried if a
-file lacks TRL's key.
+"""Maps TRL's keys for the model and the data to names that custom scripts use for them. If a file lacks TRL's key, the
+importer looks for these names.
 """
 DATA = ("dataset_name", "dataset_mixture", "dataset_mixer", "datasets", "data_path")
 

@@ -133,8 +133,8 @@ TRACKER_NAMES = {
     "swanlab_project": ("swanlab", "track.project"), "clearml_project": ("clearml", "track.project"),
     "clearml_task": ("clearml", "track.name"),
 }  # fmt: skip
-"""Maps each key with the project or the run name of a tracker to the tracker and the setting. Environment variables
-with these names are imported in the same way.
+"""Some keys state the project or the run name of a tracker. This table maps such a key to a pair: the tracker, and the
+setting. Environment variables with these names are imported in the same way.
 """
 
 

@@ -121,8 +121,8 @@ class Clauses(Collector):
             self.problem("XP104", message, node.span, help=help, edit=form or None)
 
     def implied_setting(self, clause: str, node: Value) -> str:
-        """The setting that a single value after a clause's name stands for: `epoch` in `eval epoch` stands for `every =
-        epoch`. Empty if the value stands for no setting.
+        """The setting that a single value after a clause's name stands for: `epoch` in `eval epoch` stands for
+        `every = epoch`. Empty if the value stands for no setting.
         """
         # imported here, because only a wrong spec needs it
         from xpc.compiler.language.expand.missing_equals import implied_setting

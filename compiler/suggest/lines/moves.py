@@ -143,8 +143,8 @@ def _form(item: Node, form: str, text: str) -> str | None:
 
 
 def _is_bare(statement: Node) -> bool:
-    """Whether a statement without the items of its block would set nothing, so that it can be removed: true for `memory
-    { zero3 }`, but not for `lora { zero3 }`, because `lora` alone is a setting.
+    """Whether a statement without the items of its block would set nothing, so that it can be removed: true for
+    `memory { zero3 }`, but not for `lora { zero3 }`, because `lora` alone is a setting.
     """
     head = statement.head if isinstance(statement, Clause) and not statement.operands else None
     row = BY_PATH.get(head.name) if isinstance(head, Ref) else None

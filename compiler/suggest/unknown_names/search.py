@@ -166,8 +166,8 @@ def _similar_last_word(unknown: UnknownName) -> UnknownName | None:
 
 
 def _model_or_data(case: Case) -> Suggestion | None:
-    """Handle a name whose value is a model or a dataset, which belong in the first line: `policy_checkpoint =
-    "me/model"`. Also handle a name whose value is the folder of outputs: `checkpoint "out/x"`.
+    """Handle a name whose value is a model or a dataset, which belong in the first line:
+    `policy_checkpoint = "me/model"`. Also handle a name whose value is the folder of outputs: `checkpoint "out/x"`.
     """
     folder = output_folder(case.unknown)
     if folder is not None:
@@ -215,8 +215,8 @@ def _guessed_setting(case: Case) -> Suggestion | None:
 
 
 def _choice_with_noun(case: Case) -> Suggestion | None:
-    """Handle a switch whose name joins a choice and the name of its setting: `use_lion_optimizer = true` is `optimizer
-    lion`.
+    """Handle a switch whose name joins a choice and the name of its setting: `use_lion_optimizer = true` is
+    `optimizer lion`.
     """
     written = [word for word in parts(case.name[:80]) if word not in switch_words()]
     is_on = case.typed.strip('"').lower() in ("", *YES)

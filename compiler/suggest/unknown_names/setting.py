@@ -341,8 +341,8 @@ def _with_its_value(case: Guessed) -> Suggestion:
 
 
 def both_betas(unknown: UnknownName) -> str | None:
-    """If the unknown name is one of the two betas, and the spec also states the other one, the list of both: `beta1 =
-    0.9` next to `beta2 = 0.95` gives `[0.9, 0.95]`. Otherwise None.
+    """If the unknown name is one of the two betas, and the spec also states the other one, the list of both:
+    `beta1 = 0.9` next to `beta2 = 0.95` gives `[0.9, 0.95]`. Otherwise None.
     """
     text, first = unknown.label.source.text, "1" in unknown.name
     other = re.search(rf"\b(?:adam\w?_?)?b(?:eta)?s?_?{2 if first else 1}\s*=\s*(0?\.\d+)", text)

@@ -58,9 +58,9 @@ def _if(machine: Machine, node: ast.If) -> str:
 
 
 def _only_removes(node: ast.If) -> bool:
-    """Whether a branch does nothing but remove the columns that its condition tests, as in `if extra: data =
-    data.remove_columns(extra)`. Such a branch can be interpreted even if the condition is false, because there are then
-    no columns to remove.
+    """Whether a branch does nothing but remove the columns that its condition tests, as in
+    `if extra: data = data.remove_columns(extra)`. Such a branch can be interpreted even if the condition is false,
+    because there are then no columns to remove.
     """
     tested = unparsed(node.test)
     words = {tested, f"list({tested})"}
@@ -79,9 +79,9 @@ def _only_removes(node: ast.If) -> bool:
 
 
 def _only_shortens(machine: Machine, node: ast.If) -> bool:
-    """Whether a branch only limits the number of rows to the number in its condition, as in `if len(rows) > n: rows =
-    rows.select(range(n))`. Such a branch can be interpreted even if its condition is false, because there are then at
-    most n rows, and the limit keeps them all.
+    """Whether a branch only limits the number of rows to the number in its condition, as in
+    `if len(rows) > n: rows = rows.select(range(n))`. Such a branch can be interpreted even if its condition is false,
+    because there are then at most n rows, and the limit keeps them all.
     """
     *others, test = node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]
     made = [one for one in (*node.body, *node.orelse) if not isinstance(one, ast.Expr)]
