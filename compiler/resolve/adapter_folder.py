@@ -26,7 +26,8 @@ NOT_WRITTEN = (
 would silently continue without the option.
 """
 CHANGES_THE_BASE = ("corda", "loftq", "olora", "pissa")
-"""A value of `init_lora_weights` that begins with one of these texts, such as `pissa`, also changes the base weights.
+"""A value of `init_lora_weights` that begins with one of these texts, such as `pissa`, also changes the base
+weights.
 """
 
 

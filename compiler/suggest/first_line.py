@@ -41,7 +41,9 @@ LONGEST = 160
 
 
 def length_help(amount: str, word: str) -> tuple[str, str | None]:
-    """Return a pair for a length with an unknown unit: the help, and the unit to write instead (None if it is unclear)."""
+    """Return a pair for a length with an unknown unit: the help, and the unit to write instead (None if it is
+    unclear).
+    """
     unit = unit_of(word)
     if unit is not None:
         unit = unit.removesuffix("s") if amount == "1" else unit

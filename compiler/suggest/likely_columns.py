@@ -130,7 +130,9 @@ def rows_within(path: str, columns: Sequence[str], head: bytes) -> str:
 
 
 def _other_turns(row: Mapping[str, object]) -> str:
-    """The help for a row in which the turns of a chat have keys that xpc does not read. "" if no column has such turns."""
+    """The help for a row in which the turns of a chat have keys that xpc does not read. "" if no column has
+    such turns.
+    """
     for name, value in row.items():
         turn = value[0] if isinstance(value, list) and value else None
         speaks = isinstance(turn, dict) and any(

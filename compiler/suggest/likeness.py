@@ -41,7 +41,9 @@ class KnownName:
 
 @cache
 def words(name: str) -> tuple[str, ...]:
-    """The words of a name, from left to right, without repetitions. Synonyms are replaced, so that they count as equal."""
+    """The words of a name, from left to right, without repetitions. Synonyms are replaced, so that they count
+    as equal.
+    """
     same = tables.synonyms()
     typed = " ".join(same.get(one, one) for one in parts(name))
     return tuple(dict.fromkeys(typed.split()))

@@ -109,7 +109,9 @@ def _with(entry: Entry, value: object) -> Entry:
 
 
 def _refused(entries: Entries) -> tuple[Entry, str] | None:
-    """Return a pair: the first key that prevents the import of the file, and the reason. None if there is no such key."""
+    """Return a pair: the first key that prevents the import of the file, and the reason. None if there is no
+    such key.
+    """
     for key in RECIPES:
         one = entries.get(key)
         if one is not None and not one.empty and "optimizer" in entries:

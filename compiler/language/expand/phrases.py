@@ -80,7 +80,9 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
 
 
 def _is_alone(kept: list[Operand]) -> bool:
-    """Whether the last item stands for itself. False if it is the value of the name before it, as `7` is in `seed 7`."""
+    """Whether the last item stands for itself. False if it is the value of the name before it, as `7` is in
+    `seed 7`.
+    """
     before = kept[-2] if len(kept) > 1 else None
     return bool(kept) and not (isinstance(before, Ref) and before.is_name)
 

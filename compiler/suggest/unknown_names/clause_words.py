@@ -118,7 +118,9 @@ def _is_inflected(one: str, other: str) -> bool:
 
 @cache
 def _names(path: str) -> frozenset[str]:
-    """The words of all names that a setting has in xpc and in other tools. The words of its clause's name are left out."""
+    """The words of all names that a setting has in xpc and in other tools. The words of its clause's name are
+    left out.
+    """
     clause = {*words(path.partition(".")[0])}
     return frozenset(
         word for one in known() if one.path == path for word in one.words if weight(word) == 1.0 and word not in clause

@@ -90,7 +90,9 @@ def _is_vague(case: Inside, found: Suggestion) -> bool:
 
 
 def _only_lists(case: Inside, found: Suggestion) -> bool:
-    """Whether a suggestion only lists settings: all settings of the clause, or those that share a word with the name."""
+    """Whether a suggestion only lists settings: all settings of the clause, or those that share a word with the
+    name.
+    """
     shared = with_shared_word(case.name, case.unknown.clause)
     return found.help == settings_of(case.clause) or (len(shared) > 1 and found.help == f"write {either(shared)}")
 

@@ -136,7 +136,9 @@ def _at_a_source(clause: str) -> str:
 
 
 def _named_repository(case: Guessed) -> Meaning | None:
-    """The setting for a repository that is written as the value of a flag: `push_to_hub = "me/model"` means `hub.name`."""
+    """The setting for a repository that is written as the value of a flag: `push_to_hub = "me/model"` means
+    `hub.name`.
+    """
     path = f"{case.row.path}.name"
     return Meaning(path, own=True) if case.row.kind is FLAG and "/" in case.typed and path in schema.BY_PATH else None
 
@@ -163,7 +165,9 @@ def _saved_adapter(case: Guessed) -> Meaning | None:
 
 
 def _share_of_rows(case: Guessed) -> Meaning | None:
-    """The setting for a number that is written where the name of a split belongs: `dev_split = 0.05` means `holdout`."""
+    """The setting for a number that is written where the name of a split belongs: `dev_split = 0.05` means
+    `holdout`.
+    """
     share = case.row.path == "eval.split" and isinstance(case.node, Number)
     return Meaning("data.holdout", own=True) if share else None
 
