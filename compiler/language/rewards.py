@@ -16,8 +16,8 @@ REWARDS: Mapping[str, str] = {
     "code_format": "the same as `format`, but the answer must contain a code block",
     "soft_overlong_punishment": "0, then down to -1 over the last 4,096 of 16,384 tokens (DAPO)",
 }
-"""Maps each built-in reward function to its description. They are Open-R1's reward functions, except those that execute
-code which the model wrote.
+"""Maps each built-in reward function to its description. These are Open-R1's reward functions, but without the
+functions that execute code which the model has written.
 """
 REWARD_ARGUMENTS: Mapping[str, Mapping[str, type]] = {
     "cosine": {

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 UNKNOWN_SAVES = 2
-"""The number of checkpoints that is assumed for a run that deletes no checkpoint, if the number of its rows is unknown.
-Without it, the number of saves is unknown, too.
+"""The number of checkpoints that is assumed for a run that deletes no checkpoint, if its number of saves is unknown
+because its number of rows is unknown.
 """
 
 

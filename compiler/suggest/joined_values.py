@@ -34,7 +34,9 @@ OF_ROWS, OF_TOKENS = ("gbs", "micro", "take", "holdout"), ("seq", "max_prompt", 
 COUNTED_BY = dict.fromkeys(("sequence", "sample", "example", "row", "item"), OF_ROWS) | dict.fromkeys(
     ("tok", "token"), OF_TOKENS
 )
-"""Maps a noun to the settings that count such things: `sequence` to `gbs`, as in `gbs = 64 sequences`."""
+"""Maps a noun to the settings that count such things. For example, `gbs = 64 sequences` counts sequences, so `sequence`
+is mapped to `gbs` and the other settings that count rows.
+"""
 NUMERALS = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)\d[\d.]*(?:[eE][+-]?\d+)?(?![\w.%]*[ \t]*[=({])")
 NUMERAL = re.compile(r"\d[\d.]*(?:[eE][+-]?\d+)?")
 NEAR = 300

@@ -99,8 +99,8 @@ OTHER_ROLES = frozenset(
     ("eval", "reward", "critic", "reference", "teacher", "tokenizer", "processor", "hub", "draft", "judge", "adapter",
      "template", "save", "output", "resume", "log")
 )  # fmt: skip
-"""Words in names of a model, data or a folder that the first line of a spec never states, such as a teacher, evaluation
-data, or an output folder.
+"""Words in the names of models, data and folders that do not belong in the first line, such as a teacher, evaluation
+data or an output folder.
 """
 
 

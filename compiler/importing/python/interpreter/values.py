@@ -297,9 +297,9 @@ HALF = ", in one branch of the condition"
 class Join:
     """Joins the values that two branches give: equal values stay, different values become unknown.
 
-    If the branch depends on whether a column of the row is empty, `column` is this column. An unknown value may keep a
-    known value in its attribute `hidden`, which messages use. This is the `hidden` of the constructor or, if it has
-    none, the value of one of the two branches.
+    If the branch depends on whether a column of the row is empty, `column` is this column. `hidden` is a known value
+    that each unknown value keeps for messages. If no `hidden` is given, an unknown value keeps the value of one of the
+    two branches.
     """
 
     def __init__(self, location: Location, hidden: object = None, column: str = "") -> None:

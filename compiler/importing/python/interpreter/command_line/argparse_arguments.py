@@ -67,8 +67,9 @@ def _complete(machine: Machine, parser: Object) -> None:
 
 
 def _stated(machine: Machine, call: Object, names: list[str], name: str, location: int) -> str | None:
-    """The value that `--set` or the command gives to an argument; None if there is no such value. The argument has
-    `names` or, if it is positional, a position, which counts from 1.
+    """The value that `--set` or the command gives to an argument; None if there is no such value. An option has the
+    names in `names`, such as `--lr`. `--set` and the command may state a positional argument by its name or by its
+    position (`location`, which counts from 1).
     """
     if not names[0].startswith("-"):
         by_name = machine.given.get(name)
